@@ -1,0 +1,36 @@
+"""What a workload's `build` returns: the work that is measured, and the evidence that it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
+    import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrays:
+    """The same initial parameters and inputs for every contender, under canonical names."""
+
+    params: Mapping[str, np.ndarray]
+    inputs: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One contender's work, set up and ready.
+
+    `step` enqueues one step and returns everything the device still owes (the clock sees only
+    this). `evidence` runs the same compiled work from the initial state and returns host arrays
+    under canonical names; the conductor compares them between contenders. It must not disturb
+    what `step` does afterwards.
+    """
+
+    step: Callable[[], object]
+    evidence: Callable[[], Mapping[str, np.ndarray]]
+
+
+Settings = Mapping[str, Any]
+Build = Callable[[Any, Arrays, Settings], Program]

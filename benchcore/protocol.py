@@ -1,0 +1,130 @@
+"""What crosses the border between orchestrator, conductor and contender: JSON, never pickle."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+SCHEMA = 1
+"""Number of the documents' layout. A reader refuses a number that it does not know."""
+METHOD = 1
+"""Number of the way we measure. A new number breaks every series: see CHANGELOG.md."""
+
+Framework = Literal["jax", "torch", "stdlib"]
+FRAMEWORKS: tuple[Framework, ...] = ("jax", "torch", "stdlib")
+Status = Literal[
+    "ok",
+    "workaround",
+    "oom",
+    "crash",
+    "timeout",
+    "numerics",
+    "invalid_physics",
+    "unsupported",
+    "environment",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentRecord:
+    """The environment a contender runs in, as every result remembers it."""
+
+    name: str
+    key: str
+    lock_sha256: str | None
+    python: str
+    python_version: str
+    build: str
+    packages: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContenderOrder:
+    """One contender as the conductor is told to start it."""
+
+    name: str
+    arm: str
+    role: str
+    framework: Framework
+    version: str
+    settings: dict[str, Any]
+    environment: EnvironmentRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuelOrder:
+    """Everything the conductor needs to run one duel; written by the orchestrator as JSON."""
+
+    schema: int
+    method: int
+    duel_run: str
+    campaign: str
+    duel_hash: str
+    workload: str
+    case: str
+    track: str
+    device: str
+    seed: int
+    starts: int
+    rounds: int
+    block_ms: float
+    warm_up_limit_s: float
+    prepare_timeout_s: float
+    block_timeout_s: float
+    freeze: bool
+    harness_version: str
+    snapshot: str
+    site: str
+    contenders: tuple[ContenderOrder, ...]
+
+
+_T = TypeVar("_T")
+
+
+def decode_order(document: Mapping[str, Any]) -> DuelOrder:
+    """Read a duel order. Raises ValueError on an unknown schema, or a missing or unknown key."""
+    if document.get("schema") != SCHEMA:
+        raise ValueError(
+            f"wanted a duel order with schema {SCHEMA}, got {document.get('schema')!r}; "
+            "write it again with this version of deadheat"
+        )
+    contenders = tuple(
+        _decode(
+            ContenderOrder,
+            {**item, "environment": _decode(EnvironmentRecord, item.get("environment", {}))},
+        )
+        for item in document.get("contenders", ())
+    )
+    return _decode(DuelOrder, {**document, "contenders": contenders})
+
+
+def _decode(kind: type[_T], document: Mapping[str, Any]) -> _T:
+    wanted = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    if wanted != set(document):
+        missing, unknown = sorted(wanted - set(document)), sorted(set(document) - wanted)
+        raise ValueError(
+            f"a {kind.__name__} lacks {missing} and has unknown {unknown}; "
+            "write it again with this version of deadheat"
+        )
+    return kind(**document)
+
+
+def encode(order: DuelOrder) -> dict[str, Any]:
+    """The JSON document of a duel order; `decode_order` reads it back."""
+    return json.loads(json.dumps(dataclasses.asdict(order)))
+
+
+def write_json(path: Path, document: object) -> None:
+    """Write JSON so that a reader sees the whole document or none: `.part`, sync, rename."""
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8") as stream:
+        json.dump(document, stream, indent=1, allow_nan=False)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)
