@@ -1,0 +1,69 @@
+"""Where everything that outlives a run is kept: one state folder, its parts named here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchcore.errors import UserError
+
+
+@dataclass(frozen=True)
+class State:
+    """The state folder. Paths are absolute; `open_state` makes sure that they can be written."""
+
+    root: Path
+
+    @property
+    def environments(self) -> Path:
+        """One folder an environment, content-addressed."""
+        return self.root / "environments"
+
+    @property
+    def snapshots(self) -> Path:
+        """Read-only copies of the inside ring, one folder a hash."""
+        return self.root / "snapshots"
+
+    @property
+    def campaigns(self) -> Path:
+        """Plan, environments, logs and progress of each campaign."""
+        return self.root / "campaigns"
+
+    @property
+    def spool(self) -> Path:
+        """One result document a duel run, in one folder a campaign."""
+        return self.root / "spool"
+
+    @property
+    def rejected(self) -> Path:
+        """Documents that ingest refused, each beside its reason."""
+        return self.spool / "rejected"
+
+    @property
+    def site(self) -> Path:
+        """The published dashboard."""
+        return self.root / "site"
+
+    @property
+    def database_url(self) -> str:
+        """SQLAlchemy URL: DEADHEAT_DATABASE_URL, else SQLite inside the state folder."""
+        return os.environ.get("DEADHEAT_DATABASE_URL") or f"sqlite:///{self.root / 'deadheat.db'}"
+
+
+def open_state(root: Path) -> State:
+    """Make the state folder and prove that it can be written. Raises UserError if it can't."""
+    root = root.expanduser().absolute()
+    state = State(root)
+    try:
+        for folder in (state.environments, state.snapshots, state.campaigns, state.rejected):
+            folder.mkdir(parents=True, exist_ok=True)
+        probe = root / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(
+            f"wanted a state folder that can be written, got {str(root)!r}, where "
+            f"{error.strerror or error} happened; name another with --state or DEADHEAT_STATE"
+        ) from error
+    return state
