@@ -54,6 +54,8 @@ class ContenderOrder:
     version: str
     settings: dict[str, Any]
     environment: EnvironmentRecord
+    environment_failure: str | None
+    """Why the environment could not be had: the contender then gets the status `environment`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,28 @@
+# Two commands do everything on a fresh machine with Python >= 3.11:
+#   make nightly   measure tonight's duels and publish the dashboard
+#   make test      run the whole test suite
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+export UV_COMPILE_BYTECODE = 1
+export UV_PYTHON_DOWNLOADS = never
+
+.PHONY: nightly test lint sync
+
+nightly: sync
+	.venv/bin/deadheat nightly --profile laptop
+
+test: sync lint
+	.venv/bin/python -m pytest
+
+lint: sync
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/pyright
+	.venv/bin/lint-imports
+
+sync: $(filter .tools/%,$(UV))
+	$(UV) sync --quiet --locked
+
+# No uv on this machine: take it from the package registry.
+.tools/bin/uv:
+	python3 -m venv .tools
+	.tools/bin/python -m pip install --quiet --disable-pip-version-check uv

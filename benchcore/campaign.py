@@ -1,0 +1,169 @@
+"""The steps of a campaign that need no more than this package: each can be run again at any time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchcore import matrix
+from benchcore.cell import gpu
+from benchcore.environments import provision
+from benchcore.errors import EnvironmentBuildError, UserError
+from benchcore.interpreters import find_interpreters
+from benchcore.matrix import Plan, PlannedDuel
+from benchcore.profiles import Profile
+from benchcore.progress import ProgressLog
+from benchcore.protocol import EnvironmentRecord, write_json
+from benchcore.releases import Release, parse_request, resolve
+from benchcore.shard import result_path, run_duel
+from benchcore.sites import load_site
+from benchcore.snapshot import hash_inside, take_snapshot
+from benchcore.state import State
+
+
+def name_night(profile: str) -> str:
+    """The campaign of tonight, by the UTC date: running it again resumes it."""
+    return f"nightly-{profile}-{datetime.now(UTC).date().isoformat()}"
+
+
+def campaign_folder(state: State, campaign: str) -> Path:
+    """Where a campaign's plan, environments, logs and progress are; made if missing."""
+    matrix.check_campaign(campaign)
+    folder = state.campaigns / campaign
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def progress_log(state: State, campaign: str) -> ProgressLog:
+    """Where a campaign tells what it is doing."""
+    return ProgressLog(campaign_folder(state, campaign) / "progress.jsonl")
+
+
+def load_campaign(state: State, campaign: str) -> Plan:
+    """The plan of a campaign. Raises UserError if there is none."""
+    matrix.check_campaign(campaign)
+    path = state.campaigns / campaign / "plan.json"
+    if not path.exists():
+        known = sorted(p.parent.name for p in state.campaigns.glob("*/plan.json"))
+        raise UserError(
+            f"no campaign {campaign!r} in {str(state.root)!r}; campaigns are "
+            f"{', '.join(known) or 'none yet'}; `deadheat nightly` makes one"
+        )
+    return matrix.load_plan(path)
+
+
+def plan_campaign(
+    profile: Profile, *, site: str, campaign: str, state: State, python: str | None = None
+) -> Plan:
+    """The campaign's plan: the one it began with if it has one, else with today's versions.
+
+    `python` names the interpreter version of every environment, such as '3.12'.
+    """
+    path = campaign_folder(state, campaign) / "plan.json"
+    if path.exists():
+        plan = matrix.load_plan(path)
+        _check_same_request(plan, profile, site)
+        return plan
+    plan = draft_plan(profile, site=site, campaign=campaign, python=python)
+    matrix.save_plan(plan, path)
+    return plan
+
+
+def _check_same_request(plan: Plan, profile: Profile, site: str) -> None:
+    if (plan.profile, plan.site) != (profile.name, load_site(site).name):
+        raise UserError(
+            f"campaign {plan.campaign!r} was planned for profile {plan.profile!r} on site "
+            f"{plan.site!r}, and now {profile.name!r} on {site!r} is wanted; "
+            "choose another name with --campaign"
+        )
+
+
+def draft_plan(
+    profile: Profile, *, site: str, campaign: str, python: str | None = None
+) -> Plan:
+    """A plan with today's versions; nothing is written."""
+    interpreters = find_interpreters()
+    releases = {
+        text: resolve(parse_request(text), interpreters, python=python)
+        for text in matrix.list_requests(profile)
+    }
+    return matrix.make_plan(profile, releases, campaign=campaign, site=load_site(site).name)
+
+
+def provision_release(
+    plan: Plan, request: str, state: State, report: Callable[[str], None]
+) -> EnvironmentRecord:
+    """The environment of one of the plan's releases; a campaign keeps the one that it began with.
+
+    Raises EnvironmentBuildError, whose words become the contenders' reason.
+    """
+    kept = _environment_path(plan, request, state)
+    if kept.exists():
+        record = EnvironmentRecord(**json.loads(kept.read_text(encoding="utf-8")))
+        if Path(record.python).exists():
+            return record
+    release = plan.releases[request]
+    record = provision(release, state, accelerator=find_accelerator(), report=report)
+    write_json(kept, dataclasses.asdict(record))
+    return record
+
+
+def _environment_path(plan: Plan, request: str, state: State) -> Path:
+    """One file a request; numbered, since a request may hold a path."""
+    folder = campaign_folder(state, plan.campaign) / "environments"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{list(plan.releases).index(request)}.json"
+
+
+def find_accelerator() -> str:
+    """`cuda` where NVML shows a GPU, else `cpu`."""
+    return "cuda" if gpu.count() else "cpu"
+
+
+def find_duel(plan: Plan, duel_run: str) -> PlannedDuel:
+    """A duel of the plan by its id."""
+    return next(duel for duel in plan.duels if duel.duel_run == duel_run)
+
+
+def is_measured(state: State, plan: Plan, duel: PlannedDuel) -> bool:
+    """Whether the duel's document lies in the spool already."""
+    return result_path(state, plan.campaign, duel.duel_run).exists()
+
+
+def measure_duel(plan: Plan, duel: PlannedDuel, state: State) -> Path:
+    """Measure one duel, unless that was done before; its document in the spool."""
+    log = progress_log(state, plan.campaign)
+    resumed = is_measured(state, plan, duel)
+    log.append(event="duel", what="resumed" if resumed else "begun", duel_run=duel.duel_run)
+    order = matrix.make_order(
+        plan,
+        duel,
+        {c.release: _recall_environment(plan, c.release, state) for c in duel.contenders},
+        harness_version=version("deadheat"),
+        snapshot=hash_inside(),
+    )
+    path = run_duel(
+        order,
+        state,
+        take_snapshot(state.snapshots),
+        lambda event: log.append(**{**event, "duel_run": duel.duel_run}),
+    )
+    log.append(event="duel", what="done", duel_run=duel.duel_run)
+    return path
+
+
+def _recall_environment(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:
+    """What `provision_release` left, or why there is nothing."""
+    try:
+        return provision_release(plan, request, state, lambda text: None)
+    except EnvironmentBuildError as error:
+        return str(error)
+
+
+def describe_release(release: Release) -> str:
+    """A release in one line."""
+    return f"{release.framework} {release.version} on Python {release.python_version}"

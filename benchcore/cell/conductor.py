@@ -1,0 +1,258 @@
+"""Runs one duel: launches its starts, deals out balanced rounds, and collects the blocks."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import random
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell import document, equivalence, gpu, host
+from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
+from benchcore.protocol import ContenderOrder, DuelOrder
+
+# What a contender inherits; everything else about it is in its order.
+_INHERITED = (
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_HOME",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+
+
+class Conductor:
+    """One duel in this allocation. Imports neither framework."""
+
+    def __init__(self, order: DuelOrder, scratch: Path) -> None:
+        self._order = order
+        self._scratch = scratch
+        self._spec = importlib.import_module(f"benchcore.workloads.{order.workload}.spec")
+        self._telemetry = host.TelemetrySampler(order.device)
+        self._contenders = {c.name: document.new_contender(c) for c in order.contenders}
+        self._equivalence: list[dict[str, Any]] = []
+
+    def run(self) -> dict[str, Any]:
+        """The whole duel; returns its result document."""
+        order = self._order
+        started_at = document.utc_now()
+        for index in range(order.starts):
+            self._run_start(index)
+        return document.assemble(
+            order,
+            duel=document.describe_duel(order, self._spec),
+            allocation=self._describe_allocation(started_at),
+            contenders=list(self._contenders.values()),
+            equivalence=self._equivalence,
+        )
+
+    def _describe_allocation(self, started_at: str) -> dict[str, Any]:
+        return {
+            "id": os.environ.get("SLURM_JOB_ID") or uuid.uuid4().hex,
+            "site": self._order.site,
+            "node": platform.node() or "unknown",
+            "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
+            "started_at": started_at,
+            "ended_at": document.utc_now(),
+            "device": host.describe_device(self._order.device),
+            "gpus": [] if self._order.device == "cpu" else gpu.list_gpus(),
+            "host": host.describe_host(),
+        }
+
+    def _run_start(self, index: int) -> None:
+        """Fresh processes of every contender that is still in the duel."""
+        running: dict[str, ContenderProcess] = {}
+        try:
+            for order in self._order.contenders:
+                if self._contenders[order.name]["status"] == "ok":
+                    self._prepare(order, index, running)
+            if index == 0:
+                self._equivalence = self._compare_evidence(running)
+            self._play_rounds(index, running)
+            for name in list(running):
+                with self._surviving(name, index, running):
+                    self._finish(name, running[name])
+        finally:
+            for process in running.values():
+                process.close()
+
+    @contextmanager
+    def _surviving(
+        self, name: str, index: int, running: dict[str, ContenderProcess]
+    ) -> Iterator[None]:
+        """What one contender can't survive takes it out of the duel, and no one else."""
+        try:
+            yield
+        except ContenderFailedError as failed:
+            contender = self._contenders[name]
+            contender["status"] = contender["starts"][-1]["status"] = failed.status
+            contender["failure"] = {
+                "stage": failed.stage,
+                "start": index,
+                "reason": failed.reason or "no reason given",
+                "traceback": failed.traceback,
+            }
+            _tell(event="failed", contender=name, start=index, reason=failed.reason)
+            if name in running:
+                running.pop(name).close()
+
+    @contextmanager
+    def _awake(self, process: ContenderProcess) -> Iterator[None]:
+        """Thaw for a turn, freeze after it: a contender that waits may not even spin."""
+        if self._order.freeze:
+            process.thaw()
+        yield
+        if self._order.freeze:
+            process.freeze()
+
+    def _prepare(
+        self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
+    ) -> None:
+        start = document.new_start(index)
+        self._contenders[order.name]["starts"].append(start)
+        log = self._scratch / f"{order.name}.log"
+        with self._surviving(order.name, index, running):
+            if order.environment_failure:
+                raise ContenderFailedError("environment", "import", order.environment_failure)
+            try:
+                process = start_contender(order.environment.python, self._environ(order), log)
+            except OSError as error:
+                reason = f"{order.environment.python!r} does not start: {error}"
+                raise ContenderFailedError("environment", "import", reason) from error
+            running[order.name] = process
+            prepared = process.ask(
+                self._prepare_message(order),
+                wanted="prepared",
+                timeout_s=self._order.prepare_timeout_s,
+                on_stage=lambda stage: _tell(
+                    event="stage", contender=order.name, start=index, stage=stage
+                ),
+            )
+            start["stages"].update(prepared.pop("stages"))
+            start.update(prepared, compilations_in_blocks=0)
+            if index == 0:
+                self._collect_evidence(order.name, process)
+            if self._order.freeze:
+                process.freeze()
+
+    def _prepare_message(self, order: ContenderOrder) -> dict[str, Any]:
+        return {
+            "framework": order.framework,
+            "workload": self._order.workload,
+            "case": self._order.case,
+            "seed": self._order.seed,
+            "device": self._order.device,
+            "settings": order.settings,
+            "threads": host.usable_cpus(),
+            "block_ms": self._order.block_ms,
+            "warm_up_limit_s": self._order.warm_up_limit_s,
+        }
+
+    def _environ(self, order: ContenderOrder) -> dict[str, str]:
+        """Passive waiting for every thread pool, caches of this duel alone, our snapshot."""
+        caches = self._scratch / "caches" / order.name
+        return {
+            **{key: os.environ[key] for key in _INHERITED if key in os.environ},
+            "PYTHONPATH": os.environ["PYTHONPATH"],
+            "PYTHONPYCACHEPREFIX": str(self._scratch / "pycache"),
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "KMP_BLOCKTIME": "0",
+            "OMP_NUM_THREADS": str(host.usable_cpus()),
+            "JAX_PLATFORMS": "cpu" if self._order.device == "cpu" else "cuda",
+            "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+            # Contenders share the device: none may take it all.
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
+
+    def _evidence_path(self, name: str) -> Path:
+        return self._scratch / f"{name}.evidence.npz"
+
+    def _collect_evidence(self, name: str, process: ContenderProcess) -> None:
+        path = self._evidence_path(name)
+        names = process.ask(
+            {"do": "evidence", "path": str(path)},
+            wanted="evidence",
+            timeout_s=self._order.prepare_timeout_s,
+        )
+        broken = equivalence.find_non_finite(path) if names else None
+        if broken:
+            raise ContenderFailedError("numerics", "evidence", f"{broken} is not finite")
+
+    def _compare_evidence(self, running: dict[str, ContenderProcess]) -> list[dict[str, Any]]:
+        paths = {name: self._evidence_path(name) for name in running}
+        left = {name: path for name, path in paths.items() if path.exists()}
+        case = self._spec.CASES[self._order.case]
+        return equivalence.compare_all(left, self._spec.tolerances(case)) if left else []
+
+    def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
+        names = [order.name for order in self._order.contenders if order.name in running]
+        order_of_round = balanced_orders(names, self._order.rounds, f"{self._order.seed}-{index}")
+        for number, turn in enumerate(order_of_round):
+            for position, name in enumerate(turn):
+                if name in running:
+                    with self._surviving(name, index, running):
+                        self._play_block(name, running, number, position)
+            _tell(event="round", start=index, round=number)
+
+    def _play_block(
+        self, name: str, running: dict[str, ContenderProcess], number: int, position: int
+    ) -> None:
+        process = running[name]
+        with self._awake(process):
+            block = process.ask(
+                {"do": "block"}, wanted="block", timeout_s=self._order.block_timeout_s
+            )
+        start = self._contenders[name]["starts"][-1]
+        start["compilations_in_blocks"] += block["compilations"]
+        start["blocks"].append(
+            {
+                "round": number,
+                "position": position,
+                "steps": block["steps"],
+                "elapsed_ns": block["elapsed_ns"],
+                "telemetry": self._telemetry.sample(frozenset(p.pid for p in running.values())),
+            }
+        )
+
+    def _finish(self, name: str, process: ContenderProcess) -> None:
+        process.thaw()
+        account = process.ask(
+            {"do": "finish"}, wanted="finished", timeout_s=self._order.block_timeout_s
+        )
+        self._contenders[name]["effective"] = account["effective"]
+        self._contenders[name]["starts"][-1]["memory"] = account["memory"]
+
+
+def balanced_orders(names: Sequence[str], rounds: int, seed: str) -> list[list[str]]:
+    """Who goes when: a seeded shuffle and then its mirror (AB BA ...), so that positions balance.
+
+    `rounds` must be even, or the last shuffle would go without its mirror.
+    """
+    if rounds % 2:
+        raise ValueError(f"wanted an even number of rounds, got {rounds}; add one")
+    shuffler = random.Random(seed)
+    orders: list[list[str]] = []
+    for _ in range(rounds // 2):
+        turn = list(names)
+        shuffler.shuffle(turn)
+        orders += [turn, turn[::-1]]
+    return orders
+
+
+def _tell(**event: object) -> None:
+    """One line of progress to whoever started us."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()

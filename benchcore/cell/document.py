@@ -1,0 +1,86 @@
+"""The result document of one duel run, put together from what was seen (schemas/result-1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder
+
+STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
+
+
+def utc_now() -> str:
+    """This moment, as documents write it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def new_start(index: int) -> dict[str, Any]:
+    """A start in which nothing has been seen yet: every counter is null."""
+    return {
+        "index": index,
+        "status": "ok",
+        "started_at": utc_now(),
+        "caches": "cold" if index == 0 else "warm",
+        "stages": dict.fromkeys(STAGES),
+        "warm_up": None,
+        "steps_per_block": None,
+        "compilations_in_blocks": None,
+        "blocks": [],
+        "latency_ns": None,
+        "memory": {
+            "planned_bytes": None,
+            "allocator_peak_bytes": None,
+            "process_peak_bytes": None,
+        },
+        "energy": None,
+        "inputs_sha256": None,
+    }
+
+
+def new_contender(order: ContenderOrder) -> dict[str, Any]:
+    """A contender that has not run yet."""
+    return {
+        **{key: getattr(order, key) for key in ("name", "arm", "role", "framework", "version")},
+        "environment": dataclasses.asdict(order.environment),
+        "settings": dict(order.settings),
+        "effective": {},
+        "status": "ok",
+        "failure": None,
+        "starts": [],
+    }
+
+
+def describe_duel(order: DuelOrder, spec: Any) -> dict[str, Any]:
+    """The duel's own part: its case and the analytic work of a step."""
+    case = spec.CASES[order.case]
+    fields = dataclasses.asdict(case)
+    named = {key: fields.pop(key) for key in ("use_case", "batch", "precision")}
+    return {
+        "hash": order.duel_hash,
+        "workload": order.workload,
+        "case": order.case,
+        **named,
+        "track": order.track,
+        "sizes": fields,
+        "seed": order.seed,
+        "starts": order.starts,
+        "rounds": order.rounds,
+        "freeze": order.freeze,
+        "flops_per_step": spec.flops(case),
+        "least_bytes_per_step": spec.least_bytes(case),
+    }
+
+
+def assemble(order: DuelOrder, **parts: Any) -> dict[str, Any]:
+    """The whole document; `parts` are duel, allocation, contenders and equivalence."""
+    head: Mapping[str, Any] = {
+        "schema": SCHEMA,
+        "method": METHOD,
+        "duel_run": order.duel_run,
+        "campaign": order.campaign,
+        "harness": {"version": order.harness_version, "snapshot": order.snapshot},
+    }
+    return {**head, **parts}

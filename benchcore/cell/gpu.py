@@ -1,0 +1,81 @@
+"""The door to NVML: which GPU this is, and its clocks, heat and company. Not yet run on a GPU."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+def index_of(device: str) -> int:
+    """Index of a device named `cuda:0`. Raises ValueError for any other name."""
+    kind, _, index = device.partition(":")
+    if kind != "cuda" or not index.isdigit():
+        raise ValueError(f"wanted a device named 'cpu' or 'cuda:0', got {device!r}")
+    return int(index)
+
+
+@functools.cache
+def _nvml() -> Any:
+    import pynvml
+
+    pynvml.nvmlInit()
+    return pynvml
+
+
+def count() -> int:
+    """How many GPUs NVML shows; 0 where there is no NVIDIA driver."""
+    import pynvml
+
+    try:
+        return _nvml().nvmlDeviceGetCount()
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):  # type: ignore[attr-defined]
+        return 0
+
+
+def describe(index: int) -> dict[str, Any]:
+    """Model, memory in bytes and driver version of a GPU."""
+    nvml = _nvml()
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    return {
+        "model": nvml.nvmlDeviceGetName(handle),
+        "memory_bytes": nvml.nvmlDeviceGetMemoryInfo(handle).total,
+        "driver": nvml.nvmlSystemGetDriverVersion(),
+    }
+
+
+def list_gpus() -> list[dict[str, Any]]:
+    """UUID, name and memory of every GPU that this process sees."""
+    nvml = _nvml()
+    handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    return [
+        {
+            "uuid": nvml.nvmlDeviceGetUUID(handle),
+            "name": nvml.nvmlDeviceGetName(handle),
+            "memory_bytes": nvml.nvmlDeviceGetMemoryInfo(handle).total,
+        }
+        for handle in handles
+    ]
+
+
+def sample(index: int, own_pids: frozenset[int]) -> dict[str, float | int | None]:
+    """Clocks, throttle reasons, temperature, power and foreign processes; None where unknown."""
+    nvml = _nvml()
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+
+    def ask(question: Any, *arguments: Any) -> int | None:
+        try:
+            return question(handle, *arguments)
+        except nvml.NVMLError_NotSupported:
+            return None
+
+    processes = ask(nvml.nvmlDeviceGetComputeRunningProcesses)
+    return {
+        "sm_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
+        "throttle_reasons": ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+        "temperature_c": ask(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+        "power_mw": ask(nvml.nvmlDeviceGetPowerUsage),
+        "foreign_processes": None
+        if processes is None
+        else sum(1 for process in processes if process.pid not in own_pids),  # type: ignore[attr-defined]
+    }

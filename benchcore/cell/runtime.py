@@ -1,0 +1,47 @@
+"""What the one harness loop asks of a framework; the differences sit in `*_runtime.py`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol
+
+
+class Runtime(Protocol):
+    """One framework, as the contender sees it."""
+
+    def import_framework(self) -> None:
+        """Import the framework (timed as the stage `import`)."""
+        ...
+
+    def initialise(self, *, device: str, precision: str, threads: int) -> None:
+        """Bring up the device and set the precision switches (the stage `init`).
+
+        Raises ValueError where the device or the precision can't be had.
+        """
+        ...
+
+    def synchronise(self, outputs: object) -> None:
+        """Return when the device has finished everything in `outputs`."""
+        ...
+
+    def compile_seconds(self) -> dict[str, float | None]:
+        """Seconds spent so far in `trace`, `lower` and `compile`; None = not separable."""
+        ...
+
+    def num_compilations(self) -> int:
+        """How many compilations this process has done so far."""
+        ...
+
+    def allocator_peak_bytes(self) -> int | None:
+        """The framework allocator's peak, or None where it keeps none."""
+        ...
+
+    def effective(self) -> dict[str, Any]:
+        """Settings and versions in force, read back from the framework."""
+        ...
+
+
+def load_runtime(framework: str) -> Runtime:
+    """The runtime of a framework; only its own module is imported."""
+    module = importlib.import_module(f"benchcore.cell.{framework}_runtime")
+    return module.make_runtime()

@@ -1,0 +1,288 @@
+"""The plan of a campaign: profile x releases -> duels, each with a stable content hash. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcore.catalog import check_case, list_sides
+from benchcore.errors import UserError
+from benchcore.profiles import Arm, Profile
+from benchcore.protocol import (
+    METHOD,
+    SCHEMA,
+    ContenderOrder,
+    DuelOrder,
+    EnvironmentRecord,
+    write_json,
+)
+from benchcore.releases import Release
+
+_CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9_.-]{0,79}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedContender:
+    """A contender with its version fixed; `release` names an entry of the plan's releases."""
+
+    name: str
+    arm: str
+    release: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedDuel:
+    """A duel as planned. `hash` tells what is measured, `duel_run` also in which campaign."""
+
+    hash: str
+    duel_run: str
+    workload: str
+    case: str
+    track: str
+    device: str
+    seed: int
+    starts: int
+    rounds: int
+    block_ms: float
+    warm_up_limit_s: float
+    prepare_timeout_s: float
+    block_timeout_s: float
+    freeze: bool
+    expected_s: float
+    contenders: tuple[PlannedContender, ...]
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{self.workload} {self.case}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What one campaign measures, with every version fixed."""
+
+    schema: int
+    campaign: str
+    profile: str
+    site: str
+    releases: dict[str, Release]
+    duels: tuple[PlannedDuel, ...]
+    notes: tuple[str, ...]
+
+
+def list_requests(profile: Profile) -> list[str]:
+    """Every version request of a profile, once, in the order met."""
+    return list(dict.fromkeys(arm.request for match in profile.matches for arm in match.arms))
+
+
+def make_plan(
+    profile: Profile, releases: Mapping[str, Release], *, campaign: str, site: str
+) -> Plan:
+    """The duels of a campaign. `releases` maps each of `list_requests` to what it resolved to."""
+    check_campaign(campaign)
+    for match in profile.matches:
+        check_case(match.workload, match.case)
+    notes = dict.fromkeys(note for release in releases.values() for note in release.notes)
+    return Plan(
+        schema=SCHEMA,
+        campaign=campaign,
+        profile=profile.name,
+        site=site,
+        releases=dict(releases),
+        duels=tuple(
+            _plan_duel(profile, number, releases, campaign)
+            for number in range(len(profile.matches))
+        ),
+        notes=tuple(notes),
+    )
+
+
+def check_campaign(campaign: str) -> None:
+    """Raises UserError for a name that could not be a folder's."""
+    if not _CAMPAIGN.fullmatch(campaign):
+        raise UserError(
+            f"wanted a campaign name of lower-case letters, digits, '.', '_' and '-' "
+            f"(80 at most, the first a letter or digit), got {campaign[:100]!r}; choose another"
+        )
+
+
+def _plan_duel(
+    profile: Profile, number: int, releases: Mapping[str, Release], campaign: str
+) -> PlannedDuel:
+    match = profile.matches[number]
+    contenders = _name_contenders(match.workload, match.arms, releases)
+    content = {
+        "workload": match.workload,
+        "case": match.case,
+        "track": profile.track,
+        "device": profile.device,
+        "seed": profile.seed,
+        "starts": profile.starts,
+        "rounds": profile.rounds,
+        "block_ms": profile.block_ms,
+        "warm_up_limit_s": profile.warm_up_limit_s,
+        "freeze": profile.freeze,
+    }
+    identity = {
+        **content,
+        "method": METHOD,
+        "contenders": [
+            {**dataclasses.asdict(c), "python": releases[c.release].python_version}
+            for c in contenders
+        ],
+    }
+    duel_hash = _hash(identity)
+    return PlannedDuel(
+        **content,
+        hash=duel_hash,
+        duel_run=_hash({"campaign": campaign, "duel": duel_hash}),
+        prepare_timeout_s=profile.prepare_timeout_s,
+        block_timeout_s=profile.block_timeout_s,
+        expected_s=match.expected_s,
+        contenders=contenders,
+    )
+
+
+def _name_contenders(
+    workload: str, arms: Sequence[Arm], releases: Mapping[str, Release]
+) -> tuple[PlannedContender, ...]:
+    """Names are the arm and its version; a contender that meets itself (A/A) gets a number."""
+    planned: list[PlannedContender] = []
+    for arm in arms:
+        release = releases[arm.request]
+        if release.framework not in list_sides(workload):
+            raise UserError(
+                f"wanted {workload!r} in {release.framework}, but it is implemented in "
+                f"{', '.join(list_sides(workload))}; choose among these"
+            )
+        name = f"{arm.name}-{release.version}".lower()
+        same = sum(1 for other in planned if other.name.split(".twin")[0] == name)
+        planned.append(
+            PlannedContender(
+                name=f"{name}.twin{same + 1}" if same else name,
+                arm=arm.name,
+                release=arm.request,
+                settings=dict(arm.settings),
+            )
+        )
+    return tuple(planned)
+
+
+def _hash(content: object) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def make_order(
+    plan: Plan,
+    duel: PlannedDuel,
+    environments: Mapping[str, EnvironmentRecord | str],
+    *,
+    harness_version: str,
+    snapshot: str,
+) -> DuelOrder:
+    """What the conductor is told. `environments` maps a request to its environment, or to the
+    reason why there is none."""
+    copied = {
+        key: getattr(duel, key)
+        for key in (
+            *("duel_run", "workload", "case", "track", "device", "seed", "starts", "rounds"),
+            *("block_ms", "warm_up_limit_s", "prepare_timeout_s", "block_timeout_s", "freeze"),
+        )
+    }
+    return DuelOrder(
+        schema=SCHEMA,
+        method=METHOD,
+        campaign=plan.campaign,
+        duel_hash=duel.hash,
+        harness_version=harness_version,
+        snapshot=snapshot,
+        site=plan.site,
+        contenders=tuple(
+            _make_contender_order(plan.releases[c.release], c, environments[c.release])
+            for c in duel.contenders
+        ),
+        **copied,
+    )
+
+
+def _make_contender_order(
+    release: Release, planned: PlannedContender, environment: EnvironmentRecord | str
+) -> ContenderOrder:
+    failure = environment if isinstance(environment, str) else None
+    record = environment if isinstance(environment, EnvironmentRecord) else _no_environment(release)
+    return ContenderOrder(
+        name=planned.name,
+        arm=planned.arm,
+        role=release.role,
+        framework=release.framework,
+        version=release.version,
+        settings=planned.settings,
+        environment=record,
+        environment_failure=failure,
+    )
+
+
+def _no_environment(release: Release) -> EnvironmentRecord:
+    return EnvironmentRecord(
+        name=f"{release.framework}-{release.version}",
+        key="none",
+        lock_sha256=None,
+        python=str(release.python),
+        python_version=release.python_version,
+        build="failed",
+        packages={},
+    )
+
+
+def save_plan(plan: Plan, path: Path) -> None:
+    """Write a plan as JSON; `load_plan` reads it back."""
+    write_json(path, plan_document(plan))
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """A plan as plain JSON."""
+    return json.loads(json.dumps(dataclasses.asdict(plan), default=str))
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a plan. Raises UserError when it is no plan, or one that was changed by hand."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        releases = {
+            request: Release(**{**item, "python": Path(item["python"]), "notes": ()})
+            for request, item in document["releases"].items()
+        }
+        duels = tuple(
+            PlannedDuel(
+                **{**duel, "contenders": tuple(PlannedContender(**c) for c in duel["contenders"])}
+            )
+            for duel in document["duels"]
+        )
+        parts = {"releases": releases, "duels": duels, "notes": tuple(document["notes"])}
+        plan = Plan(**{**document, **parts})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(
+            f"wanted a plan as JSON in {str(path)!r}, but {type(error).__name__}: {error}; "
+            "write one with `deadheat plan --json`"
+        ) from error
+    _check_plan(plan, path)
+    return plan
+
+
+def _check_plan(plan: Plan, path: Path) -> None:
+    check_campaign(plan.campaign)
+    for duel in plan.duels:
+        check_case(duel.workload, duel.case)
+        if duel.duel_run != _hash({"campaign": plan.campaign, "duel": duel.hash}):
+            raise UserError(
+                f"wanted the duel {duel.title!r} of {str(path)!r} to carry its own hash, got "
+                f"{duel.duel_run!r}; write the plan again with `deadheat plan --json`"
+            )

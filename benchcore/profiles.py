@@ -1,0 +1,103 @@
+"""Profiles: what a campaign measures, each a function that returns a frozen dataclass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchcore.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A contender before its version is known: what a series follows over time."""
+
+    name: str
+    request: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """One case and the arms that meet in it. `expected_s` is only for the progress display."""
+
+    workload: str
+    case: str
+    arms: tuple[Arm, ...]
+    expected_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Everything that a campaign's plan is made from, but for the versions of the day."""
+
+    name: str
+    matches: tuple[Match, ...]
+    device: str = "cpu"
+    track: str = "default"
+    seed: int = 20260101
+    starts: int = 3
+    rounds: int = 10
+    block_ms: float = 100.0
+    warm_up_limit_s: float = 3.0
+    prepare_timeout_s: float = 300.0
+    block_timeout_s: float = 120.0
+    freeze: bool = True
+    needs: frozenset[str] = frozenset()
+    """Of gpu, slurm, prefect_api, compiler: what `deadheat verify` calls missing when absent."""
+
+
+_STDLIB = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
+_JAX_NEWEST = Arm(name="jax-jit", request="jax@newest", settings={"compile": "jit"})
+_JAX_PREVIOUS = Arm(name="jax-jit", request="jax@previous", settings={"compile": "jit"})
+_TORCH_EAGER = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
+_TORCH_COMPILE = Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"})
+_FOUR = (_JAX_NEWEST, _JAX_PREVIOUS, _TORCH_EAGER, _TORCH_COMPILE)
+
+
+def laptop() -> Profile:
+    """A CPU with two cores or more: within 10 minutes once packages are cached."""
+    return Profile(
+        name="laptop",
+        matches=(
+            Match(workload="noop", case="bare", arms=(_STDLIB,), expected_s=8),
+            Match(workload="mlp", case="infer_b128", arms=_FOUR, expected_s=70),
+            Match(workload="mlp", case="train_b128", arms=_FOUR, expected_s=90),
+            Match(workload="resnet50", case="infer_b4", arms=_FOUR, expected_s=180),
+        ),
+        needs=frozenset({"compiler"}),
+    )
+
+
+def ci() -> Profile:
+    """The laptop's path on the smallest cases: proves the path, its numbers mean little."""
+    return Profile(
+        name="ci",
+        matches=(
+            Match(workload="noop", case="bare", arms=(_STDLIB,), expected_s=3),
+            Match(
+                workload="mlp",
+                case="tiny_infer",
+                arms=(_JAX_NEWEST, _JAX_PREVIOUS, _TORCH_EAGER),
+                expected_s=15,
+            ),
+        ),
+        starts=2,
+        rounds=4,
+        block_ms=10.0,
+        warm_up_limit_s=0.5,
+    )
+
+
+PROFILES: Mapping[str, Callable[[], Profile]] = {"laptop": laptop, "ci": ci}
+
+
+def load_profile(name: str) -> Profile:
+    """The profile of that name. Raises UserError for an unknown one."""
+    if name not in PROFILES:
+        raise UserError(
+            f"no profile {name!r}; profiles are {', '.join(PROFILES)}; "
+            "choose one, or add a function to benchcore/profiles.py"
+        )
+    return PROFILES[name]()

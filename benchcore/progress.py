@@ -1,0 +1,40 @@
+"""What a campaign is doing, as lines of JSON that anyone may follow while it runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ProgressLog:
+    """Appends events to one file; a line is written whole, so several writers may share it."""
+
+    path: Path
+
+    def append(self, **event: Any) -> None:
+        """Add one event with the time in seconds since the epoch."""
+        line = json.dumps({"time": time.time(), **event}, default=str) + "\n"
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(line)
+
+
+class ProgressReader:
+    """Reads events as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read_new(self) -> list[dict[str, Any]]:
+        """The events that were added since the last call."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as stream:
+            stream.seek(self._offset)
+            whole, newline, _ = stream.read().rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        return [json.loads(line) for line in whole.splitlines()]

@@ -1,0 +1,55 @@
+"""What every campaign does once it has a plan: environments, measure, ingest, check, judge, publish."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect.artifacts import create_link_artifact, create_table_artifact
+from prefect.client.schemas.objects import State
+
+from tasks import steps
+
+
+class CampaignIncompleteError(Exception):
+    """Some duels left no result, or some documents were refused; what was measured is published."""
+
+
+def run_campaign(campaign: str, root: str) -> dict[str, Any]:
+    """Run a planned campaign to its dashboard. Duels that were measured before are not repeated.
+
+    Raises CampaignIncompleteError at the end if anything was lost on the way.
+    """
+    for request in steps.list_requests(campaign, root):
+        # A failed build is a status of its contenders, told by measure; the campaign goes on.
+        steps.provision_environment(request, campaign=campaign, root=root, return_state=True)
+    lost = _measure_all(campaign, root)
+    lost += steps.ingest_results(root=root)
+    marks = steps.check_results(campaign=campaign, root=root)
+    ratios = steps.judge_results(campaign=campaign, root=root)
+    page = steps.publish_dashboard(campaign=campaign, root=root)
+    if ratios:
+        create_table_artifact(key=f"ratios-{_key(campaign)}", table=ratios)
+    create_link_artifact(
+        key=f"dashboard-{_key(campaign)}", link=Path(page).as_uri(), link_text="Dashboard"
+    )
+    if lost:
+        raise CampaignIncompleteError("\n".join(lost))
+    return {"campaign": campaign, "dashboard": page, "marks": marks, "ratios": ratios}
+
+
+def _measure_all(campaign: str, root: str) -> list[str]:
+    """Every duel as a task run of its own; why the ones failed that left no result."""
+    lost: list[str] = []
+    for duel in steps.list_duels(campaign, root):
+        ended: State[str] = steps.measure_duel(
+            duel.title, duel.duel_run, campaign=campaign, root=root, return_state=True
+        )
+        if not ended.is_completed():
+            lost.append(f"{duel.title}: {ended.message}")
+    return lost
+
+
+def _key(campaign: str) -> str:
+    """Prefect's artifact keys hold lower-case letters, digits and dashes only."""
+    return campaign.replace("_", "-").replace(".", "-")

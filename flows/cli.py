@@ -1,0 +1,308 @@
+"""The command line: every step of a campaign, alone or all in order."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchcore import campaign as steps
+from benchcore import catalog, matrix
+from benchcore.adhoc import draft_duel
+from benchcore.environments import list_environments, provision
+from benchcore.errors import EnvironmentBuildError, UserError
+from benchcore.interpreters import find_interpreters
+from benchcore.profiles import load_profile
+from benchcore.progress import ProgressReader
+from benchcore.releases import parse_request, resolve
+from benchcore.sites import load_site
+from benchcore.state import State, open_state
+from flows.display import follow_campaign
+from flows.orchestrator import settle_prefect
+from flows.printing import ERR, OUT, print_json, print_rows
+
+app = typer.Typer(
+    help="Dead Heat watches the race between JAX and PyTorch.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+StateOption = Annotated[
+    Path, typer.Option("--state", envvar="DEADHEAT_STATE", help="Folder that keeps everything.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+ProfileOption = Annotated[str, typer.Option("--profile", help="What to measure.")]
+SiteOption = Annotated[str, typer.Option("--site", help="Where: a site's name or a .toml file.")]
+CampaignOption = Annotated[
+    str | None, typer.Option("--campaign", help="Name of the campaign; default: tonight's.")
+]
+PythonOption = Annotated[
+    str | None, typer.Option("--python", help="Interpreter version of every environment.")
+]
+_STATE = Path("state")
+
+
+@app.command()
+def nightly(
+    profile: ProfileOption = "laptop",
+    site: SiteOption = "local",
+    campaign: CampaignOption = None,
+    python: PythonOption = None,
+    state: StateOption = _STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan, provision, measure, check, judge and publish. Run again, it resumes."""
+    load_profile(profile)
+    load_site(site)
+    name = campaign or steps.name_night(profile)
+    matrix.check_campaign(name)
+    opened = open_state(state)
+
+    def run() -> dict[str, Any]:
+        from flows.nightly import nightly as flow
+
+        root = str(opened.root)
+        return flow(profile=profile, site=site, campaign=name, root=root, python=python)
+
+    _run_flow(run, opened, name, as_json)
+
+
+@app.command()
+def plan(
+    profile: ProfileOption = "laptop",
+    site: SiteOption = "local",
+    campaign: CampaignOption = None,
+    python: PythonOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what would be measured, with today's versions. Writes nothing."""
+    drafted = steps.draft_plan(
+        load_profile(profile),
+        site=site,
+        campaign=campaign or steps.name_night(profile),
+        python=python,
+    )
+    if as_json:
+        print_json(matrix.plan_document(drafted))
+        return
+    rows = [
+        {
+            "duel": duel.title,
+            "contenders": [contender.name for contender in duel.contenders],
+            "starts": duel.starts,
+            "rounds": duel.rounds,
+            "about_s": f"{duel.expected_s:.0f}",
+        }
+        for duel in drafted.duels
+    ]
+    columns = ("duel", "contenders", "starts", "rounds", "about_s")
+    print_rows(rows, columns, title=f"{drafted.campaign} on {drafted.site}")
+    for note in drafted.notes:
+        OUT.print(f"note: {note}", markup=False)
+
+
+@app.command()
+def run(
+    what: Annotated[str, typer.Argument(help="A plan (.json), or the name of a workload.")],
+    case: Annotated[str | None, typer.Option("--case", help="Case of the workload.")] = None,
+    contender: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--contender", help="Version and settings: jax@newest or torch==2.15.0,compile=none."
+        ),
+    ] = None,
+    starts: Annotated[int, typer.Option("--starts", min=1, max=100)] = 3,
+    site: SiteOption = "local",
+    campaign: CampaignOption = None,
+    python: PythonOption = None,
+    state: StateOption = _STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a plan, or one duel of the contenders that you name."""
+    opened = open_state(state)
+    if what.endswith(".json"):
+        drafted = matrix.load_plan(Path(what))
+    else:
+        drafted = draft_duel(
+            what,
+            case,
+            contender or [],
+            starts=starts,
+            site=site,
+            campaign=campaign,
+            python=python,
+        )
+    folder = steps.campaign_folder(opened, drafted.campaign)
+    matrix.save_plan(drafted, folder / "plan.json")
+
+    def measure() -> dict[str, Any]:
+        from flows.measure import measure as flow
+
+        return flow(campaign=drafted.campaign, root=str(opened.root))
+
+    _run_flow(measure, opened, drafted.campaign, as_json)
+
+
+def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_json: bool) -> None:
+    """Run a flow in this process with its progress on stderr, and its outcome on stdout."""
+    settle_prefect(state)
+    log = steps.progress_log(state, name)
+    log.append(event="campaign", what="begun")
+    plan_path = steps.campaign_folder(state, name) / "plan.json"
+    reader = ProgressReader(log.path)
+    with follow_campaign(
+        lambda: matrix.load_plan(plan_path) if plan_path.exists() else None, reader, ERR
+    ):
+        outcome = run()
+    if as_json:
+        print_json(outcome)
+        return
+    _print_ratios(outcome["ratios"], name)
+    OUT.print(f"Dashboard: {outcome['dashboard']}", soft_wrap=True, highlight=False)
+
+
+def _print_ratios(rows: list[dict[str, Any]], name: str) -> None:
+    columns = ("case", "pair", "speedup", "low", "high", "verdict", "counts")
+    print_rows(rows, columns, title=f"{name}: how many times as fast the first is")
+
+
+@app.command()
+def workloads(as_json: JsonOption = False) -> None:
+    """List the workloads and their cases."""
+    rows = [
+        {
+            "workload": name,
+            "case": case,
+            **{key: fields[key] for key in ("use_case", "batch", "precision")},
+            "in": catalog.list_sides(name),
+        }
+        for name in catalog.list_workloads()
+        for case, fields in (
+            (case, dataclasses.asdict(value))
+            for case, value in catalog.load_spec(name).CASES.items()
+        )
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("workload", "case", "use_case", "batch", "precision", "in")
+    print_rows(rows, columns, title="Workloads")
+
+
+@app.command()
+def environments(
+    build: Annotated[
+        list[str] | None, typer.Argument(help="Versions to build: jax@newest, torch==2.15.0, ...")
+    ] = None,
+    python: PythonOption = None,
+    state: StateOption = _STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """List the environments, after building the ones named."""
+    opened = open_state(state)
+    requests = [parse_request(text) for text in build or []]
+    interpreters = find_interpreters()
+    for request in requests:
+        release = resolve(request, interpreters, python=python)
+        ERR.print(f"building {steps.describe_release(release)}", markup=False)
+        provision(
+            release,
+            opened,
+            accelerator=steps.find_accelerator(),
+            report=lambda text: ERR.print(f"  {text}", markup=False),
+        )
+    records = [dataclasses.asdict(record) for record in list_environments(opened)]
+    if as_json:
+        print_json(records)
+        return
+    print_rows(records, ("name", "python_version", "build", "key"), title="Environments")
+
+
+@app.command()
+def ingest(state: StateOption = _STATE, as_json: JsonOption = False) -> None:
+    """Take the spool's documents into the database. Twice changes nothing."""
+    from benchcore.store.database import open_database
+    from benchcore.store.ingest import ingest_spool
+
+    opened = open_state(state)
+    report = ingest_spool(open_database(opened.database_url), opened)
+    if as_json:
+        print_json(dataclasses.asdict(report))
+    else:
+        OUT.print(
+            f"{len(report.ingested)} ingested, {len(report.already)} there already, "
+            f"{len(report.rejected)} rejected",
+            highlight=False,
+        )
+        for rejection in report.rejected:
+            OUT.print(f"{rejection.path}: {rejection.reason}", markup=False, soft_wrap=True)
+    if report.rejected:
+        raise typer.Exit(1)
+
+
+@app.command()
+def check(
+    campaign: Annotated[str, typer.Argument(help="Name of the campaign.")],
+    state: StateOption = _STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Let Great Expectations decide which rows count, then judge again."""
+    from benchcore.store.outcome import judge_and_list
+    from benchcore.store.database import open_database
+    from data_checks.campaign import check_campaign
+
+    opened = open_state(state)
+    steps.load_campaign(opened, campaign)
+    engine = open_database(opened.database_url)
+    report = check_campaign(engine, campaign)
+    rows = judge_and_list(engine, campaign)
+    if as_json:
+        print_json({"marks": [dataclasses.asdict(m) for m in report.marks], "ratios": rows})
+        return
+    marks = [dataclasses.asdict(mark) for mark in report.marks]
+    columns = ("duel_run", "contender", "other", "expectation", "reason")
+    print_rows(marks, columns, title=f"{campaign}: what does not count")
+    _print_ratios(rows, campaign)
+
+
+@app.command()
+def report(
+    campaign: Annotated[str, typer.Argument(help="Name of the campaign.")],
+    state: StateOption = _STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish a campaign's dashboard again from the database."""
+    from benchcore.store.outcome import list_ratios
+    from benchcore.store.database import open_database
+    from dashboards.campaign import publish_campaign
+
+    opened = open_state(state)
+    steps.load_campaign(opened, campaign)
+    page = publish_campaign(opened, campaign)
+    rows = list_ratios(open_database(opened.database_url), campaign)
+    if as_json:
+        print_json({"campaign": campaign, "dashboard": str(page), "ratios": rows})
+        return
+    _print_ratios(rows, campaign)
+    OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
+
+
+def main() -> None:
+    """Entry point: bad input exits with 2, a run that lost something with 1."""
+    try:
+        app()
+    except UserError as error:
+        ERR.print(f"deadheat: {error}", style="red", markup=False, highlight=False)
+        sys.exit(2)
+    except EnvironmentBuildError as error:
+        ERR.print(f"deadheat: {error}", style="red", markup=False, highlight=False)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""Measure a campaign that was planned before: an ad-hoc duel, or a plan from a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+
+from flows.campaign import run_campaign
+
+
+@flow(name="measure", flow_run_name="{campaign}")
+def measure(campaign: str, root: str = "state") -> dict[str, Any]:
+    """Run a campaign whose plan is in the state folder to its dashboard."""
+    return run_campaign(campaign, root)

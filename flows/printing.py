@@ -1,0 +1,44 @@
+"""Tables and JSON on the console: what every reporting command prints."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Row = Mapping[str, Any]
+
+OUT = Console()
+ERR = Console(stderr=True)
+
+
+def print_json(document: object) -> None:
+    """One JSON document on stdout, and nothing else."""
+    sys.stdout.write(json.dumps(document, indent=1, default=str, allow_nan=False) + "\n")
+
+
+def print_rows(rows: Sequence[Row], columns: Sequence[str], *, title: str) -> None:
+    """A table; a value that is missing is a dash."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for column in columns:
+        table.add_column(column.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    OUT.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(item) for item in value)
+    return str(value).replace("[", "\\[")

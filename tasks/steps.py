@@ -1,0 +1,115 @@
+"""How Prefect sees the steps of a campaign: names, retries, tags. Each calls one plain function.
+
+Arguments are short strings, so that a worker on another machine can be given them; everything
+else is in the state folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State as RunState
+from prefect.client.schemas.objects import TaskRun
+
+from benchcore import campaign as steps
+from benchcore import matrix
+from benchcore.errors import EnvironmentBuildError
+from benchcore.profiles import load_profile
+from benchcore.shard import ConductorFailedError
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.outcome import judge_and_list
+from dashboards.campaign import publish_campaign
+from data_checks.campaign import check_campaign
+
+
+async def _is_infrastructure(_task: Task[..., Any], _run: TaskRun, state: RunState[Any]) -> bool:
+    """Only what failed around a measurement is tried again; a result never is."""
+    error = await state.aresult(raise_on_failure=False)
+    return isinstance(error, ConductorFailedError | EnvironmentBuildError)
+
+
+@task(task_run_name="plan-{profile}", cache_policy=NO_CACHE)
+def plan_campaign(profile: str, *, site: str, campaign: str, root: str, python: str | None) -> None:
+    """Fix tonight's versions, unless the campaign has a plan already."""
+    state = open_state(Path(root))
+    steps.plan_campaign(
+        load_profile(profile), site=site, campaign=campaign, state=state, python=python
+    )
+
+
+@task(
+    task_run_name="environment-{request}",
+    cache_policy=NO_CACHE,
+    retries=1,
+    retry_delay_seconds=2,
+    retry_condition_fn=_is_infrastructure,
+)
+def provision_environment(request: str, *, campaign: str, root: str) -> None:
+    """Lock, build and verify the environment of one release."""
+    state = open_state(Path(root))
+    log = steps.progress_log(state, campaign)
+    steps.provision_release(
+        steps.load_campaign(state, campaign),
+        request,
+        state,
+        lambda text: log.append(event="environment", request=request, text=text),
+    )
+
+
+@task(
+    task_run_name="measure-{title}",
+    cache_policy=NO_CACHE,
+    tags={"measure"},
+    retries=1,
+    retry_delay_seconds=2,
+    retry_condition_fn=_is_infrastructure,
+)
+def measure_duel(title: str, duel_run: str, *, campaign: str, root: str) -> str:
+    """Measure one duel; the path of its document."""
+    state = open_state(Path(root))
+    plan = steps.load_campaign(state, campaign)
+    return str(steps.measure_duel(plan, steps.find_duel(plan, duel_run), state))
+
+
+@task(cache_policy=NO_CACHE)
+def ingest_results(*, root: str) -> list[str]:
+    """Spool to database; the documents that were refused, each with its reason."""
+    state = open_state(Path(root))
+    report = ingest_spool(open_database(state.database_url), state)
+    return [f"{rejection.path}: {rejection.reason}" for rejection in report.rejected]
+
+
+@task(cache_policy=NO_CACHE)
+def check_results(*, campaign: str, root: str) -> int:
+    """Let Great Expectations decide what counts; how many marks it left."""
+    engine = open_database(open_state(Path(root)).database_url)
+    return len(check_campaign(engine, campaign).marks)
+
+
+@task(cache_policy=NO_CACHE)
+def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
+    """Ratios with intervals and verdicts, as rows of a table."""
+    engine = open_database(open_state(Path(root)).database_url)
+    return judge_and_list(engine, campaign)
+
+
+@task(cache_policy=NO_CACHE)
+def publish_dashboard(*, campaign: str, root: str) -> str:
+    """Make the static dashboard; the path of its first page."""
+    state = open_state(Path(root))
+    return str(publish_campaign(state, campaign))
+
+
+def list_requests(campaign: str, root: str) -> list[str]:
+    """The version requests of a campaign's plan."""
+    return list(steps.load_campaign(State(Path(root)), campaign).releases)
+
+
+def list_duels(campaign: str, root: str) -> list[matrix.PlannedDuel]:
+    """The duels of a campaign's plan."""
+    return list(steps.load_campaign(State(Path(root)), campaign).duels)

@@ -1,0 +1,321 @@
+"""The conductor against contenders that behave, crash, hang, lie and spin."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duel_orders import add_workload, make_contender, make_order
+
+from benchcore.cell.conductor import balanced_orders
+from benchcore.protocol import DuelOrder, encode, write_json
+from benchcore.shard import ConductorFailedError, run_duel
+from benchcore.snapshot import list_inside_files, take_snapshot
+from benchcore.state import State, open_state
+from benchcore.store.documents import read_document
+
+_SPEC = """
+from dataclasses import dataclass
+from benchcore.program import Arrays
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    use_case: str = "op"
+    batch: int = 1
+    precision: str = "fp32_ieee"
+
+CASES = {"fault": Case()}
+
+def make_arrays(case, seed):
+    return Arrays(params={}, inputs={})
+
+def flops(case):
+    return 0
+
+def least_bytes(case):
+    return 0
+
+def tolerances(case):
+    return {}
+"""
+
+# The setting `compile` says what goes wrong; it is free text here, as no product code reads it.
+_FAULTS = """
+import ctypes, os, sys, time
+from benchcore.program import Program
+
+def build(case, arrays, settings):
+    fault = settings["compile"]
+    if fault == "raise in build":
+        raise ValueError("wanted a build, got a fault")
+    if fault == "memory":
+        raise MemoryError("no room")
+    steps = 0
+
+    def step():
+        nonlocal steps
+        steps += 1
+        if fault == "segfault":
+            ctypes.string_at(0)
+        if fault == "exit 0":
+            os._exit(0)
+        if fault == "hang":
+            time.sleep(3600)
+        if fault == "crash late" and steps > 200:
+            raise RuntimeError("late")
+        if fault == "garbage":
+            os.write(int(sys.argv[-1]), b"]]not json[[\\n")
+        time.sleep(0.0002)
+
+    return Program(step=step, evidence=dict)
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    """The inside ring with the workload `faulty` beside the real ones."""
+    folder = tmp_path / "snapshot"
+    root = Path(__file__).parents[3]
+    for file in list_inside_files():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / file, folder / file)
+    add_workload(folder, "faulty", _SPEC, _FAULTS)
+    return folder
+
+
+def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
+    return read_document(run_duel(order, state, snapshot, lambda event: None))
+
+
+def _faulty(*faults: str, **changes: Any) -> DuelOrder:
+    contenders = [
+        make_contender(f"c{number}", settings={"compile": fault})
+        for number, fault in enumerate(faults)
+    ]
+    limits = {"prepare_timeout_s": 2.0, "block_timeout_s": 2.0}
+    return make_order(*contenders, workload="faulty", case="fault", **{**limits, **changes})
+
+
+def test_noop_runs_in_a_bare_interpreter_and_leaves_a_valid_document(
+    state: State, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare-python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(bare.stat().st_mode | stat.S_IXUSR)
+    order = make_order(make_contender("bare", python=str(bare)))
+    document = _run(order, state, take_snapshot(state.snapshots))
+    (contender,) = document["contenders"]
+    assert contender["status"] == "ok"
+    assert [start["index"] for start in contender["starts"]] == [0, 1]
+    for start in contender["starts"]:
+        assert len(start["blocks"]) == order.rounds
+        assert start["compilations_in_blocks"] == 0
+        assert start["memory"]["process_peak_bytes"] > 0
+        assert start["memory"]["allocator_peak_bytes"] is None
+        assert start["stages"]["compile"] is None
+
+
+def test_a_duel_that_is_in_the_spool_is_not_measured_again(state: State) -> None:
+    order = make_order(make_contender("bare"))
+    snapshot = take_snapshot(state.snapshots)
+    first = run_duel(order, state, snapshot, lambda event: None)
+    content = first.read_bytes()
+    events: list[object] = []
+    assert run_duel(order, state, snapshot, events.append) == first
+    assert first.read_bytes() == content
+    assert events == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "stage", "words"),
+    [
+        ("raise in build", "crash", "build", "got a fault"),
+        ("memory", "oom", "build", "no room"),
+        ("segfault", "crash", "first_run", "SIGSEGV"),
+        ("exit 0", "crash", "first_run", "exit code 0 without a result"),
+        ("hang", "timeout", "first_run", "nothing came for 2 s"),
+        ("garbage", "crash", "first_run", "not json"),
+        ("crash late", "crash", "block", "late"),
+    ],
+)
+def test_what_one_contender_cannot_survive_is_its_status_and_the_duel_goes_on(
+    state: State, snapshot: Path, fault: str, status: str, stage: str, words: str
+) -> None:
+    document = _run(_faulty("none", fault, "none", block_ms=20.0), state, snapshot)
+    first, broken, last = document["contenders"]
+    assert broken["status"] == status
+    assert broken["failure"]["stage"] in {stage, "warm_up" if stage == "block" else stage}
+    assert words in broken["failure"]["reason"]
+    for healthy in (first, last):
+        assert healthy["status"] == "ok"
+        assert [len(start["blocks"]) for start in healthy["starts"]] == [4, 4]
+
+
+def test_an_environment_that_could_not_be_had_is_no_benchmark_failure(
+    state: State, snapshot: Path
+) -> None:
+    order = make_order(
+        make_contender("gone", environment_failure="the lock did not resolve"),
+        make_contender("missing", python="/nonexistent/python"),
+        make_contender("fine"),
+    )
+    order = DuelOrder(**{**order.__dict__, "contenders": order.contenders[::-1]})
+    document = _run(order, state, snapshot)
+    fine, missing, gone = document["contenders"]
+    assert (fine["status"], missing["status"], gone["status"]) == (
+        "ok",
+        "environment",
+        "environment",
+    )
+    assert gone["failure"]["reason"] == "the lock did not resolve"
+
+
+def test_a_framework_that_does_not_import_is_an_environment_failure(state: State) -> None:
+    order = make_order(
+        make_contender("bare"), make_contender("torch", framework="torch", version="2.15.0")
+    )
+    bare, torch = _run(order, state, take_snapshot(state.snapshots))["contenders"]
+    assert (bare["status"], torch["status"]) == ("ok", "environment")
+    assert "No module named 'torch'" in torch["failure"]["reason"]
+
+
+def test_a_workload_that_lacks_this_side_is_unsupported(state: State, snapshot: Path) -> None:
+    (snapshot / "benchcore" / "workloads" / "faulty" / "in_stdlib.py").unlink()
+    (contender,) = _run(_faulty("none"), state, snapshot)["contenders"]
+    assert contender["status"] == "unsupported"
+
+
+_SPINNER = """
+import threading, time
+from benchcore.program import Program
+
+def build(case, arrays, settings):
+    ticks = [0]
+
+    def spin():
+        while True:
+            ticks[0] += 1
+            with open(settings["compile"], "w") as stream:
+                stream.write(str(time.monotonic_ns()))
+            time.sleep(0.001)
+
+    threading.Thread(target=spin, daemon=True).start()
+    return Program(step=lambda: time.sleep(0.005), evidence=dict)
+"""
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_a_contender_that_waits_is_frozen(
+    state: State, snapshot: Path, tmp_path: Path, freeze: bool
+) -> None:
+    """A spinning thread leaves its last moment in a file: while the other side's block runs, a
+    frozen one leaves none. Guard removed (freeze=False), it does."""
+    add_workload(snapshot, "spinner", _SPEC, _SPINNER)
+    files = [tmp_path / "a", tmp_path / "b"]
+    contenders = [
+        make_contender(f"c{i}", settings={"compile": str(file)}) for i, file in enumerate(files)
+    ]
+    order = make_order(
+        *contenders,
+        workload="spinner",
+        case="fault",
+        starts=1,
+        rounds=40,
+        block_ms=20.0,
+        freeze=freeze,
+    )
+    process = _start_conductor(order, state, snapshot)
+    overlaps = 0
+    try:
+        _wait_for(lambda: all(file.exists() for file in files))
+        for _ in range(300):
+            stamps = [int(file.read_text() or 0) for file in files]
+            if all(time.monotonic_ns() - stamp < 4_000_000 for stamp in stamps):
+                overlaps += 1
+            time.sleep(0.002)
+    finally:
+        process.wait(timeout=60)
+    if freeze:
+        assert overlaps <= 30  # a turn passes from one to the other
+    else:
+        assert overlaps > 100
+
+
+def test_no_contender_outlives_a_killed_conductor(state: State, snapshot: Path) -> None:
+    process = _start_conductor(_faulty("none", "none", rounds=2000), state, snapshot)
+    _wait_for(lambda: len(_children(process.pid)) == 2)
+    children = _children(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    _wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+
+
+def test_a_conductor_that_dies_is_an_infrastructure_failure_and_leaves_nothing(
+    state: State, snapshot: Path
+) -> None:
+    order = make_order(make_contender("bare"), workload="noop", case="unknown")
+    with pytest.raises(ConductorFailedError, match="unknown"):
+        run_duel(order, state, snapshot, lambda event: None)
+    assert list(state.spool.rglob("*.json*")) == []
+
+
+def test_rounds_are_balanced_and_seeded() -> None:
+    orders = balanced_orders(["a", "b", "c"], 6, "1-0")
+    assert orders == balanced_orders(["a", "b", "c"], 6, "1-0")
+    assert any(balanced_orders(["a", "b", "c"], 6, f"{n}-0") != orders for n in range(2, 6))
+    for first, mirror in zip(orders[::2], orders[1::2], strict=True):
+        assert mirror == first[::-1]
+    for name in "abc":
+        assert sum(order.index(name) for order in orders) == 6
+    with pytest.raises(ValueError, match="even number of rounds"):
+        balanced_orders(["a", "b"], 5, "1-0")
+
+
+def _start_conductor(order: DuelOrder, state: State, snapshot: Path) -> subprocess.Popen[bytes]:
+    scratch = state.campaigns / "test"
+    scratch.mkdir(exist_ok=True)
+    write_json(scratch / "order.json", encode(order))
+    command = [sys.executable, "-P", "-s", "-m", "benchcore.cell", "conductor"]
+    arguments = [scratch / "order.json", scratch / "result.json", scratch / "scratch"]
+    return subprocess.Popen(
+        [*command, *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(snapshot)},
+    )
+
+
+def _children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+def _wait_for(condition: Any, timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_the_order_survives_json() -> None:
+    from benchcore.protocol import decode_order
+
+    order = make_order(make_contender("a"), make_contender("b"))
+    assert decode_order(json.loads(json.dumps(encode(order)))) == order
+    with pytest.raises(ValueError, match="unknown \\['extra'\\]"):
+        decode_order({**encode(order), "extra": 1})
+    with pytest.raises(ValueError, match="schema 1, got 2"):
+        decode_order({**encode(order), "schema": 2})

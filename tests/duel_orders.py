@@ -1,0 +1,70 @@
+"""Builds duel orders for tests, with contenders in a bare interpreter unless told otherwise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder, EnvironmentRecord
+
+
+def make_contender(name: str, **changes: Any) -> ContenderOrder:
+    """A stdlib contender run by this Python."""
+    record = EnvironmentRecord(
+        name="bare",
+        key="0" * 16,
+        lock_sha256=None,
+        python=changes.pop("python", sys.executable),
+        python_version="3",
+        build="system",
+        packages={},
+    )
+    defaults: dict[str, Any] = {
+        "name": name,
+        "arm": "stdlib",
+        "role": "newest",
+        "framework": "stdlib",
+        "version": "3.11",
+        "settings": {"compile": "none"},
+        "environment": record,
+        "environment_failure": None,
+    }
+    return ContenderOrder(**{**defaults, **changes})
+
+
+def make_order(*contenders: ContenderOrder, **changes: Any) -> DuelOrder:
+    """A short duel of the `noop` workload."""
+    defaults: dict[str, Any] = {
+        "schema": SCHEMA,
+        "method": METHOD,
+        "duel_run": "0123456789abcdef",
+        "campaign": "test",
+        "duel_hash": "fedcba9876543210",
+        "workload": "noop",
+        "case": "bare",
+        "track": "default",
+        "device": "cpu",
+        "seed": 7,
+        "starts": 2,
+        "rounds": 4,
+        "block_ms": 1.0,
+        "warm_up_limit_s": 0.2,
+        "prepare_timeout_s": 20.0,
+        "block_timeout_s": 5.0,
+        "freeze": True,
+        "harness_version": "0",
+        "snapshot": "0" * 64,
+        "site": "local",
+        "contenders": contenders,
+    }
+    return DuelOrder(**{**defaults, **changes})
+
+
+def add_workload(snapshot: Path, name: str, spec: str, stdlib: str) -> None:
+    """Add a workload to a snapshot: its folder is all that it takes."""
+    folder = snapshot / "benchcore" / "workloads" / name
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "spec.py").write_text(spec)
+    (folder / "in_stdlib.py").write_text(stdlib)

@@ -1,0 +1,210 @@
+"""Builds valid result documents for tests, with knobs for what a test is about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+STARTED_AT = "2026-01-02T03:04:05+00:00"
+DUEL_RUN = "0123456789abcdef"
+CAMPAIGN = "nightly-2026-01-02"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Racer:
+    """One contender: a step takes `step_ns` times its start's factor, plus a bit per round."""
+
+    name: str
+    framework: str
+    version: str
+    arm: str = ""
+    role: str = "newest"
+    step_ns: float = 1e6
+    start_factors: tuple[float, ...] = ()
+    status: str = "ok"
+
+
+JAX = Racer(name="jax-0.9", framework="jax", version="0.9.0", arm="jax-jit")
+OLD_JAX = Racer(name="jax-0.8", framework="jax", version="0.8.2", arm="jax-jit", role="previous")
+TORCH = Racer(name="torch-2.10", framework="torch", version="2.10.0", arm="torch-compile")
+OLD_TORCH = Racer(
+    name="torch-2.9", framework="torch", version="2.9.1", arm="torch-compile", role="previous"
+)
+
+
+def make_document(
+    racers: Sequence[Racer] = (JAX, TORCH),
+    *,
+    duel_run: str = DUEL_RUN,
+    campaign: str = CAMPAIGN,
+    starts: int = 3,
+    rounds: int = 4,
+    agrees: bool = True,
+) -> dict[str, Any]:
+    """A document as the conductor writes it: every pair with evidence, every start with blocks."""
+    return {
+        "schema": 1,
+        "method": 1,
+        "duel_run": duel_run,
+        "campaign": campaign,
+        "duel": _make_duel(starts, rounds),
+        "harness": {"version": "0.1.0", "snapshot": "a" * 64},
+        "allocation": _make_allocation(),
+        "contenders": [_make_contender(racer, starts, rounds) for racer in racers],
+        "equivalence": [
+            make_evidence(a.name, b.name, agrees=agrees)
+            for a, b in combinations(racers, 2)
+            if "stdlib" not in (a.framework, b.framework)
+        ],
+    }
+
+
+def make_evidence(
+    a: str,
+    b: str,
+    *,
+    quantity: str = "loss",
+    max_relative: float | None = None,
+    agrees: bool = True,
+) -> dict[str, Any]:
+    """A compared quantity of two contenders; by default well within, or well beyond, tolerance."""
+    by_default = 1e-7 if agrees else 0.5
+    return {
+        "a": a,
+        "b": b,
+        "quantity": quantity,
+        "max_relative": by_default if max_relative is None else max_relative,
+        "l2_relative": 1e-8,
+        "tolerance": 1e-5,
+        "agrees": agrees,
+    }
+
+
+def spool_document(spool: Path, document: dict[str, Any]) -> Path:
+    """Put a document where the conductor would: `<spool>/<campaign>/<duel_run>.json`."""
+    path = spool / document["campaign"] / f"{document['duel_run']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def _make_duel(starts: int, rounds: int) -> dict[str, Any]:
+    return {
+        "hash": "fedcba9876543210",
+        "workload": "mlp",
+        "case": "tiny",
+        "use_case": "train",
+        "batch": 32,
+        "precision": "float32",
+        "track": "default",
+        "sizes": {"width": 64},
+        "seed": 1,
+        "starts": starts,
+        "rounds": rounds,
+        "freeze": True,
+        "flops_per_step": 1000,
+        "least_bytes_per_step": 500,
+    }
+
+
+def _make_allocation() -> dict[str, Any]:
+    return {
+        "id": "local-1",
+        "site": "local",
+        "node": "node-1",
+        "slurm_job_id": None,
+        "started_at": STARTED_AT,
+        "ended_at": "2026-01-02T03:14:05.250+00:00",
+        "device": {
+            "name": "cpu",
+            "kind": "cpu",
+            "model": "Some CPU",
+            "count": 1,
+            "memory_bytes": 8_000_000_000,
+            "driver": None,
+            "fingerprint": "00112233445566ff",
+        },
+        "gpus": [],
+        "host": {
+            "cpu_model": "Some CPU",
+            "cpus": 2,
+            "memory_bytes": 8_000_000_000,
+            "system": "Linux 6.1",
+        },
+    }
+
+
+def _make_contender(racer: Racer, starts: int, rounds: int) -> dict[str, Any]:
+    failure = {"stage": "build", "start": 0, "reason": "it broke", "traceback": "Traceback: ..."}
+    return {
+        "name": racer.name,
+        "arm": racer.arm or racer.framework,
+        "role": racer.role,
+        "framework": racer.framework,
+        "version": racer.version,
+        "environment": {
+            "name": f"{racer.framework}-newest",
+            "key": f"{racer.framework}-{racer.version}",
+            "lock_sha256": "b" * 64,
+            "python": "/environments/bin/python",
+            "python_version": "3.12.3",
+            "build": "cpu",
+            "packages": {racer.framework: racer.version},
+        },
+        "settings": {"compile": True},
+        "effective": {"threads": 2},
+        "status": racer.status,
+        "failure": None if racer.status == "ok" else failure,
+        "starts": [_make_start(racer, start, rounds) for start in range(starts)],
+    }
+
+
+def _make_start(racer: Racer, start: int, rounds: int) -> dict[str, Any]:
+    factor = racer.start_factors[start] if racer.start_factors else 1.0
+    stages = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
+    return {
+        "index": start,
+        "status": racer.status,
+        "started_at": STARTED_AT,
+        "caches": "warm" if start else "cold",
+        "stages": dict.fromkeys(stages, 0.5 + start),
+        "warm_up": {"num_blocks": 3, "steady": True},
+        "steps_per_block": 10,
+        "compilations_in_blocks": 0,
+        "blocks": [
+            {
+                "round": each,
+                "position": each % 2,
+                "steps": 10,
+                # The same small wobble for all racers of a round: what pairing takes away.
+                "elapsed_ns": round(10 * racer.step_ns * factor * (1 + 0.001 * each)),
+                "telemetry": dict.fromkeys(_TELEMETRY),
+            }
+            for each in range(rounds)
+        ],
+        "latency_ns": None,
+        "memory": {
+            "planned_bytes": None,
+            "allocator_peak_bytes": None,
+            "process_peak_bytes": 1_000_000 + start,
+        },
+        "energy": None,
+        "inputs_sha256": "c" * 64,
+    }
+
+
+_TELEMETRY = (
+    "load_1m",
+    "steal_share",
+    "cpu_mhz",
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "throttle_reasons",
+    "temperature_c",
+    "power_mw",
+    "foreign_processes",
+)
