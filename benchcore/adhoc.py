@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from benchcore.campaign import draft_plan
@@ -19,18 +20,26 @@ _DEFAULT_MODE = {"jax": "jit", "torch": "default", "stdlib": "none"}
 _EXPECTED_S = 60.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class AdhocDuel:
+    """What a user asked for. A contender is a version request, and settings after commas:
+    `torch==2.15.0,compile=none`."""
+
+    workload: str
+    case: str | None
+    contenders: Sequence[str]
+    starts: int = 3
+
+
 def draft_duel(
-    workload: str,
-    case: str | None,
-    contenders: Sequence[str],
+    asked: AdhocDuel,
     *,
-    starts: int = 3,
     site: str = "local",
     campaign: str | None = None,
     python: str | None = None,
 ) -> Plan:
-    """The plan of one duel. A contender is a version request, and settings after commas:
-    `torch==2.15.0,compile=none`. Raises UserError."""
+    """The plan of one duel with today's versions. Raises UserError."""
+    workload, case = asked.workload, asked.case
     cases = load_spec(workload).CASES
     if case is None:
         raise UserError(
@@ -38,11 +47,13 @@ def draft_duel(
             "name one with --case"
         )
     check_case(workload, case)
-    if not contenders:
-        raise UserError("wanted contenders, got none; name two with --contender jax --contender torch")
-    arms = tuple(parse_arm(text) for text in contenders)
+    if not asked.contenders:
+        raise UserError(
+            "wanted contenders, got none; name two with --contender jax --contender torch"
+        )
+    arms = tuple(parse_arm(text) for text in asked.contenders)
     match = Match(workload=workload, case=case, arms=arms, expected_s=_EXPECTED_S)
-    profile = Profile(name="adhoc", matches=(match,), starts=starts)
+    profile = Profile(name="adhoc", matches=(match,), starts=asked.starts)
     name = campaign or f"run-{workload}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
     return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
 

@@ -1,4 +1,4 @@
-"""The steps of a campaign that need no more than this package: each can be run again at any time."""
+"""The first steps of a campaign: plan, provision, measure. Each can be run again at any time."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ def _check_same_request(plan: Plan, profile: Profile, site: str) -> None:
         )
 
 
-def draft_plan(
-    profile: Profile, *, site: str, campaign: str, python: str | None = None
-) -> Plan:
+def draft_plan(profile: Profile, *, site: str, campaign: str, python: str | None = None) -> Plan:
     """A plan with today's versions; nothing is written."""
     interpreters = find_interpreters()
     releases = {

@@ -1,4 +1,4 @@
-"""What a workload's `build` returns: the work that is measured, and the evidence that it is right."""
+"""What a workload's `build` returns: the work to measure, and the evidence that it is right."""
 
 from __future__ import annotations
 

@@ -108,11 +108,11 @@ def resolve(
         if found is None:
             raise _explain_pinned(index, request, candidates)
         return _release(request, found, index, ())
-    return _resolve_latest(index, request, candidates)
+    return _resolve_latest(index, request, candidates, python)
 
 
 def _resolve_latest(
-    index: VersionIndex, request: Request, candidates: list[Interpreter]
+    index: VersionIndex, request: Request, candidates: list[Interpreter], python: str | None
 ) -> Release:
     newest = index.highest("", candidates)
     if newest is None:
@@ -123,16 +123,19 @@ def _resolve_latest(
         if below is None:
             raise _explain_latest(index, request, candidates)
         found = below
-    return _release(request, found, index, _notes_on_newer(index, newest, candidates[0]))
+    return _release(request, found, index, _notes_on_newer(index, newest, candidates[0], python))
 
 
-def _notes_on_newer(index: VersionIndex, newest: Found, top: Interpreter) -> tuple[str, ...]:
+def _notes_on_newer(
+    index: VersionIndex, newest: Found, top: Interpreter, python: str | None
+) -> tuple[str, ...]:
     newer = index.newest_for_later_pythons(top)
     if newer is None or Version(newer) <= Version(newest.version):
         return ()
+    which = "the one asked for" if python else "the newest found"
     return (
-        f"{index.framework} {newer} exists but needs a newer Python than {top.version}, the newest "
-        "found; put a newer one on PATH, or run `uv python install`",
+        f"{index.framework} {newer} exists but needs a newer Python than {top.version}, {which}; "
+        "put a newer one on PATH, or run `uv python install`",
     )
 
 
@@ -280,8 +283,12 @@ def _version(text: str) -> str:
 
 
 def _executable(text: str) -> Path:
-    path = Path(text).expanduser()
-    if not path.is_absolute() or not path.is_file() or not os.access(path, os.X_OK):
+    try:
+        path = Path(text).expanduser()
+        usable = path.is_absolute() and path.is_file() and os.access(path, os.X_OK)
+    except (OSError, RuntimeError):
+        usable = False
+    if not usable:
         raise UserError(
             f"wanted the full path of a python executable, got {_shown(text)}, which is not one; "
             "check it with ls -l"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -45,5 +44,5 @@ def take_snapshot(folder: Path) -> Path:
             part.rename(target)
         except OSError:  # another process was faster, with the same bytes
             shutil.rmtree(part)
-            os.stat(target)
+            target.stat()
     return target

@@ -13,16 +13,19 @@ from uv import find_uv_bin
 
 Failure = Literal["unreachable", "uncached", "unsatisfiable", "other"]
 _FAILURE_SIGNS: tuple[tuple[Failure, re.Pattern[str]], ...] = (
-    ("uncached", re.compile(r"network (was|is) disabled|not found in the cache", re.IGNORECASE)),
+    (
+        "uncached",
+        re.compile(r"network (connectivity )?(was|is) disabled|n[o']t found in the cache", re.I),
+    ),
     (
         "unreachable",
         re.compile(
             r"error sending request|dns error|connect error|timed out|connection (reset|refused)"
             r"|error decoding response body",
-            re.IGNORECASE,
+            re.I,
         ),
     ),
-    ("unsatisfiable", re.compile(r"no solution found", re.IGNORECASE)),
+    ("unsatisfiable", re.compile(r"no solution found", re.I)),
 )
 _MESSAGE_LIMIT = 1600
 

@@ -1,4 +1,4 @@
-"""What every campaign does once it has a plan: environments, measure, ingest, check, judge, publish."""
+"""What every campaign does once it has a plan: from environments to the dashboard."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import typer
 
 from benchcore import campaign as steps
 from benchcore import catalog, matrix
-from benchcore.adhoc import draft_duel
+from benchcore.adhoc import AdhocDuel, draft_duel
 from benchcore.environments import list_environments, provision
 from benchcore.errors import EnvironmentBuildError, UserError
 from benchcore.interpreters import find_interpreters
@@ -103,7 +103,7 @@ def plan(
     columns = ("duel", "contenders", "starts", "rounds", "about_s")
     print_rows(rows, columns, title=f"{drafted.campaign} on {drafted.site}")
     for note in drafted.notes:
-        OUT.print(f"note: {note}", markup=False)
+        OUT.print(f"note: {note}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -128,15 +128,10 @@ def run(
     if what.endswith(".json"):
         drafted = matrix.load_plan(Path(what))
     else:
-        drafted = draft_duel(
-            what,
-            case,
-            contender or [],
-            starts=starts,
-            site=site,
-            campaign=campaign,
-            python=python,
+        asked = AdhocDuel(
+            workload=what, case=case, contenders=tuple(contender or ()), starts=starts
         )
+        drafted = draft_duel(asked, site=site, campaign=campaign, python=python)
     folder = steps.campaign_folder(opened, drafted.campaign)
     matrix.save_plan(drafted, folder / "plan.json")
 
@@ -252,8 +247,8 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Let Great Expectations decide which rows count, then judge again."""
-    from benchcore.store.outcome import judge_and_list
     from benchcore.store.database import open_database
+    from benchcore.store.outcome import judge_and_list
     from data_checks.campaign import check_campaign
 
     opened = open_state(state)
@@ -277,8 +272,8 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Publish a campaign's dashboard again from the database."""
-    from benchcore.store.outcome import list_ratios
     from benchcore.store.database import open_database
+    from benchcore.store.outcome import list_ratios
     from dashboards.campaign import publish_campaign
 
     opened = open_state(state)
@@ -292,15 +287,46 @@ def report(
     OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
 
 
+@app.command()
+def verify(
+    profile: ProfileOption = "laptop",
+    site: SiteOption = "local",
+    state: StateOption = _STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what this machine has and lacks for a profile and a site. Exits with 1 if it lacks."""
+    from benchcore.preflight import Needs, verify_machine
+    from benchcore.store.database import check_database
+
+    chosen, place = load_profile(profile), load_site(site)
+    needs = Needs(
+        compiler="compiler" in chosen.needs,
+        gpu=chosen.device != "cpu",
+        slurm=place.kind == "slurm",
+        prefect_api=place.kind == "slurm",
+    )
+    findings = verify_machine(
+        needs, state, check_database=lambda: check_database(State(state.absolute()).database_url)
+    )
+    rows = [dataclasses.asdict(finding) for finding in findings]
+    if as_json:
+        print_json(rows)
+    else:
+        title = f"For profile {profile} on site {place.name}"
+        print_rows(rows, ("name", "status", "detail", "remedy"), title=title)
+    if any(finding.status == "missing" for finding in findings):
+        raise typer.Exit(1)
+
+
 def main() -> None:
     """Entry point: bad input exits with 2, a run that lost something with 1."""
     try:
         app()
     except UserError as error:
-        ERR.print(f"deadheat: {error}", style="red", markup=False, highlight=False)
+        ERR.print(f"deadheat: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except EnvironmentBuildError as error:
-        ERR.print(f"deadheat: {error}", style="red", markup=False, highlight=False)
+        ERR.print(f"deadheat: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
 
 

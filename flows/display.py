@@ -157,8 +157,6 @@ def _follow(
                 if now:
                     bar.update(line, description=now)
                 left = format_left(forecast.left_s(event["time"])) if forecast.progress_s else ""
-                bar.update(
-                    line, completed=forecast.progress_s, total=forecast.total_s, left=left
-                )
+                bar.update(line, completed=forecast.progress_s, total=forecast.total_s, left=left)
             if last:
                 return

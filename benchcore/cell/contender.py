@@ -115,7 +115,7 @@ class Contender:
                 return {"num_blocks": len(means), "steady": steady}
 
     def _run_steps(self, steps: int) -> int:
-        """Enqueue `steps` steps, wait for all of them; nanoseconds. Nothing else is in the clock."""
+        """Enqueue `steps` steps and wait for all of them; nanoseconds. The clock sees no more."""
         step = self._program.step
         synchronise = self._runtime.synchronise
         began = time.perf_counter_ns()

@@ -52,7 +52,7 @@ class TorchRuntime:
     def compile_seconds(self) -> dict[str, float | None]:
         """Dynamo's own clock: `trace` is its front end, `compile` the back end."""
         dynamo = self._dynamo()
-        if dynamo is None:
+        if dynamo is None or not self.num_compilations():
             return {"trace": None, "lower": None, "compile": None}
         spent = dynamo.utils.calculate_time_spent()
         backend = spent.get("backend_compile", 0.0)

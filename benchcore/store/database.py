@@ -1,0 +1,106 @@
+"""Opens the database and brings its tables up to date: SQLite by default, PostgreSQL later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+# `Engine` is for those who may hold one but never import SQLAlchemy.
+__all__ = ["Engine", "begin_writing", "check_database", "downgrade", "open_database", "upgrade"]
+
+_BUSY_TIMEOUT_MS = 60_000
+_MIGRATION_LOCK = 0xDEAD_4EA7
+"""Key of PostgreSQL's advisory lock around a migration."""
+
+
+def open_database(url: str) -> Engine:
+    """An engine whose tables are at the newest revision; several processes may open at once."""
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    with engine.connect() as connection:
+        current = MigrationContext.configure(connection).get_current_revision()
+    if current != ScriptDirectory.from_config(_alembic_config()).get_current_head():
+        upgrade(engine)
+    return engine
+
+
+def check_database(url: str) -> str:
+    """Say in a few words that the database can be reached; writes nothing.
+
+    Raises OSError if it can't.
+    """
+    engine = create_engine(url)
+    path = Path(engine.url.database or "")
+    if engine.dialect.name == "sqlite" and not path.exists():
+        return f"SQLite, to be made as {path}"
+    try:
+        with engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+    except DBAPIError as error:
+        raise ConnectionError(str(error.orig)) from error
+    return f"{engine.dialect.name} answers"
+
+
+def upgrade(engine: Engine, revision: str = "head") -> None:
+    """Move the tables up to a revision, all the way or not at all."""
+    with begin_writing(engine) as session:
+        connection = session.connection()
+        _lock_migrations(connection)
+        command.upgrade(_alembic_config(connection), revision)
+
+
+def downgrade(engine: Engine, revision: str) -> None:
+    """Move the tables down to a revision ("base" drops them), all the way or not at all."""
+    with begin_writing(engine) as session:
+        connection = session.connection()
+        _lock_migrations(connection)
+        command.downgrade(_alembic_config(connection), revision)
+
+
+@contextmanager
+def begin_writing(engine: Engine) -> Iterator[Session]:
+    """One transaction that writes. On SQLite it waits for its turn before it reads anything:
+    a transaction that turns from reader into writer fails at once when another one wrote."""
+    with Session(engine.execution_options(sqlite_begin="IMMEDIATE")) as session, session.begin():
+        yield session
+
+
+def _alembic_config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", "benchcore.store:migrations")
+    config.attributes["connection"] = connection
+    return config
+
+
+def _lock_migrations(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    # Python's sqlite3 begins transactions at odd moments, and none around CREATE TABLE:
+    # _begin_sqlite begins them instead.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    mode = connection.get_execution_options().get("sqlite_begin", "DEFERRED")
+    connection.exec_driver_sql(f"BEGIN {mode}")

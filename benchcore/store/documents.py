@@ -1,0 +1,164 @@
+"""Reads a result document and says, with a JSON path, what in it is not as it must be."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+from packaging.version import InvalidVersion, Version
+
+_MAX_PROBLEMS = 10
+_MAX_SHOWN = 80
+_MAX_MESSAGE = 300
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The document at `<campaign>/<duel_run>.json`. Raises ValueError naming what is wrong."""
+    document = _parse(path.read_bytes())
+    problems = [*_schema_problems(document)] or [
+        *_unstorable(document, "$"),
+        *_contradictions(document, path),
+    ]
+    if problems:
+        more = len(problems) - _MAX_PROBLEMS
+        shown = [*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+        raise ValueError("; ".join(shown))
+    return document
+
+
+def _parse(content: bytes) -> Any:
+    try:
+        return json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"$: wanted a JSON document, got {_show(content)}: {error}") from error
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+    if twice:
+        raise ValueError(f"wanted each key once, got {twice} more than once")
+    return dict(pairs)
+
+
+def _refuse_constant(constant: str) -> float:
+    raise ValueError(f"wanted a finite number or null, got {constant}")
+
+
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    schema = resources.files("benchcore") / "schemas" / "result-1.schema.json"
+    return jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
+
+
+def _schema_problems(document: Any) -> Iterator[str]:
+    for error in sorted(_validator().iter_errors(document), key=lambda each: each.json_path):
+        wanted = f"{error.validator} {_show(error.validator_value)}"
+        said = error.message[:_MAX_MESSAGE]
+        yield f"{error.json_path}: wanted {wanted}, got {_show(error.instance)} ({said})"
+
+
+def _unstorable(value: Any, path: str) -> Iterator[str]:
+    """What JSON can say and a database can't keep."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _unstorable_text(key, f"{path} (a key)")
+            yield from _unstorable(each, f"{path}.{key}")
+    elif isinstance(value, list):
+        for position, each in enumerate(value):
+            yield from _unstorable(each, f"{path}[{position}]")
+    elif isinstance(value, str):
+        yield from _unstorable_text(value, path)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{path}: wanted a finite number or null, got {value!r}"
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield f"{path}: wanted an integer of 64 bits, got {_show(value)}"
+
+
+def _unstorable_text(value: str, path: str) -> Iterator[str]:
+    if "\x00" in value or any("\ud800" <= each <= "\udfff" for each in value):
+        yield f"{path}: wanted text without NUL and lone surrogates, got {_show(value)}"
+
+
+def _contradictions(document: Mapping[str, Any], path: Path) -> Iterator[str]:
+    """What no schema can say: names that must be unique, known, or equal."""
+    for key, wanted in (("duel_run", path.stem), ("campaign", path.parent.name)):
+        if document[key] != wanted:
+            yield f"$.{key}: wanted {wanted!r}, after the file's path, got {document[key]!r}"
+    yield from _wrong_times(document["allocation"])
+    contenders = document["contenders"]
+    names = [each["name"] for each in contenders]
+    yield from _twice(names, "$.contenders[*].name")
+    for position, contender in enumerate(contenders):
+        yield from _wrong_contender(contender, f"$.contenders[{position}]")
+    for position, row in enumerate(document["equivalence"]):
+        for key in ("a", "b"):
+            if row[key] not in names:
+                where = f"$.equivalence[{position}].{key}"
+                yield f"{where}: wanted a contender's name, one of {names}, got {row[key]!r}"
+    rows = [(each["a"], each["b"], each["quantity"]) for each in document["equivalence"]]
+    yield from _twice(rows, "$.equivalence[*]")
+
+
+def _wrong_contender(contender: Mapping[str, Any], where: str) -> Iterator[str]:
+    if contender["framework"] != "stdlib" and not _is_version(contender["version"]):
+        yield (
+            f"{where}.version: wanted a version that can be ordered, such as '2.9.1' (PEP 440), "
+            f"got {contender['version']!r}"
+        )
+    yield from _twice([each["index"] for each in contender["starts"]], f"{where}.starts[*].index")
+    for position, start in enumerate(contender["starts"]):
+        here = f"{where}.starts[{position}]"
+        rounds = [each["round"] for each in start["blocks"]]
+        yield from _twice(rounds, f"{here}.blocks[*].round")
+        if not _is_time(start["started_at"]):
+            yield f"{here}.started_at: wanted a time that exists, got {start['started_at']!r}"
+
+
+def _wrong_times(allocation: Mapping[str, Any]) -> Iterator[str]:
+    wrong = [key for key in ("started_at", "ended_at") if not _is_time(allocation[key])]
+    for key in wrong:
+        yield f"$.allocation.{key}: wanted a time that exists, got {allocation[key]!r}"
+    if not wrong:
+        started_at, ended_at = (
+            datetime.fromisoformat(allocation[key]) for key in ("started_at", "ended_at")
+        )
+        if ended_at < started_at:
+            yield (
+                f"$.allocation.ended_at: wanted a time not before {allocation['started_at']!r}, "
+                f"got {allocation['ended_at']!r}"
+            )
+
+
+def _twice(values: Iterable[object], where: str) -> Iterator[str]:
+    twice = [value for value, count in Counter(values).items() if count > 1]
+    if twice:
+        yield f"{where}: wanted each once, got {_show(twice)} more than once"
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _show(value: object) -> str:
+    shown = ascii(value)
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."

@@ -1,0 +1,223 @@
+"""The database's rows as pandas DataFrames, for checks and charts. Raw samples stay behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from sqlalchemy import Boolean, ColumnElement, Engine, Float, Integer, Select, String, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.types import TypeEngine
+
+from benchcore.store.models import (
+    CheckMark,
+    ContenderRun,
+    DuelRun,
+    Equivalence,
+    PairRatio,
+    StartRun,
+    UtcDateTime,
+)
+
+_STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
+_CASE = (
+    DuelRun.campaign,
+    DuelRun.id.label("duel_run"),
+    DuelRun.started_at,
+    DuelRun.workload,
+    DuelRun.case_name,
+    DuelRun.use_case,
+    DuelRun.batch,
+    DuelRun.precision,
+    DuelRun.track,
+)
+_MEMORY = (StartRun.planned_bytes, StartRun.allocator_peak_bytes, StartRun.process_peak_bytes)
+_MAY_BE_MISSING = {each.key for each in _MEMORY} | {"steps_per_block", "compilations_in_blocks"}
+_OLDEST_FIRST = (DuelRun.started_at, DuelRun.id)
+
+
+def duel_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a duel run: where and when it ran, and with which harness."""
+    query = _select(
+        *_CASE,
+        DuelRun.ended_at,
+        DuelRun.site,
+        DuelRun.node,
+        DuelRun.device_model,
+        DuelRun.device_fingerprint,
+        DuelRun.host,
+        DuelRun.harness_version,
+        DuelRun.snapshot,
+        DuelRun.method,
+    )
+    return _read(engine, query.order_by(*_OLDEST_FIRST), campaign)
+
+
+def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a contender run; None = of every campaign.
+
+    `median_step_ns` is the median of the starts' medians, a stage's seconds are the mean over the
+    starts that reached it, memory is the largest over starts.
+    """
+    query = _select(
+        *_CASE,
+        DuelRun.device_model,
+        DuelRun.device_fingerprint,
+        DuelRun.method,
+        ContenderRun.name,
+        ContenderRun.position,
+        ContenderRun.arm,
+        ContenderRun.role,
+        ContenderRun.framework,
+        ContenderRun.version,
+        ContenderRun.environment_key,
+        ContenderRun.python_version,
+        ContenderRun.build,
+        ContenderRun.status,
+        ContenderRun.stage,
+        ContenderRun.reason,
+        DuelRun.num_starts.label("planned_starts"),
+        DuelRun.num_rounds.label("planned_rounds"),
+    )
+    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
+    contenders = _read(engine, query.order_by(*_OLDEST_FIRST, ContenderRun.position), campaign)
+    per_start = start_frame(engine, campaign).groupby(["duel_run", "name"])
+    over_starts = pd.DataFrame(
+        {
+            "num_starts": per_start.size(),
+            "num_blocks": per_start["num_blocks"].sum(),
+            "median_step_ns": per_start["median_step_ns"].median(),
+            **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in _STAGES},
+            **{each.key: per_start[each.key].max() for each in _MEMORY},
+        }
+    )
+    frame = contenders.join(over_starts, on=["duel_run", "name"])
+    counts = ["num_starts", "num_blocks"]
+    return frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
+
+
+def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a start of a contender run, without its blocks; None = of every campaign."""
+    query = _select(
+        *_CASE,
+        DuelRun.num_rounds.label("planned_rounds"),
+        ContenderRun.name,
+        ContenderRun.arm,
+        ContenderRun.framework,
+        ContenderRun.version,
+        ContenderRun.status.label("contender_status"),
+        StartRun.start_index,
+        StartRun.status,
+        StartRun.started_at.label("start_started_at"),
+        StartRun.caches,
+        StartRun.stages,
+        StartRun.steps_per_block,
+        StartRun.compilations_in_blocks,
+        StartRun.num_blocks,
+        StartRun.median_step_ns,
+        *_MEMORY,
+        StartRun.energy,
+        StartRun.inputs_sha256,
+    )
+    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id).join(
+        StartRun,
+        (StartRun.duel_run == ContenderRun.duel_run) & (StartRun.contender == ContenderRun.name),
+    )
+    order = (*_OLDEST_FIRST, ContenderRun.position, StartRun.start_index)
+    frame = _read(engine, query.order_by(*order), campaign)
+    for stage in _STAGES:
+        seconds = [stages[stage] for stages in frame["stages"]]
+        frame[f"{stage}_s"] = pd.Series(seconds, index=frame.index, dtype="float64")
+    return frame.drop(columns="stages")
+
+
+def equivalence_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a compared quantity of a pair; None = of every campaign."""
+    query = _select(
+        *_CASE,
+        Equivalence.a,
+        Equivalence.b,
+        Equivalence.quantity,
+        Equivalence.max_relative,
+        Equivalence.l2_relative,
+        Equivalence.tolerance,
+        Equivalence.agrees,
+    )
+    query = query.join(Equivalence, Equivalence.duel_run == DuelRun.id)
+    order = (*_OLDEST_FIRST, Equivalence.a, Equivalence.b, Equivalence.quantity)
+    return _read(engine, query.order_by(*order), campaign)
+
+
+def mark_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a failed expectation; None = of every campaign."""
+    query = _select(
+        *_CASE,
+        CheckMark.contender,
+        CheckMark.other,
+        CheckMark.suite,
+        CheckMark.expectation,
+        CheckMark.reason,
+        CheckMark.checked_at,
+    )
+    query = query.join(CheckMark, CheckMark.duel_run == DuelRun.id)
+    return _read(engine, query.order_by(*_OLDEST_FIRST, CheckMark.id), campaign)
+
+
+def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a pair of a duel run: log(T_b / T_a) and its verdict; None = of every campaign."""
+    query = _select(
+        *_CASE,
+        DuelRun.device_model,
+        DuelRun.device_fingerprint,
+        PairRatio.kind,
+        PairRatio.a,
+        PairRatio.b,
+        PairRatio.a_arm,
+        PairRatio.b_arm,
+        PairRatio.a_framework,
+        PairRatio.b_framework,
+        PairRatio.a_version,
+        PairRatio.b_version,
+        PairRatio.a_role,
+        PairRatio.b_role,
+        PairRatio.log_ratio,
+        PairRatio.low,
+        PairRatio.high,
+        PairRatio.num_starts,
+        PairRatio.start_log_ratios,
+        PairRatio.verdict,
+        PairRatio.reason,
+        PairRatio.scope,
+        PairRatio.counts,
+        DuelRun.method,
+        PairRatio.judged_at,
+    )
+    query = query.join(PairRatio, PairRatio.duel_run == DuelRun.id)
+    return _read(engine, query.order_by(*_OLDEST_FIRST, PairRatio.a, PairRatio.b), campaign)
+
+
+def _select(*columns: InstrumentedAttribute[Any] | ColumnElement[Any]) -> Select[Any]:
+    return select(*columns).select_from(DuelRun)
+
+
+def _read(engine: Engine, query: Select[Any], campaign: str | None) -> pd.DataFrame:
+    if campaign is not None:
+        query = query.where(DuelRun.campaign == campaign)
+    columns = {each["name"]: each["type"] for each in query.column_descriptions}
+    with Session(engine) as session:
+        rows = [tuple(row) for row in session.execute(query)]
+    # Each column's type comes from its table, so that an empty frame has the same as a full one.
+    types = {name: _column_type(name, kind) for name, kind in columns.items()}
+    return pd.DataFrame(rows, columns=list(columns), dtype="object").astype(types)
+
+
+def _column_type(name: str, kind: TypeEngine[Any]) -> str:
+    if isinstance(kind, Boolean):
+        return "bool"
+    if isinstance(kind, Integer):
+        return "float64" if name in _MAY_BE_MISSING else "int64"
+    if isinstance(kind, Float):
+        return "float64"
+    if isinstance(kind, UtcDateTime):
+        return "datetime64[us, UTC]"
+    return "str" if isinstance(kind, String) else "object"

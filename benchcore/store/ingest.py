@@ -1,0 +1,201 @@
+"""Takes result documents from the spool into the database; what does not fit is set aside."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from benchcore.state import State
+from benchcore.store.database import begin_writing
+from benchcore.store.documents import read_document
+from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A document that did not fit: where it lies now, and why it was set aside."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """The duel runs taken in now, those that were there before, and what was set aside."""
+
+    ingested: tuple[str, ...]
+    already: tuple[str, ...]
+    rejected: tuple[Rejection, ...]
+
+
+def ingest_spool(engine: Engine, state: State) -> IngestReport:
+    """Take in every new document of the spool, one transaction each.
+
+    Documents stay in the spool: the database can be rebuilt from them. A duel run that the
+    database has is not read again, so ingesting twice, or after a crash, changes nothing.
+    """
+    with Session(engine) as session:
+        known = {
+            each.id: each.campaign for each in session.execute(select(DuelRun.id, DuelRun.campaign))
+        }
+    ingested: list[str] = []
+    already: list[str] = []
+    rejected: list[Rejection] = []
+    for path in _documents(state):
+        if known.get(path.stem) == path.parent.name:
+            already.append(path.stem)
+            continue
+        try:
+            document = _read_new(path, known)
+        except FileNotFoundError:
+            continue  # another ingester set it aside a moment ago
+        except ValueError as error:
+            rejection = _set_aside(path, state.rejected, str(error))
+            rejected += [rejection] if rejection else []
+            continue
+        if _insert(engine, document):
+            ingested.append(path.stem)
+            known[path.stem] = path.parent.name
+        else:
+            already.append(path.stem)
+    return IngestReport(tuple(ingested), tuple(already), tuple(rejected))
+
+
+def _documents(state: State) -> list[Path]:
+    paths = state.spool.glob("*/*.json")
+    return sorted(each for each in paths if each.parent != state.rejected and each.is_file())
+
+
+def _read_new(path: Path, known: Mapping[str, str]) -> dict[str, Any]:
+    if path.stem in known:
+        raise ValueError(
+            f"wanted a duel run that is new, got {path.stem!r}, which was ingested from campaign "
+            f"{known[path.stem]!r}; give every duel run its own id"
+        )
+    return read_document(path)
+
+
+def _insert(engine: Engine, document: Mapping[str, Any]) -> bool:
+    """False if another ingester was faster."""
+    duel_run = document["duel_run"]
+    try:
+        with begin_writing(engine) as session:
+            session.add(_duel_run(document))
+            session.flush()
+            for position, contender in enumerate(document["contenders"]):
+                session.add(_contender_run(duel_run, position, contender))
+            session.flush()
+            for contender in document["contenders"]:
+                name = contender["name"]
+                session.add_all(_start_run(duel_run, name, each) for each in contender["starts"])
+            session.add_all(
+                Equivalence(duel_run=duel_run, **each) for each in document["equivalence"]
+            )
+            session.flush()
+    except IntegrityError:
+        with Session(engine) as session:
+            if session.get(DuelRun, duel_run) is None:
+                raise
+        return False
+    return True
+
+
+def _duel_run(document: Mapping[str, Any]) -> DuelRun:
+    duel, allocation = document["duel"], document["allocation"]
+    same = ("workload", "use_case", "batch", "precision", "track", "sizes", "seed")
+    work = ("flops_per_step", "least_bytes_per_step")
+    return DuelRun(
+        **{key: duel[key] for key in (*same, *work)},
+        id=document["duel_run"],
+        campaign=document["campaign"],
+        schema=document["schema"],
+        method=document["method"],
+        duel_hash=duel["hash"],
+        case_name=duel["case"],
+        num_starts=duel["starts"],
+        num_rounds=duel["rounds"],
+        harness_version=document["harness"]["version"],
+        snapshot=document["harness"]["snapshot"],
+        site=allocation["site"],
+        node=allocation["node"],
+        allocation_id=allocation["id"],
+        device_fingerprint=allocation["device"]["fingerprint"],
+        device_model=allocation["device"]["model"],
+        device=allocation["device"],
+        host=allocation["host"],
+        started_at=datetime.fromisoformat(allocation["started_at"]),
+        ended_at=datetime.fromisoformat(allocation["ended_at"]),
+        ingested_at=datetime.now(UTC),
+    )
+
+
+def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -> ContenderRun:
+    environment, failure = contender["environment"], contender["failure"] or {}
+    same = ("name", "arm", "role", "framework", "version", "settings", "effective", "status")
+    of_environment = ("lock_sha256", "python_version", "build", "packages")
+    return ContenderRun(
+        **{key: contender[key] for key in same},
+        **{key: environment[key] for key in of_environment},
+        **{key: failure.get(key) for key in ("stage", "reason", "traceback")},
+        duel_run=duel_run,
+        position=position,
+        environment_key=environment["key"],
+    )
+
+
+def _start_run(duel_run: str, contender: str, start: Mapping[str, Any]) -> StartRun:
+    same = ("status", "caches", "stages", "warm_up", "steps_per_block", "compilations_in_blocks")
+    rest = ("blocks", "latency_ns", "energy", "inputs_sha256")
+    return StartRun(
+        **{key: start[key] for key in (*same, *rest)},
+        **start["memory"],
+        duel_run=duel_run,
+        contender=contender,
+        start_index=start["index"],
+        started_at=datetime.fromisoformat(start["started_at"]),
+        num_blocks=len(start["blocks"]),
+        median_step_ns=_median_step_ns(start["blocks"]),
+    )
+
+
+def _median_step_ns(blocks: list[Mapping[str, int]]) -> float | None:
+    if not blocks:
+        return None
+    return float(statistics.median(each["elapsed_ns"] / each["steps"] for each in blocks))
+
+
+def _set_aside(path: Path, rejected: Path, reason: str) -> Rejection | None:
+    """Move a document and write its reason beside it; None if another ingester moved it."""
+    rejected.mkdir(parents=True, exist_ok=True)
+    target, why = _claim(path.name, rejected)
+    why.write_text(f"{path}: {reason}\n", encoding="utf-8", errors="backslashreplace")
+    try:
+        path.rename(target)
+    except FileNotFoundError:
+        why.unlink()
+        return None
+    return Rejection(target, reason)
+
+
+def _claim(name: str, rejected: Path) -> tuple[Path, Path]:
+    """A free name, and its file of reasons, whose exclusive creation makes the name ours."""
+    attempt = 0
+    while True:
+        numbered = name if attempt == 0 else f"{name.removesuffix('.json')}.{attempt}.json"
+        target, why = rejected / numbered, rejected / f"{numbered}.reason.txt"
+        attempt += 1
+        if target.exists():
+            continue
+        try:
+            why.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return target, why

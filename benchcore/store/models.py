@@ -1,0 +1,233 @@
+"""The tables: series keys as plain columns, raw samples as one JSON column."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+_Json = JSON(none_as_null=True)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware time in UTC, also where the database (SQLite) keeps no time zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Refuse a time without a zone."""
+        assert value is None or value.tzinfo is not None, f"wanted an aware time, got {value!r}"
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Give the zone back that SQLite forgot."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """The declarative base: names every constraint, so that a migration can drop it."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        int: BigInteger,
+        datetime: UtcDateTime,
+        dict[str, Any]: _Json,
+        list[Any]: _Json,
+    }
+
+
+class DuelRun(Base):
+    """One duel run: one result document."""
+
+    __tablename__ = "duel_run"
+    __table_args__ = (
+        Index(
+            "ix_duel_run_series",
+            "workload",
+            "case_name",
+            "track",
+            "device_fingerprint",
+            "started_at",
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    campaign: Mapped[str] = mapped_column(String(100), index=True)
+    duel_hash: Mapped[str] = mapped_column(String(16), index=True)
+    workload: Mapped[str] = mapped_column(String(100))
+    case_name: Mapped[str] = mapped_column(String(100))
+    use_case: Mapped[str] = mapped_column(Text)
+    batch: Mapped[int]
+    precision: Mapped[str] = mapped_column(Text)
+    track: Mapped[str] = mapped_column(String(100))
+    sizes: Mapped[dict[str, Any]]
+    seed: Mapped[int]
+    num_starts: Mapped[int]
+    num_rounds: Mapped[int]
+    flops_per_step: Mapped[int]
+    least_bytes_per_step: Mapped[int]
+    harness_version: Mapped[str] = mapped_column(Text)
+    snapshot: Mapped[str] = mapped_column(String(64))
+    schema: Mapped[int]
+    method: Mapped[int]
+    site: Mapped[str] = mapped_column(String(100))
+    node: Mapped[str] = mapped_column(Text)
+    allocation_id: Mapped[str] = mapped_column(Text)
+    device_fingerprint: Mapped[str] = mapped_column(String(16))
+    device_model: Mapped[str] = mapped_column(Text)
+    device: Mapped[dict[str, Any]]
+    host: Mapped[dict[str, Any]]
+    started_at: Mapped[datetime]
+    ended_at: Mapped[datetime]
+    ingested_at: Mapped[datetime]
+    checked_at: Mapped[datetime | None]
+
+
+class ContenderRun(Base):
+    """One contender of a duel run."""
+
+    __tablename__ = "contender_run"
+    __table_args__ = (Index(None, "arm", "framework", "version"),)
+
+    duel_run: Mapped[str] = mapped_column(
+        ForeignKey("duel_run.id", ondelete="CASCADE"), primary_key=True
+    )
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    position: Mapped[int]
+    arm: Mapped[str] = mapped_column(String(100))
+    role: Mapped[str] = mapped_column(String(100))
+    framework: Mapped[str] = mapped_column(String(100))
+    version: Mapped[str] = mapped_column(Text)
+    environment_key: Mapped[str] = mapped_column(Text)
+    lock_sha256: Mapped[str | None] = mapped_column(String(64))
+    python_version: Mapped[str] = mapped_column(Text)
+    build: Mapped[str] = mapped_column(Text)
+    packages: Mapped[dict[str, Any]]
+    settings: Mapped[dict[str, Any]]
+    effective: Mapped[dict[str, Any]]
+    status: Mapped[str] = mapped_column(String(100))
+    stage: Mapped[str | None] = mapped_column(Text)
+    reason: Mapped[str | None] = mapped_column(Text)
+    traceback: Mapped[str | None] = mapped_column(Text)
+
+
+class StartRun(Base):
+    """One start of one contender; its blocks stay one JSON column."""
+
+    __tablename__ = "start_run"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["duel_run", "contender"],
+            ["contender_run.duel_run", "contender_run.name"],
+            ondelete="CASCADE",
+        ),
+    )
+
+    duel_run: Mapped[str] = mapped_column(String(16), primary_key=True)
+    contender: Mapped[str] = mapped_column(String(100), primary_key=True)
+    start_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    status: Mapped[str] = mapped_column(String(100))
+    started_at: Mapped[datetime]
+    caches: Mapped[str] = mapped_column(String(100))
+    stages: Mapped[dict[str, Any]]
+    warm_up: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    steps_per_block: Mapped[int | None]
+    compilations_in_blocks: Mapped[int | None]
+    num_blocks: Mapped[int]
+    blocks: Mapped[list[Any]]
+    latency_ns: Mapped[list[Any] | None] = mapped_column(_Json)
+    median_step_ns: Mapped[float | None]
+    planned_bytes: Mapped[int | None]
+    allocator_peak_bytes: Mapped[int | None]
+    process_peak_bytes: Mapped[int | None]
+    energy: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    inputs_sha256: Mapped[str | None] = mapped_column(String(64))
+
+
+class Equivalence(Base):
+    """The proof that two contenders computed the same quantity, or its failure."""
+
+    __tablename__ = "equivalence"
+
+    duel_run: Mapped[str] = mapped_column(
+        ForeignKey("duel_run.id", ondelete="CASCADE"), primary_key=True
+    )
+    a: Mapped[str] = mapped_column(String(100), primary_key=True)
+    b: Mapped[str] = mapped_column(String(100), primary_key=True)
+    quantity: Mapped[str] = mapped_column(Text, primary_key=True)
+    max_relative: Mapped[float | None]
+    l2_relative: Mapped[float | None]
+    tolerance: Mapped[float]
+    agrees: Mapped[bool]
+
+
+class CheckMark(Base):
+    """A failed expectation: what it names takes no part in ratios."""
+
+    __tablename__ = "check_mark"
+
+    # SQLite counts up only what is declared INTEGER.
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    duel_run: Mapped[str] = mapped_column(ForeignKey("duel_run.id", ondelete="CASCADE"), index=True)
+    contender: Mapped[str | None] = mapped_column(String(100))
+    other: Mapped[str | None] = mapped_column(String(100))
+    suite: Mapped[str] = mapped_column(Text)
+    expectation: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    checked_at: Mapped[datetime]
+
+
+class PairRatio(Base):
+    """What a duel run says about one pair; `benchcore.verdict.ratios.Ratio` with its duel run."""
+
+    __tablename__ = "ratio"
+    __table_args__ = (Index(None, "kind", "a_arm", "b_arm"),)
+
+    duel_run: Mapped[str] = mapped_column(
+        ForeignKey("duel_run.id", ondelete="CASCADE"), primary_key=True
+    )
+    a: Mapped[str] = mapped_column(String(100), primary_key=True)
+    b: Mapped[str] = mapped_column(String(100), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(100))
+    a_arm: Mapped[str] = mapped_column(String(100))
+    b_arm: Mapped[str] = mapped_column(String(100))
+    a_framework: Mapped[str] = mapped_column(String(100))
+    b_framework: Mapped[str] = mapped_column(String(100))
+    a_version: Mapped[str] = mapped_column(Text)
+    b_version: Mapped[str] = mapped_column(Text)
+    a_role: Mapped[str] = mapped_column(String(100))
+    b_role: Mapped[str] = mapped_column(String(100))
+    log_ratio: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    num_starts: Mapped[int]
+    start_log_ratios: Mapped[list[Any]]
+    verdict: Mapped[str] = mapped_column(String(100))
+    reason: Mapped[str] = mapped_column(Text)
+    scope: Mapped[str] = mapped_column(String(100))
+    counts: Mapped[bool]
+    judged_at: Mapped[datetime]

@@ -1,0 +1,43 @@
+"""What came of a campaign, in rows that people and programs read: judged, and listed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sqlalchemy import Engine
+
+from benchcore.store.frames import ratio_frame
+from benchcore.store.judging import judge_campaign
+
+_COPIED = ("kind", "a", "b", "num_starts", "verdict", "reason", "scope", "duel_run")
+
+
+def judge_and_list(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """Judge every duel of a campaign again; its ratios as `list_ratios` gives them."""
+    judge_campaign(engine, campaign)
+    return list_ratios(engine, campaign)
+
+
+def list_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """A campaign's ratios: `speedup` is how many times as fast a is as b, `low` to `high` its
+    95 % interval."""
+    frame = ratio_frame(engine, campaign)
+    return [_describe(row) for row in frame.to_dict("records")]
+
+
+def _describe(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "case": f"{row['workload']} {row['case_name']}",
+        "pair": f"{row['a']} against {row['b']}",
+        "speedup": _factor(row["log_ratio"]),
+        "low": _factor(row["low"]),
+        "high": _factor(row["high"]),
+        "counts": bool(row["counts"]),
+        **{key: row[key] for key in _COPIED},
+    }
+
+
+def _factor(log_ratio: float | None) -> float | None:
+    missing = log_ratio is None or math.isnan(log_ratio)
+    return None if missing else round(math.exp(log_ratio), 4)

@@ -1,0 +1,194 @@
+"""What a duel says about each pair of contenders: a log ratio, its interval and a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from packaging.version import Version
+from scipy import stats
+
+Kind = Literal["cross_framework", "cross_version"]
+Verdict = Literal["same", "different", "unknown"]
+Scope = Literal["this node", "this start"]
+
+EQUIVALENCE_BOUND = 0.02
+"""Contenders within 2 % of each other are the same, unless the caller names another bound."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One contender of a duel: per start, the nanoseconds a step took in each round."""
+
+    name: str
+    arm: str
+    framework: str
+    version: str
+    role: str
+    starts: Mapping[int, Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Why pairs take no part: a pair is excluded if it holds all `names`; no names, every pair."""
+
+    names: frozenset[str]
+    reason: str
+
+    def concerns(self, a: str, b: str) -> bool:
+        """Whether the pair (a, b) is excluded by this."""
+        return self.names <= {a, b}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """log(T_b / T_a) of one pair: above 0 = a is faster. `low` to `high` is its 95 % interval.
+
+    Across frameworks a is the JAX side, across versions the newer one. `counts` is False where
+    the numbers must not enter a series. A single start gives a log ratio and no interval.
+    """
+
+    kind: Kind
+    a: str
+    b: str
+    a_arm: str
+    b_arm: str
+    a_framework: str
+    b_framework: str
+    a_version: str
+    b_version: str
+    a_role: str
+    b_role: str
+    log_ratio: float | None
+    low: float | None
+    high: float | None
+    num_starts: int
+    start_log_ratios: tuple[float, ...]
+    verdict: Verdict
+    reason: str
+    scope: Scope
+    counts: bool
+
+
+def judge_duel(
+    sides: Sequence[Side],
+    exclusions: Iterable[Exclusion] = (),
+    equivalence_bound: float = EQUIVALENCE_BOUND,
+) -> list[Ratio]:
+    """A ratio for every pair of a duel that has a meaning, across frameworks or versions."""
+    exclusions = tuple(exclusions)
+    ratios = []
+    for one, other in combinations(sides, 2):
+        pair = _order_pair(one, other)
+        if pair is not None:
+            kind, a, b = pair
+            reasons = [each.reason for each in exclusions if each.concerns(a.name, b.name)]
+            ratios.append(_judge_pair(kind, a, b, reasons, equivalence_bound))
+    return ratios
+
+
+def _order_pair(one: Side, other: Side) -> tuple[Kind, Side, Side] | None:
+    if {one.framework, other.framework} == {"jax", "torch"}:
+        a, b = (one, other) if one.framework == "jax" else (other, one)
+        return "cross_framework", a, b
+    if one.framework == "stdlib" or (one.arm, one.framework) != (other.arm, other.framework):
+        return None
+    if Version(one.version) == Version(other.version):
+        return None
+    newer_first = Version(one.version) > Version(other.version)
+    a, b = (one, other) if newer_first else (other, one)
+    return "cross_version", a, b
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Finding:
+    log_ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    verdict: Verdict = "unknown"
+    reason: str
+
+
+def _judge_pair(
+    kind: Kind, a: Side, b: Side, reasons: Sequence[str], equivalence_bound: float
+) -> Ratio:
+    start_log_ratios = _start_log_ratios(a.starts, b.starts)
+    finding = _find(np.array(start_log_ratios), equivalence_bound)
+    return Ratio(
+        kind=kind,
+        a=a.name,
+        b=b.name,
+        a_arm=a.arm,
+        b_arm=b.arm,
+        a_framework=a.framework,
+        b_framework=b.framework,
+        a_version=a.version,
+        b_version=b.version,
+        a_role=a.role,
+        b_role=b.role,
+        log_ratio=finding.log_ratio,
+        low=finding.low,
+        high=finding.high,
+        num_starts=len(start_log_ratios),
+        start_log_ratios=start_log_ratios,
+        verdict="unknown" if reasons else finding.verdict,
+        reason="; ".join(dict.fromkeys(reasons)) if reasons else finding.reason,
+        scope="this node" if len(start_log_ratios) > 1 else "this start",
+        counts=bool(start_log_ratios) and not reasons,
+    )
+
+
+def _start_log_ratios(
+    a: Mapping[int, Mapping[int, float]], b: Mapping[int, Mapping[int, float]]
+) -> tuple[float, ...]:
+    """One log ratio a start that both sides share, from the rounds that both ran in it."""
+    log_ratios = []
+    for start in sorted(a.keys() & b.keys()):
+        rounds = sorted(a[start].keys() & b[start].keys())
+        if rounds:
+            paired = [math.log(b[start][each] / a[start][each]) for each in rounds]
+            log_ratios.append(_hodges_lehmann(np.array(paired)))
+    return tuple(log_ratios)
+
+
+def _hodges_lehmann(samples: np.ndarray) -> float:
+    """The median of all pairwise means: bears an outlier round, wastes less than the median."""
+    first, second = np.triu_indices(len(samples))
+    return float(np.median((samples[first] + samples[second]) / 2))
+
+
+def _find(samples: np.ndarray, equivalence_bound: float) -> _Finding:
+    """The verdict over starts: Student's t over the starts' log ratios, never over rounds.
+
+    `same` is asked first: where the 90 % interval lies within the bound (two one-sided tests at
+    5 %), a difference that may also be significant is too small to matter. Significance is not
+    relevance: with enough starts, any two programs differ by something.
+    """
+    if len(samples) == 0:
+        return _Finding(reason="no round that both contenders finished")
+    mean = float(samples.mean())
+    if len(samples) == 1:
+        return _Finding(log_ratio=mean, reason="one start is a suspicion only: it has no interval")
+    half_90, half_95 = _half_width(samples, 0.90), _half_width(samples, 0.95)
+    bound = math.log1p(equivalence_bound)
+    verdict: Verdict = "unknown"
+    reason = (
+        f"95 % interval ±{math.expm1(half_95):.1%} is too wide to tell a difference of "
+        f"{equivalence_bound:.1%} from none"
+    )
+    if -bound <= mean - half_90 and mean + half_90 <= bound:
+        verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
+    elif abs(mean) > half_95:
+        verdict, reason = "different", "95 % interval excludes no difference"
+    return _Finding(
+        log_ratio=mean, low=mean - half_95, high=mean + half_95, verdict=verdict, reason=reason
+    )
+
+
+def _half_width(samples: np.ndarray, confidence: float) -> float:
+    quantile = float(stats.t.ppf((1 + confidence) / 2, len(samples) - 1))
+    return quantile * float(samples.std(ddof=1)) / math.sqrt(len(samples))

@@ -1,0 +1,126 @@
+"""The multi-layer perceptron in JAX: plain functions, one `jax.jit` a step, SGD from optax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from benchcore.program import Arrays, Program, Settings
+from benchcore.workloads.mlp.spec import LEARNING_RATE, MOMENTUM, TRACE_STEPS, Case, flatten
+from benchcore.workloads.settings import JAX_COMPILE, read_settings
+
+Params = dict[str, jax.Array]
+
+
+def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
+    """Set the perceptron up on the device that the settings name."""
+    wanted = read_settings(settings, JAX_COMPILE)
+    device = jax.devices(wanted.platform)[wanted.ordinal]
+    inputs = jax.device_put(dict(arrays.inputs), device)
+    if case.use_case == "infer":
+        return _infer(_place(arrays.params, device), inputs, _forward(case))
+    return _train(arrays, inputs, device, _train_step(case))
+
+
+def _place(params: Mapping[str, np.ndarray], device: jax.Device) -> Params:
+    """A fresh copy on the device, weights as (in, out). Donation must never reach the originals."""
+    return {
+        name: jnp.array(_other_layout(array), copy=True, device=device)
+        for name, array in params.items()
+    }
+
+
+def _other_layout(array: np.ndarray) -> np.ndarray:
+    """(out, in) to (in, out) and back; biases stay."""
+    return np.ascontiguousarray(array.T)
+
+
+def _forward(case: Case) -> Callable[[Params, jax.Array], jax.Array]:
+    names = [name for name, _, _ in case.layers]
+
+    def forward(params: Params, images: jax.Array) -> jax.Array:
+        """Images (batch, in) to logits (batch, classes)."""
+        value = images
+        for name in names[:-1]:
+            value = jax.nn.relu(value @ params[f"{name}.weight"] + params[f"{name}.bias"])
+        return value @ params[f"{names[-1]}.weight"] + params[f"{names[-1]}.bias"]
+
+    return forward
+
+
+def _infer(params: Params, inputs: Params, forward: Callable[..., jax.Array]) -> Program:
+    compiled = jax.jit(forward)
+    images = inputs["images"]
+    return Program(
+        step=lambda: compiled(params, images),
+        evidence=lambda: {"logits": np.asarray(compiled(params, images))},
+    )
+
+
+def _optimizer() -> optax.GradientTransformation:
+    return optax.sgd(LEARNING_RATE, momentum=MOMENTUM)
+
+
+def _train_step(case: Case) -> Callable[..., tuple[Params, optax.OptState, jax.Array]]:
+    forward, optimizer = _forward(case), _optimizer()
+
+    def loss_of(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
+        logits = forward(params, images)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+    def train_step(
+        params: Params, state: optax.OptState, images: jax.Array, labels: jax.Array
+    ) -> tuple[Params, optax.OptState, jax.Array]:
+        loss, gradient = jax.value_and_grad(loss_of)(params, images, labels)
+        updates, state = optimizer.update(gradient, state)
+        return optax.apply_updates(params, updates), state, loss
+
+    return train_step
+
+
+def _train(
+    arrays: Arrays, inputs: Params, device: jax.Device, train_step: Callable[..., tuple]
+) -> Program:
+    compiled = jax.jit(train_step, donate_argnums=(0, 1))
+    images, labels = inputs["images"], inputs["labels"]
+
+    def start() -> tuple[Params, optax.OptState]:
+        params = _place(arrays.params, device)
+        return params, jax.device_put(_optimizer().init(params), device)
+
+    params, state = start()
+
+    def step() -> object:
+        nonlocal params, state
+        params, state, loss = compiled(params, state, images, labels)
+        return params, state, loss
+
+    def evidence() -> dict[str, np.ndarray]:
+        fresh, state = start()
+        losses = []
+        first: dict[str, np.ndarray] = {}
+        for _ in range(TRACE_STEPS):
+            fresh, state, loss = compiled(fresh, state, images, labels)
+            losses.append(np.asarray(loss))
+            first = first or _first_step(arrays.params, fresh, state)
+        return {**first, "loss_trace": np.array(losses)}
+
+    return Program(step=step, evidence=evidence)
+
+
+def _first_step(
+    before: Mapping[str, np.ndarray], params: Params, state: optax.OptState
+) -> dict[str, np.ndarray]:
+    """Gradient and update of step one: momentum starts at zero, so its trace is the gradient."""
+    after, trace = _to_host(params), _to_host(state[0].trace)
+    update = {name: after[name] - before[name] for name in before}
+    return {"gradient": flatten(trace, before), "update": flatten(update, before)}
+
+
+def _to_host(params: Params) -> dict[str, np.ndarray]:
+    """Host copies in canonical layout; copies, because the device buffers are donated next."""
+    return {name: _other_layout(np.array(array)) for name, array in params.items()}

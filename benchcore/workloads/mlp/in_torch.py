@@ -1,0 +1,124 @@
+"""The multi-layer perceptron in PyTorch: `nn.Sequential` and `torch.optim.SGD`.
+
+With compile other than `none`, the forward pass and the loss are compiled (and, by AOTAutograd,
+the backward pass with them); the optimiser's step stays PyTorch's own multi-tensor one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchcore.program import Arrays, Program, Settings
+from benchcore.workloads.mlp.spec import LEARNING_RATE, MOMENTUM, TRACE_STEPS, Case, flatten
+from benchcore.workloads.settings import TORCH_COMPILE, read_settings
+
+Tensors = dict[str, torch.Tensor]
+
+
+def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
+    """Set the perceptron up on the device that the settings name."""
+    wanted = read_settings(settings, TORCH_COMPILE)
+    params = _place(arrays.params, wanted.device)
+    inputs = _place(arrays.inputs, wanted.device)
+    model = _make_model(case).to(wanted.device)
+    model.load_state_dict(params, strict=True)
+    if case.use_case == "infer":
+        return _infer(model.eval(), inputs["images"], wanted.compile)
+    return _train(model.train(), inputs, arrays.params, wanted.compile)
+
+
+def _place(arrays: Mapping[str, np.ndarray], device: str) -> Tensors:
+    """Copies on the device; on the CPU `torch.from_numpy` would train the originals."""
+    return {name: torch.tensor(array, device=device) for name, array in arrays.items()}
+
+
+def _make_model(case: Case) -> nn.Sequential:
+    """Its state_dict has the canonical names: `fc0.weight`, `fc0.bias`, ..."""
+    modules: OrderedDict[str, nn.Module] = OrderedDict()
+    for name, inputs, outputs in case.layers:
+        modules[name] = nn.Linear(inputs, outputs)
+        modules[f"relu_{name}"] = nn.ReLU()
+    modules.popitem()  # the logits have no ReLU
+    return nn.Sequential(modules)
+
+
+def _compile(function: Callable[..., torch.Tensor], mode: str) -> Callable[..., torch.Tensor]:
+    return function if mode == "none" else torch.compile(function, mode=mode, fullgraph=True)
+
+
+def _infer(model: nn.Module, images: torch.Tensor, mode: str) -> Program:
+    forward = _compile(model, mode)
+
+    def step() -> torch.Tensor:
+        with torch.inference_mode():
+            return forward(images)
+
+    return Program(step=step, evidence=lambda: {"logits": _to_host(step())})
+
+
+def _train(
+    model: nn.Module, inputs: Tensors, initial: Mapping[str, np.ndarray], mode: str
+) -> Program:
+    images, labels = inputs["images"], inputs["labels"].long()
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
+    params = dict(model.named_parameters())
+    momentum = {name: torch.zeros_like(param) for name, param in params.items()}
+    for name, param in params.items():  # from zeros the first step is the one SGD defines
+        optimizer.state[param]["momentum_buffer"] = momentum[name]
+
+    def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(model(images), labels)
+
+    loss_function = _compile(loss_of, mode)
+    owed = list(params.values())
+
+    def step() -> tuple[torch.Tensor, list[torch.Tensor]]:
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_function(images, labels)
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), owed
+
+    def evidence() -> dict[str, np.ndarray]:
+        kept = _clone(params), _clone(momentum)
+        _copy_into(params, _place(initial, images.device))
+        _copy_into(momentum, {name: torch.zeros_like(kept[1][name]) for name in momentum})
+        losses = []
+        first: dict[str, np.ndarray] = {}
+        for _ in range(TRACE_STEPS):
+            losses.append(_to_host(step()[0]))
+            first = first or _first_step(initial, params, momentum)
+        _copy_into(params, kept[0])
+        _copy_into(momentum, kept[1])
+        return {**first, "loss_trace": np.array(losses)}
+
+    return Program(step=step, evidence=evidence)
+
+
+def _first_step(
+    before: Mapping[str, np.ndarray], params: Tensors, momentum: Tensors
+) -> dict[str, np.ndarray]:
+    """Gradient and update of step one: momentum starts at zero, so it then is the gradient."""
+    update = {name: _to_host(params[name]) - before[name] for name in before}
+    gradient = {name: _to_host(momentum[name]) for name in before}
+    return {"gradient": flatten(gradient, before), "update": flatten(update, before)}
+
+
+def _clone(tensors: Tensors) -> Tensors:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def _copy_into(targets: Tensors, sources: Tensors) -> None:
+    """In place: the compiled function and the optimiser keep hold of the very same tensors."""
+    with torch.no_grad():
+        for name, target in targets.items():
+            target.copy_(sources[name])
+
+
+def _to_host(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().cpu().numpy().copy()

@@ -1,0 +1,179 @@
+"""A ReLU multi-layer perceptron with softmax cross-entropy: cases, arrays, counts and oracle.
+
+Canonical layout is torch's: `fcN.weight` is (out, in), `fcN.bias` is (out,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from benchcore.program import Arrays
+
+LEARNING_RATE = 0.02
+MOMENTUM = 0.9
+TRACE_STEPS = 10
+"""Steps of the loss trace: a wrong update shows from the second on, a wrong momentum the third."""
+KINK = 1e-5
+"""How near zero a ReLU's input may come, in its own units (they are of the order of one)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Layer widths from the input to the classes, and how the network is used."""
+
+    use_case: Literal["infer", "train"]
+    batch: int
+    precision: Literal["fp32_ieee"]
+    widths: tuple[int, ...]
+
+    @property
+    def layers(self) -> tuple[tuple[str, int, int], ...]:
+        """(name, inputs, outputs) of every layer, from the first to the last."""
+        sizes = enumerate(pairwise(self.widths))
+        return tuple((f"fc{index}", inputs, outputs) for index, (inputs, outputs) in sizes)
+
+
+_TINY = (24, 16, 16, 5)
+_MNIST = (784, 512, 512, 10)
+
+CASES: dict[str, Case] = {
+    "tiny_infer": Case(use_case="infer", batch=8, precision="fp32_ieee", widths=_TINY),
+    "tiny_train": Case(use_case="train", batch=8, precision="fp32_ieee", widths=_TINY),
+    "infer_b128": Case(use_case="infer", batch=128, precision="fp32_ieee", widths=_MNIST),
+    "train_b128": Case(use_case="train", batch=128, precision="fp32_ieee", widths=_MNIST),
+}
+
+
+def make_arrays(case: Case, seed: int) -> Arrays:
+    """He-normal weights, small biases that are not zero (a forgotten bias must show), inputs.
+
+    Inputs: `images` (batch, widths[0]) float32; when training `labels` (batch,) int32. Images near
+    a ReLU's kink are drawn again: rounding alone would put two right contenders on either side of
+    it (at the base sizes for some 3 % of seeds), and one such unit moves the gradient by 3e-3.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    params: dict[str, np.ndarray] = {}
+    for name, inputs, outputs in case.layers:
+        weight = rng.standard_normal((outputs, inputs), dtype=np.float32)
+        params[f"{name}.weight"] = weight * np.float32(np.sqrt(2.0 / inputs))
+        params[f"{name}.bias"] = rng.standard_normal(outputs, dtype=np.float32) * np.float32(0.1)
+    images = rng.standard_normal((case.batch, case.widths[0]), dtype=np.float32)
+    while (near := _near_a_kink(case, params, images)).any():
+        images[near] = rng.standard_normal((near.sum(), case.widths[0]), dtype=np.float32)
+    if case.use_case == "infer":
+        return Arrays(params=params, inputs={"images": images})
+    labels = rng.integers(0, case.widths[-1], case.batch, dtype=np.int32)
+    return Arrays(params=params, inputs={"images": images, "labels": labels})
+
+
+def _near_a_kink(case: Case, params: Mapping[str, np.ndarray], images: np.ndarray) -> np.ndarray:
+    """Which images (batch,) bring some ReLU's input nearer to zero than KINK."""
+    exact = {name: array.astype(np.float64) for name, array in params.items()}
+    hidden = _sums(case, exact, images.astype(np.float64))[:-1]
+    return np.any([np.abs(value).min(axis=1) < KINK for value in hidden], axis=0)
+
+
+def flops(case: Case) -> int:
+    """Operations of a step's matrix products, a multiply-add being two; counted by hand.
+
+    Forward: one product a layer. Backward: one for the weights of every layer, and one for the
+    input of every layer but the first. Biases, ReLU, softmax and optimiser (under 1 % at the base
+    sizes' batch) are left out, in both frameworks alike.
+    """
+    products = [2 * case.batch * inputs * outputs for _, inputs, outputs in case.layers]
+    if case.use_case == "infer":
+        return sum(products)
+    return 3 * sum(products) - products[0]
+
+
+def least_bytes(case: Case) -> int:
+    """Bytes that must cross the memory border once in a step, however well it is fused.
+
+    Infer: parameters and images in, logits out. Train: parameters and momentum in and out, images
+    and labels in, the loss out; activations and gradients could stay on the chip. A cache that
+    holds the parameters from step to step can beat it.
+    """
+    parameters = 4 * sum((inputs + 1) * outputs for _, inputs, outputs in case.layers)
+    images = 4 * case.batch * case.widths[0]
+    if case.use_case == "infer":
+        return parameters + images + 4 * case.batch * case.widths[-1]
+    return 4 * parameters + images + 4 * case.batch + 4
+
+
+def tolerances(case: Case) -> dict[str, float]:
+    """Largest allowed max|a-b| / max(max|a|, max|b|) between two contenders.
+
+    Measured on CPUs, JAX against torch and either against float64, the worst of 12 seeds and both
+    sizes: logits 7e-7, loss trace 2e-7, gradient 6e-7. The update loses digits as the difference
+    of two parameters, 4e-6. Left for other summation orders (GPUs, wider layers): a factor of 5 to
+    50. TF32, which erred by 6e-4 and more on four other networks, can't pass for fp32_ieee.
+    """
+    logits = {"logits": 1e-5}
+    train = {"loss_trace": 1e-5, "gradient": 1e-5, "update": 2e-5}
+    return {"fp32_ieee": {"infer": logits, "train": train}}[case.precision][case.use_case]
+
+
+def reference(case: Case, arrays: Arrays) -> dict[str, np.ndarray]:
+    """The evidence in float64 numpy, written apart from both frameworks: the tests' oracle."""
+    params = {name: array.astype(np.float64) for name, array in arrays.params.items()}
+    images = arrays.inputs["images"].astype(np.float64)
+    if case.use_case == "infer":
+        return {"logits": _sums(case, params, images)[-1]}
+    return _reference_training(case, params, images, arrays.inputs["labels"])
+
+
+def _sums(case: Case, params: Mapping[str, np.ndarray], images: np.ndarray) -> list[np.ndarray]:
+    """What every layer puts out (batch, outputs) before its ReLU; the last are the logits."""
+    sums: list[np.ndarray] = []
+    value = images
+    for name, _, _ in case.layers:
+        sums.append(value @ params[f"{name}.weight"].T + params[f"{name}.bias"])
+        value = np.maximum(sums[-1], 0.0)
+    return sums
+
+
+def _loss_and_gradient(
+    case: Case, params: Mapping[str, np.ndarray], images: np.ndarray, labels: np.ndarray
+) -> tuple[float, dict[str, np.ndarray]]:
+    *hidden, logits = _sums(case, params, images)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_probability = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    rows = np.arange(case.batch)
+    loss = -log_probability[rows, labels].mean()
+    slope = np.exp(log_probability)
+    slope[rows, labels] -= 1.0
+    slope /= case.batch
+    gradient: dict[str, np.ndarray] = {}
+    values = [images, *(np.maximum(value, 0.0) for value in hidden)]
+    for (name, _, _), value in zip(reversed(case.layers), reversed(values), strict=True):
+        gradient[f"{name}.weight"] = slope.T @ value
+        gradient[f"{name}.bias"] = slope.sum(axis=0)
+        slope = (slope @ params[f"{name}.weight"]) * (value > 0.0)
+    return float(loss), gradient
+
+
+def _reference_training(
+    case: Case, params: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray
+) -> dict[str, np.ndarray]:
+    momentum = {name: np.zeros_like(array) for name, array in params.items()}
+    losses: list[float] = []
+    evidence: dict[str, np.ndarray] = {}
+    for _ in range(TRACE_STEPS):
+        loss, gradient = _loss_and_gradient(case, params, images, labels)
+        losses.append(loss)
+        momentum = {name: MOMENTUM * momentum[name] + gradient[name] for name in params}
+        update = {name: -LEARNING_RATE * momentum[name] for name in params}
+        params = {name: params[name] + update[name] for name in params}
+        if not evidence:
+            evidence = {"gradient": flatten(gradient, params), "update": flatten(update, params)}
+    return {**evidence, "loss_trace": np.array(losses)}
+
+
+def flatten(parts: Mapping[str, np.ndarray], order: Mapping[str, object]) -> np.ndarray:
+    """All parameters' values in one vector, in canonical order and layout."""
+    return np.concatenate([parts[name].ravel() for name in order])

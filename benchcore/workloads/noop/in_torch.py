@@ -1,0 +1,16 @@
+"""The empty step in PyTorch: what it costs to synchronise when nothing is queued."""
+
+from __future__ import annotations
+
+import torch
+
+from benchcore.program import Arrays, Program, Settings
+from benchcore.workloads.noop.spec import Case
+from benchcore.workloads.settings import TORCH_COMPILE, read_settings
+
+
+def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
+    """A step that returns a tensor made beforehand."""
+    wanted = read_settings(settings, TORCH_COMPILE)
+    ready = torch.zeros((), device=wanted.device)
+    return Program(step=lambda: ready, evidence=dict)

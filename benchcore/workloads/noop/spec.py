@@ -1,0 +1,40 @@
+"""No work at all: what the harness itself costs. Imports the standard library only, not numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from benchcore.program import Arrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Nothing to vary; the fields every case has."""
+
+    use_case: Literal["op"]
+    batch: int
+    precision: Literal["fp32_ieee"]
+
+
+CASES: dict[str, Case] = {"bare": Case(use_case="op", batch=1, precision="fp32_ieee")}
+
+
+def make_arrays(case: Case, seed: int) -> Arrays:
+    """No parameters and no inputs."""
+    return Arrays(params={}, inputs={})
+
+
+def flops(case: Case) -> int:
+    """Floating-point operations of a step: none."""
+    return 0
+
+
+def least_bytes(case: Case) -> int:
+    """Bytes a step can't avoid moving: none."""
+    return 0
+
+
+def tolerances(case: Case) -> dict[str, float]:
+    """Nothing is computed, so there is nothing to compare."""
+    return {}

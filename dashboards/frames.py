@@ -1,0 +1,119 @@
+"""What the dashboard is given: the frames it reads, their columns, and the night in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+
+# fmt: off
+RATIO_COLUMNS = (
+    "campaign", "duel_run", "started_at", "workload", "case_name", "use_case", "batch",
+    "precision", "track", "device_model", "device_fingerprint", "kind", "a", "b", "a_arm",
+    "b_arm", "a_framework", "b_framework", "a_version", "b_version", "a_role", "b_role",
+    "log_ratio", "low", "high", "num_starts", "start_log_ratios", "verdict", "reason", "scope",
+    "counts", "method",
+)
+CONTENDER_COLUMNS = (
+    "campaign", "duel_run", "started_at", "workload", "case_name", "use_case", "batch",
+    "precision", "name", "arm", "role", "framework", "version", "environment_key",
+    "python_version", "build", "status", "stage", "reason", "num_starts", "num_blocks",
+    "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "process_peak_bytes",
+)
+EQUIVALENCE_COLUMNS = (
+    "campaign", "duel_run", "workload", "case_name", "a", "b", "quantity", "max_relative",
+    "l2_relative", "tolerance", "agrees",
+)
+MARK_COLUMNS = (
+    "campaign", "duel_run", "workload", "case_name", "contender", "other", "suite", "expectation",
+    "reason",
+)
+# fmt: on
+
+
+@dataclass(frozen=True, kw_only=True)
+class NightSummary:
+    """One campaign in numbers. What was not measured is None, never 0."""
+
+    campaign: str
+    profile: str
+    site: str
+    node: str
+    device_model: str
+    host: Mapping[str, object] = field(default_factory=dict)
+    started_at: datetime
+    ended_at: datetime | None = None
+    wall_s: float | None = None
+    measuring_s: float | None = None
+    num_planned: int
+    num_measured: int
+    num_resumed: int = 0
+    harness_version: str = ""
+    snapshot: str = ""
+    method: str | int = ""
+    notes: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Label and address; only http, https and relative addresses become links."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteFrames:
+    """Everything one page shows. `ratios` holds every campaign (history); the rest may too."""
+
+    ratios: pd.DataFrame
+    contenders: pd.DataFrame
+    equivalence: pd.DataFrame
+    marks: pd.DataFrame
+    night: NightSummary
+
+    def __post_init__(self) -> None:
+        for name, frame, columns in (
+            ("ratios", self.ratios, RATIO_COLUMNS),
+            ("contenders", self.contenders, CONTENDER_COLUMNS),
+            ("equivalence", self.equivalence, EQUIVALENCE_COLUMNS),
+            ("marks", self.marks, MARK_COLUMNS),
+        ):
+            missing = [column for column in columns if column not in frame.columns]
+            if missing:
+                raise ValueError(
+                    f"wanted a {name} frame with the columns {', '.join(columns)}; it lacks "
+                    f"{', '.join(missing)}; mend the query or dashboards/frames.py"
+                )
+
+
+def of_campaign(frame: pd.DataFrame, campaign: str) -> pd.DataFrame:
+    """The rows of one campaign, freshly indexed."""
+    return keep(frame, frame["campaign"] == campaign).reset_index(drop=True)
+
+
+def keep(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:
+    """The rows where the mask, a series of booleans, holds.
+
+    `frame[mask]` with types that a checker can follow: to it, a column may be a frame.
+    """
+    return frame.loc[mask.to_numpy(dtype=bool), :]
+
+
+def counting(ratios: pd.DataFrame) -> Any:
+    """Mask of the rows that take part in statements: they passed every check and have a value."""
+    return ratios["counts"].eq(True) & ratios["log_ratio"].notna()
+
+
+def newest_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
+    """The newest JAX against the newest torch; where no row is that, every pair but controls."""
+    pairs = drop_controls(keep(ratios, ratios["kind"] == "cross_framework"))
+    newest = keep(pairs, (pairs["a_role"] == "newest") & (pairs["b_role"] == "newest"))
+    return pairs if newest.empty else newest
+
+
+def version_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
+    """Newer against older of the same framework."""
+    return drop_controls(keep(ratios, ratios["kind"] == "cross_version"))
+
+
+def drop_controls(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Without the contenders that only calibrate."""
+    return keep(pairs, (pairs["a_role"] != "control") & (pairs["b_role"] != "control"))

@@ -1,0 +1,201 @@
+"""Assembles the static site: one page that opens offline and asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import altair as alt
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from dashboards import headline, history, tables
+from dashboards.frames import SiteFrames, counting, keep, newest_pairs, of_campaign, version_pairs
+from dashboards.ratios import (
+    FRAMEWORK_DIRECTIONS,
+    VERSION_DIRECTIONS,
+    forest_chart,
+    framework_rows,
+    version_rows,
+)
+from dashboards.wording import format_count
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def publish_site(
+    frames: SiteFrames, folder: Path, *, campaign: str, generated_at: datetime
+) -> Path:
+    """Write `index.html` of a campaign into the folder, whole or not at all; returns its path."""
+    page = render_page(frames, campaign=campaign, generated_at=generated_at)
+    folder.mkdir(parents=True, exist_ok=True)
+    part, target = folder / "index.html.part", folder / "index.html"
+    part.write_text(page, encoding="utf-8")
+    part.replace(target)
+    return target
+
+
+def render_page(frames: SiteFrames, *, campaign: str, generated_at: datetime) -> str:
+    """The page's text. Every string that comes from a frame is escaped."""
+    ratios = of_campaign(frames.ratios, campaign)
+    charts = _draw_charts(frames, campaign)
+    scripts = [vega_bundle(), _read("charts.js")]
+    return (
+        _jinja()
+        .get_template("index.html.j2")
+        .render(
+            campaign=campaign,
+            generated_at=f"{generated_at:%Y-%m-%d %H:%M %Z}".strip(),
+            night=frames.night,
+            links=_safe_links(frames.night.links),
+            text=_write_text(frames, campaign),
+            tables=_list_tables(frames, campaign),
+            excluded_in_forest=_count_left_out(newest_pairs(ratios)),
+            charts={place: chart["description"] for place, chart in charts.items()},
+            history_places=[place for place in charts if place.startswith("history-")],
+            titles=_history_titles(frames, campaign),
+            charts_json=Markup(escape_json(charts)),
+            style=Markup(_read("style.css")),
+            scripts=[Markup(script) for script in scripts],
+            policy=_content_policy(scripts),
+        )
+    )
+
+
+def escape_json(value: object) -> str:
+    """JSON that can stand inside a script element: no `<`, `>`, `&`, no NaN."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+@lru_cache(maxsize=1)
+def vega_bundle() -> str:
+    """Vega, Vega-Lite and vega-embed as one script, of the version that altair writes for."""
+    bundle = vl_convert.javascript_bundle(
+        "window.vegaEmbed = vegaEmbed;", vl_version=alt.SCHEMA_VERSION.rpartition(".")[0]
+    )
+    assert "</script" not in bundle.lower()
+    assert "<!--" not in bundle
+    return bundle
+
+
+def _draw_charts(frames: SiteFrames, campaign: str) -> dict[str, dict[str, Any]]:
+    """The Vega-Lite specification of every chart under the id of its place in the page."""
+    ratios = of_campaign(frames.ratios, campaign)
+    pairs = newest_pairs(ratios)
+    versions = version_pairs(ratios)
+    charts: dict[str, alt.LayerChart] = {}
+    if counting(pairs).any():
+        charts["frameworks"] = forest_chart(
+            framework_rows(keep(pairs, counting(pairs))),
+            directions=FRAMEWORK_DIRECTIONS,
+            description="Speedup of JAX over PyTorch for each case and PyTorch arm, with "
+            "intervals, on a log axis. The table below holds the same numbers.",
+        )
+    if counting(versions).any():
+        charts["versions"] = forest_chart(
+            version_rows(keep(versions, counting(versions))),
+            directions=VERSION_DIRECTIONS,
+            description="Speedup of each newer version over the older one for each case, with "
+            "intervals, on a log axis. The table below holds the same numbers.",
+        )
+    for place, (label, rows) in enumerate(_history_cases(frames, campaign).items()):
+        charts[f"history-{place}"] = history.history_chart(
+            rows, description=f"Speedup of JAX over PyTorch on {label}, night by night."
+        )
+    return {place: chart.to_dict() for place, chart in charts.items()}
+
+
+def _history_cases(frames: SiteFrames, campaign: str) -> dict[str, Any]:
+    fingerprints = set(of_campaign(frames.ratios, campaign)["device_fingerprint"].dropna())
+    return history.split_cases(history.history_rows(frames.ratios, fingerprints))
+
+
+def _history_titles(frames: SiteFrames, campaign: str) -> dict[str, str]:
+    cases = _history_cases(frames, campaign)
+    return {f"history-{place}": label for place, label in enumerate(cases)}
+
+
+def _write_text(frames: SiteFrames, campaign: str) -> dict[str, str]:
+    """The sentences of the page by their place."""
+    ratios = of_campaign(frames.ratios, campaign)
+    contenders = of_campaign(frames.contenders, campaign)
+    fingerprints = set(ratios["device_fingerprint"].dropna())
+    return {
+        "headline": headline.write_headline(ratios, frames.night),
+        "frameworks": headline.answer_frameworks(ratios),
+        "versions": headline.answer_versions(ratios),
+        "failures": headline.answer_failures(contenders),
+        "exclusions": headline.answer_exclusions(ratios, of_campaign(frames.marks, campaign)),
+        "history": headline.answer_history(history.history_rows(frames.ratios, fingerprints)),
+    }
+
+
+def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
+    ratios = of_campaign(frames.ratios, campaign)
+    contenders = of_campaign(frames.contenders, campaign)
+    cross = ratios["kind"] == "cross_framework"
+    return {
+        "ratios": tables.list_ratios(keep(ratios, cross)),
+        "versions": tables.list_ratios(keep(ratios, ~cross)),
+        "failures": tables.list_failures(contenders),
+        "contenders": tables.list_contenders(contenders),
+        "excluded": tables.list_excluded(ratios),
+        "marks": tables.list_marks(of_campaign(frames.marks, campaign)),
+        "equivalence": tables.list_equivalence(of_campaign(frames.equivalence, campaign)),
+        "environments": tables.list_environments(contenders),
+        "facts": tables.list_facts(frames.night, ratios, contenders),
+    }
+
+
+def _count_left_out(pairs: Any) -> str:
+    count = int((~counting(pairs)).sum())
+    if count == 0:
+        return ""
+    return f"{format_count(count, 'pair')} {'does' if count == 1 else 'do'} not count"
+
+
+def _safe_links(links: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Links that lead to a page, never to a script."""
+    return [
+        (label, address)
+        for label, address in links
+        if urlsplit(address).scheme.lower() in ("", "http", "https")
+    ]
+
+
+def _content_policy(scripts: list[str]) -> str:
+    """Only our own scripts run, known by their hashes, and nothing is fetched.
+
+    Vega compiles its expressions with Function, hence unsafe-eval.
+    """
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src 'unsafe-eval' {hashes}; "
+        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _read(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _jinja() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,198 @@
+"""The page's tables as lists of ready words; the template only lays them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from dashboards.frames import NightSummary, counting, keep
+from dashboards.wording import (
+    FRAMEWORKS,
+    case_label,
+    contender_label,
+    format_bytes,
+    format_ns,
+    format_range,
+    format_relative,
+    format_seconds,
+    format_share,
+    format_speedup,
+    is_missing,
+    one_line,
+    side_label,
+)
+
+Row = dict[str, str]
+_VERDICTS = ("same", "different", "unknown")
+
+
+def list_ratios(ratios: pd.DataFrame) -> list[Row]:
+    """One row a pair: who against whom, how much, which verdict and why."""
+    rows = [_ratio_row(row) for row in ratios.to_dict("records")]
+    return sorted(rows, key=lambda row: (row["case"], row["a"], row["b"]))
+
+
+def _ratio_row(row: dict[str, Any]) -> Row:
+    verdict = row["verdict"] if row["verdict"] in _VERDICTS else "unknown"
+    counts = row["counts"] is True or row["counts"] == 1
+    return {
+        "case": case_label(row),
+        "a": side_label(row, "a"),
+        "b": side_label(row, "b"),
+        "speedup": format_speedup(row["log_ratio"], row["low"], row["high"]),
+        "verdict": verdict,
+        "direction": _direction(row) if verdict == "different" else "",
+        "reason": one_line(row["reason"], missing=""),
+        "starts": f"{one_line(row['num_starts'])} ({row['scope']})",
+        "counts": "counts" if counts else "does not count",
+    }
+
+
+def _direction(row: dict[str, Any]) -> str:
+    if is_missing(row["log_ratio"]):
+        return ""
+    if row["kind"] == "cross_version":
+        return "newer faster" if row["log_ratio"] > 0 else "older faster"
+    faster = row["a_framework"] if row["log_ratio"] > 0 else row["b_framework"]
+    return f"{FRAMEWORKS.get(faster, faster)} faster"
+
+
+def list_failures(contenders: pd.DataFrame) -> list[Row]:
+    """Contenders whose status is not ok."""
+    failed = keep(contenders, contenders["status"] != "ok")
+    return [
+        {
+            "case": case_label(row),
+            "contender": contender_label(row["framework"], row["version"], row["arm"]),
+            "name": str(row["name"]),
+            "status": str(row["status"]),
+            "stage": one_line(row["stage"], missing="not recorded"),
+            "reason": one_line(row["reason"], missing="no reason recorded"),
+        }
+        for row in failed.to_dict("records")
+    ]
+
+
+def list_contenders(contenders: pd.DataFrame) -> list[Row]:
+    """Step times and costs, case by case, those that are not ok first within the case."""
+    rows = contenders.assign(_ok=contenders["status"] == "ok").sort_values(
+        ["workload", "case_name", "_ok", "framework", "role", "name"], kind="stable"
+    )
+    return [
+        {
+            "case": case_label(row),
+            "contender": contender_label(row["framework"], row["version"], row["arm"]),
+            "name": str(row["name"]),
+            "role": one_line(row["role"], missing=""),
+            "step": format_ns(row["median_step_ns"]),
+            "compile": "none: eager" if _is_eager(row) else format_seconds(row["compile_s"]),
+            "import": format_seconds(row["import_s"]),
+            "peak": format_bytes(row["process_peak_bytes"]),
+            "status": str(row["status"]),
+            "build": one_line(row["build"], missing="not recorded"),
+            "python": one_line(row["python_version"], missing="not recorded"),
+        }
+        for row in rows.to_dict("records")
+    ]
+
+
+def _is_eager(row: dict[str, Any]) -> bool:
+    return str(row["arm"]).endswith("eager") and is_missing(row["compile_s"])
+
+
+def list_excluded(ratios: pd.DataFrame) -> list[Row]:
+    """Pairs that take no part in any statement, with the reason."""
+    rows = list_ratios(keep(ratios, ~counting(ratios)))
+    return [row | {"reason": row["reason"] or "no reason recorded"} for row in rows]
+
+
+def list_marks(marks: pd.DataFrame) -> list[Row]:
+    """What the checks objected to."""
+    return [
+        {
+            "case": case_label(row),
+            "contender": _pair_of_names(row),
+            "suite": str(row["suite"]),
+            "expectation": str(row["expectation"]),
+            "reason": one_line(row["reason"], missing="no reason recorded"),
+        }
+        for row in marks.to_dict("records")
+    ]
+
+
+def _pair_of_names(row: dict[str, Any]) -> str:
+    names = [str(row[key]) for key in ("contender", "other") if not is_missing(row[key])]
+    return " against ".join(names) or "the whole duel"
+
+
+def list_equivalence(equivalence: pd.DataFrame) -> list[Row]:
+    """How far apart the two sides' results are, disagreement first."""
+    rows = [
+        {
+            "case": case_label(row),
+            "pair": f"{row['a']} against {row['b']}",
+            "quantity": str(row["quantity"]),
+            "max_relative": format_relative(row["max_relative"]),
+            "l2_relative": format_relative(row["l2_relative"]),
+            "tolerance": format_relative(row["tolerance"]),
+            "agrees": _agreement(row["agrees"]),
+        }
+        for row in equivalence.to_dict("records")
+    ]
+    return sorted(rows, key=lambda row: (row["agrees"] == "agrees", row["case"], row["pair"]))
+
+
+def _agreement(agrees: object) -> str:
+    if is_missing(agrees):
+        return "not compared"
+    return "agrees" if agrees else "differs"
+
+
+def list_environments(contenders: pd.DataFrame) -> list[Row]:
+    """The environments measured in, once each."""
+    columns = ["framework", "version", "python_version", "build", "environment_key"]
+    unique = contenders.loc[:, columns].drop_duplicates().sort_values(columns[:2], kind="stable")
+    return [
+        {
+            "framework": FRAMEWORKS.get(row["framework"], str(row["framework"])),
+            "version": one_line(row["version"], missing="not recorded"),
+            "python": one_line(row["python_version"], missing="not recorded"),
+            "build": one_line(row["build"], missing="not recorded"),
+            "key": one_line(row["environment_key"], missing="not recorded"),
+        }
+        for row in unique.to_dict("records")
+    ]
+
+
+def list_facts(
+    night: NightSummary, ratios: pd.DataFrame, contenders: pd.DataFrame
+) -> list[tuple[str, str]]:
+    """How this was measured, a term and its value."""
+    ran = keep(contenders, contenders["status"] == "ok")
+    host = ", ".join(f"{key} {value}" for key, value in night.host.items())
+    return [
+        ("Interval", "95 %, Student t over starts (fresh processes), holds on this node only"),
+        ("Starts", f"{_integers(ratios['num_starts'])} a pair"),
+        ("Rounds", f"{_integers(ran['num_blocks'])} blocks a contender, one a round"),
+        ("Device", night.device_model),
+        ("Node", f"{night.node} (site {night.site}, profile {night.profile})"),
+        ("Host", host or "not recorded"),
+        ("Campaign", night.campaign),
+        ("Duels", f"{night.num_measured} measured of {night.num_planned} planned"
+         f"{f', {night.num_resumed} of them resumed' if night.num_resumed else ''}"),
+        ("Started", f"{night.started_at:%Y-%m-%d %H:%M %Z}"),
+        ("Ended", f"{night.ended_at:%Y-%m-%d %H:%M %Z}" if night.ended_at else "not recorded"),
+        (
+            "Time spent measuring",
+            f"{format_share(night.measuring_s, night.wall_s)} of the wall time "
+            f"({format_seconds(night.measuring_s)} of {format_seconds(night.wall_s)})",
+        ),
+        ("Harness", f"{one_line(night.harness_version, missing='not recorded')}, snapshot "
+         f"{one_line(night.snapshot, missing='not recorded')}, "
+         f"method {one_line(night.method, missing='not recorded')}"),
+    ]  # fmt: skip
+
+
+def _integers(values: Any) -> str:
+    return format_range([int(value) for value in values.dropna()])

@@ -1,0 +1,314 @@
+"""The checks of a night's rows. Great Expectations decides; a row that fails becomes a mark."""
+
+# `gxe` is where its manual imports expectations from; it does not say so to type checkers.
+# pyright: reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from benchcore.store.records import Mark
+from data_checks.rows import (
+    CheckFrames,
+    contender_rows,
+    duel_rows,
+    equivalence_rows,
+    pair_rows,
+    start_rows,
+)
+
+# Great Expectations reads this while it is imported.
+os.environ["GX_ANALYTICS_ENABLED"] = "false"
+
+import great_expectations as gx
+import great_expectations.expectations as gxe
+from great_expectations.core import ExpectationSuite, ExpectationValidationResult
+from great_expectations.data_context.types.base import ProgressBarsConfig
+from great_expectations.datasource.fluent.interfaces import Batch
+from great_expectations.expectations.expectation import Expectation
+from great_expectations.expectations.row_conditions import Column
+
+_FINISHED = Column("status") == "ok"
+_MEASURED = Column("framework") != "stdlib"
+
+
+class CheckError(Exception):
+    """A check could not be made, which is no success: an expectation raised, or gave no answer."""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The marks of failed rows, what failed without a row (`problems`), and what was looked at.
+
+    `checked` names the duel runs that the checks have seen.
+    """
+
+    marks: tuple[Mark, ...]
+    problems: tuple[str, ...]
+    checked: frozenset[str]
+    num_rows: int
+    num_expectations: int
+    success: bool
+
+
+def run_checks(frames: CheckFrames) -> CheckReport:
+    """Put a campaign's rows before their suites. Raises CheckError if a check can't be made."""
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    source = context.data_sources.add_pandas("campaign")
+    findings = []
+    for suite, rows_of in _SUITES:
+        rows = rows_of(frames)
+        definition = source.add_dataframe_asset(
+            suite.__name__
+        ).add_batch_definition_whole_dataframe("all rows")
+        batch = definition.get_batch({"dataframe": rows})
+        findings.append(_validate(batch, suite(), rows))
+    return CheckReport(
+        marks=tuple(mark for each in findings for mark in each.marks),
+        problems=tuple(problem for each in findings for problem in each.problems),
+        checked=frozenset(frames.contenders["duel_run"]),
+        num_rows=sum(each.num_rows for each in findings),
+        num_expectations=sum(each.num_expectations for each in findings),
+        success=all(each.success for each in findings),
+    )
+
+
+def contender_suite() -> ExpectationSuite:
+    """Every contender finished all the starts that were planned, in a time that can be."""
+    return _suite(
+        "contenders",
+        gxe.ExpectTableRowCountToBeBetween(
+            min_value=1, meta=_meta("there are contenders", "wanted at least 1 row, got {value}")
+        ),
+        gxe.ExpectColumnValuesToBeInSet(
+            column="status",
+            value_set=["ok"],
+            meta=_meta("finished", "status is {status!r}, not 'ok'; stage {stage!r}: {reason}"),
+        ),
+        gxe.ExpectColumnPairValuesToBeEqual(
+            column_A="num_starts",
+            column_B="planned_starts",
+            row_condition=_FINISHED,
+            meta=_meta("all starts", "{num_starts} of {planned_starts} planned starts"),
+        ),
+    )
+
+
+def start_suite() -> ExpectationSuite:
+    """Every start of a finished contender played its rounds, undisturbed, on the inputs given."""
+    return _suite(
+        "starts",
+        gxe.ExpectColumnValuesToBeInSet(
+            column="status",
+            value_set=["ok"],
+            meta=_meta("start finished", "start {start_index} has status {status!r}, not 'ok'"),
+        ),
+        gxe.ExpectColumnPairValuesToBeEqual(
+            column_A="num_blocks",
+            column_B="planned_rounds",
+            meta=_meta(
+                "all rounds",
+                "start {start_index} has {num_blocks} blocks of {planned_rounds} planned rounds",
+            ),
+        ),
+        gxe.ExpectColumnValuesToNotBeNull(
+            column="compilations_in_blocks",
+            meta=_meta("compilations counted", "start {start_index} did not count compilations"),
+        ),
+        gxe.ExpectColumnValuesToBeInSet(
+            column="compilations_in_blocks",
+            value_set=[0],
+            meta=_meta(
+                "nothing compiled while the clock ran",
+                "start {start_index} compiled {compilations_in_blocks:.0f} times in timed blocks",
+            ),
+        ),
+        *_time_expectations(),
+        gxe.ExpectColumnValuesToNotBeNull(
+            column="inputs_sha256",
+            row_condition=_MEASURED,
+            meta=_meta("inputs known", "start {start_index} did not say what inputs it worked on"),
+        ),
+    )
+
+
+def _time_expectations() -> tuple[Expectation, ...]:
+    return (
+        gxe.ExpectColumnValuesToNotBeNull(
+            column="median_step_ns",
+            meta=_meta("timed", "start {start_index} has no time of a step"),
+        ),
+        gxe.ExpectColumnValuesToBeBetween(
+            column="median_step_ns",
+            min_value=0,
+            strict_min=True,
+            max_value=sys.float_info.max,
+            meta=_meta(
+                "positive finite time", "start {start_index} took {median_step_ns!r} ns a step"
+            ),
+        ),
+    )
+
+
+def duel_suite() -> ExpectationSuite:
+    """The contenders of a duel all worked on the same bytes."""
+    return _suite(
+        "duels",
+        gxe.ExpectColumnValuesToBeBetween(
+            column="num_inputs",
+            max_value=1,
+            meta=_meta("same inputs", "contenders worked on {num_inputs} different inputs, not 1"),
+        ),
+    )
+
+
+def pair_suite() -> ExpectationSuite:
+    """Every pair was compared: a missing proof is a failure."""
+    return _suite(
+        "pairs",
+        gxe.ExpectColumnPairValuesToBeEqual(
+            column_A="num_quantities",
+            column_B="wanted_quantities",
+            meta=_meta(
+                "proof complete",
+                "{num_quantities} of {wanted_quantities} quantities compared between {contender!r} "
+                "and {other!r}",
+            ),
+        ),
+    )
+
+
+def equivalence_suite() -> ExpectationSuite:
+    """Every pair that was compared agrees, also by its numbers: `agrees` is only a claim."""
+    return _suite(
+        "equivalence",
+        gxe.ExpectColumnValuesToBeInSet(
+            column="agrees",
+            value_set=[True],
+            meta=_meta("agrees", "{quantity!r} differs: {max_relative!r} against {tolerance!r}"),
+        ),
+        gxe.ExpectColumnValuesToNotBeNull(
+            column="max_relative",
+            meta=_meta("compared", "{quantity!r} could not be compared"),
+        ),
+        gxe.ExpectColumnValuesToBeBetween(
+            column="max_relative",
+            min_value=0,
+            max_value=sys.float_info.max,
+            meta=_meta("finite difference", "{quantity!r} differs by {max_relative!r}"),
+        ),
+        gxe.ExpectColumnPairValuesAToBeGreaterThanB(
+            column_A="tolerance",
+            column_B="max_relative",
+            or_equal=True,
+            ignore_row_if="either_value_is_missing",
+            meta=_meta(
+                "within tolerance",
+                "{quantity!r} differs by {max_relative!r}, above its tolerance {tolerance!r}",
+            ),
+        ),
+    )
+
+
+_SUITES: tuple[
+    tuple[Callable[[], ExpectationSuite], Callable[[CheckFrames], pd.DataFrame]], ...
+] = (
+    (contender_suite, contender_rows),
+    (start_suite, start_rows),
+    (duel_suite, duel_rows),
+    (pair_suite, pair_rows),
+    (equivalence_suite, equivalence_rows),
+)
+
+
+def _suite(name: str, *expectations: Expectation) -> ExpectationSuite:
+    return ExpectationSuite(name=f"nightly {name}", expectations=list(expectations))
+
+
+def _meta(name: str, reason: str) -> dict[str, str]:
+    """The name of an expectation, and what to say of a row that fails it, with its columns."""
+    return {"name": name, "reason": reason}
+
+
+@dataclass(frozen=True)
+class _Finding:
+    marks: list[Mark]
+    problems: list[str]
+    num_rows: int
+    num_expectations: int
+    success: bool
+
+
+def _validate(batch: Batch, suite: ExpectationSuite, rows: pd.DataFrame) -> _Finding:
+    found = batch.validate(
+        suite,
+        result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["row"]},
+    )
+    if len(found.results) != len(suite.expectations):
+        raise CheckError(
+            f"wanted {len(suite.expectations)} answers of suite {suite.name!r}, got "
+            f"{len(found.results)}; see the versions that great_expectations changed in"
+        )
+    marks: list[Mark] = []
+    problems: list[str] = []
+    records = rows.astype("object").where(rows.notna(), None).to_dict("records")
+    for result in found.results:
+        failed = _failed_rows(result, suite.name)
+        marks += [_mark(records[row], suite.name, result) for row in failed]
+        if not result.success and not failed:
+            problems.append(_problem(suite.name, result))
+    return _Finding(marks, problems, len(rows), len(found.results), bool(found.success))
+
+
+def _failed_rows(result: ExpectationValidationResult, suite: str) -> list[int]:
+    """Numbers of the rows that fail an expectation; raises if it could not be asked."""
+    meta = _meta_of(result)
+    raised = _exception_message(result.exception_info or {})
+    if raised is not None:
+        raise CheckError(f"{suite}: {meta['name']!r} could not be checked: {raised}")
+    failed = [int(each["row"]) for each in result.result.get("unexpected_index_list") or ()]
+    num_failed = result.result.get("unexpected_count", 0)
+    if len(failed) != num_failed or (result.success and failed):
+        raise CheckError(
+            f"{suite}: {meta['name']!r} says {num_failed} rows fail, success is "
+            f"{result.success!r}, and names {len(failed)} of them"
+        )
+    return failed
+
+
+def _exception_message(info: Mapping[str, Any]) -> str | None:
+    """An expectation tells of its own exception, or of one a metric: a dictionary of them."""
+    infos = [info] if "raised_exception" in info else list(info.values())
+    messages = [str(each["exception_message"]) for each in infos if each["raised_exception"]]
+    return "; ".join(messages) if messages else None
+
+
+def _mark(row: Mapping[str, Any], suite: str, result: ExpectationValidationResult) -> Mark:
+    meta = _meta_of(result)
+    return Mark(
+        duel_run=row["duel_run"],
+        contender=row["contender"],
+        other=row["other"],
+        suite=suite,
+        expectation=meta["name"],
+        reason=meta["reason"].format(**row),
+    )
+
+
+def _problem(suite: str, result: ExpectationValidationResult) -> str:
+    meta = _meta_of(result)
+    value = result.result.get("observed_value")
+    return f"{suite}: {meta['name']}: {meta['reason'].format(value=value)}"
+
+
+def _meta_of(result: ExpectationValidationResult) -> Mapping[str, str]:
+    config = result.expectation_config
+    assert config is not None and config.meta is not None, "every expectation here has a name"
+    return config.meta

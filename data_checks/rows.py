@@ -1,0 +1,89 @@
+"""Prepares the rows that the checks look at: derives columns, and leaves every judgement to them.
+
+Each table has the columns `duel_run`, `contender` and `other`, which say whom a failed row marks:
+one contender, a pair, or (both missing) the whole duel.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckFrames:
+    """What the checks need of a campaign, as `benchcore.store.frames` reads it."""
+
+    contenders: pd.DataFrame
+    starts: pd.DataFrame
+    equivalence: pd.DataFrame
+
+
+def contender_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row a contender."""
+    return _name(frames.contenders, contender="name")
+
+
+def start_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row a start of a contender that finished: why another did not is its own mark."""
+    return _name(frames.starts.query("contender_status == 'ok'"), contender="name")
+
+
+def duel_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row a duel: `num_inputs` counts the different inputs that its contenders worked on."""
+    inputs = start_rows(frames).groupby("duel_run")["inputs_sha256"]
+    return _name(inputs.nunique().to_frame("num_inputs").reset_index())
+
+
+def pair_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row a pair of which a ratio could be made: (jax, torch), or the same arm twice.
+
+    `num_quantities` counts what of the pair was compared, `wanted_quantities` what was compared
+    in any pair of the duel, and at least one: a duel without evidence proves nothing.
+    """
+    compared = defaultdict[tuple[str, frozenset[str]], set[str]](set)
+    of_duel = defaultdict[str, set[str]](set)
+    for each in frames.equivalence.to_dict("records"):
+        compared[each["duel_run"], frozenset((each["a"], each["b"]))].add(each["quantity"])
+        of_duel[each["duel_run"]].add(each["quantity"])
+    rows = [
+        {
+            "duel_run": duel_run,
+            "a": a,
+            "b": b,
+            "num_quantities": len(compared[duel_run, frozenset((a, b))]),
+            "wanted_quantities": max(1, len(of_duel[duel_run])),
+        }
+        for duel_run, a, b in _pairs(frames.contenders)
+    ]
+    columns = ["duel_run", "a", "b", "num_quantities", "wanted_quantities"]
+    return _name(pd.DataFrame(rows, columns=columns), contender="a", other="b")
+
+
+def equivalence_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row a compared quantity of a pair."""
+    return _name(frames.equivalence, contender="a", other="b")
+
+
+def _pairs(contenders: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
+    for duel_run, of_duel in contenders.groupby("duel_run", sort=False):
+        for one, other in combinations(of_duel.to_dict("records"), 2):
+            frameworks = {one["framework"], other["framework"]}
+            same_arm = one["arm"] == other["arm"] and frameworks != {"stdlib"}
+            if frameworks == {"jax", "torch"} or same_arm:
+                yield str(duel_run), one["name"], other["name"]
+
+
+def _name(
+    frame: pd.DataFrame, *, contender: str | None = None, other: str | None = None
+) -> pd.DataFrame:
+    """Say whom a row marks, and number the rows, so that a failed one is found again."""
+    return frame.assign(
+        contender=frame[contender] if contender else None,
+        other=frame[other] if other else None,
+        row=range(len(frame)),
+    ).reset_index(drop=True)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import multiprocessing
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from result_documents import make_document
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from benchcore.store.database import Engine, begin_writing, downgrade, open_database, upgrade
+from benchcore.store.models import Base, CheckMark, UtcDateTime
+
+TABLES = {
+    "duel_run",
+    "contender_run",
+    "start_run",
+    "equivalence",
+    "check_mark",
+    "ratio",
+}
+
+
+def tables(engine: Engine) -> set[str]:
+    return set(inspect(engine).get_table_names()) - {"alembic_version"}
+
+
+def test_a_new_database_has_the_tables_of_the_models(engine: Engine) -> None:
+    assert tables(engine) == TABLES
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_a_model_without_its_migration_would_be_noticed(engine: Engine) -> None:
+    with begin_writing(engine) as session:
+        session.execute(text("ALTER TABLE ratio DROP COLUMN scope"))
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata)
+
+
+def test_down_and_up_again(engine: Engine) -> None:
+    downgrade(engine, "base")
+    assert tables(engine) == set()
+    upgrade(engine)
+    assert tables(engine) == TABLES
+
+
+def test_an_interrupted_migration_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+
+    def break_off(*args: object, **options: object) -> None:
+        raise RuntimeError("the power went")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("alembic.op.create_index", break_off)
+        with pytest.raises(RuntimeError, match="the power went"):
+            open_database(url)
+    bare = create_engine(url)
+    assert inspect(bare).get_table_names() == []
+    bare.dispose()
+    opened = open_database(url)
+    assert tables(opened) == TABLES
+    opened.dispose()
+
+
+def test_opening_again_changes_nothing(engine: Engine) -> None:
+    again = open_database(engine.url.render_as_string())
+    assert tables(again) == TABLES
+    again.dispose()
+
+
+def _open(url: str) -> None:
+    open_database(url).dispose()
+
+
+def test_several_processes_may_open_a_new_database_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_open, args=(url,)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 4
+
+
+def test_sqlite_is_safe_for_several_processes(engine: Engine) -> None:
+    with engine.connect() as connection:
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "foreign_keys", "busy_timeout")
+        }
+    assert pragmas == {"journal_mode": "wal", "foreign_keys": 1, "busy_timeout": 60_000}
+
+
+def test_a_row_without_its_duel_run_is_refused(engine: Engine) -> None:
+    mark = CheckMark(
+        duel_run="0" * 16, suite="s", expectation="e", reason="r", checked_at=datetime.now(UTC)
+    )
+    with pytest.raises(IntegrityError, match="FOREIGN KEY"), begin_writing(engine) as session:
+        session.add(mark)
+
+
+def test_a_writer_that_fails_leaves_nothing(engine: Engine) -> None:
+    with pytest.raises(RuntimeError, match="half-way"), begin_writing(engine) as session:
+        session.execute(text("DROP TABLE ratio"))
+        raise RuntimeError("half-way")
+    assert tables(engine) == TABLES
+
+
+def test_times_come_back_in_utc_and_need_a_zone() -> None:
+    kind, dialect = UtcDateTime(), postgresql.dialect()
+    eastern = datetime(2026, 1, 2, 3, tzinfo=timezone(timedelta(hours=-5)))
+    assert kind.process_bind_param(eastern, dialect) == datetime(2026, 1, 2, 8, tzinfo=UTC)
+    assert kind.process_result_value(datetime(2026, 1, 2, 8), dialect) == eastern
+    assert kind.process_result_value(eastern, dialect) == eastern
+    assert kind.process_bind_param(None, dialect) is None
+    assert kind.process_result_value(None, dialect) is None
+    with pytest.raises(AssertionError, match="wanted an aware time"):
+        kind.process_bind_param(datetime(2026, 1, 2, 8), dialect)
+
+
+def test_postgresql_can_hold_the_tables() -> None:
+    dialect = postgresql.dialect()
+    for table in Base.metadata.sorted_tables:
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
+        names = [str(each.name) for each in (*table.indexes, *table.constraints)]
+        for index in table.indexes:
+            assert "CREATE INDEX" in str(CreateIndex(index).compile(dialect=dialect))
+        assert [name for name in names if len(name) > 63] == []
+
+
+def test_the_builder_of_documents_is_not_shared_between_documents() -> None:
+    assert make_document() == make_document()
+    assert make_document()["contenders"] is not make_document()["contenders"]

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from result_documents import CAMPAIGN, DUEL_RUN, JAX, make_document, make_evidence, spool_document
+
+from benchcore.store.documents import read_document
+
+Document = dict[str, Any]
+
+
+def test_a_valid_document_comes_back_whole(tmp_path: Path) -> None:
+    document = make_document()
+    assert read_document(spool_document(tmp_path, document)) == document
+
+
+def first(document: Document) -> Any:
+    return document["contenders"][0]
+
+
+WRONG: dict[str, tuple[Callable[[Document], object], str]] = {
+    "another schema": (
+        lambda d: d.update(schema=2),
+        "$.schema: wanted const 1, got 2",
+    ),
+    "an unknown key": (
+        lambda d: d.update(novel=1),
+        "$: wanted additionalProperties False, got",
+    ),
+    "a missing key": (
+        lambda d: d["duel"].pop("seed"),
+        "'seed' is a required property",
+    ),
+    "a wrong type far inside": (
+        lambda d: first(d)["starts"][1]["blocks"][2].update(elapsed_ns="fast"),
+        "$.contenders[0].starts[1].blocks[2].elapsed_ns: wanted type 'integer', got 'fast'",
+    ),
+    "a time of zero": (
+        lambda d: first(d)["starts"][0]["blocks"][0].update(elapsed_ns=0),
+        "$.contenders[0].starts[0].blocks[0].elapsed_ns: wanted minimum 1, got 0",
+    ),
+    "a contender twice": (
+        lambda d: d.update(contenders=[first(d), first(d)], equivalence=[]),
+        "$.contenders[*].name: wanted each once, got ['jax-0.9'] more than once",
+    ),
+    "evidence of a stranger": (
+        lambda d: d["equivalence"].append(make_evidence("jax-0.9", "nobody")),
+        "$.equivalence[1].b: wanted a contender's name, one of ['jax-0.9', 'torch-2.10'], "
+        "got 'nobody'",
+    ),
+    "evidence twice": (
+        lambda d: d["equivalence"].append(d["equivalence"][0]),
+        "$.equivalence[*]: wanted each once",
+    ),
+    "a start twice": (
+        lambda d: first(d)["starts"][1].update(index=0),
+        "$.contenders[0].starts[*].index: wanted each once, got [0]",
+    ),
+    "a round twice": (
+        lambda d: first(d)["starts"][1]["blocks"][1].update(round=0),
+        "$.contenders[0].starts[1].blocks[*].round: wanted each once, got [0]",
+    ),
+    "a version without an order": (
+        lambda d: first(d).update(version="main branch"),
+        "$.contenders[0].version: wanted a version that can be ordered",
+    ),
+    "a day that does not exist": (
+        lambda d: d["allocation"].update(started_at="2026-02-30T00:00:00+00:00"),
+        "$.allocation.started_at: wanted a time that exists",
+    ),
+    "a start on a day that does not exist": (
+        lambda d: first(d)["starts"][2].update(started_at="2026-02-30T00:00:00+00:00"),
+        "$.contenders[0].starts[2].started_at: wanted a time that exists",
+    ),
+    "an end before its start": (
+        lambda d: d["allocation"].update(ended_at="2020-01-01T00:00:00+00:00"),
+        "$.allocation.ended_at: wanted a time not before '2026-01-02T03:04:05+00:00'",
+    ),
+    "an integer beyond 64 bits": (
+        lambda d: d["duel"].update(flops_per_step=2**63),
+        "$.duel.flops_per_step: wanted an integer of 64 bits, got 9223372036854775808",
+    ),
+    "a NUL": (
+        lambda d: first(d)["settings"].update(flag="a\x00b"),
+        "$.contenders[0].settings.flag: wanted text without NUL",
+    ),
+    "a lone surrogate": (
+        lambda d: first(d)["settings"].update({"\ud800": 1}),
+        "$.contenders[0].settings (a key): wanted text without NUL and lone surrogates",
+    ),
+    "another id than its file's name": (
+        lambda d: d.update(duel_run="f" * 16),
+        f"$.duel_run: wanted '{DUEL_RUN}', after the file's path, got 'ffffffffffffffff'",
+    ),
+    "another campaign than its folder": (
+        lambda d: d.update(campaign="another"),
+        f"$.campaign: wanted '{CAMPAIGN}', after the file's path, got 'another'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_named_with_its_place(
+    spoil: Callable[[Document], object], message: str, tmp_path: Path
+) -> None:
+    path = spool_document(tmp_path, make_document())
+    document = json.loads(path.read_text())
+    spoil(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(ValueError) as caught:
+        read_document(path)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "wanted a JSON document, got b''"),
+        (b'{"schema": 1,', "wanted a JSON document"),
+        (b"\xff\xfe\x00", "wanted a JSON document"),
+        (b"[" * 100_000, "wanted a JSON document"),
+        (b'{"schema": NaN}', "wanted a finite number or null, got NaN"),
+        (b'{"schema": 1, "schema": 1}', "wanted each key once, got ['schema'] more than once"),
+        (b"null", "$: wanted type 'object', got None"),
+        (b'{"schema": ' + b"1" * 5000 + b"}", "wanted a JSON document"),
+    ],
+)
+def test_what_is_no_document_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        read_document(path)
+    assert message in str(caught.value)
+
+
+def test_an_infinite_number_is_refused(tmp_path: Path) -> None:
+    path = spool_document(tmp_path, make_document())
+    path.write_text(path.read_text().replace('"max_relative": 1e-07', '"max_relative": 1e999'))
+    with pytest.raises(ValueError, match=r"equivalence\[0\]\.max_relative: wanted a finite number"):
+        read_document(path)
+
+
+def test_a_hundred_problems_are_told_in_few_words(tmp_path: Path) -> None:
+    document = make_document(starts=10, rounds=10)
+    for start in first(document)["starts"]:
+        for block in start["blocks"]:
+            block["steps"] = 0
+    with pytest.raises(ValueError, match="; and 90 more") as caught:
+        read_document(spool_document(tmp_path, document))
+    assert len(str(caught.value)) < 3000
+
+
+def test_stdlib_needs_no_version_that_can_be_ordered(tmp_path: Path) -> None:
+    document = make_document((JAX,))
+    first(document).update(framework="stdlib", version="3.11 of today")
+    assert read_document(spool_document(tmp_path, document)) == document

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, spool_document
+
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.frames import (
+    contender_frame,
+    equivalence_frame,
+    mark_frame,
+    ratio_frame,
+    start_frame,
+)
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.judging import judge_campaign
+from benchcore.store.queries import replace_marks
+from benchcore.store.records import Mark
+
+CASE = [
+    "campaign",
+    "duel_run",
+    "started_at",
+    "workload",
+    "case_name",
+    "use_case",
+    "batch",
+    "precision",
+]
+WANTED = {
+    contender_frame: [
+        *CASE,
+        *[
+            "name",
+            "arm",
+            "role",
+            "framework",
+            "version",
+            "environment_key",
+            "python_version",
+            "build",
+            "status",
+            "stage",
+        ],
+        *[
+            "reason",
+            "num_starts",
+            "num_blocks",
+            "median_step_ns",
+            "import_s",
+            "compile_s",
+            "first_run_s",
+        ],
+        *["warm_up_s", "process_peak_bytes", "planned_starts", "planned_rounds"],
+    ],
+    start_frame: [
+        *CASE,
+        *["name", "framework", "start_index", "status", "contender_status", "caches", "num_blocks"],
+        *[
+            "compilations_in_blocks",
+            "median_step_ns",
+            "inputs_sha256",
+            "planned_rounds",
+            "compile_s",
+        ],
+    ],
+    equivalence_frame: [
+        *CASE,
+        *["a", "b", "quantity", "max_relative", "l2_relative", "tolerance", "agrees"],
+    ],
+    mark_frame: [*CASE, *["contender", "other", "suite", "expectation", "reason", "checked_at"]],
+    ratio_frame: [
+        *CASE,
+        *[
+            "track",
+            "device_model",
+            "device_fingerprint",
+            "kind",
+            "a",
+            "b",
+            "a_arm",
+            "b_arm",
+            "a_framework",
+        ],
+        *[
+            "b_framework",
+            "a_version",
+            "b_version",
+            "a_role",
+            "b_role",
+            "log_ratio",
+            "low",
+            "high",
+            "num_starts",
+        ],
+        *["start_log_ratios", "verdict", "reason", "scope", "counts", "method"],
+    ],
+}
+Reader = Callable[[Engine, str | None], pd.DataFrame]
+
+
+@pytest.fixture
+def filled(engine: Engine, state: State) -> Engine:
+    spool_document(state.spool, make_document((JAX, TORCH, OLD_JAX)))
+    crashed = dataclasses.replace(TORCH, status="crash")
+    document = make_document((JAX, crashed), duel_run="f" * 16, campaign="other")
+    document["contenders"][1]["starts"] = []
+    spool_document(state.spool, document)
+    ingest_spool(engine, state)
+    mark = Mark(
+        duel_run="f" * 16,
+        contender="torch-2.10",
+        other=None,
+        suite="s",
+        expectation="e",
+        reason="r",
+    )
+    replace_marks(engine, "other", [mark])
+    for campaign in (CAMPAIGN, "other"):
+        judge_campaign(engine, campaign)
+    return engine
+
+
+@pytest.mark.parametrize("read", WANTED, ids=lambda read: read.__name__)
+def test_a_frame_has_the_columns_that_others_rely_on(read: Reader, filled: Engine) -> None:
+    assert set(WANTED[read]) <= set(read(filled, None).columns)
+
+
+@pytest.mark.parametrize("read", WANTED, ids=lambda read: read.__name__)
+def test_an_empty_frame_has_the_types_of_a_full_one(read: Reader, filled: Engine) -> None:
+    full, empty = read(filled, None), read(filled, "nothing")
+    assert (len(empty), len(full) > 0) == (0, True)
+    assert dict(empty.dtypes) == dict(full.dtypes)
+
+
+@pytest.mark.parametrize("read", WANTED, ids=lambda read: read.__name__)
+def test_a_campaign_is_a_part_of_all(read: Reader, filled: Engine) -> None:
+    parts = [read(filled, campaign) for campaign in (CAMPAIGN, "other")]
+    assert sum(len(part) for part in parts) == len(read(filled, None))
+    assert set(parts[1]["campaign"]) == {"other"}
+
+
+def test_a_contender_sums_up_its_starts(filled: Engine) -> None:
+    frame = contender_frame(filled, CAMPAIGN)
+    assert list(frame["name"]) == ["jax-0.9", "torch-2.10", "jax-0.8"]
+    row = frame.iloc[0]
+    assert (row["num_starts"], row["num_blocks"]) == (3, 12)
+    assert (row["planned_starts"], row["planned_rounds"]) == (3, 4)
+    assert row["median_step_ns"] == pytest.approx(1_001_500)
+    assert row["compile_s"] == pytest.approx(1.5)
+    assert row["process_peak_bytes"] == 1_000_002
+    assert pd.isna(row["planned_bytes"])
+    assert pd.isna(row["reason"])
+    assert row["started_at"] == pd.Timestamp("2026-01-02T03:04:05Z")
+
+
+def test_a_stage_that_no_start_reached_is_missing(engine: Engine, state: State) -> None:
+    document = make_document((JAX,))
+    for start in document["contenders"][0]["starts"]:
+        start["stages"]["compile"] = None
+    document["contenders"][0]["starts"][0]["stages"]["import"] = None
+    spool_document(state.spool, document)
+    ingest_spool(engine, state)
+    row = contender_frame(engine).iloc[0]
+    assert pd.isna(row["compile_s"])
+    assert row["import_s"] == pytest.approx(2.0)
+
+
+def test_a_contender_that_never_started_is_a_row(filled: Engine) -> None:
+    frame = contender_frame(filled, "other").set_index("name")
+    crashed = frame.loc["torch-2.10"]
+    assert (crashed["status"], crashed["stage"], crashed["reason"]) == (
+        "crash",
+        "build",
+        "it broke",
+    )
+    assert (crashed["num_starts"], crashed["num_blocks"]) == (0, 0)
+    assert pd.isna(crashed["median_step_ns"])
+    assert frame["num_starts"].dtype == "int64"
+
+
+def test_a_pair_without_numbers_is_a_row_of_ratios(filled: Engine) -> None:
+    [row] = ratio_frame(filled, "other").to_dict("records")
+    assert (row["counts"], row["verdict"], row["num_starts"]) == (False, "unknown", 0)
+    assert row["start_log_ratios"] == []
+    assert pd.isna(row["log_ratio"]) and pd.isna(row["low"]) and pd.isna(row["high"])

@@ -1,0 +1,192 @@
+"""Runs programs in a framework's own Python and leaves evidence (.npz) and facts (.json) behind.
+
+Usage: python -P run_program.py JOBS.json, with the repository's root on PYTHONPATH. JOBS is a list
+of objects with the keys workload, case, seed, framework, settings, steps, mutation, out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from benchcore.program import Arrays, Program
+
+
+def main(jobs: list[dict[str, Any]]) -> None:
+    for job in jobs:
+        facts: dict[str, Any] = {"jits": []}
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            try:
+                _run(job, facts)
+            except ValueError as error:
+                facts["refused"] = str(error)
+        facts["warnings"] = [f"{item.filename}: {item.message}" for item in seen]
+        Path(job["out"] + ".json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
+    package = f"benchcore.workloads.{job['workload']}"
+    spec = importlib.import_module(f"{package}.spec")
+    module = importlib.import_module(f"{package}.in_{job['framework']}")
+    case = spec.CASES[job["case"]]
+    arrays = spec.make_arrays(case, job["seed"])
+    for array in (*arrays.params.values(), *arrays.inputs.values()):
+        array.flags.writeable = False
+    facts["params_bytes"] = sum(array.nbytes for array in arrays.params.values())
+    facts["inputs_bytes"] = sum(array.nbytes for array in arrays.inputs.values())
+    digest = _digest(arrays)
+    with _mutated(job["mutation"], module, arrays) as given, _recorded_jits(job, facts):
+        program = module.build(case, given, job["settings"])
+        evidence = _evidence(program, "before")
+        for _ in range(job["steps"]):
+            program.step()
+        if job["steps"]:
+            evidence |= _evidence(program, "after")
+    facts["arrays_untouched"] = digest == _digest(arrays)
+    np.savez(job["out"] + ".npz", **evidence)  # type: ignore[arg-type]
+
+
+def _evidence(program: Program, when: str) -> dict[str, np.ndarray]:
+    return {f"{when}/{name}": array for name, array in program.evidence().items()}
+
+
+def _digest(arrays: Arrays) -> str:
+    hashed = hashlib.sha256()
+    for name, array in sorted({**arrays.params, **arrays.inputs}.items()):
+        hashed.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()
+
+
+@contextlib.contextmanager
+def _recorded_jits(job: dict[str, Any], facts: dict[str, Any]) -> Iterator[None]:
+    """Note of every jitted function's first call what it was given, held fast and gave away."""
+    if job["framework"] != "jax":
+        yield
+        return
+    import jax
+
+    real = jax.jit
+
+    def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        compiled, calls = real(function, **options), 0
+
+        def call(*args: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > 1:
+                return compiled(*args)
+            constants = jax.make_jaxpr(function)(*args).consts
+            leaves = jax.tree.leaves(args)
+            sizes = [leaf.nbytes for leaf in leaves]
+            result = compiled(*args)
+            gone = [leaf.is_deleted() for leaf in leaves]
+            facts["jits"].append(
+                {
+                    "argument_bytes": sum(sizes),
+                    "constant_bytes": sum(np.asarray(value).nbytes for value in constants),
+                    "donated_bytes": sum(
+                        size for size, lost in zip(sizes, gone, strict=True) if lost
+                    ),
+                }
+            )
+            return result
+
+        return call
+
+    with mock.patch.object(jax, "jit", jit):
+        yield
+
+
+@contextlib.contextmanager
+def _mutated(name: str | None, module: ModuleType, arrays: Arrays) -> Iterator[Arrays]:
+    """Make one mistake on purpose: in the arrays, or by replacing a part of the program."""
+    change_arrays, patch = _MUTATIONS[name]
+    with patch(module):
+        yield change_arrays(arrays)
+
+
+def _same(arrays: Arrays) -> Arrays:
+    return arrays
+
+
+def _with_param(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[..., Arrays]:
+    def apply(arrays: Arrays) -> Arrays:
+        changed = {**arrays.params, name: np.ascontiguousarray(change(arrays.params[name]))}
+        return Arrays(params=changed, inputs=arrays.inputs)
+
+    return apply
+
+
+def _renamed(arrays: Arrays) -> Arrays:
+    first, *rest = arrays.params
+    params = {f"{first}_": arrays.params[first], **{name: arrays.params[name] for name in rest}}
+    return Arrays(params=params, inputs=arrays.inputs)
+
+
+def _unpatched(module: ModuleType) -> contextlib.AbstractContextManager[Any]:
+    return contextlib.nullcontext()
+
+
+def _layer_option(layer: str, **forced: Any) -> Callable[[ModuleType], Any]:
+    """Every `nnx.<layer>` is made with these options, whatever the program asks for."""
+
+    def patch(module: ModuleType) -> Any:
+        real = getattr(module.nnx, layer)
+        return mock.patch.object(
+            module.nnx, layer, lambda *args, **options: real(*args, **{**options, **forced})
+        )
+
+    return patch
+
+
+def _stride_in_first(module: ModuleType) -> Any:
+    """ResNet v1: the stride in the block's first convolution, not in its 3x3 (v1.5)."""
+    real = module.Bottleneck.__init__
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        real(self, *args, **options)
+        self.conv1.strides, self.conv2.strides = self.conv2.strides, self.conv1.strides
+
+    return mock.patch.object(module.Bottleneck, "__init__", init)
+
+
+def _no_momentum(module: ModuleType) -> Any:
+    return mock.patch.object(module, "MOMENTUM", 0.0)
+
+
+def _no_operators(module: ModuleType) -> Any:
+    """torchvision beside a torch of another build: its operator library does not load."""
+    assert "torchvision" not in sys.modules, "run this in a process of its own"
+    return mock.patch.object(module.torch.ops, "load_library", side_effect=OSError("mutation"))
+
+
+_MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] = {
+    None: (_same, _unpatched),
+    "transposed_matrix": (_with_param("fc1.weight", lambda array: array.T), _unpatched),
+    "transposed_kernel": (
+        _with_param("layer1.0.conv2.weight", lambda array: array.swapaxes(2, 3)),
+        _unpatched,
+    ),
+    "missing_array": (_renamed, _unpatched),
+    "same_padding": (_same, _layer_option("Conv", padding="SAME")),
+    "wrong_epsilon": (_same, _layer_option("BatchNorm", epsilon=1e-3)),
+    "v1_stride": (_same, _stride_in_first),
+    "no_momentum": (_same, _no_momentum),
+    "no_operators": (_same, _no_operators),
+}
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

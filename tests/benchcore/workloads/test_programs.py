@@ -1,0 +1,264 @@
+"""Runs every workload's tiny cases in every framework, and compares what came out in a third
+process: this one, which has neither framework."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKLOADS = sorted(path.parent.name for path in (ROOT / "benchcore/workloads").glob("*/spec.py"))
+SEED = 7
+ARMS: dict[str, tuple[str, str]] = {
+    "stdlib": ("stdlib", "none"),
+    "jax": ("jax", "jit"),
+    "torch": ("torch", "none"),
+    "torch_compiled": ("torch", "default"),
+}
+COMPILED = ("mlp",)
+"""Workloads small enough to go through torch's compiler on every run of the tests."""
+
+
+def _spec(workload: str) -> Any:
+    return importlib.import_module(f"benchcore.workloads.{workload}.spec")
+
+
+def _tiny_cases(workload: str) -> list[str]:
+    names = list(_spec(workload).CASES)
+    return [name for name in names if name.startswith("tiny")] or names
+
+
+def _arms(workload: str) -> list[str]:
+    folder = ROOT / "benchcore/workloads" / workload
+    here = [arm for arm, (framework, _) in ARMS.items() if (folder / f"in_{framework}.py").exists()]
+    return [arm for arm in here if arm != "torch_compiled" or workload in COMPILED]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    workload: str
+    case: str
+    arm: str
+    mutation: str | None = None
+    wrong_mode: str | None = None
+
+    @property
+    def key(self) -> str:
+        return "-".join(
+            [self.workload, self.case, self.arm, self.mutation or self.wrong_mode or "right"]
+        )
+
+    def document(self, folder: Path) -> dict[str, Any]:
+        framework, mode = ARMS[self.arm]
+        return {
+            "workload": self.workload,
+            "case": self.case,
+            "seed": SEED,
+            "framework": framework,
+            "settings": {"device": "cpu", "compile": self.wrong_mode or mode},
+            "steps": 0 if self.mutation else 3,
+            "mutation": self.mutation,
+            "out": str(folder / self.key),
+        }
+
+
+RIGHT = [
+    Job(workload=workload, case=case, arm=arm)
+    for workload in WORKLOADS
+    for case in _tiny_cases(workload)
+    for arm in _arms(workload)
+]
+MUTATED = [
+    Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="same_padding"),
+    Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="v1_stride"),
+    Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="wrong_epsilon"),
+    Job(workload="resnet50", case="tiny_infer", arm="torch", mutation="transposed_kernel"),
+    Job(workload="mlp", case="tiny_infer", arm="jax", mutation="transposed_matrix"),
+    Job(workload="mlp", case="tiny_train", arm="torch", mutation="transposed_matrix"),
+    Job(workload="mlp", case="tiny_train", arm="torch", mutation="no_momentum"),
+]
+MISNAMED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="missing_array")
+WRONG_SETTINGS = [
+    Job(workload=job.workload, case=job.case, arm=job.arm, wrong_mode="faster") for job in RIGHT
+]
+NO_OPERATORS = Job(workload="resnet50", case="tiny_infer", arm="torch", mutation="no_operators")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    facts: dict[str, Any]
+    before: dict[str, np.ndarray]
+    after: dict[str, np.ndarray]
+
+
+Outcomes = Mapping[str, Outcome]
+
+
+def _launch(python: str | Path, jobs: list[Job], folder: Path) -> Outcomes:
+    listed = folder / f"{jobs[0].key}-jobs.json"
+    listed.write_text(json.dumps([job.document(folder) for job in jobs]), encoding="utf-8")
+    passive = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+    environment = {**os.environ, **passive, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    script = Path(__file__).with_name("run_program.py")
+    done = subprocess.run(
+        [str(python), "-P", "-s", str(script), str(listed)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    return {job.key: _read(folder / job.key) for job in jobs}
+
+
+def _read(stem: Path) -> Outcome:
+    facts = json.loads(Path(f"{stem}.json").read_text(encoding="utf-8"))
+    evidence: dict[str, np.ndarray] = {}
+    if "refused" not in facts:
+        with np.load(f"{stem}.npz") as stored:
+            evidence = {name: stored[name] for name in stored.files}
+    parts = {
+        when: {
+            name.removeprefix(f"{when}/"): array
+            for name, array in evidence.items()
+            if name.startswith(f"{when}/")
+        }
+        for when in ("before", "after")
+    }
+    return Outcome(facts=facts, before=parts["before"], after=parts["after"])
+
+
+@pytest.fixture(scope="session")
+def outcomes(
+    framework_python: Callable[[str], str | Path], tmp_path_factory: pytest.TempPathFactory
+) -> Outcomes:
+    """Every job's outcome; one process a framework, because importing one takes seconds."""
+    folder = tmp_path_factory.mktemp("programs")
+    jobs = [*RIGHT, *MUTATED, MISNAMED, *WRONG_SETTINGS]
+    found: dict[str, Outcome] = {}
+    for framework in ("stdlib", "jax", "torch"):
+        python = sys.executable if framework == "stdlib" else framework_python(framework)
+        mine = [job for job in jobs if ARMS[job.arm][0] == framework]
+        found |= _launch(python, mine, folder)
+    return found
+
+
+def _difference(one: np.ndarray, other: np.ndarray) -> float:
+    assert one.shape == other.shape
+    scale = max(np.abs(one).max(), np.abs(other).max())
+    return float(np.abs(one.astype(np.float64) - other).max() / scale)
+
+
+def _disagreements(
+    job: Job, one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]
+) -> dict[str, tuple[float, float]]:
+    """Quantity -> (difference, tolerance) where the tolerance is not kept; NaN keeps none."""
+    spec = _spec(job.workload)
+    tolerances = spec.tolerances(spec.CASES[job.case])
+    assert set(one) == set(other) == set(tolerances)
+    differences = {name: _difference(one[name], other[name]) for name in tolerances}
+    return {
+        name: (differences[name], tolerances[name])
+        for name in tolerances
+        if not differences[name] <= tolerances[name]
+    }
+
+
+def _key(job: Job) -> str:
+    return job.key
+
+
+@pytest.mark.parametrize("job", RIGHT, ids=_key)
+def test_tiny_case_runs_three_steps_and_leaves_everything_as_it_was(
+    job: Job, outcomes: Outcomes
+) -> None:
+    outcome = outcomes[job.key]
+    assert "refused" not in outcome.facts
+    assert outcome.facts["arrays_untouched"]
+    assert set(outcome.before) == set(outcome.after)
+    for name, array in outcome.before.items():
+        assert np.isfinite(array).all()
+        np.testing.assert_array_equal(outcome.after[name], array)
+
+
+@pytest.mark.parametrize("job", RIGHT, ids=_key)
+def test_program_uses_nothing_deprecated(job: Job, outcomes: Outcomes) -> None:
+    ours = str(ROOT / "benchcore")
+    assert [text for text in outcomes[job.key].facts["warnings"] if text.startswith(ours)] == []
+
+
+@pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "torch"], ids=_key)
+def test_frameworks_agree(job: Job, outcomes: Outcomes) -> None:
+    partner = Job(workload=job.workload, case=job.case, arm="jax")
+    assert _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before) == {}
+
+
+@pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "torch_compiled"], ids=_key)
+def test_compiled_torch_agrees_with_eager(job: Job, outcomes: Outcomes) -> None:
+    eager = Job(workload=job.workload, case=job.case, arm="torch")
+    assert _disagreements(job, outcomes[eager.key].before, outcomes[job.key].before) == {}
+
+
+@pytest.mark.parametrize(
+    "job", [job for job in RIGHT if hasattr(_spec(job.workload), "reference")], ids=_key
+)
+def test_program_agrees_with_the_float64_oracle(job: Job, outcomes: Outcomes) -> None:
+    spec = _spec(job.workload)
+    case = spec.CASES[job.case]
+    oracle = spec.reference(case, spec.make_arrays(case, SEED))
+    assert _disagreements(job, oracle, outcomes[job.key].before) == {}
+
+
+@pytest.mark.parametrize("job", MUTATED, ids=_key)
+def test_gate_catches_the_mistake(job: Job, outcomes: Outcomes) -> None:
+    other = "torch" if job.arm == "jax" else "jax"
+    partner = Job(workload=job.workload, case=job.case, arm=other)
+    caught = _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before)
+    assert any(difference > 10 * tolerance for difference, tolerance in caught.values())
+
+
+@pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "jax"], ids=_key)
+def test_jit_is_given_its_arrays_and_holds_no_constants(job: Job, outcomes: Outcomes) -> None:
+    facts = outcomes[job.key].facts
+    given = facts["params_bytes"] + facts["inputs_bytes"]
+    assert bool(facts["jits"]) == bool(given)
+    for jit in facts["jits"]:
+        assert jit["constant_bytes"] < 1024
+        assert jit["argument_bytes"] >= given
+
+
+@pytest.mark.parametrize(
+    "job", [job for job in RIGHT if job.arm == "jax" and "train" in job.case], ids=_key
+)
+def test_training_gives_its_parameters_away(job: Job, outcomes: Outcomes) -> None:
+    facts = outcomes[job.key].facts
+    assert all(jit["donated_bytes"] >= facts["params_bytes"] for jit in facts["jits"])
+
+
+@pytest.mark.parametrize("job", WRONG_SETTINGS, ids=_key)
+def test_wrong_settings_are_refused_by_name(job: Job, outcomes: Outcomes) -> None:
+    assert "no compile mode 'faster'" in outcomes[job.key].facts["refused"]
+
+
+def test_an_array_without_a_place_is_refused_by_name(outcomes: Outcomes) -> None:
+    refused = outcomes[MISNAMED.key].facts["refused"]
+    assert "lacks ['conv1.weight']" in refused
+    assert "no place for ['conv1.weight_']" in refused
+
+
+def test_torchvision_without_its_operators_still_gives_resnet50(
+    outcomes: Outcomes, framework_python: Callable[[str], str | Path], tmp_path: Path
+) -> None:
+    found = _launch(framework_python("torch"), [NO_OPERATORS], tmp_path)[NO_OPERATORS.key]
+    partner = Job(workload="resnet50", case="tiny_infer", arm="torch")
+    assert _disagreements(partner, outcomes[partner.key].before, found.before) == {}

@@ -1,0 +1,163 @@
+"""What every workload's `spec.py` promises, checked without a framework."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchcore.program import Arrays
+from benchcore.workloads.resnet50 import spec as resnet50
+from benchcore.workloads.settings import JAX_COMPILE, TORCH_COMPILE, read_settings
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKLOADS = sorted(path.parent.name for path in (ROOT / "benchcore/workloads").glob("*/spec.py"))
+
+
+def _spec(workload: str) -> Any:
+    return importlib.import_module(f"benchcore.workloads.{workload}.spec")
+
+
+CASES = [(workload, name) for workload in WORKLOADS for name in _spec(workload).CASES]
+TINY = [
+    (workload, name) for workload, name in CASES if name.startswith("tiny") or workload == "noop"
+]
+
+
+def _bytes(arrays: Arrays) -> dict[str, bytes]:
+    named = {**arrays.params, **arrays.inputs}
+    return {name: array.tobytes() for name, array in named.items()}
+
+
+@pytest.mark.parametrize(("workload", "name"), CASES)
+def test_case_is_complete(workload: str, name: str) -> None:
+    spec = _spec(workload)
+    case = spec.CASES[name]
+    assert re.fullmatch("[a-z0-9][a-z0-9_]*", name)
+    assert case.use_case in ("infer", "train", "op")
+    assert case.batch >= 1
+    assert case.precision == "fp32_ieee"
+    assert all(0.0 < tolerance <= 1e-4 for tolerance in spec.tolerances(case).values())
+    assert spec.flops(case) >= 0
+    assert spec.least_bytes(case) >= 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        case.batch = 1
+
+
+@pytest.mark.parametrize("workload", [name for name in WORKLOADS if name != "noop"])
+def test_every_use_case_has_a_tiny_case(workload: str) -> None:
+    cases = _spec(workload).CASES
+    assert {f"tiny_{case.use_case}" for case in cases.values()} <= set(cases)
+
+
+@pytest.mark.parametrize(("workload", "name"), TINY)
+def test_same_seed_gives_same_bytes_and_another_seed_others(workload: str, name: str) -> None:
+    spec = _spec(workload)
+    case = spec.CASES[name]
+    first = spec.make_arrays(case, 1)
+    again, other = _bytes(spec.make_arrays(case, 1)), _bytes(spec.make_arrays(case, 2))
+    assert _bytes(first) == again
+    assert list(again) == list(other)
+    for array in (*first.params.values(), *first.inputs.values()):
+        assert array.dtype in (np.float32, np.int32)
+    assert all(again[key] != other[key] for key in again)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_spec_imports_no_framework(workload: str) -> None:
+    program = (
+        f"import sys, benchcore.workloads.{workload}.spec as spec; "
+        "assert not {'jax', 'flax', 'optax', 'torch', 'torchvision'} & set(sys.modules)"
+    )
+    _run_python(["-P", "-c", program])
+
+
+def test_noop_runs_in_a_bare_interpreter() -> None:
+    program = (
+        "import sys\n"
+        "from benchcore.workloads.noop import in_stdlib, spec\n"
+        "case = spec.CASES['bare']\n"
+        "settings = {'device': 'cpu', 'compile': 'none'}\n"
+        "program = in_stdlib.build(case, spec.make_arrays(case, 0), settings)\n"
+        "assert program.step() is None\n"
+        "assert program.evidence() == {}\n"
+        "assert 'numpy' not in sys.modules\n"
+    )
+    _run_python(["-S", "-P", "-c", program])
+
+
+def _run_python(arguments: list[str]) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_training_counts_less_than_three_forward_passes() -> None:
+    spec = _spec("mlp")
+    forward = spec.flops(spec.CASES["infer_b128"])
+    assert forward == 2 * 128 * (784 * 512 + 512 * 512 + 512 * 10)
+    first_input_slope = 2 * 128 * 784 * 512
+    assert spec.flops(spec.CASES["train_b128"]) == 3 * forward - first_input_slope
+
+
+def test_mlp_gradient_of_the_oracle_is_that_of_finite_differences() -> None:
+    spec = _spec("mlp")
+    case = spec.CASES["tiny_train"]
+    arrays = spec.make_arrays(case, 3)
+    exact = {name: array.astype(np.float64) for name, array in arrays.params.items()}
+    gradient = spec.reference(case, arrays)["gradient"]
+    direction = np.random.Generator(np.random.PCG64(0)).standard_normal(gradient.size)
+    direction /= np.linalg.norm(direction)
+
+    def loss(distance: float) -> float:
+        moved, start = {}, 0
+        for name, array in exact.items():
+            part = direction[start : start + array.size].reshape(array.shape)
+            moved[name], start = array + distance * part, start + array.size
+        shifted = Arrays(params=moved, inputs=arrays.inputs)
+        return float(spec.reference(case, shifted)["loss_trace"][0])
+
+    slope = (loss(1e-6) - loss(-1e-6)) / 2e-6
+    assert slope == pytest.approx(float(gradient @ direction), rel=1e-6)
+
+
+def test_resnet50_is_torchvisions_by_the_numbers() -> None:
+    case = resnet50.CASES["infer_b1"]
+    assert resnet50.num_parameters() == resnet50.NUM_PARAMETERS
+    assert len(resnet50.parameter_shapes()) == 320 - 53  # without num_batches_tracked
+    assert resnet50.flops(case) == pytest.approx(2 * 4.089e9, rel=1e-3)
+    assert resnet50.flops(resnet50.CASES["infer_b32"]) == 32 * resnet50.flops(case)
+
+
+@pytest.mark.parametrize(
+    ("device", "platform", "ordinal"),
+    [("cpu", "cpu", 0), ("cuda", "cuda", 0), ("cuda:3", "cuda", 3)],
+)
+def test_device_is_read(device: str, platform: str, ordinal: int) -> None:
+    read = read_settings({"device": device, "compile": "jit"}, JAX_COMPILE)
+    assert (read.platform, read.ordinal) == (platform, ordinal)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"device": "cpu"}, r"got \['device'\]"),
+        ({"device": "cpu", "compile": "none", "layout": "nhwc"}, "'layout'"),
+        ({"device": "cuda:x", "compile": "none"}, "'cuda:x'"),
+        ({"device": 0, "compile": "none"}, "no device 0"),
+        ({"device": "cpu", "compile": "jit"}, "'jit'.*modes are none, default"),
+    ],
+)
+def test_settings_are_refused_with_the_cure(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        read_settings(settings, TORCH_COMPILE)

@@ -1,0 +1,352 @@
+"""Frames of a made-up but likely month of nights, for tests and for looking at the page.
+
+python tests/dashboards/sample_frames.py FOLDER writes the page there.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pandas as pd
+
+from dashboards.frames import (
+    CONTENDER_COLUMNS,
+    EQUIVALENCE_COLUMNS,
+    MARK_COLUMNS,
+    RATIO_COLUMNS,
+    NightSummary,
+    SiteFrames,
+)
+
+LAST_NIGHT = datetime(2026, 11, 20, 23, 4, tzinfo=UTC)
+GENERATED_AT = LAST_NIGHT + timedelta(hours=1, minutes=12)
+DEVICE = "AMD EPYC 7763 64-Core Processor"
+
+
+@dataclass(frozen=True)
+class SampleCase:
+    workload: str
+    case_name: str
+    use_case: str
+    batch: int
+    jax_step_ns: float
+    eager: float
+    """Speedup of JAX against torch eager."""
+    compiled: float
+
+
+CASES = (
+    SampleCase("mlp", "infer_b128", "infer", 128, 3.4e5, 1.71, 1.012),
+    SampleCase("mlp", "train_b128", "train", 128, 1.52e6, 2.36, 1.42),
+    SampleCase("resnet50", "infer_b4", "infer", 4, 1.94e8, 0.83, 0.62),
+)
+
+
+def nightly_campaign(night: int) -> str:
+    return f"nightly-{_started_at(night):%Y-%m-%d}"
+
+
+def _started_at(night: int) -> datetime:
+    """Night 0 is the last one, night 1 the one before."""
+    return LAST_NIGHT - timedelta(days=night)
+
+
+def _versions(night: int) -> tuple[str, str, str]:
+    """Newest jax, previous jax, newest torch of a night."""
+    newest, previous = ("0.12.0.1", "0.12.0") if night < 6 else ("0.12.0", "0.11.2")
+    return newest, previous, "2.15.0" if night < 14 else "2.14.1"
+
+
+def _ratio(case: SampleCase, night: int, middle: float, rng: random.Random) -> dict[str, object]:
+    width = rng.uniform(0.012, 0.03)
+    center = math.log(middle) + rng.gauss(0, 0.008)
+    inside = abs(center) < width
+    return {
+        "campaign": nightly_campaign(night),
+        "duel_run": f"{case.workload}-{case.case_name}-{night}",
+        "started_at": pd.Timestamp(_started_at(night)),
+        "workload": case.workload,
+        "case_name": case.case_name,
+        "use_case": case.use_case,
+        "batch": case.batch,
+        "precision": "float32",
+        "track": "default",
+        "device_model": DEVICE,
+        "device_fingerprint": "cpu-7763",
+        "log_ratio": center,
+        "low": center - width,
+        "high": center + width,
+        "num_starts": 5,
+        "start_log_ratios": [center + rng.gauss(0, width / 2) for _ in range(5)],
+        "verdict": "same" if inside else "different",
+        "reason": "within +-3 % of equal speed" if inside else "the interval excludes 1x",
+        "scope": "this node",
+        "counts": True,
+        "method": 1,
+    }
+
+
+def _side(side: str, framework: str, arm: str, version: str, role: str) -> dict[str, object]:
+    return {
+        side: f"{arm}-{version}",
+        f"{side}_arm": arm,
+        f"{side}_framework": framework,
+        f"{side}_version": version,
+        f"{side}_role": role,
+    }
+
+
+def _night_ratios(night: int, rng: random.Random) -> list[dict[str, object]]:
+    newest, previous, torch = _versions(night)
+    rows = []
+    for case in CASES:
+        slip = 0.93 if night < 6 and case.case_name == "train_b128" else 1.0
+        jax = {"newest": newest, "previous": previous}
+        for role, version in jax.items():
+            factor = slip if role == "newest" else 1.0
+            for arm, middle in (("torch-eager", case.eager), ("torch-compile", case.compiled)):
+                rows.append(
+                    _ratio(case, night, middle * factor, rng)
+                    | {"kind": "cross_framework"}
+                    | _side("a", "jax", "jax-jit", version, role)
+                    | _side("b", "torch", arm, torch, "newest")
+                )
+        rows.append(
+            _ratio(case, night, slip, rng)
+            | {"kind": "cross_version"}
+            | _side("a", "jax", "jax-jit", newest, "newest")
+            | _side("b", "jax", "jax-jit", previous, "previous")
+        )
+    return rows
+
+
+def _doubt(row: dict[str, object]) -> dict[str, object]:
+    """The last night's compiled resnet50 did not pass its checks; its version row has one start."""
+    if row["campaign"] != nightly_campaign(0) or row["workload"] != "resnet50":
+        return row
+    if row["b_arm"] == "torch-compile":
+        return row | {
+            "counts": False,
+            "verdict": "unknown",
+            "reason": "equivalence: outputs differ by 4.1e-03 where 1.0e-03 is allowed",
+        }
+    if row["kind"] == "cross_version":
+        nan = math.nan
+        return row | {
+            "low": nan,
+            "high": nan,
+            "num_starts": 1,
+            "start_log_ratios": [row["log_ratio"]],
+            "verdict": "unknown",
+            "scope": "this start",
+            "reason": "one start shows a suspicion only",
+        }
+    return row
+
+
+def _contender(case: SampleCase, arm: str, version: str, role: str) -> dict[str, object]:
+    framework = arm.partition("-")[0]
+    factor = {"jax-jit": 1.0, "torch-eager": case.eager, "torch-compile": case.compiled}[arm]
+    compiles = arm != "torch-eager"
+    return {
+        "campaign": nightly_campaign(0),
+        "duel_run": f"{case.workload}-{case.case_name}-0",
+        "started_at": pd.Timestamp(_started_at(0)),
+        "workload": case.workload,
+        "case_name": case.case_name,
+        "use_case": case.use_case,
+        "batch": case.batch,
+        "precision": "float32",
+        "name": f"{arm}-{version}",
+        "arm": arm,
+        "role": role,
+        "framework": framework,
+        "version": version,
+        "environment_key": f"{framework}-{version}-cp312-{abs(hash_text(version)):08x}",
+        "python_version": "3.12.11",
+        "build": "cpu" if framework == "jax" else "2.15.0+cpu",
+        "status": "ok",
+        "stage": None,
+        "reason": None,
+        "num_starts": 5,
+        "num_blocks": 30,
+        "median_step_ns": case.jax_step_ns * factor,
+        "import_s": 1.31 if framework == "jax" else 2.84,
+        "compile_s": (0.84 if framework == "jax" else 14.2) if compiles else math.nan,
+        "first_run_s": 0.021,
+        "warm_up_s": 0.55,
+        "process_peak_bytes": 6.1e8 if framework == "jax" else 8.9e8,
+    }
+
+
+def hash_text(text: str) -> int:
+    """The same number in every process, unlike hash()."""
+    return sum(ord(letter) * 2654435761**place % 2**32 for place, letter in enumerate(text, 1)) % (
+        2**32
+    )
+
+
+def _contenders() -> list[dict[str, object]]:
+    newest, previous, torch = _versions(0)
+    rows = []
+    for case in CASES:
+        rows += [
+            _contender(case, "jax-jit", newest, "newest"),
+            _contender(case, "jax-jit", previous, "previous"),
+            _contender(case, "torch-eager", torch, "newest"),
+            _contender(case, "torch-compile", torch, "newest"),
+        ]
+    bare = rows[0] | {
+        "workload": "noop",
+        "case_name": "bare",
+        "use_case": "op",
+        "name": "stdlib",
+        "arm": "stdlib",
+        "framework": "stdlib",
+        "version": "3.12.11",
+        "build": None,
+        "median_step_ns": 412.0,
+        "compile_s": math.nan,
+        "import_s": math.nan,
+        "process_peak_bytes": 1.9e7,
+    }
+    failed = rows[-1] | {
+        "name": "torch-compile-2.16.0.dev20261119",
+        "version": "2.16.0.dev20261119",
+        "role": "pinned",
+        "status": "crash",
+        "stage": "compile",
+        "reason": "the process ended by signal 11 while compiling\n"
+        "Traceback (most recent call last):\n"
+        '  File "in_torch.py", line 41, in build\n    step = torch.compile(model)\n'
+        "torch._inductor.exc.InductorError: C++ compile error: <vector> not found & gave up",
+        "median_step_ns": math.nan,
+        "compile_s": math.nan,
+        "first_run_s": math.nan,
+        "warm_up_s": math.nan,
+        "process_peak_bytes": math.nan,
+        "num_blocks": 0,
+        "num_starts": 0,
+    }
+    return [*rows, bare, failed]
+
+
+def _equivalence() -> list[dict[str, object]]:
+    rows = []
+    newest, _, torch = _versions(0)
+    for case in CASES:
+        bad = case.workload == "resnet50"
+        for quantity in ("outputs", "gradients") if case.use_case == "train" else ("outputs",):
+            rows.append(
+                {
+                    "campaign": nightly_campaign(0),
+                    "duel_run": f"{case.workload}-{case.case_name}-0",
+                    "workload": case.workload,
+                    "case_name": case.case_name,
+                    "a": f"jax-jit-{newest}",
+                    "b": f"torch-compile-{torch}",
+                    "quantity": quantity,
+                    "max_relative": 4.1e-3 if bad else 3.1e-6,
+                    "l2_relative": 9.0e-4 if bad else 8.8e-7,
+                    "tolerance": 1e-3 if bad else 1e-4,
+                    "agrees": not bad,
+                }
+            )
+    return rows
+
+
+def _marks() -> list[dict[str, object]]:
+    return [
+        {
+            "campaign": nightly_campaign(0),
+            "duel_run": "resnet50-infer_b4-0",
+            "workload": "resnet50",
+            "case_name": "infer_b4",
+            "contender": "torch-compile-2.15.0",
+            "other": "jax-jit-0.12.0.1",
+            "suite": "equivalence",
+            "expectation": "outputs agree within the case's tolerance",
+            "reason": "outputs differ by 4.1e-03 where 1.0e-03 is allowed",
+        },
+        {
+            "campaign": nightly_campaign(0),
+            "duel_run": "mlp-infer_b128-0",
+            "workload": "mlp",
+            "case_name": "infer_b128",
+            "contender": None,
+            "other": None,
+            "suite": "telemetry",
+            "expectation": "host load below 1.5 of the cores",
+            "reason": "load was 1.7 in round 4; the round was kept",
+        },
+    ]
+
+
+def sample_night() -> NightSummary:
+    return NightSummary(
+        campaign=nightly_campaign(0),
+        profile="laptop",
+        site="local",
+        node="bench-07",
+        device_model=DEVICE,
+        host={"cores": 2, "memory_gib": 16, "kernel": "6.8.0", "governor": "performance"},
+        started_at=_started_at(0),
+        ended_at=_started_at(0) + timedelta(minutes=42),
+        wall_s=2520.0,
+        measuring_s=1538.0,
+        num_planned=4,
+        num_measured=4,
+        num_resumed=1,
+        harness_version="0.1.0",
+        snapshot="9f2c41d07ab3",
+        method="1",
+        notes=("jax 0.13.0rc1 exists but needs Python >= 3.13; newest here is 0.12.0.1",),
+        links=(("Result documents", "results/"), ("Source", "https://example.org/deadheat")),
+    )
+
+
+def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
+    """Nights up to the last one; the last has a crash, a failed check and a one-start pair."""
+    rng = random.Random(seed)
+    ratios = [
+        _doubt(row) for night in reversed(range(num_nights)) for row in _night_ratios(night, rng)
+    ]
+    return SiteFrames(
+        ratios=pd.DataFrame(ratios, columns=list(RATIO_COLUMNS)),
+        contenders=pd.DataFrame(_contenders(), columns=list(CONTENDER_COLUMNS)),
+        equivalence=pd.DataFrame(_equivalence(), columns=list(EQUIVALENCE_COLUMNS)),
+        marks=pd.DataFrame(_marks(), columns=list(MARK_COLUMNS)),
+        night=sample_night(),
+    )
+
+
+def nothing_counts() -> SiteFrames:
+    frames = sample_frames(num_nights=1)
+    return replace(frames, ratios=frames.ratios.assign(counts=False, verdict="unknown"))
+
+
+def empty_frames() -> SiteFrames:
+    frames = sample_frames(num_nights=1)
+    return SiteFrames(
+        ratios=frames.ratios.iloc[:0],
+        contenders=frames.contenders.iloc[:0],
+        equivalence=frames.equivalence.iloc[:0],
+        marks=frames.marks.iloc[:0],
+        night=frames.night,
+    )
+
+
+if __name__ == "__main__":
+    from dashboards.publish import publish_site
+
+    publish_site(
+        sample_frames(),
+        Path(sys.argv[1]),
+        campaign=nightly_campaign(0),
+        generated_at=GENERATED_AT,
+    )

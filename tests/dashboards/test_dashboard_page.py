@@ -1,0 +1,136 @@
+import html
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from sample_frames import (
+    GENERATED_AT,
+    empty_frames,
+    nightly_campaign,
+    nothing_counts,
+    sample_frames,
+    sample_night,
+)
+
+from dashboards.frames import SiteFrames
+from dashboards.publish import escape_json, publish_site, render_page, vega_bundle
+
+HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+
+
+class Elements(HTMLParser):
+    """Counts start tags and gathers the text of script elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def _render(frames: SiteFrames, campaign: str = nightly_campaign(0)) -> str:
+    return render_page(frames, campaign=campaign, generated_at=GENERATED_AT)
+
+
+def _without_bundle(page: str) -> str:
+    return page.replace(vega_bundle(), "")
+
+
+def hostile_frames() -> SiteFrames:
+    """Every string that a measured program or a user can choose is an attack."""
+    frames = sample_frames(num_nights=3)
+    last = frames.ratios["campaign"] == nightly_campaign(0)
+    strings = ("campaign", "workload", "case_name", "a_version", "b_version", "reason", "scope")
+    ratios = frames.ratios.copy()
+    for column in strings:
+        ratios[column] = ratios[column].where(~last, HOSTILE)
+    return SiteFrames(
+        ratios=ratios,
+        contenders=frames.contenders.assign(
+            campaign=HOSTILE, reason=HOSTILE, stage=HOSTILE, status=HOSTILE, name=HOSTILE
+        ),
+        equivalence=frames.equivalence.assign(campaign=HOSTILE, a=HOSTILE, quantity=HOSTILE),
+        marks=frames.marks.assign(campaign=HOSTILE, suite=HOSTILE, reason=HOSTILE),
+        night=replace(
+            sample_night(),
+            campaign=HOSTILE,
+            notes=(HOSTILE,),
+            host={HOSTILE: HOSTILE},
+            links=((HOSTILE, "javascript:alert(1)"), (HOSTILE, f"https://example.org/{HOSTILE}")),
+        ),
+    )
+
+
+def test_hostile_strings_stay_text() -> None:
+    page = _render(hostile_frames(), campaign=HOSTILE)
+    elements = Elements()
+    elements.feed(_without_bundle(page))
+    assert [tag for tag, _ in elements.tags].count("script") == 3
+    assert not any(tag == "img" for tag, _ in elements.tags)
+    assert not any(name.startswith("on") for _, attrs in elements.tags for name in attrs)
+    links = [attrs["href"] or "" for tag, attrs in elements.tags if tag == "a"]
+    assert not any(link.startswith("javascript:") for link in links)
+    assert html.escape("<script>alert(1)</script>") in page
+
+
+def test_json_cannot_leave_its_script_element() -> None:
+    text = escape_json({"reason": HOSTILE})
+    assert "<" not in text
+    assert json.loads(text) == {"reason": HOSTILE}
+    with pytest.raises(ValueError, match="JSON"):
+        escape_json(float("nan"))
+
+
+def test_the_page_has_one_bundle_and_stays_light() -> None:
+    page = _render(sample_frames())
+    assert page.count(vega_bundle()) == 1
+    assert len(page.encode()) < 1_250_000
+    assert not re.search(r'(?:src|href)="(?:https?:)?//(?!example\.org)', _without_bundle(page))
+
+
+def test_failures_stand_before_the_step_times() -> None:
+    page = _render(sample_frames())
+    assert page.index("1 contender of 14 not ok") < page.index("Who is faster?")
+    assert page.index("ended by signal 11") < page.index("Median step time")
+
+
+def test_eager_is_never_presented_as_the_fair_pair() -> None:
+    page = _render(sample_frames())
+    assert "eager (not the fair pair)" in page
+    assert "compiled</b>: torch.compile, the fair pair" in page
+
+
+def test_a_night_where_nothing_counts_is_published_and_says_so() -> None:
+    page = _render(nothing_counts())
+    assert "Nothing counts tonight" in page
+    assert "Nothing that counts has been recorded on this device yet." in page
+    assert '"frameworks":' not in page
+
+
+def test_a_night_without_rows_is_published() -> None:
+    page = _render(empty_frames())
+    assert "Nothing counts tonight" in page
+    assert "No contender was measured." in page
+    assert "Equivalence of the results: not measured." in page
+
+
+def test_publishing_replaces_the_page_whole(tmp_path: Path) -> None:
+    for _ in range(2):
+        target = publish_site(
+            sample_frames(num_nights=1),
+            tmp_path / "site",
+            campaign=nightly_campaign(0),
+            generated_at=GENERATED_AT,
+        )
+    assert [path.name for path in target.parent.iterdir()] == ["index.html"]
+    assert target.read_text(encoding="utf-8").rstrip().endswith("</html>")
+
+
+def test_a_frame_that_lacks_a_column_is_refused_by_name() -> None:
+    frames = sample_frames(num_nights=1)
+    with pytest.raises(ValueError, match="lacks verdict"):
+        replace(frames, ratios=frames.ratios.drop(columns="verdict"))

@@ -1,0 +1,153 @@
+import math
+
+import pandas as pd
+import pytest
+from sample_frames import nightly_campaign, nothing_counts, sample_frames, sample_night
+
+from dashboards import headline
+from dashboards.frames import of_campaign
+from dashboards.tables import list_contenders, list_facts
+from dashboards.wording import (
+    case_label,
+    contender_label,
+    describe_ratio,
+    format_bytes,
+    format_count,
+    format_ns,
+    format_range,
+    format_seconds,
+    format_share,
+    format_speedup,
+)
+
+NAN = math.nan
+PAIR = {
+    "workload": "mlp",
+    "case_name": "train_b128",
+    "a_framework": "jax",
+    "a_version": "0.12.0.1",
+    "a_arm": "jax-jit",
+    "b_framework": "torch",
+    "b_version": "2.15.0",
+    "b_arm": "torch-compile",
+    "log_ratio": math.log(1.42),
+    "low": math.log(1.38),
+    "high": math.log(1.47),
+    "verdict": "different",
+}
+
+
+@pytest.mark.parametrize(
+    ("middle", "low", "high", "text"),
+    [
+        (1.42, 1.38, 1.47, "1.42x (1.38 to 1.47)"),
+        (1.4213, 1.4201, 1.4225, "1.421x (1.420 to 1.423)"),
+        (2.3, 1.9, 2.7, "2.3x (1.9 to 2.7)"),
+        (30.0, 12.0, 75.0, "30x (12 to 75)"),
+        (1.021, 1.004, 1.038, "1.021x (1.004 to 1.038)"),
+    ],
+)
+def test_speedups_have_the_digits_their_interval_justifies(
+    middle: float, low: float, high: float, text: str
+) -> None:
+    assert format_speedup(math.log(middle), math.log(low), math.log(high)) == text
+
+
+def test_a_missing_number_is_said_to_be_missing() -> None:
+    assert format_speedup(NAN, NAN, NAN) == "not measured"
+    assert format_speedup(0.1, NAN, NAN) == "1.11x (interval not measured)"
+    assert format_speedup(0.1, -math.inf, math.inf) == "1.11x (interval not measured)"
+    for words in (format_ns, format_seconds, format_bytes):
+        assert words(NAN) == words(None) == "not measured"
+    assert format_share(None, 10.0) == format_share(1.0, 0.0) == "not measured"
+    assert format_range([]) == "not measured"
+
+
+def test_durations_and_sizes_have_three_digits_and_a_unit() -> None:
+    assert format_ns(312_000) == "312 \u00b5s"
+    assert format_ns(412.4e6) == "412 ms"
+    assert format_ns(999.7e3) == "1.00 ms"
+    assert format_ns(0) == "0 ns"
+    assert format_seconds(14.23) == "14.2 s"
+    assert format_seconds(2520) == "42 min"
+    assert format_seconds(9000) == "2 h 30 min"
+    assert format_bytes(610e6) == "582 MiB"
+    assert format_bytes(3 * 2**30) == "3.00 GiB"
+    assert format_count(0, "pair") == "no pair"
+    assert format_count(2, "pair") == "2 pairs"
+
+
+def test_contenders_are_named_with_the_arm_that_tells_them_apart() -> None:
+    assert contender_label("torch", "2.15.0", "torch-compile") == "PyTorch 2.15.0 compiled"
+    assert contender_label("torch", "2.15.0", "torch-eager") == "PyTorch 2.15.0 eager"
+    assert contender_label("jax", "0.12.0.1", "jax-jit") == "JAX 0.12.0.1"
+    assert contender_label("jax", None, "jax-pallas") == "JAX pallas"
+    assert case_label(PAIR | {"track": "tuned"}) == "mlp train_b128 (tuned)"
+
+
+def test_the_faster_side_is_the_subject() -> None:
+    assert describe_ratio(PAIR) == (
+        "JAX 0.12.0.1 is 1.42x (1.38 to 1.47) as fast as PyTorch 2.15.0 compiled on mlp train_b128"
+    )
+    slower = PAIR | {
+        "log_ratio": -math.log(1.42),
+        "low": -math.log(1.47),
+        "high": -math.log(1.38),
+    }
+    assert describe_ratio(slower) == (
+        "PyTorch 2.15.0 compiled is 1.42x (1.38 to 1.47) as fast as JAX 0.12.0.1 on mlp train_b128"
+    )
+
+
+def test_same_and_unknown_never_read_as_a_win() -> None:
+    assert "run at the same speed" in describe_ratio(PAIR | {"verdict": "same"})
+    unknown = describe_ratio(PAIR | {"verdict": "unknown", "low": NAN, "high": NAN})
+    assert "is unknown (measured: 1.42x (interval not measured))" in unknown
+    assert "not measured" in describe_ratio(PAIR | {"log_ratio": NAN})
+
+
+def test_the_headline_takes_the_compiled_arm_where_it_counts() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
+    text = headline.write_headline(ratios, sample_night())
+    assert text.startswith("On this machine tonight, JAX 0.12.0.1 is 1.3")
+    assert text.endswith("as fast as PyTorch 2.15.0 compiled on mlp train_b128.")
+
+
+def test_the_headline_says_so_when_only_eager_counts() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
+    eager_only = ratios.assign(counts=ratios["b_arm"] == "torch-eager")
+    text = headline.write_headline(eager_only, sample_night())
+    assert "PyTorch 2.15.0 eager on mlp train_b128" in text
+    assert text.endswith("PyTorch compiled, the fair pair, does not count.")
+    assert headline.answer_frameworks(eager_only).startswith("Unknown")
+
+
+def test_nothing_that_counts_is_said_plainly() -> None:
+    ratios = nothing_counts().ratios
+    assert headline.write_headline(ratios, sample_night()).startswith("Nothing counts tonight")
+    assert headline.answer_versions(ratios) == "Unknown: no pair of versions counts."
+    assert headline.answer_versions(ratios.iloc[:0]).startswith("Not asked")
+
+
+def test_answers_leave_no_pair_out() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
+    assert headline.answer_frameworks(ratios) == (
+        "Against PyTorch compiled, JAX is faster on mlp train_b128; the same speed on "
+        "mlp infer_b128; not counted on resnet50 infer_b4."
+    )
+    assert headline.answer_versions(ratios) == (
+        "Yes: against 0.12.0, JAX 0.12.0.1 is slower on mlp train_b128; the same speed on "
+        "mlp infer_b128; unknown on resnet50 infer_b4."
+    )
+
+
+def test_an_unmeasured_step_is_never_zero() -> None:
+    frames = sample_frames(num_nights=1)
+    rows = list_contenders(frames.contenders)
+    crashed = [row for row in rows if row["status"] == "crash"]
+    assert [row["step"] for row in crashed] == ["not measured"]
+    unknown = frames.contenders.assign(process_peak_bytes=pd.array([pd.NA] * 14, dtype="Int64"))
+    assert {row["peak"] for row in list_contenders(unknown)} == {"not measured"}
+    facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
+    assert facts["Time spent measuring"].startswith("61 % of the wall time")
+    assert facts["Starts"] == "1 to 5 a pair"
