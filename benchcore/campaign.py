@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchcore import matrix
 from benchcore.cell import gpu
-from benchcore.environments import provision
+from benchcore.environments import Accelerator, provision
 from benchcore.errors import EnvironmentBuildError, UserError
 from benchcore.interpreters import find_interpreters
 from benchcore.matrix import Plan, PlannedDuel
@@ -117,9 +117,10 @@ def _environment_path(plan: Plan, request: str, state: State) -> Path:
     return folder / f"{list(plan.releases).index(request)}.json"
 
 
-def find_accelerator() -> str:
+def find_accelerator() -> Accelerator:
     """`cuda` where NVML shows a GPU, else `cpu`."""
-    return "cuda" if gpu.count() else "cpu"
+    usable, _ = gpu.survey()
+    return "cuda" if usable else "cpu"
 
 
 def find_duel(plan: Plan, duel_run: str) -> PlannedDuel:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pynvml
-
+from benchcore.cell import gpu
 from benchcore.errors import UserError
 from benchcore.interpreters import find_interpreters
 from benchcore.uv_command import run_uv
@@ -106,22 +105,8 @@ def evaluate(observations: Iterable[Observation], needs: Needs) -> list[Finding]
 
 def probe_gpus() -> Observation:
     """NVIDIA GPUs and their driver, through NVML. Not run on a GPU."""
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        no_library = isinstance(error, pynvml.NVMLError_LibraryNotFound)  # type: ignore[attr-defined]
-        return Observation("gpu", False, "no NVIDIA driver" if no_library else f"NVML: {error}")
-    try:
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        handles = [
-            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
-        ]
-        names = [_text(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
-    except pynvml.NVMLError as error:
-        return Observation("gpu", False, f"NVML: {error}")
-    finally:
-        pynvml.nvmlShutdown()
-    return Observation("gpu", bool(names), f"{', '.join(names) or 'no GPU'}; driver {driver}")
+    usable, detail = gpu.survey()
+    return Observation("gpu", usable, detail)
 
 
 def probe_slurm() -> Observation:
@@ -242,7 +227,3 @@ def _first_line(command: list[str]) -> str | None:
 def _without_credentials(url: str) -> str:
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -23,11 +23,11 @@ class ProgressLog:
 
 
 class ProgressReader:
-    """Reads events as they come."""
+    """Reads events as they come: all there are, or only those still to come."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, from_now: bool = False) -> None:
         self._path = path
-        self._offset = 0
+        self._offset = path.stat().st_size if from_now else 0
 
     def read_new(self) -> list[dict[str, Any]]:
         """The events that were added since the last call."""

@@ -283,8 +283,9 @@ def _version(text: str) -> str:
 
 
 def _executable(text: str) -> Path:
+    path = Path(text)
     try:
-        path = Path(text).expanduser()
+        path = path.expanduser()
         usable = path.is_absolute() and path.is_file() and os.access(path, os.X_OK)
     except (OSError, RuntimeError):
         usable = False

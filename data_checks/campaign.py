@@ -20,7 +20,7 @@ def read_frames(engine: Engine, campaign: str) -> CheckFrames:
     """The rows of the duel runs that are whole by now; what comes in meanwhile waits its turn."""
     contenders = contender_frame(engine, campaign)
     starts, equivalence = start_frame(engine, campaign), equivalence_frame(engine, campaign)
-    known = set(contenders["duel_run"])
+    known = list(contenders["duel_run"])
     return CheckFrames(
         contenders=contenders,
         starts=starts.loc[starts["duel_run"].isin(known)],

@@ -149,7 +149,7 @@ def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_jso
     log = steps.progress_log(state, name)
     log.append(event="campaign", what="begun")
     plan_path = steps.campaign_folder(state, name) / "plan.json"
-    reader = ProgressReader(log.path)
+    reader = ProgressReader(log.path, from_now=True)
     with follow_campaign(
         lambda: matrix.load_plan(plan_path) if plan_path.exists() else None, reader, ERR
     ):
@@ -308,12 +308,18 @@ def verify(
     findings = verify_machine(
         needs, state, check_database=lambda: check_database(State(state.absolute()).database_url)
     )
-    rows = [dataclasses.asdict(finding) for finding in findings]
     if as_json:
-        print_json(rows)
+        print_json([dataclasses.asdict(finding) for finding in findings])
     else:
+        rows = [
+            {**dataclasses.asdict(finding), "status": finding.status.replace("_", " ")}
+            for finding in findings
+        ]
         title = f"For profile {profile} on site {place.name}"
-        print_rows(rows, ("name", "status", "detail", "remedy"), title=title)
+        print_rows(rows, ("name", "status", "detail"), title=title)
+        for finding in findings:
+            if finding.status != "ok":
+                OUT.print(f"{finding.name}: {finding.remedy}", markup=False, soft_wrap=True)
     if any(finding.status == "missing" for finding in findings):
         raise typer.Exit(1)
 

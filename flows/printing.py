@@ -13,8 +13,11 @@ from rich.table import Table
 
 Row = Mapping[str, Any]
 
-OUT = Console()
-ERR = Console(stderr=True)
+_WIDE = 140
+"""Columns where there is no terminal to ask: logs and pipes wrap by themselves."""
+
+OUT = Console(width=None if sys.stdout.isatty() else _WIDE)
+ERR = Console(stderr=True, width=None if sys.stderr.isatty() else _WIDE)
 
 
 def print_json(document: object) -> None:

@@ -158,7 +158,7 @@ class Contender:
         if evidence:
             import numpy as np
 
-            np.savez(path, **evidence)
+            np.savez(path, **dict(evidence))  # type: ignore[arg-type] # its own stubs are wrong
         return sorted(evidence)
 
     def _account(self) -> dict[str, Any]:

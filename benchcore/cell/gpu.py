@@ -22,14 +22,25 @@ def _nvml() -> Any:
     return pynvml
 
 
-def count() -> int:
-    """How many GPUs NVML shows; 0 where there is no NVIDIA driver."""
+def survey() -> tuple[bool, str]:
+    """Whether there is a GPU that can be used, and in words what there is."""
     import pynvml
 
     try:
-        return _nvml().nvmlDeviceGetCount()
-    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):  # type: ignore[attr-defined]
-        return 0
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        no_library = isinstance(error, pynvml.NVMLError_LibraryNotFound)  # type: ignore[attr-defined]
+        return False, "no NVIDIA driver" if no_library else f"NVML: {error}"
+    try:
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        indices = range(pynvml.nvmlDeviceGetCount())
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in indices]
+        names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+    except pynvml.NVMLError as error:
+        return False, f"NVML: {error}"
+    finally:
+        pynvml.nvmlShutdown()
+    return bool(names), f"{', '.join(names) or 'no GPU'}; driver {driver}"
 
 
 def describe(index: int) -> dict[str, Any]:

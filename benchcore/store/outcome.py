@@ -39,5 +39,6 @@ def _describe(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _factor(log_ratio: float | None) -> float | None:
-    missing = log_ratio is None or math.isnan(log_ratio)
-    return None if missing else round(math.exp(log_ratio), 4)
+    if log_ratio is None or math.isnan(log_ratio):
+        return None
+    return round(math.exp(log_ratio), 4)

@@ -69,6 +69,13 @@ def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
     assert report.num_expectations == 16
 
 
+def test_a_program_without_a_framework_has_no_inputs_to_prove(state: State) -> None:
+    document = make_document((NOOP,))
+    for each in document["contenders"][0]["starts"]:
+        each["inputs_sha256"] = None
+    assert check(state, document).success
+
+
 def start(document: Document, contender: int = 0, index: int = 1) -> Document:
     return document["contenders"][contender]["starts"][index]
 

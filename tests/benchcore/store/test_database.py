@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import multiprocessing
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -79,19 +80,34 @@ def test_opening_again_changes_nothing(engine: Engine) -> None:
     again.dispose()
 
 
-def _open(url: str) -> None:
-    open_database(url).dispose()
+def test_several_may_open_a_new_database_at_once(tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def open_it(attempt: int) -> None:
+        together.wait()
+        open_database(f"sqlite:///{tmp_path / str(attempt)}.db").dispose()
+
+    with ThreadPoolExecutor(4) as pool:
+        for attempt in range(5):
+            for done in [pool.submit(open_it, attempt) for _ in range(4)]:
+                done.result()
 
 
-def test_several_processes_may_open_a_new_database_at_once(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'new.db'}"
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_open, args=(url,)) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0] * 4
+def test_a_writer_that_reads_first_waits_for_the_writer_before_it(engine: Engine) -> None:
+    together = threading.Barrier(4)
+
+    def count_up() -> None:
+        together.wait()
+        for _ in range(5):
+            with begin_writing(engine) as session:
+                number = session.scalar(text("SELECT user_version FROM pragma_user_version"))
+                session.execute(text(f"PRAGMA user_version = {number + 1}"))
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(count_up) for _ in range(4)]:
+            done.result()
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA user_version").scalar() == 20
 
 
 def test_sqlite_is_safe_for_several_processes(engine: Engine) -> None:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-from pathlib import Path
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -132,27 +132,22 @@ def test_a_crash_in_the_middle_of_a_document_leaves_no_half_of_it(
     assert ingest_spool(engine, state).ingested == IDS
 
 
-def _ingest(root: Path, counts: Any) -> None:
-    state = State(root)
-    engine = open_database(state.database_url)
-    report = ingest_spool(engine, state)
-    counts.put((len(report.ingested), len(report.rejected)))
-    engine.dispose()
-
-
 def test_ingesters_that_race_take_each_document_once(engine: Engine, state: State) -> None:
     for number in range(20):
         spool_document(state.spool, make_document(duel_run=f"{number:016x}", starts=1))
         (state.spool / CAMPAIGN / f"bad-{number}.json").write_text("{")
-    context = multiprocessing.get_context("spawn")
-    counts = context.Queue()
-    workers = [context.Process(target=_ingest, args=(state.root, counts)) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    ingested, rejected = zip(*(counts.get(timeout=120) for _ in workers), strict=True)
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    together = threading.Barrier(3)
+
+    def ingest() -> tuple[int, int]:
+        own_engine = open_database(state.database_url)
+        together.wait()
+        report = ingest_spool(own_engine, state)
+        own_engine.dispose()
+        return len(report.ingested), len(report.rejected)
+
+    with ThreadPoolExecutor(3) as pool:
+        counts = [pool.submit(ingest) for _ in range(3)]
+        ingested, rejected = zip(*(each.result() for each in counts), strict=True)
     assert (sum(ingested), sum(rejected)) == (20, 20)
     assert len(all_rows(engine)["duel_run"]) == 20
     names = sorted(each.name for each in state.rejected.iterdir())

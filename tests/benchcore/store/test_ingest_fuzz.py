@@ -36,7 +36,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from places(value[key], (*path, key))
 
 
-PLACES = sorted(places(make_document(starts=1, rounds=1)), key=str)[1:]
+PLACES = [each for each in places(make_document(starts=1, rounds=1)) if each]
 
 
 @pytest.fixture(scope="module")

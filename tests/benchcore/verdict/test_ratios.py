@@ -143,6 +143,8 @@ def test_one_outlier_round_hardly_moves_a_start() -> None:
         ((0.0, 0.0001, -0.0001), "same"),
         # Significant, and too small to matter: significance is not relevance.
         ((0.005, 0.0051, 0.0049), "same"),
+        # Two one-sided tests at 5 % ask the 90 % interval; the 95 % interval passes the bound.
+        ((0.005, 0.01, 0.015), "same"),
         ((0.1, 0.101, 0.099), "different"),
         ((-0.1, -0.101, -0.099), "different"),
         ((0.1, -0.1, 0.0), "unknown"),

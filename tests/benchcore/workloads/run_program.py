@@ -75,7 +75,7 @@ def _recorded_jits(job: dict[str, Any], facts: dict[str, Any]) -> Iterator[None]
     if job["framework"] != "jax":
         yield
         return
-    import jax
+    import jax  # pyright: ignore[reportMissingImports]
 
     real = jax.jit
 

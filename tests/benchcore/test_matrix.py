@@ -1,0 +1,136 @@
+"""Plans: stable hashes, names, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from benchcore.errors import UserError
+from benchcore.matrix import Plan, list_requests, load_plan, make_plan, save_plan
+from benchcore.profiles import PROFILES, Arm, Match, Profile, load_profile
+from benchcore.releases import Release
+
+
+def _release(framework: str, version: str, role: str = "newest") -> Release:
+    return Release(
+        framework=framework,  # type: ignore[arg-type]
+        version=version,
+        role=role,  # type: ignore[arg-type]
+        python=Path("/usr/bin/python3"),
+        python_version="3.13.0",
+        notes=("a note",),
+    )
+
+
+RELEASES = {
+    "stdlib": _release("stdlib", "3.13.0"),
+    "jax@newest": _release("jax", "0.12.0"),
+    "jax@previous": _release("jax", "0.11.2", "previous"),
+    "torch@newest": _release("torch", "2.15.0"),
+}
+
+
+def _plan(profile: Profile, campaign: str = "night") -> Plan:
+    return make_plan(profile, RELEASES, campaign=campaign, site="local")
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_plans(name: str) -> None:
+    profile = load_profile(name)
+    plan = _plan(profile)
+    assert set(list_requests(profile)) <= set(RELEASES)
+    assert len(plan.duels) == len(profile.matches)
+    assert plan.notes == ("a note",)
+    for duel in plan.duels:
+        names = [contender.name for contender in duel.contenders]
+        assert len(set(names)) == len(names)
+
+
+def test_the_same_plan_has_the_same_hashes_and_each_change_another() -> None:
+    profile = load_profile("laptop")
+    first = [duel.hash for duel in _plan(profile).duels]
+    assert [duel.hash for duel in _plan(profile).duels] == first
+    assert len(set(first)) == len(first)
+    changes = [{"starts": 4}, {"rounds": 12}, {"seed": 1}, {"block_ms": 50.0}, {"freeze": False}]
+    for change in changes:
+        changed = [duel.hash for duel in _plan(dataclasses.replace(profile, **change)).duels]
+        assert not set(changed) & set(first), change
+    newer = {**RELEASES, "jax@newest": _release("jax", "0.12.1")}
+    moved = make_plan(profile, newer, campaign="night", site="local").duels
+    assert [a.hash == b for a, b in zip(moved, first, strict=True)] == [True, False, False, False]
+
+
+def test_another_campaign_measures_again_what_hashes_the_same() -> None:
+    profile = load_profile("ci")
+    one, two = _plan(profile, "one").duels, _plan(profile, "two").duels
+    assert [duel.hash for duel in one] == [duel.hash for duel in two]
+    assert not {duel.duel_run for duel in one} & {duel.duel_run for duel in two}
+
+
+def test_a_contender_that_meets_itself_gets_a_name_of_its_own() -> None:
+    arm = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
+    match = Match(workload="noop", case="bare", arms=(arm, arm, arm), expected_s=1)
+    (duel,) = _plan(Profile(name="aa", matches=(match,))).duels
+    assert [c.name for c in duel.contenders] == [
+        "stdlib-3.13.0",
+        "stdlib-3.13.0.twin2",
+        "stdlib-3.13.0.twin3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("workload", "case", "request_", "words"),
+    [
+        ("nope", "bare", "stdlib", "no workload 'nope'; workloads are mlp, noop"),
+        ("../mlp", "bare", "stdlib", "no workload '../mlp'"),
+        ("noop", "huge", "stdlib", "no case 'huge' in workload 'noop'; cases are bare"),
+        ("mlp", "tiny_infer", "stdlib", "'mlp' in stdlib, but it is implemented in jax, torch"),
+    ],
+)
+def test_unknown_work_is_refused(workload: str, case: str, request_: str, words: str) -> None:
+    arm = Arm(name="x", request=request_, settings={})
+    match = Match(workload=workload, case=case, arms=(arm,), expected_s=1)
+    with pytest.raises(UserError, match=words):
+        _plan(Profile(name="bad", matches=(match,)))
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "../etc", "a/b", "x" * 81, "-x", "a b", "é"])
+def test_a_campaign_name_that_is_no_folder_name_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="campaign name"):
+        _plan(load_profile("ci"), name)
+
+
+def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+    plan = _plan(load_profile("laptop"))
+    path = tmp_path / "plan.json"
+    save_plan(plan, path)
+    loaded = load_plan(path)
+    assert loaded.duels == plan.duels
+    assert loaded.notes == plan.notes
+    assert list(loaded.releases) == list(plan.releases)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"releases": {}}', '{"releases": 1, "duels": 2, "notes": 3}']
+)
+def test_a_malformed_plan_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"wanted a plan as JSON .*deadheat plan --json"):
+        load_plan(path)
+
+
+def test_a_plan_with_unknown_keys_or_a_forged_duel_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    save_plan(_plan(load_profile("ci")), path)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "extra": 1}))
+    with pytest.raises(UserError, match="extra"):
+        load_plan(path)
+    document["duels"][0]["duel_run"] = "../../etc/passwd"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match="its own hash"):
+        load_plan(path)

@@ -1,0 +1,78 @@
+"""The walls: import contracts hold, and each one falls when its wall is breached."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks")
+BREACHES = {
+    "arrows point down": ("benchcore/matrix.py", "import flows.cli"),
+    "the inside ring knows nothing of the outside": (
+        "benchcore/cell/conductor.py",
+        "import benchcore.matrix",
+    ),
+    "the inside ring is bare": ("benchcore/protocol.py", "import pandas"),
+    "JAX's files never import torch": ("benchcore/workloads/mlp/in_jax.py", "import torch"),
+    "torch's files never import JAX": ("benchcore/cell/torch_runtime.py", "import jax"),
+    "neither framework is imported anywhere else": ("benchcore/matrix.py", "import torch"),
+    "one door to prefect": ("dashboards/publish.py", "import prefect"),
+    "one door to sqlalchemy": ("benchcore/matrix.py", "import sqlalchemy"),
+    "one door to great_expectations": ("tasks/steps.py", "import great_expectations"),
+    "one door to altair": ("flows/cli.py", "import altair"),
+    "one door to pynvml": ("benchcore/cell/host.py", "import pynvml"),
+}
+
+
+def _lint(folder: Path) -> str:
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder), "COLUMNS": "200"},
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    for package in PACKAGES:
+        shutil.copytree(
+            ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")
+    return folder
+
+
+def test_the_contracts_hold(copy: Path) -> None:
+    printed = _lint(copy)
+    assert " 0 broken" in printed, printed
+
+
+@pytest.mark.parametrize("contract", BREACHES)
+def test_a_breached_wall_is_seen(copy: Path, contract: str) -> None:
+    file, line = BREACHES[contract]
+    path = copy / file
+    whole = path.read_text()
+    path.write_text(whole + f"\n{line}\n")
+    try:
+        assert f"{contract} BROKEN" in _lint(copy)
+    finally:
+        path.write_text(whole)
+
+
+def test_a_new_module_of_benchcore_must_be_given_a_layer(copy: Path) -> None:
+    new = copy / "benchcore" / "newcomer.py"
+    new.touch()
+    try:
+        assert "benchcore.newcomer" in _lint(copy)
+    finally:
+        new.unlink()
