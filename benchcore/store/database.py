@@ -12,9 +12,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
+
+from benchcore.errors import UserError
 
 # `Engine` is for those who may hold one but never import SQLAlchemy.
 __all__ = ["Engine", "begin_writing", "check_database", "downgrade", "open_database", "upgrade"]
@@ -25,12 +27,15 @@ _MIGRATION_LOCK = 0xDEAD_4EA7
 
 
 def open_database(url: str) -> Engine:
-    """An engine whose tables are at the newest revision; several processes may open at once."""
-    engine = create_engine(url)
+    """An engine whose tables are at the newest revision; several processes may open at once.
+
+    Raises UserError if the database can't be reached.
+    """
+    engine = _make_engine(url)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
-    with engine.connect() as connection:
+    with _reached(engine) as connection:
         current = MigrationContext.configure(connection).get_current_revision()
     if current != ScriptDirectory.from_config(_alembic_config()).get_current_head():
         upgrade(engine)
@@ -40,18 +45,37 @@ def open_database(url: str) -> Engine:
 def check_database(url: str) -> str:
     """Say in a few words that the database can be reached; writes nothing.
 
-    Raises OSError if it can't.
+    Raises UserError if it can't.
     """
-    engine = create_engine(url)
+    engine = _make_engine(url)
     path = Path(engine.url.database or "")
     if engine.dialect.name == "sqlite" and not path.exists():
         return f"SQLite, to be made as {path}"
+    with _reached(engine) as connection:
+        connection.execute(text("SELECT 1"))
+    return f"{engine.dialect.name} answers"
+
+
+def _make_engine(url: str) -> Engine:
+    try:
+        return create_engine(url)
+    except (ArgumentError, ImportError, ValueError) as error:
+        raise UserError(
+            "wanted a database as an SQLAlchemy URL such as sqlite:////folder/file.db or "
+            f"postgresql+psycopg://user@host/name, but {error}; mend DEADHEAT_DATABASE_URL"
+        ) from error
+
+
+@contextmanager
+def _reached(engine: Engine) -> Iterator[Connection]:
     try:
         with engine.connect() as connection:
-            connection.execute(text("SELECT 1"))
-    except DBAPIError as error:
-        raise ConnectionError(str(error.orig)) from error
-    return f"{engine.dialect.name} answers"
+            yield connection
+    except OperationalError as error:
+        raise UserError(
+            f"wanted the database {engine.url.render_as_string(hide_password=True)}, but "
+            f"{error.orig}; start it, or mend DEADHEAT_DATABASE_URL"
+        ) from error
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:

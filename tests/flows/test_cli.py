@@ -1,0 +1,99 @@
+"""The command line: documented, and bad input refused with exit code 2 and one paragraph."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.cli import app
+
+ROOT = Path(__file__).parents[2]
+DEADHEAT = str(Path(sys.executable).parent / "deadheat")
+OFFLINE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0"}
+
+
+def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [DEADHEAT, *arguments],
+        cwd=cwd,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("nightly --profile nope", "no profile 'nope'; profiles are laptop, ci"),
+        ("nightly --site nope", "no site 'nope'; sites are local"),
+        ("nightly --site bad.toml", "as TOML in 'bad.toml'"),
+        ("nightly --campaign ../up", "wanted a campaign name"),
+        ("nightly --state /dev/null/x", "wanted a state folder that can be written"),
+        ("run nope --case x --contender jax", "no workload 'nope'"),
+        ("run mlp --case nope --contender jax", "no case 'nope' in workload 'mlp'"),
+        ("run mlp --case tiny_infer --contender jax==99.0", "99.0"),
+        ("run mlp --case tiny_infer --contender jax --python 2.7", "2.7"),
+        ("run bad.json", "wanted a plan as JSON in 'bad.json'"),
+        ("run missing.json", "wanted a plan as JSON in 'missing.json'"),
+        ("environments nonsense", "nonsense"),
+        ("check never", "no campaign 'never'"),
+        ("report never", "no campaign 'never'"),
+    ],
+)
+def test_bad_input_is_one_paragraph_and_exit_code_2(
+    arguments: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.toml").write_text("name = ")
+    (tmp_path / "bad.json").write_text("{")
+    done = _run(*arguments.split(), cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip().count("\n") == 0, done.stderr
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in written} <= {"bad.toml", "bad.json"}
+
+
+def test_no_network_and_no_cache_is_bad_input_too_and_leaves_no_plan(tmp_path: Path) -> None:
+    cache = str(tmp_path / "empty-cache")
+    done = _run("nightly", "--profile", "ci", cwd=tmp_path, UV_CACHE_DIR=cache, **OFFLINE)
+    assert done.returncode == 2, done.stderr
+    assert "network" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.rglob("plan.json"))
+
+
+def test_verify_says_what_is_missing_and_exits_with_1(tmp_path: Path) -> None:
+    fine = _run("verify", "--profile", "ci", "--json", cwd=tmp_path)
+    assert fine.returncode == 0, fine.stdout
+    findings = {finding["name"]: finding for finding in json.loads(fine.stdout)}
+    assert findings["uv"]["status"] == "ok"
+    url = "postgresql+psycopg://127.0.0.1:9/deadheat"
+    lacking = _run("verify", "--json", cwd=tmp_path, DEADHEAT_DATABASE_URL=url)
+    findings = {finding["name"]: finding for finding in json.loads(lacking.stdout)}
+    assert findings["database"]["status"] == "missing"
+    assert lacking.returncode == 1
+    assert not (tmp_path / "state").exists()
+
+
+def test_workloads_are_listed_as_json(tmp_path: Path) -> None:
+    rows = json.loads(_run("workloads", "--json", cwd=tmp_path).stdout)
+    assert {"mlp", "noop", "resnet50"} <= {row["workload"] for row in rows}
+    assert ("noop", "bare") in {(row["workload"], row["case"]) for row in rows}
+
+
+def test_every_command_and_variable_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    commands = [command.name or command.callback.__name__ for command in app.registered_commands]  # type: ignore[union-attr]
+    assert len(commands) >= 9
+    for command in commands:
+        assert f"deadheat {command}" in readme, f"README.md says nothing of `deadheat {command}`"
+    for variable in ("DEADHEAT_STATE", "DEADHEAT_DATABASE_URL", "PREFECT_API_URL"):
+        assert variable in readme, f"README.md says nothing of {variable}"

@@ -1,0 +1,160 @@
+"""The main job from the command line: killed half-way, resumed, repeated, and looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchcore.protocol import EnvironmentRecord
+from benchcore.state import State
+
+pytestmark = pytest.mark.provisions
+DEADHEAT = str(Path(sys.executable).parent / "deadheat")
+CAMPAIGN = "killed-night"
+COMMAND = [DEADHEAT, "nightly", "--profile", "ci", "--campaign", CAMPAIGN, "--json"]
+
+
+@pytest.fixture(scope="module")
+def environ(session_state: State) -> dict[str, str]:
+    return {**os.environ, "DEADHEAT_STATE": str(session_state.root)}
+
+
+@pytest.fixture(scope="module")
+def killed(
+    session_state: State,
+    environ: dict[str, str],
+    framework_environment: Callable[[str], EnvironmentRecord],
+) -> dict[str, bytes]:
+    """Start the night, kill it with SIGKILL in its second duel; the documents left by then."""
+    for request in ("jax@newest", "jax@previous", "torch@newest"):
+        framework_environment(request)
+    log = session_state.campaigns / CAMPAIGN / "progress.jsonl"
+    process = subprocess.Popen(COMMAND, env=environ, stdout=subprocess.DEVNULL)
+    _wait_for(lambda: _num_events(log, "duel", "done") == 1 and _num_events(log, "round") > 4)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    documents = _documents(session_state)
+    assert len(documents) == 1
+    _wait_for(lambda: not _cells_running(session_state))
+    return documents
+
+
+@pytest.fixture(scope="module")
+def resumed(killed: dict[str, bytes], environ: dict[str, str]) -> dict[str, Any]:
+    """The same command again; what it printed."""
+    done = subprocess.run(COMMAND, env=environ, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def test_a_killed_night_finishes_without_measuring_twice_or_losing_a_result(
+    killed: dict[str, bytes], resumed: dict[str, Any], session_state: State
+) -> None:
+    documents = _documents(session_state)
+    assert len(documents) == 2
+    for name, content in killed.items():
+        assert documents[name] == content
+    log = session_state.campaigns / CAMPAIGN / "progress.jsonl"
+    assert _num_events(log, "duel", "resumed") == 1
+    with sqlite3.connect(session_state.root / "deadheat.db") as database:
+        rows = database.execute("SELECT id FROM duel_run WHERE campaign = ?", [CAMPAIGN])
+        assert {f"{row[0]}.json" for row in rows} == set(documents)
+    assert not list(session_state.spool.rglob("*.part"))
+
+
+def test_the_night_says_how_the_frameworks_and_the_versions_compare(
+    resumed: dict[str, Any],
+) -> None:
+    kinds = [ratio["kind"] for ratio in resumed["ratios"]]
+    assert sorted(kinds) == ["cross_framework", "cross_framework", "cross_version"]
+    for ratio in resumed["ratios"]:
+        assert ratio["counts"], ratio["reason"]
+        assert ratio["low"] <= ratio["speedup"] <= ratio["high"]
+        assert ratio["num_starts"] == 2
+    assert Path(resumed["dashboard"]).read_text().count("<h1") == 1
+
+
+def test_prefect_shows_each_duel_as_a_task_run_and_keeps_the_artifacts(
+    resumed: dict[str, Any], session_state: State
+) -> None:
+    with sqlite3.connect(session_state.root / "prefect" / "prefect.db") as database:
+        tasks = {row[0] for row in database.execute("SELECT name FROM task_run")}
+        artifacts = dict(database.execute("SELECT key, type FROM artifact"))
+    assert {"measure-noop bare", "measure-mlp tiny_infer", "environment-jax@previous"} <= tasks
+    assert artifacts[f"ratios-{CAMPAIGN}"] == "table"
+    assert f"dashboard-{CAMPAIGN}" in artifacts
+
+
+def test_the_steps_can_be_run_again_alone(
+    resumed: dict[str, Any], environ: dict[str, str], session_state: State
+) -> None:
+    before = _documents(session_state)
+    ingested = _run_json(["ingest"], environ)
+    assert ingested["ingested"] == []
+    assert ingested["rejected"] == []
+    checked = _run_json(["check", CAMPAIGN], environ)
+    assert checked["marks"] == []
+    reported = _run_json(["report", CAMPAIGN], environ)
+    assert [r["speedup"] for r in reported["ratios"]] == [r["speedup"] for r in resumed["ratios"]]
+    assert _documents(session_state) == before
+
+
+def test_a_document_that_was_tampered_with_is_rejected_and_reported(
+    resumed: dict[str, Any], environ: dict[str, str], session_state: State
+) -> None:
+    bad = session_state.spool / CAMPAIGN / "0000000000000000.json"
+    bad.write_text('{"schema": 1}')
+    done = subprocess.run(
+        [DEADHEAT, "ingest", "--json"], env=environ, stdout=subprocess.PIPE, check=False
+    )
+    assert done.returncode == 1
+    (rejection,) = json.loads(done.stdout)["rejected"]
+    assert "0000000000000000" in str(rejection)
+    assert not bad.exists()
+
+
+def _run_json(arguments: list[str], environ: dict[str, str]) -> Any:
+    done = subprocess.run(
+        [DEADHEAT, *arguments, "--json"], env=environ, stdout=subprocess.PIPE, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def _documents(state: State) -> dict[str, bytes]:
+    folder = state.spool / CAMPAIGN
+    return {path.name: path.read_bytes() for path in folder.glob("*.json")}
+
+
+def _num_events(log: Path, event: str, what: str | None = None) -> int:
+    if not log.exists():
+        return 0
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    return sum(1 for each in events if each["event"] == event and each.get("what") == what)
+
+
+def _cells_running(state: State) -> bool:
+    """Whether any process of the inside ring still runs from this state folder's snapshots."""
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = environ.read_bytes()
+        except OSError:  # ended meanwhile
+            continue
+        if f"PYTHONPATH={state.snapshots}".encode() in variables:
+            return True
+    return False
+
+
+def _wait_for(condition: Callable[[], bool], timeout_s: float = 240.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
