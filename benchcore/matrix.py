@@ -106,7 +106,7 @@ def make_plan(
 
 def check_campaign(campaign: str) -> None:
     """Raises UserError for a name that could not be a folder's."""
-    if not _CAMPAIGN.fullmatch(campaign):
+    if not _CAMPAIGN.fullmatch(campaign) or campaign == "rejected":  # a folder of the spool
         raise UserError(
             f"wanted a campaign name of lower-case letters, digits, '.', '_' and '-' "
             f"(80 at most, the first a letter or digit), got {campaign[:100]!r}; choose another"
