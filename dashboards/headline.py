@@ -37,11 +37,28 @@ def write_headline(ratios: pd.DataFrame, night: NightSummary) -> str:
     sentence = describe_ratio(lead)
     if not _is_fair(lead):
         sentence += "; PyTorch compiled, the fair pair, does not count"
+    against = [pair for pair in pairs.to_dict("records") if _opposes(pair, lead)]
+    if against:
+        winner = "PyTorch" if lead["log_ratio"] > 0 else "JAX"
+        sentence += f", and {winner} is faster on {_list_cases(against)}"
     return f"On this machine {_occasion(night)}, {sentence}."
 
 
 def _occasion(night: NightSummary) -> str:
     return "tonight" if night.campaign.startswith("night") else "in this campaign"
+
+
+def _opposes(pair: dict[str, Any], lead: dict[str, Any]) -> bool:
+    """Whether a fair pair shows the other framework ahead: a headline must not hide it."""
+    if lead["verdict"] != "different" or pair["verdict"] != "different" or not _is_fair(pair):
+        return False
+    return (pair["log_ratio"] > 0) != (lead["log_ratio"] > 0)
+
+
+def _list_cases(pairs: list[dict[str, Any]]) -> str:
+    cases = [case_label(pair) for pair in sorted(pairs, key=_rank)]
+    rest = len(cases) - _MAX_NAMES
+    return ", ".join(cases[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _is_fair(pair: dict[str, Any]) -> bool:
@@ -140,8 +157,10 @@ def answer_exclusions(ratios: pd.DataFrame, marks: pd.DataFrame) -> str:
     excluded = int((~counting(ratios)).sum())
     if ratios.empty:
         return "No pair was measured."
+    if excluded == 0 and marks.empty:
+        return f"Nothing: all {format_count(len(ratios), 'pair')} count."
     return (
-        f"{format_count(excluded, 'pair')} of {len(ratios)} "
+        f"{format_count(excluded, 'pair').capitalize()} of {len(ratios)} "
         f"{'does' if excluded == 1 else 'do'} not count; checks left "
         f"{format_count(len(marks), 'mark')}."
     )

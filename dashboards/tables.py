@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -170,7 +171,7 @@ def list_facts(
 ) -> list[tuple[str, str]]:
     """How this was measured, a term and its value."""
     ran = keep(contenders, contenders["status"] == "ok")
-    host = ", ".join(f"{key} {value}" for key, value in night.host.items())
+    host = _describe_host(night.host)
     return [
         ("Interval", "95 %, Student t over starts (fresh processes), holds on this node only"),
         ("Starts", f"{_integers(ratios['num_starts'])} a pair"),
@@ -192,6 +193,18 @@ def list_facts(
          f"{one_line(night.snapshot, missing='not recorded')}, "
          f"method {one_line(night.method, missing='not recorded')}"),
     ]  # fmt: skip
+
+
+def _describe_host(host: Mapping[str, object]) -> str:
+    """CPU, how many, memory, system: in words, as far as they are known."""
+    memory = host.get("memory_bytes")
+    parts = (
+        host.get("cpu_model"),
+        f"{host['cpus']} CPUs" if "cpus" in host else None,
+        format_bytes(float(str(memory))) if memory else None,
+        host.get("system"),
+    )
+    return ", ".join(str(part) for part in parts if part)
 
 
 def _integers(values: Any) -> str:

@@ -8,11 +8,8 @@ from typing import Any
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
 
+from benchcore.errors import CampaignIncompleteError
 from tasks import steps
-
-
-class CampaignIncompleteError(Exception):
-    """Some duels left no result, or some documents were refused; what was measured is published."""
 
 
 def run_campaign(campaign: str, root: str) -> dict[str, Any]:
@@ -35,7 +32,14 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
     )
     if lost:
         raise CampaignIncompleteError("\n".join(lost))
-    return {"campaign": campaign, "dashboard": page, "marks": marks, "ratios": ratios}
+    failures = steps.list_failed(campaign, root)
+    return {
+        "campaign": campaign,
+        "dashboard": page,
+        "marks": marks,
+        "failures": failures,
+        "ratios": ratios,
+    }
 
 
 def _measure_all(campaign: str, root: str) -> list[str]:

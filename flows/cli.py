@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from benchcore import campaign as steps
 from benchcore import catalog, matrix
 from benchcore.adhoc import AdhocDuel, draft_duel
 from benchcore.environments import list_environments, provision
-from benchcore.errors import EnvironmentBuildError, UserError
+from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, UserError
 from benchcore.interpreters import find_interpreters
 from benchcore.profiles import load_profile
 from benchcore.progress import ProgressReader
@@ -145,6 +146,7 @@ def run(
 
 def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_json: bool) -> None:
     """Run a flow in this process with its progress on stderr, and its outcome on stdout."""
+    _check_services(state)
     settle_prefect(state)
     log = steps.progress_log(state, name)
     log.append(event="campaign", what="begun")
@@ -158,7 +160,24 @@ def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_jso
         print_json(outcome)
         return
     _print_ratios(outcome["ratios"], name)
+    if outcome["failures"]:
+        columns = ("case", "name", "status", "stage", "reason")
+        print_rows(outcome["failures"], columns, title="What did not end well")
     OUT.print(f"Dashboard: {outcome['dashboard']}", soft_wrap=True, highlight=False)
+
+
+def _check_services(state: State) -> None:
+    """Before anything is measured: will the results find their database, and the flow its API?"""
+    from benchcore.preflight import probe_prefect_api
+    from benchcore.store.database import check_database
+
+    check_database(state.database_url)
+    api = probe_prefect_api(os.environ.get("PREFECT_API_URL"))
+    if not api.usable:
+        raise UserError(
+            f"wanted the Prefect API that PREFECT_API_URL names, but {api.detail}; "
+            "start it, or unset PREFECT_API_URL to do without"
+        )
 
 
 def _print_ratios(rows: list[dict[str, Any]], name: str) -> None:
@@ -329,11 +348,18 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        ERR.print(f"deadheat: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        _complain(str(error))
         sys.exit(2)
-    except EnvironmentBuildError as error:
-        ERR.print(f"deadheat: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    except (EnvironmentBuildError, CampaignIncompleteError) as error:
+        _complain(str(error))
         sys.exit(1)
+    except KeyboardInterrupt:
+        _complain("interrupted; the same command goes on where this one stopped")
+        sys.exit(130)
+
+
+def _complain(text: str) -> None:
+    ERR.print(f"deadheat: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from benchcore.shard import ConductorFailedError
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.outcome import judge_and_list
+from benchcore.store.outcome import judge_and_list, list_failures
 from dashboards.campaign import publish_campaign
 from data_checks.campaign import check_campaign
 
@@ -103,6 +103,11 @@ def publish_dashboard(*, campaign: str, root: str) -> str:
     """Make the static dashboard; the path of its first page."""
     state = open_state(Path(root))
     return str(publish_campaign(state, campaign))
+
+
+def list_failed(campaign: str, root: str) -> list[dict[str, Any]]:
+    """The contenders that did not end well."""
+    return list_failures(open_database(State(Path(root)).database_url), campaign)
 
 
 def list_requests(campaign: str, root: str) -> list[str]:

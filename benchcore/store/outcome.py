@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from benchcore.store.frames import ratio_frame
+from benchcore.store.frames import contender_frame, ratio_frame
 from benchcore.store.judging import judge_campaign
 
 _COPIED = ("kind", "a", "b", "num_starts", "verdict", "reason", "scope", "duel_run")
@@ -24,6 +24,18 @@ def list_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     95 % interval."""
     frame = ratio_frame(engine, campaign)
     return [_describe(row) for row in frame.to_dict("records")]
+
+
+def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """A campaign's contenders that did not end well, each with its stage and reason."""
+    frame = contender_frame(engine, campaign)
+    return [
+        {
+            "case": f"{row['workload']} {row['case_name']}",
+            **{key: row[key] for key in ("name", "status", "stage", "reason")},
+        }
+        for row in frame.loc[frame["status"] != "ok"].to_dict("records")
+    ]
 
 
 def _describe(row: dict[str, Any]) -> dict[str, Any]:

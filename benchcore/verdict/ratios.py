@@ -116,7 +116,7 @@ class _Finding:
 def _judge_pair(
     kind: Kind, a: Side, b: Side, reasons: Sequence[str], equivalence_bound: float
 ) -> Ratio:
-    start_log_ratios = _start_log_ratios(a.starts, b.starts)
+    start_log_ratios = log_ratios_by_start(a.starts, b.starts)
     finding = _find(np.array(start_log_ratios), equivalence_bound)
     return Ratio(
         kind=kind,
@@ -142,7 +142,7 @@ def _judge_pair(
     )
 
 
-def _start_log_ratios(
+def log_ratios_by_start(
     a: Mapping[int, Mapping[int, float]], b: Mapping[int, Mapping[int, float]]
 ) -> tuple[float, ...]:
     """One log ratio a start that both sides share, from the rounds that both ran in it."""

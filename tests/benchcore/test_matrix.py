@@ -97,7 +97,9 @@ def test_unknown_work_is_refused(workload: str, case: str, request_: str, words:
         _plan(Profile(name="bad", matches=(match,)))
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "../etc", "a/b", "x" * 81, "-x", "a b", "é", "rejected"])
+@pytest.mark.parametrize(
+    "name", ["", "Upper", "../etc", "a/b", "x" * 81, "-x", "a b", "é", "rejected"]
+)
 def test_a_campaign_name_that_is_no_folder_name_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="campaign name"):
         _plan(load_profile("ci"), name)

@@ -294,7 +294,12 @@ def sample_night() -> NightSummary:
         site="local",
         node="bench-07",
         device_model=DEVICE,
-        host={"cores": 2, "memory_gib": 16, "kernel": "6.8.0", "governor": "performance"},
+        host={
+            "cpu_model": "AMD EPYC",
+            "cpus": 2,
+            "memory_bytes": 16 * 2**30,
+            "system": "Linux 6.8.0",
+        },
         started_at=_started_at(0),
         ended_at=_started_at(0) + timedelta(minutes=42),
         wall_s=2520.0,

@@ -113,6 +113,21 @@ def test_the_headline_takes_the_compiled_arm_where_it_counts() -> None:
     assert text.endswith("as fast as PyTorch 2.15.0 compiled on mlp train_b128.")
 
 
+def test_the_headline_does_not_hide_where_the_other_is_ahead() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
+    turned = ratios.assign(verdict="different", counts=True)
+    other = turned["workload"] != "mlp"
+    turned.loc[other, ["log_ratio", "low", "high"]] = [-0.4, -0.5, -0.3]
+    text = headline.write_headline(turned, sample_night())
+    assert text.endswith(", and PyTorch is faster on resnet50 infer_b4."), text
+
+
+def test_nothing_left_out_is_said_plainly() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0)).assign(counts=True)
+    marks = sample_frames().marks.iloc[:0]
+    assert headline.answer_exclusions(ratios, marks) == f"Nothing: all {len(ratios)} pairs count."
+
+
 def test_the_headline_says_so_when_only_eager_counts() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
     eager_only = ratios.assign(counts=ratios["b_arm"] == "torch-eager")

@@ -1,0 +1,41 @@
+"""What the benchmarks share: measure a profile of one duel, and keep what came of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchcore import campaign
+from benchcore.matrix import save_plan
+from benchcore.profiles import Profile
+from benchcore.state import State
+from benchcore.store.documents import read_document
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def measure(profile: Profile, state: State, *, python: str | None = None) -> dict[str, Any]:
+    """Measure the profile's one duel in a campaign of its own; its result document."""
+    name = f"{profile.name}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
+    plan = campaign.draft_plan(profile, site="local", campaign=name, python=python)
+    save_plan(plan, campaign.campaign_folder(state, name) / "plan.json")
+    (duel,) = plan.duels
+    return read_document(campaign.measure_duel(plan, duel, state))
+
+
+def describe_machine(document: dict[str, Any]) -> dict[str, Any]:
+    """Where and when a document was measured."""
+    allocation = document["allocation"]
+    return {
+        "device": allocation["device"]["model"],
+        "cpus": allocation["host"]["cpus"],
+        "day": allocation["started_at"][:10],
+    }
+
+
+def keep(name: str, results: object) -> None:
+    """Write results as JSON under `benchmarks/results`."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")

@@ -1,0 +1,39 @@
+"""Size is a budget: raising a number here is a one-line diff with its reason in the commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks")
+MAX_LINES = 8500
+MAX_INSIDE_LINES = 1600
+MAX_FILE_LINES = 400
+
+
+def _count(files: list[Path]) -> int:
+    return sum(len(file.read_text().splitlines()) for file in files)
+
+
+def _sources() -> list[Path]:
+    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
+    return [file for file in files if "workloads" not in file.parts]
+
+
+def test_the_whole_stays_small() -> None:
+    assert _count(_sources()) <= MAX_LINES
+
+
+def test_the_inside_ring_stays_small() -> None:
+    ring = [ROOT / "benchcore" / name for name in ("program.py", "protocol.py")]
+    assert _count([*ring, *(ROOT / "benchcore" / "cell").rglob("*.py")]) <= MAX_INSIDE_LINES
+
+
+def test_no_file_outgrows_a_screenful_of_screens() -> None:
+    long = [file for file in _sources() if _count([file]) > MAX_FILE_LINES]
+    assert not long
+
+
+def test_names_say_what_is_inside() -> None:
+    vague = {"utils", "util", "helpers", "helper", "common", "misc", "base", "manager"}
+    assert not [file for file in _sources() if file.stem in vague or file.parent.name in vague]
