@@ -1,6 +1,6 @@
 """Frames of a made-up but likely month of nights, for tests and for looking at the page.
 
-python tests/dashboards/sample_frames.py FOLDER writes the page there.
+python tests/sample_frames.py FOLDER writes the page there.
 """
 
 from __future__ import annotations
