@@ -46,6 +46,8 @@ CASES = (
     SampleCase("resnet50", "infer_b4", "infer", 4, 1.94e8, 0.83, 0.62),
 )
 
+HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+
 
 def nightly_campaign(night: int) -> str:
     return f"nightly-{_started_at(night):%Y-%m-%d}"
@@ -327,6 +329,31 @@ def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
         equivalence=pd.DataFrame(_equivalence(), columns=list(EQUIVALENCE_COLUMNS)),
         marks=pd.DataFrame(_marks(), columns=list(MARK_COLUMNS)),
         night=sample_night(),
+    )
+
+
+def hostile_frames() -> SiteFrames:
+    """Every string that a measured program or a user can choose is an attack."""
+    frames = sample_frames(num_nights=3)
+    last = frames.ratios["campaign"] == nightly_campaign(0)
+    strings = ("campaign", "workload", "case_name", "a_version", "b_version", "reason", "scope")
+    ratios = frames.ratios.copy()
+    for column in strings:
+        ratios[column] = ratios[column].where(~last, HOSTILE)
+    return SiteFrames(
+        ratios=ratios,
+        contenders=frames.contenders.assign(
+            campaign=HOSTILE, reason=HOSTILE, stage=HOSTILE, status=HOSTILE, name=HOSTILE
+        ),
+        equivalence=frames.equivalence.assign(campaign=HOSTILE, a=HOSTILE, quantity=HOSTILE),
+        marks=frames.marks.assign(campaign=HOSTILE, suite=HOSTILE, reason=HOSTILE),
+        night=replace(
+            sample_night(),
+            campaign=HOSTILE,
+            notes=(HOSTILE,),
+            host={"cpu_model": HOSTILE, "system": HOSTILE},
+            links=((HOSTILE, "javascript:alert(1)"), (HOSTILE, f"https://example.org/{HOSTILE}")),
+        ),
     )
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
-from sample_frames import GENERATED_AT, nightly_campaign, sample_frames
-from test_dashboard_page import HOSTILE, hostile_frames
+from sample_frames import GENERATED_AT, HOSTILE, hostile_frames, nightly_campaign, sample_frames
 
 from dashboards.publish import publish_site
 

@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 from sample_frames import (
     GENERATED_AT,
+    HOSTILE,
     empty_frames,
+    hostile_frames,
     nightly_campaign,
     nothing_counts,
     sample_frames,
-    sample_night,
 )
 
 from dashboards.frames import SiteFrames
 from dashboards.publish import escape_json, publish_site, render_page, vega_bundle
-
-HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 
 class Elements(HTMLParser):
@@ -38,31 +37,6 @@ def _render(frames: SiteFrames, campaign: str = nightly_campaign(0)) -> str:
 
 def _without_bundle(page: str) -> str:
     return page.replace(vega_bundle(), "")
-
-
-def hostile_frames() -> SiteFrames:
-    """Every string that a measured program or a user can choose is an attack."""
-    frames = sample_frames(num_nights=3)
-    last = frames.ratios["campaign"] == nightly_campaign(0)
-    strings = ("campaign", "workload", "case_name", "a_version", "b_version", "reason", "scope")
-    ratios = frames.ratios.copy()
-    for column in strings:
-        ratios[column] = ratios[column].where(~last, HOSTILE)
-    return SiteFrames(
-        ratios=ratios,
-        contenders=frames.contenders.assign(
-            campaign=HOSTILE, reason=HOSTILE, stage=HOSTILE, status=HOSTILE, name=HOSTILE
-        ),
-        equivalence=frames.equivalence.assign(campaign=HOSTILE, a=HOSTILE, quantity=HOSTILE),
-        marks=frames.marks.assign(campaign=HOSTILE, suite=HOSTILE, reason=HOSTILE),
-        night=replace(
-            sample_night(),
-            campaign=HOSTILE,
-            notes=(HOSTILE,),
-            host={HOSTILE: HOSTILE},
-            links=((HOSTILE, "javascript:alert(1)"), (HOSTILE, f"https://example.org/{HOSTILE}")),
-        ),
-    )
 
 
 def test_hostile_strings_stay_text() -> None:
