@@ -10,6 +10,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from filelock import FileLock
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, OperationalError
@@ -32,14 +33,23 @@ def open_database(url: str) -> Engine:
     Raises UserError if the database can't be reached.
     """
     engine = _make_engine(url)
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
+    if engine.dialect.name != "sqlite":
+        _bring_up_to_date(engine)
+        return engine
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    # Turning a new file to WAL fails at once where another connection has it open, whatever the
+    # busy timeout: the first one in does it alone.
+    with FileLock(f"{engine.url.database}.lock"):
+        _bring_up_to_date(engine)
+    return engine
+
+
+def _bring_up_to_date(engine: Engine) -> None:
     with _reached(engine) as connection:
         current = MigrationContext.configure(connection).get_current_revision()
     if current != ScriptDirectory.from_config(_alembic_config()).get_current_head():
         upgrade(engine)
-    return engine
 
 
 def check_database(url: str) -> str:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -40,8 +41,15 @@ def ingest_spool(engine: Engine, state: State) -> IngestReport:
     """Take in every new document of the spool, one transaction each.
 
     Documents stay in the spool: the database can be rebuilt from them. A duel run that the
-    database has is not read again, so ingesting twice, or after a crash, changes nothing.
+    database has is not read again, so ingesting twice, or after a crash, changes nothing. Where
+    file locks work, one ingester at a time goes through the spool; where they don't, each
+    document is still taken once.
     """
+    with FileLock(state.spool / ".ingest.lock"):
+        return _ingest_spool(engine, state)
+
+
+def _ingest_spool(engine: Engine, state: State) -> IngestReport:
     with Session(engine) as session:
         known = {
             each.id: each.campaign for each in session.execute(select(DuelRun.id, DuelRun.campaign))
