@@ -45,7 +45,7 @@ def ingest_spool(engine: Engine, state: State) -> IngestReport:
     file locks work, one ingester at a time goes through the spool; where they don't, each
     document is still taken once.
     """
-    with FileLock(state.spool / ".ingest.lock"):
+    with FileLock(state.spool / ".ingest.lock", is_singleton=True):
         return _ingest_spool(engine, state)
 
 
