@@ -1,0 +1,43 @@
+"""Which machine this is: what a series is tied to, and what it is not."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+
+from benchcore.cell import host
+
+
+def test_a_device_is_its_model_count_and_memory_and_never_a_host_name() -> None:
+    device = host.describe_device("cpu")
+    assert device["kind"] == "cpu"
+    assert device["count"] == host.usable_cpus() >= 1
+    assert device["memory_bytes"] > 2**20
+    assert device["driver"] is None
+    assert platform.node() not in {str(value) for value in device.values()}
+    assert host.describe_device("cpu")["fingerprint"] == device["fingerprint"]
+
+
+@pytest.mark.parametrize("change", [{"model": "another"}, {"count": 99}, {"driver": "600.1"}])
+def test_another_device_has_another_fingerprint(change: dict[str, object]) -> None:
+    facts = {"name": "cpu", "model": "x", "count": 2, "memory_bytes": 2**35, "driver": None}
+    assert host._fingerprint({**facts, **change}) != host._fingerprint(facts)
+
+
+def test_a_few_pages_of_memory_make_no_other_device() -> None:
+    facts = {"name": "cpu", "model": "x", "count": 2, "memory_bytes": 2**35, "driver": None}
+    assert host._fingerprint({**facts, "memory_bytes": 2**35 - 2**20}) == host._fingerprint(facts)
+
+
+def test_what_a_cpu_has_no_counter_for_is_null() -> None:
+    counters = host.TelemetrySampler("cpu").sample(frozenset())
+    assert counters["load_1m"] is not None
+    for gpu_only in ("sm_clock_mhz", "throttle_reasons", "power_mw", "foreign_processes"):
+        assert counters[gpu_only] is None
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda", "cuda:x", "gpu:0", ""])
+def test_a_device_without_a_name_we_know_is_refused(device: str) -> None:
+    with pytest.raises(ValueError, match="'cpu' or 'cuda:0'"):
+        host.describe_device(device)

@@ -1,0 +1,129 @@
+"""Duels of the real frameworks: they agree, and a broken side can't get a ratio."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duel_orders import make_order
+
+from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
+from benchcore.shard import run_duel
+from benchcore.snapshot import list_inside_files
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.outcome import judge_and_list
+from data_checks.campaign import check_campaign
+
+pytestmark = pytest.mark.provisions
+ROOT = Path(__file__).parents[3]
+Environments = Callable[[str], EnvironmentRecord]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    """A copy of the inside ring that a test may break."""
+    folder = tmp_path / "snapshot"
+    for file in list_inside_files():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, folder / file)
+    return folder
+
+
+def _order(environments: Environments, use_case: str) -> DuelOrder:
+    def contender(framework: str, mode: str) -> ContenderOrder:
+        record = environments(f"{framework}@newest")
+        return ContenderOrder(
+            name=f"{framework}-side",
+            arm=f"{framework}-{mode}",
+            role="newest",
+            framework=framework,  # type: ignore[arg-type]
+            version=record.packages[framework],
+            settings={"compile": mode},
+            environment=record,
+            environment_failure=None,
+        )
+
+    return make_order(
+        contender("jax", "jit"),
+        contender("torch", "none"),
+        workload="mlp",
+        case=f"tiny_{use_case}",
+        prepare_timeout_s=120.0,
+        block_timeout_s=30.0,
+    )
+
+
+def _judge(order: DuelOrder, state: State, snapshot: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The document of a duel, and the one ratio that came of it."""
+    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    engine = open_database(state.database_url)
+    ingest_spool(engine, state)
+    check_campaign(engine, order.campaign)
+    (ratio,) = judge_and_list(engine, order.campaign)
+    engine.dispose()
+    return document, ratio
+
+
+@pytest.mark.parametrize("use_case", ["infer", "train"])
+def test_both_frameworks_agree_and_their_ratio_counts(
+    framework_environment: Environments, state: State, snapshot: Path, use_case: str
+) -> None:
+    document, ratio = _judge(_order(framework_environment, use_case), state, snapshot)
+    assert [contender["status"] for contender in document["contenders"]] == ["ok", "ok"]
+    assert document["equivalence"]
+    assert all(row["agrees"] for row in document["equivalence"])
+    digests = {s["inputs_sha256"] for c in document["contenders"] for s in c["starts"]}
+    assert len(digests) == 1
+    assert ratio["counts"], ratio["reason"]
+    jax, torch = document["contenders"]
+    assert jax["effective"]["versions"]["jax"] == jax["version"]
+    assert jax["starts"][0]["stages"]["compile"] > 0
+    assert torch["effective"]["versions"]["torch"].startswith(torch["version"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status", "words"),
+    [
+        ("nn.SiLU()", "ok", "logits"),
+        ("nn.Softplus(beta=float('nan'))", "numerics", "not finite"),
+    ],
+    ids=["another activation", "NaN"],
+)
+def test_a_broken_side_gets_no_ratio(
+    framework_environment: Environments, snapshot: Path, wrong: str, status: str, words: str
+) -> None:
+    file = snapshot / "benchcore" / "workloads" / "mlp" / "in_torch.py"
+    source = file.read_text()
+    assert "nn.ReLU()" in source
+    file.write_text(source.replace("nn.ReLU()", wrong))
+    state = open_state(snapshot.parent / "state")
+    document, ratio = _judge(_order(framework_environment, "infer"), state, snapshot)
+    assert document["contenders"][1]["status"] == status
+    assert not ratio["counts"]
+    assert words in ratio["reason"]
+
+
+def test_other_inputs_on_one_side_void_the_ratio(
+    framework_environment: Environments, state: State, snapshot: Path
+) -> None:
+    """The harness hands the same bytes to both sides; here one side draws with another seed."""
+    file = snapshot / "benchcore" / "cell" / "contender.py"
+    source = file.read_text()
+    line = 'spec.make_arrays(case, order["seed"])'
+    assert line in source
+    changed = 'spec.make_arrays(case, order["seed"] + (order["framework"] == "torch"))'
+    file.write_text(source.replace(line, changed))
+    _, ratio = _judge(_order(framework_environment, "infer"), state, snapshot)
+    assert not ratio["counts"]
+    assert "different inputs" in ratio["reason"]
