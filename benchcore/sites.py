@@ -1,7 +1,8 @@
-"""Sites: where shards run. A site is one TOML file in `deployments/sites`, or one you name."""
+"""Sites: where shards run. A site is one TOML file, in `deployments/sites` or a folder of yours."""
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from dataclasses import dataclass
@@ -22,21 +23,27 @@ class Site:
     kind: str
 
 
+def _files() -> dict[str, Path]:
+    """Every site's file by its name; a file in the folder DEADHEAT_SITES goes before ours."""
+    own = os.environ.get("DEADHEAT_SITES")
+    folders = [_FOLDER, *([Path(own)] if own else [])]
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+
+
 def list_sites() -> list[str]:
-    """Names of the sites that come along."""
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+    """Names of the sites there are."""
+    return sorted(_files())
 
 
 def load_site(name: str) -> Site:
-    """A site by name, or by the path of a `.toml` file. Raises UserError if it can't be read."""
-    if name.endswith(".toml"):
-        return _read_site(Path(name))
-    if name not in list_sites():
+    """A site by name, never by path. Raises UserError if there is none, or it can't be read."""
+    files = _files()
+    if name not in files:
         raise UserError(
-            f"no site {name!r}; sites are {', '.join(list_sites())}; "
-            "choose one, or give the path of a .toml file"
+            f"no site {name[:100]!r}; sites are {', '.join(sorted(files))}; choose one, or put "
+            "NAME.toml into a folder and name the folder with DEADHEAT_SITES"
         )
-    return _read_site(_FOLDER / f"{name}.toml")
+    return _read_site(files[name])
 
 
 def _read_site(path: Path) -> Site:
@@ -50,9 +57,11 @@ def _read_site(path: Path) -> Site:
         raise UserError(
             f"wanted the keys 'name' and 'kind' in {str(path)!r}, got {sorted(table)}; mend it"
         )
-    if table["kind"] not in _KINDS or not _NAME.fullmatch(str(table["name"])):
+    named_as_file = table["name"] == path.stem and _NAME.fullmatch(path.stem)
+    if table["kind"] not in _KINDS or not named_as_file:
         raise UserError(
-            f"wanted a kind of {', '.join(_KINDS)} and a short lower-case name in {str(path)!r}, "
-            f"got kind {table['kind']!r} and name {table['name']!r}; mend it"
+            f"wanted a kind of {', '.join(_KINDS)}, and a short lower-case name that is also the "
+            f"file's, in {str(path)!r}; got kind {table['kind']!r} and name {table['name']!r}; "
+            "mend it"
         )
     return Site(name=table["name"], kind=table["kind"])

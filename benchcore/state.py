@@ -51,6 +51,11 @@ class State:
         return os.environ.get("DEADHEAT_DATABASE_URL") or f"sqlite:///{self.root / 'deadheat.db'}"
 
 
+def default_root() -> Path:
+    """The state folder where nobody names one: DEADHEAT_STATE, else `state` in this folder."""
+    return Path(os.environ.get("DEADHEAT_STATE") or "state")
+
+
 def open_state(root: Path) -> State:
     """Make the state folder and prove that it can be written. Raises UserError if it can't."""
     root = root.expanduser().absolute()

@@ -38,7 +38,7 @@ StateOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ProfileOption = Annotated[str, typer.Option("--profile", help="What to measure.")]
-SiteOption = Annotated[str, typer.Option("--site", help="Where: a site's name or a .toml file.")]
+SiteOption = Annotated[str, typer.Option("--site", help="Where: the name of a site.")]
 CampaignOption = Annotated[
     str | None, typer.Option("--campaign", help="Name of the campaign; default: tonight's.")
 ]
@@ -67,8 +67,7 @@ def nightly(
     def run() -> dict[str, Any]:
         from flows.nightly import nightly as flow
 
-        root = str(opened.root)
-        return flow(profile=profile, site=site, campaign=name, root=root, python=python)
+        return flow(profile=profile, site=site, campaign=name, python=python)
 
     _run_flow(run, opened, name, as_json)
 
@@ -139,7 +138,7 @@ def run(
     def measure() -> dict[str, Any]:
         from flows.measure import measure as flow
 
-        return flow(campaign=drafted.campaign, root=str(opened.root))
+        return flow(campaign=drafted.campaign)
 
     _run_flow(measure, opened, drafted.campaign, as_json)
 
@@ -148,6 +147,7 @@ def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_jso
     """Run a flow in this process with its progress on stderr, and its outcome on stdout."""
     _check_services(state)
     settle_prefect(state)
+    os.environ["DEADHEAT_STATE"] = str(state.root)
     log = steps.progress_log(state, name)
     log.append(event="campaign", what="begun")
     plan_path = steps.campaign_folder(state, name) / "plan.json"

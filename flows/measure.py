@@ -6,10 +6,11 @@ from typing import Any
 
 from prefect import flow
 
+from benchcore.state import default_root
 from flows.campaign import run_campaign
 
 
 @flow(name="measure", flow_run_name="{campaign}")
-def measure(campaign: str, root: str = "state") -> dict[str, Any]:
+def measure(campaign: str) -> dict[str, Any]:
     """Run a campaign whose plan is in the state folder to its dashboard."""
-    return run_campaign(campaign, root)
+    return run_campaign(campaign, str(default_root()))

@@ -16,10 +16,16 @@ def test_every_site_that_comes_along_loads() -> None:
         assert load_site(name).name == name
 
 
-def test_a_site_is_a_file_of_ones_own(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text('name = "mine"\nkind = "local"\n')
-    assert load_site(str(path)).name == "mine"
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DEADHEAT_SITES", str(tmp_path))
+    return tmp_path
+
+
+def test_a_site_is_a_file_of_ones_own(own_folder: Path) -> None:
+    (own_folder / "mine.toml").write_text('name = "mine"\nkind = "local"\n')
+    assert load_site("mine").name == "mine"
+    assert {"local", "mine"} <= set(list_sites())
 
 
 @pytest.mark.parametrize(
@@ -27,20 +33,22 @@ def test_a_site_is_a_file_of_ones_own(tmp_path: Path) -> None:
     [
         ("name = ", "as TOML"),
         ("\xff", "as TOML"),
-        ('name = "a"', "keys 'name' and 'kind'"),
-        ('name = "a"\nkind = "local"\nextra = 1', "keys 'name' and 'kind'"),
-        ('name = "a"\nkind = "moon"', "kind 'moon'"),
+        ('name = "bad"', "keys 'name' and 'kind'"),
+        ('name = "bad"\nkind = "local"\nextra = 1', "keys 'name' and 'kind'"),
+        ('name = "bad"\nkind = "moon"', "kind 'moon'"),
         ('name = "../a"\nkind = "local"', "name '../a'"),
+        ('name = "other"\nkind = "local"', "name 'other'"),
     ],
 )
-def test_a_malformed_site_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "bad.toml"
-    path.write_bytes(text.encode("latin-1"))
+def test_a_malformed_site_is_refused(own_folder: Path, text: str, words: str) -> None:
+    (own_folder / "bad.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(UserError, match=words):
-        load_site(str(path))
+        load_site("bad")
 
 
-@pytest.mark.parametrize("name", ["nope", "../local", "", "/etc/passwd", "missing.toml"])
-def test_an_unknown_site_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=r"no site|as TOML"):
+@pytest.mark.parametrize(
+    "name", ["nope", "../sites/local", "", "/etc/passwd", "local.toml", "local/", "x" * 10_000]
+)
+def test_what_is_no_sites_name_is_refused_and_never_a_path(name: str) -> None:
+    with pytest.raises(UserError, match="no site"):
         load_site(name)

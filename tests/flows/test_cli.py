@@ -33,7 +33,8 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
     [
         ("nightly --profile nope", "no profile 'nope'; profiles are laptop, ci"),
         ("nightly --site nope", "no site 'nope'; sites are local"),
-        ("nightly --site bad.toml", "as TOML in 'bad.toml'"),
+        ("nightly --site bad", "as TOML in "),
+        ("nightly --site ./bad.toml", "no site './bad.toml'"),
         ("nightly --campaign ../up", "wanted a campaign name"),
         ("nightly --state /dev/null/x", "wanted a state folder that can be written"),
         ("run nope --case x --contender jax", "no workload 'nope'"),
@@ -52,7 +53,7 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(
 ) -> None:
     (tmp_path / "bad.toml").write_text("name = ")
     (tmp_path / "bad.json").write_text("{")
-    done = _run(*arguments.split(), cwd=tmp_path)
+    done = _run(*arguments.split(), cwd=tmp_path, DEADHEAT_SITES=str(tmp_path))
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -95,5 +96,10 @@ def test_every_command_and_variable_is_in_the_readme() -> None:
     assert len(commands) >= 9
     for command in commands:
         assert f"deadheat {command}" in readme, f"README.md says nothing of `deadheat {command}`"
-    for variable in ("DEADHEAT_STATE", "DEADHEAT_DATABASE_URL", "PREFECT_API_URL"):
+    for variable in (
+        "DEADHEAT_STATE",
+        "DEADHEAT_SITES",
+        "DEADHEAT_DATABASE_URL",
+        "PREFECT_API_URL",
+    ):
         assert variable in readme, f"README.md says nothing of {variable}"
