@@ -32,7 +32,7 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
     ("arguments", "words"),
     [
         ("nightly --profile nope", "no profile 'nope'; profiles are laptop, ci"),
-        ("nightly --site nope", "no site 'nope'; sites are local"),
+        ("nightly --site nope", "no site 'nope'; sites are bad, local"),
         ("nightly --site bad", "as TOML in "),
         ("nightly --site ./bad.toml", "no site './bad.toml'"),
         ("nightly --campaign ../up", "wanted a campaign name"),
