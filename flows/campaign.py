@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
 
 from benchcore.errors import CampaignIncompleteError
+from benchcore.matrix import PlannedDuel
 from tasks import steps
 
 
@@ -20,7 +22,10 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
     for request in steps.list_requests(campaign, root):
         # A failed build is a status of its contenders, told by measure; the campaign goes on.
         steps.provision_environment(request, campaign=campaign, root=root, return_state=True)
-    lost = _measure_all(campaign, root)
+    duels = steps.list_duels(campaign, root)
+    lost = _measure_all(duels, campaign, root)
+    if len(lost) == len(duels):
+        raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))
     lost += steps.ingest_results(root=root)
     marks = steps.check_results(campaign=campaign, root=root)
     ratios = steps.judge_results(campaign=campaign, root=root)
@@ -42,10 +47,10 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
     }
 
 
-def _measure_all(campaign: str, root: str) -> list[str]:
+def _measure_all(duels: Sequence[PlannedDuel], campaign: str, root: str) -> list[str]:
     """Every duel as a task run of its own; why the ones failed that left no result."""
     lost: list[str] = []
-    for duel in steps.list_duels(campaign, root):
+    for duel in duels:
         ended: State[str] = steps.measure_duel(
             duel.title, duel.duel_run, campaign=campaign, root=root, return_state=True
         )

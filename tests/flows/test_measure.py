@@ -1,0 +1,44 @@
+"""An ad-hoc duel from the command line; what fails around it is told apart from results."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchcore.adhoc import AdhocDuel, draft_duel
+
+DEADHEAT = str(Path(sys.executable).parent / "deadheat")
+COMMAND = ["run", "noop", "--case", "bare", "--contender", "stdlib", "--starts", "1"]
+
+
+def _run(state: Path, campaign: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [DEADHEAT, *COMMAND, "--campaign", campaign, "--state", str(state), "--json"],
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_conductor_that_fails_is_tried_again_told_and_mended_by_running_again(
+    tmp_path: Path,
+) -> None:
+    asked = AdhocDuel(workload="noop", case="bare", contenders=("stdlib",), starts=1)
+    (duel,) = draft_duel(asked, campaign="broken").duels
+    in_the_way = tmp_path / "spool" / "broken" / f"{duel.duel_run}.json.part"
+    in_the_way.mkdir(parents=True)
+    failed = _run(tmp_path, "broken")
+    assert failed.returncode == 1, failed.stderr
+    assert "no duel left a result" in failed.stderr
+    assert "Is a directory" in failed.stderr
+    log = (tmp_path / "campaigns" / "broken" / "progress.jsonl").read_text()
+    begun = [line for line in log.splitlines() if '"begun"' in line and '"duel"' in line]
+    assert len(begun) == 2  # tried once more
+    in_the_way.rmdir()
+    mended = _run(tmp_path, "broken")
+    assert mended.returncode == 0, mended.stderr
+    assert json.loads(mended.stdout)["failures"] == []
