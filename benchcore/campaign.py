@@ -97,24 +97,42 @@ def provision_release(
 ) -> EnvironmentRecord:
     """The environment of one of the plan's releases; a campaign keeps the one that it began with.
 
-    Raises EnvironmentBuildError, whose words become the contenders' reason.
+    Raises EnvironmentBuildError, whose words are kept too: they become the contenders' reason.
     """
-    kept = _environment_path(plan, request, state)
+    kept, failure = _environment_paths(plan, request, state)
     if kept.exists():
         record = EnvironmentRecord(**json.loads(kept.read_text(encoding="utf-8")))
         if Path(record.python).exists():
             return record
-    release = plan.releases[request]
-    record = provision(release, state, accelerator=find_accelerator(), report=report)
+    try:
+        record = provision(
+            plan.releases[request], state, accelerator=find_accelerator(), report=report
+        )
+    except EnvironmentBuildError as error:
+        write_json(failure, {"reason": str(error)})
+        raise
+    failure.unlink(missing_ok=True)
     write_json(kept, dataclasses.asdict(record))
     return record
 
 
-def _environment_path(plan: Plan, request: str, state: State) -> Path:
-    """One file a request; numbered, since a request may hold a path."""
+def _recall_environment(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:
+    """What `provision_release` left: the environment, or why there is none."""
+    _, failure = _environment_paths(plan, request, state)
+    if failure.exists():
+        return json.loads(failure.read_text(encoding="utf-8"))["reason"]
+    try:
+        return provision_release(plan, request, state, lambda text: None)
+    except EnvironmentBuildError as error:
+        return str(error)
+
+
+def _environment_paths(plan: Plan, request: str, state: State) -> tuple[Path, Path]:
+    """A request's record and its failure; numbered, since a request may hold a path."""
     folder = campaign_folder(state, plan.campaign) / "environments"
     folder.mkdir(exist_ok=True)
-    return folder / f"{list(plan.releases).index(request)}.json"
+    number = list(plan.releases).index(request)
+    return folder / f"{number}.json", folder / f"{number}.failure.json"
 
 
 def find_accelerator() -> Accelerator:
@@ -153,14 +171,6 @@ def measure_duel(plan: Plan, duel: PlannedDuel, state: State) -> Path:
     )
     log.append(event="duel", what="done", duel_run=duel.duel_run)
     return path
-
-
-def _recall_environment(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:
-    """What `provision_release` left, or why there is nothing."""
-    try:
-        return provision_release(plan, request, state, lambda text: None)
-    except EnvironmentBuildError as error:
-        return str(error)
 
 
 def describe_release(release: Release) -> str:
