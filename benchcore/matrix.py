@@ -49,7 +49,11 @@ class PlannedDuel:
     device: str
     seed: int
     starts: int
+    max_starts: int
     rounds: int
+    max_rounds: int
+    target: float
+    budget_s: float
     block_ms: float
     warm_up_limit_s: float
     prepare_timeout_s: float
@@ -125,7 +129,11 @@ def _plan_duel(
         "device": profile.device,
         "seed": profile.seed,
         "starts": profile.starts,
+        "max_starts": profile.max_starts or profile.starts,
         "rounds": profile.rounds,
+        "max_rounds": profile.max_rounds or profile.rounds,
+        "target": profile.target,
+        "budget_s": match.budget_s,
         "block_ms": profile.block_ms,
         "warm_up_limit_s": profile.warm_up_limit_s,
         "freeze": profile.freeze,
@@ -193,7 +201,8 @@ def make_order(
     copied = {
         key: getattr(duel, key)
         for key in (
-            *("duel_run", "workload", "case", "track", "device", "seed", "starts", "rounds"),
+            *("duel_run", "workload", "case", "track", "device", "seed", "starts", "max_starts"),
+            *("rounds", "max_rounds", "target", "budget_s"),
             *("block_ms", "warm_up_limit_s", "prepare_timeout_s", "block_timeout_s", "freeze"),
         )
     }

@@ -26,6 +26,8 @@ class Match:
     case: str
     arms: tuple[Arm, ...]
     expected_s: float
+    budget_s: float = 300.0
+    """Seconds after which a duel starts nothing more, once it has its fewest starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,13 @@ class Profile:
     track: str = "default"
     seed: int = 20260101
     starts: int = 3
+    max_starts: int | None = None
+    """None = as many as `starts`, whatever the intervals say."""
     rounds: int = 10
+    max_rounds: int | None = None
+    """None = as many as `rounds`."""
+    target: float = 0.01
+    """Half of the 95 % interval over starts at which a duel ends."""
     block_ms: float = 100.0
     warm_up_limit_s: float = 3.0
     prepare_timeout_s: float = 300.0
@@ -61,11 +69,13 @@ def laptop() -> Profile:
     return Profile(
         name="laptop",
         matches=(
-            Match(workload="noop", case="bare", arms=(_STDLIB,), expected_s=8),
-            Match(workload="mlp", case="infer_b128", arms=_FOUR, expected_s=70),
-            Match(workload="mlp", case="train_b128", arms=_FOUR, expected_s=90),
-            Match(workload="resnet50", case="infer_b4", arms=_FOUR, expected_s=180),
+            Match(workload="noop", case="bare", arms=(_STDLIB,), expected_s=3, budget_s=10),
+            Match(workload="mlp", case="infer_b128", arms=_FOUR, expected_s=110, budget_s=110),
+            Match(workload="mlp", case="train_b128", arms=_FOUR, expected_s=110, budget_s=110),
+            Match(workload="resnet50", case="infer_b4", arms=_FOUR, expected_s=190, budget_s=190),
         ),
+        max_starts=10,
+        max_rounds=20,
         needs=frozenset({"compiler"}),
     )
 

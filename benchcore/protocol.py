@@ -29,6 +29,9 @@ Status = Literal[
     "environment",
 ]
 
+StoppedBy = Literal["target", "budget", "max_starts", "no_pair"]
+"""What ended a duel: `no_pair` = fewer than two contenders were left, so no interval to narrow."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentRecord:
@@ -73,7 +76,11 @@ class DuelOrder:
     device: str
     seed: int
     starts: int
+    max_starts: int
     rounds: int
+    max_rounds: int
+    target: float
+    budget_s: float
     block_ms: float
     warm_up_limit_s: float
     prepare_timeout_s: float

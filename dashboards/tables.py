@@ -13,6 +13,7 @@ from dashboards.wording import (
     case_label,
     contender_label,
     format_bytes,
+    format_count,
     format_ns,
     format_range,
     format_relative,
@@ -20,6 +21,7 @@ from dashboards.wording import (
     format_share,
     format_speedup,
     is_missing,
+    is_suspicion,
     one_line,
     side_label,
 )
@@ -45,9 +47,16 @@ def _ratio_row(row: dict[str, Any]) -> Row:
         "verdict": verdict,
         "direction": _direction(row) if verdict == "different" else "",
         "reason": one_line(row["reason"], missing=""),
-        "starts": f"{one_line(row['num_starts'])} ({row['scope']})",
+        "starts": _describe_scope(row),
         "counts": "counts" if counts else "does not count",
     }
+
+
+def _describe_scope(row: dict[str, Any]) -> str:
+    """`5 (this node)`; one start alone is a suspicion, and says so wherever it is shown."""
+    starts = one_line(row["num_starts"])
+    suspicion = ": a suspicion only" if is_suspicion(row) else ""
+    return f"{starts} ({row['scope']}{suspicion})"
 
 
 def _direction(row: dict[str, Any]) -> str:
@@ -55,6 +64,8 @@ def _direction(row: dict[str, Any]) -> str:
         return ""
     if row["kind"] == "cross_version":
         return "newer faster" if row["log_ratio"] > 0 else "older faster"
+    if row["kind"] == "cross_setting":
+        return f"{side_label(row, 'a' if row['log_ratio'] > 0 else 'b')} faster"
     faster = row["a_framework"] if row["log_ratio"] > 0 else row["b_framework"]
     return f"{FRAMEWORKS.get(faster, faster)} faster"
 
@@ -175,6 +186,7 @@ def list_facts(
     return [
         ("Interval", "95 %, Student t over starts (fresh processes), holds on this node only"),
         ("Starts", f"{_integers(ratios['num_starts'])} a pair"),
+        ("Length", _describe_length(contenders)),
         ("Rounds", f"{_integers(ran['num_blocks'])} blocks a contender, one a round"),
         ("Device", night.device_model),
         ("Node", f"{night.node} (site {night.site}, profile {night.profile})"),
@@ -193,6 +205,22 @@ def list_facts(
          f"{one_line(night.snapshot, missing='not recorded')}, "
          f"method {one_line(night.method, missing='not recorded')}"),
     ]  # fmt: skip
+
+
+_ENDS = {
+    "target": "when the interval of every pair was narrow enough",
+    "budget": "when its time was spent",
+    "max_starts": "after its largest number of starts",
+    "no_pair": "with the fewest starts, as it had no pair to settle",
+}
+
+
+def _describe_length(contenders: pd.DataFrame) -> str:
+    """What ended the duels: `1 duel ended when its time was spent`."""
+    ends = list(contenders.drop_duplicates("duel_run")["stopped_by"])
+    counted = [(ends.count(end), how) for end, how in _ENDS.items()]
+    said = [f"{format_count(count, 'duel')} ended {how}" for count, how in counted if count]
+    return "; ".join(said) or "a fixed number of starts"
 
 
 def _describe_host(host: Mapping[str, object]) -> str:

@@ -90,10 +90,16 @@ def describe_ratio(row: Mapping[str, Any]) -> str:
         if log_ratio < 0:
             a, b, log_ratio, low, high = b, a, -log_ratio, -high, -low
         return f"{a} is {format_speedup(log_ratio, low, high)} as fast as {b} on {case}"
+    measured = "seen in one start, a suspicion only" if is_suspicion(row) else "measured"
     return (
         f"whether {a} or {b} is faster on {case} is unknown"
-        f" (measured: {format_speedup(log_ratio, low, high)})"
+        f" ({measured}: {format_speedup(log_ratio, low, high)})"
     )
+
+
+def is_suspicion(row: Mapping[str, Any]) -> bool:
+    """Whether one start alone says so: it makes us ask, and holds for nothing else."""
+    return row["scope"] == "this start"
 
 
 def _three_digits(value: float) -> str:

@@ -40,7 +40,8 @@ def duel_rows(frames: CheckFrames) -> pd.DataFrame:
 
 
 def pair_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a pair of which a ratio could be made: (jax, torch), or the same arm twice.
+    """One row a pair of which a ratio could be made: (jax, torch), the same arm twice, or the two
+    contenders of a duel that has no others.
 
     `num_quantities` counts what of the pair was compared, `wanted_quantities` what was compared
     in any pair of the duel, and at least one: a duel without evidence proves nothing.
@@ -73,8 +74,9 @@ def _pairs(contenders: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
     for duel_run, of_duel in contenders.groupby("duel_run", sort=False):
         for one, other in combinations(of_duel.to_dict("records"), 2):
             frameworks = {one["framework"], other["framework"]}
-            same_arm = one["arm"] == other["arm"] and frameworks != {"stdlib"}
-            if frameworks == {"jax", "torch"} or same_arm:
+            comparable = one["arm"] == other["arm"] or len(of_duel) == 2
+            same = len(frameworks) == 1 and frameworks != {"stdlib"} and comparable
+            if frameworks == {"jax", "torch"} or same:
                 yield str(duel_run), one["name"], other["name"]
 
 

@@ -22,7 +22,7 @@ from benchcore.progress import ProgressReader
 from benchcore.releases import parse_request, resolve
 from benchcore.sites import load_site
 from benchcore.state import State, open_state
-from flows.display import follow_campaign
+from flows.display import follow_campaign, format_count
 from flows.orchestrator import settle_prefect
 from flows.printing import ERR, OUT, print_json, print_rows
 
@@ -94,8 +94,8 @@ def plan(
         {
             "duel": duel.title,
             "contenders": [contender.name for contender in duel.contenders],
-            "starts": duel.starts,
-            "rounds": duel.rounds,
+            "starts": format_count(duel.starts, duel.max_starts),
+            "rounds": format_count(duel.rounds, duel.max_rounds),
             "about_s": f"{duel.expected_s:.0f}",
         }
         for duel in drafted.duels

@@ -62,7 +62,8 @@ class Forecast:
         duel = self.duels[event["duel_run"]]
         if event["what"] == "begun":
             self.current, self.begun_at, self.share = duel, event["time"], 0.0
-            return f"{duel.title}: {len(duel.contenders)} contenders, {duel.starts} starts"
+            starts = format_count(duel.starts, duel.max_starts)
+            return f"{duel.title}: {len(duel.contenders)} contenders, {starts} starts"
         if event["what"] == "resumed":
             return f"{duel.title}: measured before, kept"
         took = event["time"] - self.begun_at if self.current else 0.0
@@ -76,15 +77,20 @@ class Forecast:
     def _follow_stage(self, event: dict[str, Any]) -> str | None:
         if self.current:
             position = [c.name for c in self.current.contenders].index(event["contender"])
-            prepared = 0.7 * position / len(self.current.contenders)
-            self.share = (event["start"] + prepared) / self.current.starts
+            self._advance(event["start"], 0.7 * position / len(self.current.contenders))
         return None
 
     def _follow_round(self, event: dict[str, Any]) -> str | None:
         if self.current:
-            played = 0.7 + 0.3 * (event["round"] + 1) / self.current.rounds
-            self.share = (event["start"] + played) / self.current.starts
+            rounds = max(self.current.rounds, event["round"] + 1)
+            self._advance(event["start"], 0.7 + 0.3 * (event["round"] + 1) / rounds)
         return None
+
+    def _advance(self, start: int, of_start: float) -> None:
+        """How many starts there will be shows while they run: the share may stand, never fall."""
+        assert self.current is not None
+        share = (start + of_start) / max(self.current.starts, start + 1)
+        self.share = max(self.share, share)
 
 
 def describe_now(event: dict[str, Any], forecast: Forecast) -> str | None:
@@ -94,12 +100,26 @@ def describe_now(event: dict[str, Any], forecast: Forecast) -> str | None:
         return f"environment {event['request']}: {event['text']}"
     if duel is None:
         return None
-    start = f"{duel.title}, start {event.get('start', 0) + 1} of {duel.starts}"
+    number = format_number(event.get("start", 0) + 1, duel.starts, duel.max_starts)
+    start = f"{duel.title}, start {number}"
     if event["event"] == "stage":
         return f"{start}: {event['contender']}, {event['stage'].replace('_', ' ')}"
     if event["event"] == "round":
-        return f"{start}: round {event['round'] + 1} of {duel.rounds}"
+        number = format_number(event["round"] + 1, duel.rounds, duel.max_rounds)
+        return f"{start}: round {number}"
     return None
+
+
+def format_count(least: int, most: int) -> str:
+    """'3', or '3 to 8' where it shows on the way how many it takes."""
+    return f"{least} to {most}" if most > least else str(least)
+
+
+def format_number(number: int, least: int, most: int) -> str:
+    """'2 of 3', '2 of at least 3', and past these '4 of at most 8'."""
+    if most <= least:
+        return f"{number} of {least}"
+    return f"{number} of at least {least}" if number <= least else f"{number} of at most {most}"
 
 
 def format_left(seconds: float) -> str:

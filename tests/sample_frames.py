@@ -183,6 +183,7 @@ def _contender(case: SampleCase, arm: str, version: str, role: str) -> dict[str,
         "first_run_s": 0.021,
         "warm_up_s": 0.55,
         "process_peak_bytes": 6.1e8 if framework == "jax" else 8.9e8,
+        "stopped_by": "target" if case.workload == "mlp" else "budget",
     }
 
 
@@ -216,6 +217,7 @@ def _contenders() -> list[dict[str, object]]:
         "compile_s": math.nan,
         "import_s": math.nan,
         "process_peak_bytes": 1.9e7,
+        "stopped_by": "no_pair",
     }
     failed = rows[-1] | {
         "name": "torch-compile-2.16.0.dev20261119",

@@ -8,15 +8,16 @@ import os
 import platform
 import random
 import sys
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell import document, equivalence, gpu, host
+from benchcore.cell import document, equivalence, gpu, host, stopping
 from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
-from benchcore.protocol import ContenderOrder, DuelOrder
+from benchcore.protocol import ContenderOrder, DuelOrder, StoppedBy
 
 # What a contender inherits; everything else about it is in its order.
 _INHERITED = (
@@ -47,15 +48,40 @@ class Conductor:
         """The whole duel; returns its result document."""
         order = self._order
         started_at = document.utc_now()
-        for index in range(order.starts):
-            self._run_start(index)
+        stopped_by = self._run_starts()
         return document.assemble(
             order,
-            duel=document.describe_duel(order, self._spec),
+            duel={**document.describe_duel(order, self._spec), "stopped_by": stopped_by},
             allocation=self._describe_allocation(started_at),
             contenders=list(self._contenders.values()),
             equivalence=self._equivalence,
         )
+
+    def _run_starts(self) -> StoppedBy:
+        """Starts until one of the duel's limits; which one it was."""
+        self._began = time.monotonic()
+        start_s: list[float] = []
+        while True:
+            before = time.monotonic()
+            self._run_start(len(start_s))
+            start_s.append(time.monotonic() - before)
+            left = [name for name, each in self._contenders.items() if each["status"] == "ok"]
+            starts = [self._times(index, left) for index in range(len(start_s))]
+            stopped_by = stopping.why_stop(self._order, left, starts, start_s)
+            if stopped_by:
+                return stopped_by
+
+    def _times(self, index: int, names: Iterable[str]) -> stopping.Times:
+        """What each contender took in the rounds of a start."""
+        return {
+            name: {
+                block["round"]: block["elapsed_ns"] / block["steps"]
+                for start in self._contenders[name]["starts"]
+                if start["index"] == index
+                for block in start["blocks"]
+            }
+            for name in names
+        }
 
     def _describe_allocation(self, started_at: str) -> dict[str, Any]:
         return {
@@ -199,13 +225,23 @@ class Conductor:
 
     def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
         names = [order.name for order in self._order.contenders if order.name in running]
-        order_of_round = balanced_orders(names, self._order.rounds, f"{self._order.seed}-{index}")
-        for number, turn in enumerate(order_of_round):
+        for number, turn in enumerate(deal_turns(names, f"{self._order.seed}-{index}")):
+            if number % 2 == 0 and not self._wants_round(index, running):
+                return
             for position, name in enumerate(turn):
                 if name in running:
                     with self._surviving(name, index, running):
                         self._play_block(name, running, number, position)
             _tell(event="round", start=index, round=number)
+
+    def _wants_round(self, index: int, running: Iterable[str]) -> bool:
+        blocks = [self._contenders[name]["starts"][-1]["blocks"] for name in running]
+        return stopping.wants_round(
+            self._order,
+            self._times(index, running),
+            [sum(block["steps"] for block in each) for each in blocks],
+            stopping.seconds_left(self._order, index, time.monotonic() - self._began),
+        )
 
     def _play_block(
         self, name: str, running: dict[str, ContenderProcess], number: int, position: int
@@ -236,20 +272,15 @@ class Conductor:
         self._contenders[name]["starts"][-1]["memory"] = account["memory"]
 
 
-def balanced_orders(names: Sequence[str], rounds: int, seed: str) -> list[list[str]]:
-    """Who goes when: a seeded shuffle and then its mirror (AB BA ...), so that positions balance.
-
-    `rounds` must be even, or the last shuffle would go without its mirror.
-    """
-    if rounds % 2:
-        raise ValueError(f"wanted an even number of rounds, got {rounds}; add one")
+def deal_turns(names: Sequence[str], seed: str) -> Iterator[list[str]]:
+    """Who goes when, without end: a seeded shuffle and then its mirror (AB BA ...), so that
+    positions balance after every second round."""
     shuffler = random.Random(seed)
-    orders: list[list[str]] = []
-    for _ in range(rounds // 2):
+    while True:
         turn = list(names)
         shuffler.shuffle(turn)
-        orders += [turn, turn[::-1]]
-    return orders
+        yield turn
+        yield turn[::-1]
 
 
 def _tell(**event: object) -> None:

@@ -78,6 +78,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
         ContenderRun.reason,
         DuelRun.num_starts.label("planned_starts"),
         DuelRun.num_rounds.label("planned_rounds"),
+        DuelRun.stopped_by,
     )
     query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
     contenders = _read(engine, query.order_by(*_OLDEST_FIRST, ContenderRun.position), campaign)

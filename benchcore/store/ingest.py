@@ -130,6 +130,7 @@ def _duel_run(document: Mapping[str, Any]) -> DuelRun:
         case_name=duel["case"],
         num_starts=duel["starts"],
         num_rounds=duel["rounds"],
+        stopped_by=duel.get("stopped_by"),
         harness_version=document["harness"]["version"],
         snapshot=document["harness"]["snapshot"],
         site=allocation["site"],

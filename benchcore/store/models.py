@@ -88,6 +88,7 @@ class DuelRun(Base):
     seed: Mapped[int]
     num_starts: Mapped[int]
     num_rounds: Mapped[int]
+    stopped_by: Mapped[str | None] = mapped_column(String(100))
     flops_per_step: Mapped[int]
     least_bytes_per_step: Mapped[int]
     harness_version: Mapped[str] = mapped_column(Text)

@@ -12,7 +12,7 @@ import numpy as np
 from packaging.version import Version
 from scipy import stats
 
-Kind = Literal["cross_framework", "cross_version"]
+Kind = Literal["cross_framework", "cross_version", "cross_setting"]
 Verdict = Literal["same", "different", "unknown"]
 Scope = Literal["this node", "this start"]
 
@@ -48,8 +48,9 @@ class Exclusion:
 class Ratio:
     """log(T_b / T_a) of one pair: above 0 = a is faster. `low` to `high` is its 95 % interval.
 
-    Across frameworks a is the JAX side, across versions the newer one. `counts` is False where
-    the numbers must not enter a series. A single start gives a log ratio and no interval.
+    Across frameworks a is the JAX side, across versions the newer one, else the one named first.
+    `counts` is False where the numbers must not enter a series. A single start gives a log ratio
+    and no interval.
     """
 
     kind: Kind
@@ -79,11 +80,15 @@ def judge_duel(
     exclusions: Iterable[Exclusion] = (),
     equivalence_bound: float = EQUIVALENCE_BOUND,
 ) -> list[Ratio]:
-    """A ratio for every pair of a duel that has a meaning, across frameworks or versions."""
+    """A ratio for every pair of a duel that has a meaning, across frameworks or versions.
+
+    A duel of two contenders asks about these two, so it has a ratio also across settings, or of a
+    contender against itself (A/A); in a larger one such pairs would hide the others.
+    """
     exclusions = tuple(exclusions)
     ratios = []
     for one, other in combinations(sides, 2):
-        pair = _order_pair(one, other)
+        pair = _order_pair(one, other, alone=len(sides) == 2)
         if pair is not None:
             kind, a, b = pair
             reasons = [each.reason for each in exclusions if each.concerns(a.name, b.name)]
@@ -91,14 +96,14 @@ def judge_duel(
     return ratios
 
 
-def _order_pair(one: Side, other: Side) -> tuple[Kind, Side, Side] | None:
+def _order_pair(one: Side, other: Side, *, alone: bool) -> tuple[Kind, Side, Side] | None:
     if {one.framework, other.framework} == {"jax", "torch"}:
         a, b = (one, other) if one.framework == "jax" else (other, one)
         return "cross_framework", a, b
-    if one.framework == "stdlib" or (one.arm, one.framework) != (other.arm, other.framework):
+    if one.framework == "stdlib" or one.framework != other.framework:
         return None
-    if Version(one.version) == Version(other.version):
-        return None
+    if one.arm != other.arm or Version(one.version) == Version(other.version):
+        return ("cross_setting", one, other) if alone else None
     newer_first = Version(one.version) > Version(other.version)
     a, b = (one, other) if newer_first else (other, one)
     return "cross_version", a, b

@@ -49,12 +49,25 @@ def test_every_profile_plans(name: str) -> None:
         assert len(set(names)) == len(names)
 
 
+def test_a_night_has_three_starts_at_least_and_ten_at_most() -> None:
+    for duel in _plan(load_profile("laptop")).duels:
+        assert (duel.starts, duel.max_starts) == (3, 10)
+    # What the minimum of starts takes is known from measuring; the rest is up to the budgets.
+    assert sum(duel.budget_s for duel in _plan(load_profile("laptop")).duels) <= 480
+    for duel in _plan(load_profile("ci")).duels:
+        assert (duel.starts, duel.rounds) == (duel.max_starts, duel.max_rounds)
+
+
 def test_the_same_plan_has_the_same_hashes_and_each_change_another() -> None:
     profile = load_profile("laptop")
     first = [duel.hash for duel in _plan(profile).duels]
     assert [duel.hash for duel in _plan(profile).duels] == first
     assert len(set(first)) == len(first)
-    changes = [{"starts": 4}, {"rounds": 12}, {"seed": 1}, {"block_ms": 50.0}, {"freeze": False}]
+    changes = [
+        *({"starts": 4}, {"rounds": 12}, {"seed": 1}, {"block_ms": 50.0}, {"freeze": False}),
+        *({"max_starts": 9}, {"max_rounds": 12}, {"target": 0.02}),
+        {"matches": tuple(dataclasses.replace(m, budget_s=1.0) for m in profile.matches)},
+    ]
     for change in changes:
         changed = [duel.hash for duel in _plan(dataclasses.replace(profile, **change)).duels]
         assert not set(changed) & set(first), change

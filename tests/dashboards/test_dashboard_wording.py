@@ -6,7 +6,7 @@ from sample_frames import nightly_campaign, nothing_counts, sample_frames, sampl
 
 from dashboards import headline
 from dashboards.frames import of_campaign
-from dashboards.tables import list_contenders, list_facts
+from dashboards.tables import list_contenders, list_facts, list_ratios
 from dashboards.wording import (
     case_label,
     contender_label,
@@ -34,6 +34,7 @@ PAIR = {
     "low": math.log(1.38),
     "high": math.log(1.47),
     "verdict": "different",
+    "scope": "this node",
 }
 
 
@@ -166,3 +167,29 @@ def test_an_unmeasured_step_is_never_zero() -> None:
     facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
     assert facts["Time spent measuring"].startswith("61 % of the wall time")
     assert facts["Starts"] == "1 to 5 a pair"
+    assert facts["Length"] == (
+        "2 duels ended when the interval of every pair was narrow enough; 1 duel ended when its "
+        "time was spent"
+    )
+    older = frames.contenders.assign(stopped_by=None)
+    assert dict(list_facts(frames.night, frames.ratios, older))["Length"] == (
+        "a fixed number of starts"
+    )
+
+
+def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
+    row = PAIR | {"verdict": "unknown", "scope": "this start", "low": NAN, "high": NAN}
+    assert "seen in one start, a suspicion only: 1.42x" in describe_ratio(row)
+    frames = sample_frames(num_nights=1)
+    (said,) = {row["starts"] for row in list_ratios(frames.ratios) if row["starts"][0] == "1"}
+    assert said == "1 (this start: a suspicion only)"
+
+
+@pytest.mark.parametrize(("log_ratio", "faster"), [(0.1, "eager"), (-0.1, "compiled")])
+def test_the_faster_of_two_settings_is_named_by_its_setting(log_ratio: float, faster: str) -> None:
+    frame = sample_frames(num_nights=1).ratios.head(1)
+    eager = {"a_framework": "torch", "a_version": "2.15.0", "a_arm": "torch-eager"}
+    other = {"b_framework": "torch", "b_version": "2.15.0", "b_arm": "torch-compile"}
+    row = {**eager, **other, "kind": "cross_setting", "verdict": "different"}
+    (shown,) = list_ratios(frame.assign(**row, log_ratio=log_ratio))
+    assert shown["direction"] == f"PyTorch 2.15.0 {faster} faster"

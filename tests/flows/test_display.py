@@ -25,7 +25,11 @@ def _duel(number: int, expected_s: float = 100.0) -> PlannedDuel:
         device="cpu",
         seed=1,
         starts=2,
+        max_starts=4,
         rounds=4,
+        max_rounds=8,
+        target=0.01,
+        budget_s=60.0,
         block_ms=1.0,
         warm_up_limit_s=1.0,
         prepare_timeout_s=1.0,
@@ -50,13 +54,28 @@ def test_nothing_done_is_all_left(forecast: Forecast) -> None:
 
 
 def test_a_slow_machine_stretches_what_is_left(forecast: Forecast) -> None:
-    assert forecast.follow(_event(what="begun")) == "mlp case1: 1 contenders, 2 starts"
+    assert forecast.follow(_event(what="begun")) == "mlp case1: 1 contenders, 2 to 4 starts"
     forecast.follow(_event(event="round", start=0, round=3, time=100.0))
     assert forecast.progress_s == pytest.approx(50.0)
     assert forecast.left_s(100.0) == pytest.approx(300.0)
     assert forecast.follow(_event(what="done", time=200.0)) == "mlp case1: done in 200 s"
     assert forecast.num_done == 1
     assert forecast.left_s(200.0) == pytest.approx(200.0)
+
+
+def test_starts_beyond_the_fewest_never_move_the_bar_back(forecast: Forecast) -> None:
+    forecast.follow(_event(what="begun"))
+    shares = []
+    for start in range(4):
+        forecast.follow(_event(event="stage", contender="jax-jit-0.12.0", start=start, stage="x"))
+        shares.append(forecast.share)
+        for number in range(6):
+            event = _event(event="round", start=start, round=number)
+            forecast.follow(event)
+            shares.append(forecast.share)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert describe_now(event, forecast) == "mlp case1, start 4 of at most 4: round 6 of at most 8"
 
 
 def test_a_resumed_duel_does_not_count_as_speed(forecast: Forecast) -> None:
@@ -69,7 +88,9 @@ def test_the_stage_is_said_in_words(forecast: Forecast) -> None:
     forecast.follow(_event(what="begun"))
     event = _event(event="stage", contender="jax-jit-0.12.0", start=1, stage="warm_up")
     forecast.follow(event)
-    assert describe_now(event, forecast) == "mlp case1, start 2 of 2: jax-jit-0.12.0, warm up"
+    assert (
+        describe_now(event, forecast) == "mlp case1, start 2 of at least 2: jax-jit-0.12.0, warm up"
+    )
     failed = _event(event="failed", contender="jax-jit-0.12.0", start=0, reason="[red]boom")
     assert forecast.follow(failed) == "jax-jit-0.12.0 failed: [red]boom"
 

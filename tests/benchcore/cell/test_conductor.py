@@ -10,13 +10,15 @@ import stat
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from duel_orders import add_workload, make_contender, make_order
 
-from benchcore.cell.conductor import balanced_orders
+from benchcore.cell.conductor import deal_turns
+from benchcore.cell.stopping import MIN_STEPS
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.shard import ConductorFailedError, run_duel
 from benchcore.snapshot import list_inside_files, take_snapshot
@@ -72,6 +74,8 @@ def build(case, arrays, settings):
             time.sleep(3600)
         if fault == "crash late" and steps > 200:
             raise RuntimeError("late")
+        if fault == "slow":
+            time.sleep(0.002)
         if fault == "garbage":
             os.write(int(sys.argv[-1]), b"]]not json[[\\n")
         time.sleep(0.0002)
@@ -273,16 +277,47 @@ def test_a_conductor_that_dies_is_an_infrastructure_failure_and_leaves_nothing(
     assert list(state.spool.rglob("*.json*")) == []
 
 
+@pytest.mark.parametrize(
+    ("limits", "stopped_by", "starts", "rounds"),
+    [
+        ({"max_starts": 4, "target": 1e-9}, "max_starts", 4, 6),
+        ({"max_starts": 4, "target": 1e-9, "budget_s": 0.0}, "budget", 2, 4),
+        ({"max_starts": 9, "target": 50.0}, "target", 3, 4),
+    ],
+)
+def test_a_duel_says_what_ended_it(
+    state: State,
+    snapshot: Path,
+    limits: dict[str, Any],
+    stopped_by: str,
+    starts: int,
+    rounds: int,
+) -> None:
+    order = _faulty("none", "none", max_rounds=6, block_ms=5.0, **limits)
+    document = _run(order, state, snapshot)
+    assert document["duel"]["stopped_by"] == stopped_by
+    for contender in document["contenders"]:
+        assert [start["index"] for start in contender["starts"]] == list(range(starts))
+        assert [len(start["blocks"]) for start in contender["starts"]] == [rounds] * starts
+        steps = [block["steps"] for start in contender["starts"] for block in start["blocks"]]
+        assert sum(steps) >= MIN_STEPS
+
+
+def test_slow_steps_get_rounds_until_there_are_fifty(state: State, snapshot: Path) -> None:
+    order = _faulty("slow", "none", starts=1, block_ms=1.0)
+    slow, _ = _run(order, state, snapshot)["contenders"]
+    assert [block["steps"] for block in slow["starts"][0]["blocks"]] == [1] * MIN_STEPS
+
+
 def test_rounds_are_balanced_and_seeded() -> None:
-    orders = balanced_orders(["a", "b", "c"], 6, "1-0")
-    assert orders == balanced_orders(["a", "b", "c"], 6, "1-0")
-    assert any(balanced_orders(["a", "b", "c"], 6, f"{n}-0") != orders for n in range(2, 6))
+    orders = list(islice(deal_turns(["a", "b", "c"], "1-0"), 6))
+    assert orders == list(islice(deal_turns(["a", "b", "c"], "1-0"), 6))
+    others = [list(islice(deal_turns(["a", "b", "c"], f"{n}-0"), 6)) for n in range(2, 6)]
+    assert any(other != orders for other in others)
     for first, mirror in zip(orders[::2], orders[1::2], strict=True):
         assert mirror == first[::-1]
     for name in "abc":
         assert sum(order.index(name) for order in orders) == 6
-    with pytest.raises(ValueError, match="even number of rounds"):
-        balanced_orders(["a", "b"], 5, "1-0")
 
 
 def _start_conductor(order: DuelOrder, state: State, snapshot: Path) -> subprocess.Popen[bytes]:

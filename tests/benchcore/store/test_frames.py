@@ -56,6 +56,7 @@ WANTED = {
             "first_run_s",
         ],
         *["warm_up_s", "process_peak_bytes", "planned_starts", "planned_rounds"],
+        "stopped_by",
     ],
     start_frame: [
         *CASE,

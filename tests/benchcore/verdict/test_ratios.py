@@ -239,17 +239,36 @@ def test_four_cells_give_four_pairs_across_frameworks_and_one_per_framework() ->
     }
 
 
-@pytest.mark.parametrize(
+_OF_SETTINGS = pytest.mark.parametrize(
     "other",
     [
         dataclasses.replace(JAX, name="again", role="control"),
-        dataclasses.replace(JAX, name="eager", arm="jax-eager", version="0.8.0"),
-        dataclasses.replace(JAX, name="noop", framework="stdlib", version="0.8.0"),
+        dataclasses.replace(JAX, name="eager", arm="jax-eager"),
+        dataclasses.replace(JAX, name="old eager", arm="jax-eager", version="0.8.0"),
     ],
-    ids=["same version", "another arm", "stdlib"],
+    ids=["itself", "another arm", "another arm and version"],
 )
-def test_pairs_without_a_meaning_make_no_ratio(other: Side) -> None:
-    assert judge_duel([JAX, other]) == []
+
+
+@_OF_SETTINGS
+def test_two_that_meet_alone_have_a_ratio_whatever_differs(other: Side) -> None:
+    for pair in ([JAX, other], [other, JAX]):
+        times = [[[1.0]] * 3, [[2.0]] * 3]
+        (ratio,) = judge_duel([timed(side, rows) for side, rows in zip(pair, times, strict=True)])
+        assert (ratio.kind, ratio.a, ratio.b) == ("cross_setting", pair[0].name, pair[1].name)
+        assert ratio.log_ratio == pytest.approx(math.log(2))
+        assert ratio.verdict == "different"
+
+
+@_OF_SETTINGS
+def test_in_a_larger_duel_pairs_across_settings_hide_no_other(other: Side) -> None:
+    kinds = [ratio.kind for ratio in judge_duel([JAX, other, TORCH])]
+    assert kinds == ["cross_framework", "cross_framework"]
+
+
+def test_a_framework_against_bare_python_makes_no_ratio() -> None:
+    bare = dataclasses.replace(JAX, name="noop", framework="stdlib", version="0.8.0")
+    assert judge_duel([JAX, bare]) == []
 
 
 def test_stdlib_against_stdlib_makes_no_ratio() -> None:

@@ -1,0 +1,148 @@
+"""When a duel ends: never on one start, not before its minimum, and fooling no verdict."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from duel_orders import make_contender, make_order
+from scipy import stats
+
+from benchcore.cell import stopping
+from benchcore.protocol import DuelOrder
+from benchcore.verdict.ratios import EQUIVALENCE_BOUND, log_ratios_by_start
+
+NAMES = ("a", "b")
+
+
+def _order(**changes: object) -> DuelOrder:
+    limits = {"starts": 3, "max_starts": 9, "rounds": 4, "max_rounds": 12, "budget_s": 100.0}
+    return make_order(*(make_contender(name) for name in NAMES), **{**limits, **changes})
+
+
+def _start(log_ratio: float, rounds: int = 4, noise: float = 0.0) -> stopping.Times:
+    """A start in which b takes exp(log_ratio) times as long as a, give or take the noise."""
+    b = {each: 1e6 * math.exp(log_ratio + noise * (-1) ** each) for each in range(rounds)}
+    return {"a": dict.fromkeys(range(rounds), 1e6), "b": b}
+
+
+def _why(order: DuelOrder, log_ratios: list[float], start_s: float = 1.0) -> str | None:
+    starts = [_start(each) for each in log_ratios]
+    return stopping.why_stop(order, NAMES, starts, [start_s] * len(starts))
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 41), 60, 100, 1000])
+def test_the_quantile_agrees_with_scipys_to_three_digits(freedom: int) -> None:
+    assert stopping.t_975(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=5e-4)
+
+
+def test_the_ratio_of_a_start_is_the_verdicts() -> None:
+    noise = random.Random(1)
+    times = {name: {each: noise.uniform(1, 2) for each in range(11)} for name in NAMES}
+    (wanted,) = log_ratios_by_start({0: times["a"]}, {0: times["b"]})
+    assert stopping.log_ratio(times["a"], times["b"]) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_one_start_never_ends_a_duel_however_narrow_its_own_interval() -> None:
+    for starts in (1, 2, 3):
+        assert _why(_order(starts=starts), [0.1]) is None
+
+
+def test_the_target_must_be_met_twice_and_never_by_the_fewest_starts_alone() -> None:
+    assert _why(_order(), [0.1, 0.1, 0.1]) is None
+    assert _why(_order(), [0.1, 0.1, 0.1, 0.1]) == "target"
+    assert _why(_order(), [0.1, 0.13, 0.1, 0.1]) is None
+    # Now narrow enough, but not one start ago.
+    lately = [0.0, 0.02] + [0.01] * 4
+    assert [_why(_order(), lately[:count]) for count in (4, 5, 6)] == [None, None, "target"]
+
+
+def test_every_pair_must_be_narrow() -> None:
+    starts = [{**_start(0.1), "c": dict.fromkeys(range(4), 1e6 * f)} for f in (1.0, 1.2, 0.8, 1.1)]
+    assert stopping.why_stop(_order(), NAMES, starts, [1.0] * 4) == "target"
+    assert stopping.why_stop(_order(), (*NAMES, "c"), starts, [1.0] * 4) is None
+
+
+def test_the_largest_number_of_starts_ends_a_duel_that_stays_wide() -> None:
+    wide = [0.1, 0.2] * 5
+    assert _why(_order(), wide[:8]) is None
+    assert _why(_order(), wide[:9]) == "max_starts"
+    assert _why(_order(starts=3, max_starts=3), [0.1, 0.1, 0.1]) == "max_starts"
+
+
+def test_the_budget_never_cuts_the_fewest_starts_and_is_not_overrun_by_one_more() -> None:
+    wide = [0.1, 0.2] * 5
+    assert _why(_order(), wide[:2], start_s=1000.0) is None
+    assert _why(_order(), wide[:3], start_s=1000.0) == "budget"
+    assert _why(_order(), wide[:3], start_s=25.0) is None
+    assert _why(_order(), wide[:4], start_s=25.0) == "budget"
+
+
+def test_who_has_no_opponent_left_plays_the_fewest_starts() -> None:
+    starts = [_start(0.1)] * 3
+    assert stopping.why_stop(_order(), ["a"], starts[:2], [1.0] * 2) is None
+    assert stopping.why_stop(_order(), ["a"], starts, [1.0] * 3) == "no_pair"
+    assert stopping.why_stop(_order(), [], starts[:1], [1.0]) == "no_pair"
+
+
+def _wants(played: int, *, noise: float = 0.0, steps: int = 1000, left_s: float = 9.0) -> bool:
+    return stopping.wants_round(_order(), _start(0.1, played, noise), [steps, 1000], left_s)
+
+
+def test_rounds_go_on_until_the_start_is_settled() -> None:
+    assert _wants(0)
+    assert _wants(2)
+    assert not _wants(4)
+    assert _wants(4, noise=0.1)
+    assert not _wants(12, noise=0.1)
+    assert not _wants(4, noise=0.1, left_s=-1.0)
+    assert _wants(2, left_s=-1.0)
+    assert not stopping.wants_round(_order(), {}, [], 9.0)
+
+
+def test_no_limit_cuts_fifty_steps_a_contender() -> None:
+    assert _wants(12, steps=16, left_s=-1.0)
+    assert not _wants(12, steps=17, left_s=-1.0)
+    assert stopping.MIN_STEPS <= 3 * 17
+
+
+def test_an_early_start_leaves_the_later_ones_their_share_of_the_budget() -> None:
+    left = [stopping.seconds_left(_order(), index, 50.0) for index in (0, 1, 2, 3, 8)]
+    assert left == pytest.approx([-50 / 3, 50 / 3, 50, 50, 50])
+
+
+@pytest.mark.parametrize(
+    ("starts", "max_starts", "most_missed"), [(3, 10, 0.085), (3, 20, 0.09), (5, 20, 0.08)]
+)
+@pytest.mark.parametrize("sd_of_starts", [0.006, 0.01, 0.015, 0.02, 0.03])
+def test_stopping_early_hardly_costs_coverage_and_no_false_difference(
+    starts: int, max_starts: int, most_missed: float, sd_of_starts: float
+) -> None:
+    """4,000 duels of a contender against itself, whose starts differ: nominal is 5 % both."""
+    samples = np.random.default_rng(7).normal(0, sd_of_starts, (4000, max_starts))
+    missed, different = _stop_and_judge(samples, starts, target=0.01)
+    assert missed <= most_missed
+    assert different <= 0.06
+
+
+def _stop_and_judge(samples: np.ndarray, starts: int, target: float) -> tuple[float, float]:
+    """Shares of duels whose 95 % interval misses 0, and that are called different."""
+    duels, most = samples.shape
+    half = np.stack(
+        [
+            stats.t.ppf(0.975, n - 1) * samples[:, :n].std(axis=1, ddof=1) / math.sqrt(n)
+            for n in range(2, most + 1)
+        ],
+        axis=1,
+    )
+    narrow = half <= target
+    ends = narrow[:, starts - 1 :] & narrow[:, starts - 2 : -1]  # at starts + 1, starts + 2, ...
+    num = np.where(ends.any(axis=1), starts + 1 + ends.argmax(axis=1), most)
+    mean = np.array([samples[i, : num[i]].mean() for i in range(duels)])
+    half_95 = half[np.arange(duels), num - 2]
+    half_90 = half_95 * stats.t.ppf(0.95, num - 1) / stats.t.ppf(0.975, num - 1)
+    missed = np.abs(mean) > half_95
+    same = np.abs(mean) + half_90 <= math.log1p(EQUIVALENCE_BOUND)
+    return float(missed.mean()), float((missed & ~same).mean())
