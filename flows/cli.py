@@ -23,7 +23,7 @@ from benchcore.releases import parse_request, resolve
 from benchcore.sites import load_site
 from benchcore.state import State, open_state
 from flows.display import follow_campaign, format_count
-from flows.orchestrator import settle_prefect
+from flows.orchestrator import settle_prefect, start_temporary_api
 from flows.printing import ERR, OUT, print_json, print_rows
 
 app = typer.Typer(
@@ -155,7 +155,7 @@ def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_jso
     with follow_campaign(
         lambda: matrix.load_plan(plan_path) if plan_path.exists() else None, reader, ERR
     ):
-        outcome = run()
+        outcome = _until_interrupted(run)
     if as_json:
         print_json(outcome)
         return
@@ -164,6 +164,15 @@ def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_jso
         columns = ("case", "name", "status", "stage", "reason")
         print_rows(outcome["failures"], columns, title="What did not end well")
     OUT.print(f"Dashboard: {outcome['dashboard']}", soft_wrap=True, highlight=False)
+
+
+def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        start_temporary_api()
+        return run()
+    except KeyboardInterrupt:
+        _complain("interrupted; the same command goes on where this one stopped")
+        raise typer.Exit(130) from None
 
 
 def _check_services(state: State) -> None:
@@ -353,9 +362,6 @@ def main() -> None:
     except (EnvironmentBuildError, CampaignIncompleteError) as error:
         _complain(str(error))
         sys.exit(1)
-    except KeyboardInterrupt:
-        _complain("interrupted; the same command goes on where this one stopped")
-        sys.exit(130)
 
 
 def _complain(text: str) -> None:

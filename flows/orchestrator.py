@@ -1,8 +1,9 @@
-"""Settles Prefect's settings before it is imported: in-process and quiet unless the user chose."""
+"""Settles how flows find their Prefect API: a temporary one beside them, unless the user chose."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 from benchcore.state import State
 
@@ -20,3 +21,22 @@ def settle_prefect(state: State) -> None:
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
+
+
+def start_temporary_api() -> None:
+    """Start Prefect's temporary server now, deaf to Ctrl-C, unless PREFECT_API_URL names one.
+
+    A terminal sends Ctrl-C to every process of its group. A server that dies of it leaves the
+    flow trying for minutes to say that it was interrupted. A signal that is blocked here stays
+    blocked in the child; Prefect ends the server with another one.
+    """
+    if os.environ.get("PREFECT_API_URL"):
+        return
+    from prefect.client.orchestration import get_client
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with get_client(sync_client=True) as client:
+            client.hello()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

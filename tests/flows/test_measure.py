@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import pytest
 
 from benchcore.adhoc import AdhocDuel, draft_duel
 
@@ -22,6 +27,27 @@ def _run(state: Path, campaign: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def test_ctrl_c_ends_everything_at_once_and_says_how_to_go_on(tmp_path: Path) -> None:
+    command = [*COMMAND[:-1], "50", "--campaign", "interrupted", "--state", str(tmp_path)]
+    log = tmp_path / "campaigns" / "interrupted" / "progress.jsonl"
+    process = subprocess.Popen(
+        [DEADHEAT, *command], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not log.exists() or '"round"' not in log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert "interrupted; the same command goes on" in said
+    assert not list((tmp_path / "spool").rglob("*.json"))
+    with sqlite3.connect(tmp_path / "prefect" / "prefect.db") as database:
+        assert database.execute("SELECT state_type FROM flow_run").fetchall() == [("CRASHED",)]
+    with pytest.raises(ProcessLookupError):  # nothing of the group is left
+        os.killpg(process.pid, 0)
 
 
 def test_a_conductor_that_fails_is_tried_again_told_and_mended_by_running_again(
