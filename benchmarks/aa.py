@@ -1,6 +1,6 @@
 """A/A duels: the same contender twice. How far from zero is a ratio that must be zero?
 
-    uv run python benchmarks/aa.py --starts 20 --state state
+    .venv/bin/python benchmarks/aa.py --starts 20 --state state
 
 Each start is one pair of fresh processes. Printed per framework, frozen and not frozen: the median
 |log ratio| over pairs, its standard deviation between pairs, and the mean standard deviation over

@@ -1,6 +1,6 @@
 """From `make nightly` to the dashboard on a fresh clone: with a cold and with a warm package cache.
 
-    uv run python benchmarks/end_to_end.py --cold --warm
+    .venv/bin/python benchmarks/end_to_end.py --cold --warm
 
 Prints the wall time, and which share of it went into duels and into timed blocks.
 """

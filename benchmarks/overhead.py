@@ -1,6 +1,6 @@
 """What the harness itself costs: the time of a block in which nothing is done.
 
-    uv run python benchmarks/overhead.py --state state
+    .venv/bin/python benchmarks/overhead.py --state state
 
 Each block of the `noop` workload holds one empty step, so what its clock shows is the harness: the
 clock itself, the loop, and waiting for a device that owes nothing.

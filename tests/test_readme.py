@@ -13,7 +13,7 @@ from flows.cli import app
 
 ROOT = Path(__file__).parent.parent
 READMES = [ROOT / "README.md", *sorted(ROOT.glob("*/README.md"))]
-COMMANDS = re.findall(r"^uv run deadheat (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+COMMANDS = re.findall(r"^\.venv/bin/deadheat (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
 
 def test_the_readme_is_short_and_runs_early() -> None:
