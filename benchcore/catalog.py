@@ -41,3 +41,16 @@ def check_case(workload: str, case: str) -> None:
 def list_sides(workload: str) -> list[str]:
     """The frameworks that a workload is implemented in."""
     return [name for name in FRAMEWORKS if (_FOLDER / workload / f"in_{name}.py").exists()]
+
+
+def winograd_share(workload: str, case: str) -> float:
+    """What share of a step's FLOPs are 3x3 convolutions of stride 1, where Winograd saves some.
+
+    A spec may say so with a function of that name. 0 where it does not, or is gone by now.
+    """
+    if workload not in list_workloads():
+        return 0.0
+    spec = load_spec(workload)
+    if case not in spec.CASES or "winograd_share" not in vars(spec):
+        return 0.0
+    return spec.winograd_share(spec.CASES[case])

@@ -20,7 +20,10 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """One case and the arms that meet in it. `expected_s` is only for the progress display."""
+    """One case and the arms that meet in it. `expected_s` is only for the progress display.
+
+    `starts` and `rounds` stand in for the profile's own where they are given.
+    """
 
     workload: str
     case: str
@@ -28,6 +31,8 @@ class Match:
     expected_s: float
     budget_s: float = 300.0
     """Seconds after which a duel starts nothing more, once it has its fewest starts."""
+    starts: int | None = None
+    rounds: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +66,15 @@ _JAX_NEWEST = Arm(name="jax-jit", request="jax@newest", settings={"compile": "ji
 _JAX_PREVIOUS = Arm(name="jax-jit", request="jax@previous", settings={"compile": "jit"})
 _TORCH_EAGER = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
 _TORCH_COMPILE = Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"})
+_SENTINEL_ARMS = (_JAX_NEWEST, _TORCH_EAGER)
 _FOUR = (_JAX_NEWEST, _JAX_PREVIOUS, _TORCH_EAGER, _TORCH_COMPILE)
+
+
+def _sentinel(workload: str, case: str) -> Match:
+    """A ceiling for the physics gate, of the best block seen: few starts and rounds will do."""
+    return Match(
+        workload=workload, case=case, arms=_SENTINEL_ARMS, expected_s=20, starts=2, rounds=4
+    )
 
 
 def laptop() -> Profile:
@@ -70,6 +83,8 @@ def laptop() -> Profile:
         name="laptop",
         matches=(
             Match(workload="noop", case="bare", arms=(_STDLIB,), expected_s=3, budget_s=10),
+            _sentinel("matmul", "cpu_1024"),
+            _sentinel("copy", "cpu_256m"),
             Match(workload="mlp", case="infer_b128", arms=_FOUR, expected_s=110, budget_s=110),
             Match(workload="mlp", case="train_b128", arms=_FOUR, expected_s=110, budget_s=110),
             Match(workload="resnet50", case="infer_b4", arms=_FOUR, expected_s=190, budget_s=190),

@@ -22,7 +22,7 @@ CONTENDER_COLUMNS = (
     "precision", "name", "arm", "role", "framework", "version", "environment_key",
     "python_version", "build", "status", "stage", "reason", "num_starts", "num_blocks",
     "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "process_peak_bytes",
-    "stopped_by",
+    "stopped_by", "compute_share", "bandwidth_share",
 )
 EQUIVALENCE_COLUMNS = (
     "campaign", "duel_run", "workload", "case_name", "a", "b", "quantity", "max_relative",

@@ -101,12 +101,22 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
             "compile": "none: eager" if _is_eager(row) else format_seconds(row["compile_s"]),
             "import": format_seconds(row["import_s"]),
             "peak": format_bytes(row["process_peak_bytes"]),
+            "ceilings": _ceilings(row),
             "status": str(row["status"]),
             "build": one_line(row["build"], missing="not recorded"),
             "python": one_line(row["python_version"], missing="not recorded"),
         }
         for row in rows.to_dict("records")
     ]
+
+
+def _ceilings(row: dict[str, Any]) -> str:
+    """What share of the measured compute and bandwidth ceilings the fastest start reached."""
+    shares = [("compute", row["compute_share"]), ("bandwidth", row["bandwidth_share"])]
+    known = [
+        f"{name} {format_share(share, 1.0)}" for name, share in shares if not is_missing(share)
+    ]
+    return ", ".join(known) or "no ceiling measured"
 
 
 def _is_eager(row: dict[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from data_checks.rows import (
     equivalence_rows,
     pair_rows,
     start_rows,
+    unbounded_cases,
 )
 
 # Great Expectations reads this while it is imported.
@@ -46,11 +47,13 @@ class CheckError(Exception):
 class CheckReport:
     """The marks of failed rows, what failed without a row (`problems`), and what was looked at.
 
-    `checked` names the duel runs that the checks have seen.
+    `unbounded` says of which cases the physics gate could not judge all, and why. `checked` names
+    the duel runs that the checks have seen.
     """
 
     marks: tuple[Mark, ...]
     problems: tuple[str, ...]
+    unbounded: tuple[str, ...]
     checked: frozenset[str]
     num_rows: int
     num_expectations: int
@@ -73,6 +76,7 @@ def run_checks(frames: CheckFrames) -> CheckReport:
     return CheckReport(
         marks=tuple(mark for each in findings for mark in each.marks),
         problems=tuple(problem for each in findings for problem in each.problems),
+        unbounded=unbounded_cases(frames),
         checked=frozenset(frames.contenders["duel_run"]),
         num_rows=sum(each.num_rows for each in findings),
         num_expectations=sum(each.num_expectations for each in findings),
@@ -98,6 +102,21 @@ def contender_suite() -> ExpectationSuite:
             or_equal=True,
             row_condition=_FINISHED,
             meta=_meta("all starts", "{num_starts} of at least {planned_starts} planned starts"),
+        ),
+    )
+
+
+def physics_suite() -> ExpectationSuite:
+    """No step is shorter than the ceilings that the campaign's sentinels measured allow."""
+    return _suite(
+        "physics",
+        gxe.ExpectColumnValuesToBeBetween(
+            column="limit_share",
+            min_value=0,
+            max_value=1,
+            meta=_meta(
+                "invalid_physics", "{limit_share:.3g} times what the device can do: {limit_reason}"
+            ),
         ),
     )
 
@@ -224,6 +243,7 @@ _SUITES: tuple[
     tuple[Callable[[], ExpectationSuite], Callable[[CheckFrames], pd.DataFrame]], ...
 ] = (
     (contender_suite, contender_rows),
+    (physics_suite, contender_rows),
     (start_suite, start_rows),
     (duel_suite, duel_rows),
     (pair_suite, pair_rows),

@@ -28,6 +28,17 @@ def contender_rows(frames: CheckFrames) -> pd.DataFrame:
     return _name(frames.contenders, contender="name")
 
 
+def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:
+    """Cases with a ceiling that nobody measured: there the physics gate says less, or nothing."""
+    lacking = frames.contenders.query("limit_reason.str.contains('no ceiling measured')")
+    notes = [
+        f"{row['workload']} {row['case_name']}: no ceiling measured: "
+        + row["limit_reason"].rpartition(": ")[2]
+        for row in lacking.to_dict("records")
+    ]
+    return tuple(dict.fromkeys(notes))
+
+
 def start_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row a start of a contender that finished: why another did not is its own mark."""
     return _name(frames.starts.query("contender_status == 'ok'"), contender="name")

@@ -285,11 +285,14 @@ def check(
     report = check_campaign(engine, campaign)
     rows = judge_and_list(engine, campaign)
     if as_json:
-        print_json({"marks": [dataclasses.asdict(m) for m in report.marks], "ratios": rows})
+        marks = [dataclasses.asdict(mark) for mark in report.marks]
+        print_json({"marks": marks, "unbounded": report.unbounded, "ratios": rows})
         return
     marks = [dataclasses.asdict(mark) for mark in report.marks]
     columns = ("duel_run", "contender", "other", "expectation", "reason")
     print_rows(marks, columns, title=f"{campaign}: what does not count")
+    for case in report.unbounded:
+        OUT.print(f"note: {case}", markup=False, soft_wrap=True)
     _print_ratios(rows, campaign)
 
 

@@ -184,6 +184,8 @@ def _contender(case: SampleCase, arm: str, version: str, role: str) -> dict[str,
         "warm_up_s": 0.55,
         "process_peak_bytes": 6.1e8 if framework == "jax" else 8.9e8,
         "stopped_by": "target" if case.workload == "mlp" else "budget",
+        "compute_share": 0.61 / factor,
+        "bandwidth_share": math.nan,
     }
 
 
@@ -218,6 +220,7 @@ def _contenders() -> list[dict[str, object]]:
         "import_s": math.nan,
         "process_peak_bytes": 1.9e7,
         "stopped_by": "no_pair",
+        "compute_share": math.nan,
     }
     failed = rows[-1] | {
         "name": "torch-compile-2.16.0.dev20261119",

@@ -12,6 +12,7 @@ from typing import Any
 from benchcore.cell import gpu
 
 _PROC = Path("/proc")
+_SYS_CPU = Path("/sys/devices/system/cpu")
 
 
 def usable_cpus() -> int:
@@ -22,11 +23,12 @@ def usable_cpus() -> int:
 
 
 def describe_host() -> dict[str, Any]:
-    """CPU model, CPUs in use, memory, and the system's name."""
+    """CPU model, CPUs in use, memory, the caches they reach (None = not told), and the system."""
     return {
         "cpu_model": _cpu_model(),
         "cpus": usable_cpus(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cache_bytes": _cache_bytes(),
         "system": f"{platform.system()} {platform.release()}",
     }
 
@@ -59,6 +61,22 @@ def _cpu_model() -> str:
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
+
+
+def _cache_bytes() -> int | None:
+    """All data caches that the usable CPUs reach, one that several share counted once."""
+    if not hasattr(os, "sched_getaffinity"):  # Linux only
+        return None
+    sizes: dict[tuple[str, ...], int] = {}
+    for cpu in os.sched_getaffinity(0):
+        for cache in (_SYS_CPU / f"cpu{cpu}" / "cache").glob("index*"):
+            level, kind, shared, size = (
+                (cache / name).read_text().strip()
+                for name in ("level", "type", "shared_cpu_list", "size")
+            )
+            if kind != "Instruction":
+                sizes[level, kind, shared] = int(size.removesuffix("K")) * 1024
+    return sum(sizes.values()) or None
 
 
 def _read(name: str) -> str:

@@ -9,6 +9,7 @@ from sqlalchemy import Boolean, ColumnElement, Engine, Float, Integer, Select, S
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.types import TypeEngine
 
+from benchcore.store.ceilings import add_physics, read_sentinels
 from benchcore.store.models import (
     CheckMark,
     ContenderRun,
@@ -57,13 +58,18 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     """One row a contender run; None = of every campaign.
 
     `median_step_ns` is the median of the starts' medians, a stage's seconds are the mean over the
-    starts that reached it, memory is the largest over starts.
+    starts that reached it, memory is the largest over starts. `compute_share`, `bandwidth_share`
+    and `limit_share` hold the fastest start against the ceilings of the campaign's sentinels.
     """
     query = _select(
         *_CASE,
         DuelRun.device_model,
         DuelRun.device_fingerprint,
         DuelRun.method,
+        DuelRun.flops_per_step,
+        DuelRun.least_bytes_per_step,
+        DuelRun.device,
+        DuelRun.host,
         ContenderRun.name,
         ContenderRun.position,
         ContenderRun.arm,
@@ -88,13 +94,15 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
             "num_starts": per_start.size(),
             "num_blocks": per_start["num_blocks"].sum(),
             "median_step_ns": per_start["median_step_ns"].median(),
+            "fastest_step_ns": per_start["median_step_ns"].min(),
             **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in _STAGES},
             **{each.key: per_start[each.key].max() for each in _MEMORY},
         }
     )
     frame = contenders.join(over_starts, on=["duel_run", "name"])
     counts = ["num_starts", "num_blocks"]
-    return frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
+    frame = frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
+    return add_physics(frame, read_sentinels(engine, campaign))
 
 
 def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:

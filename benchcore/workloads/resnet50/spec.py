@@ -166,6 +166,17 @@ def flops(case: Case) -> int:
     return 2 * case.batch * (macs + CLASSES * STAGES[-1].width * EXPANSION)
 
 
+def winograd_share(case: Case) -> float:
+    """What share of the FLOPs are 3x3 convolutions of stride 1: all but the halving blocks' one."""
+    halving = {f"{stage.name}.0.conv2" for stage in STAGES if stage.stride == 2}
+    macs = sum(
+        conv.outputs * conv.inputs * conv.kernel**2 * conv.side**2
+        for conv in _convolutions(case.side)
+        if conv.kernel == 3 and conv.name not in halving
+    )
+    return 2 * case.batch * macs / flops(case)
+
+
 def least_bytes(case: Case) -> int:
     """Bytes that must cross the memory border once in a step: parameters, images in, logits out.
 

@@ -1,0 +1,151 @@
+"""The physics gate over documents: what can't have been computed takes no part in ratios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from result_documents import CAMPAIGN, DUEL_RUN, JAX, TORCH, make_document, spool_document
+
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.frames import contender_frame
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.judging import judge_campaign
+from data_checks.campaign import check_campaign
+
+Document = dict[str, Any]
+FLOPS = 2 * 1024**3
+BYTES = 512 << 20
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+def ingest(state: State, *documents: Document) -> Engine:
+    for document in documents:
+        spool_document(state.spool, document)
+    engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
+    assert ingest_spool(engine, state).rejected == ()
+    return engine
+
+
+def matmul(**changes: Any) -> Document:
+    """The compute sentinel: its step takes 1 ms in both frameworks: 2147 GFLOP/s."""
+    document = make_document(duel_run="a" * 16, starts=2)
+    work = {"workload": "matmul", "case": "cpu_1024", "use_case": "op"}
+    amounts = {"flops_per_step": FLOPS, "least_bytes_per_step": 12 << 20}
+    document["duel"] |= {**work, **amounts, **changes}
+    return document
+
+
+def copy(**changes: Any) -> Document:
+    """The bandwidth sentinel: 537 GB/s."""
+    document = make_document(duel_run="b" * 16, starts=2)
+    work = {"workload": "copy", "case": "cpu_256m", "use_case": "op"}
+    document["duel"] |= {**work, "flops_per_step": 0, "least_bytes_per_step": BYTES, **changes}
+    return document
+
+
+def candidate(*, flops: int = FLOPS, least_bytes: int = 0, cache_bytes: int = 0) -> Document:
+    document = make_document()
+    document["duel"].update(flops_per_step=flops, least_bytes_per_step=least_bytes)
+    document["allocation"]["host"]["cache_bytes"] = cache_bytes
+    return document
+
+
+def hurry(document: Document, factor: int, *, start: int | None = None) -> Document:
+    """The first contender's steps become this much too fast, in one start or in all."""
+    for each in document["contenders"][0]["starts"]:
+        if start is None or each["index"] == start:
+            for block in each["blocks"]:
+                block["elapsed_ns"] //= factor
+    return document
+
+
+def marks_of(state: State, *documents: Document) -> dict[tuple[str | None, str], str]:
+    engine = ingest(state, *documents)
+    report = check_campaign(engine, CAMPAIGN)
+    ratios = {each.counts for each in judge_campaign(engine, CAMPAIGN)}
+    marks = {(each.contender, each.expectation): each.reason for each in report.marks}
+    assert {each.duel_run for each in report.marks} <= {DUEL_RUN}
+    assert (False in ratios) == bool(marks)
+    engine.dispose()
+    return marks
+
+
+def test_a_possible_step_gets_no_mark(state: State) -> None:
+    assert marks_of(state, matmul(), copy(), candidate(least_bytes=BYTES)) == {}
+
+
+@pytest.mark.parametrize("start", [None, 1])
+def test_steps_ten_times_too_fast_are_marked_invalid_physics(
+    start: int | None, state: State
+) -> None:
+    """As dead code or a forgotten synchronisation make them; one such start is enough."""
+    marks = marks_of(state, matmul(), copy(), hurry(candidate(), 10, start=start))
+    assert list(marks) == [("jax-0.9", "invalid_physics")]
+    assert marks["jax-0.9", "invalid_physics"].startswith("9.08 times what the device can do: ")
+    assert "2147 GFLOP/s" in marks["jax-0.9", "invalid_physics"]
+
+
+def test_memory_that_moves_too_fast_is_marked_unless_a_cache_may_hold_it(state: State) -> None:
+    memory_bound = {"flops": 1, "least_bytes": BYTES}
+    marks = marks_of(state, matmul(), copy(), hurry(candidate(**memory_bound), 10))
+    assert list(marks) == [("jax-0.9", "invalid_physics")]
+
+
+def test_a_working_set_that_fits_the_cache_may_beat_the_memory(state: State) -> None:
+    cached = candidate(flops=1, least_bytes=BYTES, cache_bytes=BYTES)
+    assert marks_of(state, matmul(), copy(), hurry(cached, 10)) == {}
+
+
+@pytest.mark.parametrize(
+    "sentinels",
+    [
+        (),
+        (matmul(case="tiny_op"),),
+        (matmul(precision="tf32"),),
+        ({**matmul(), "campaign": "another"},),
+    ],
+    ids=["none", "too small", "another precision", "another campaign"],
+)
+def test_without_a_ceiling_of_its_own_a_case_is_reported_unbounded(
+    sentinels: tuple[Document, ...], state: State
+) -> None:
+    engine = ingest(state, *sentinels, hurry(candidate(), 10))
+    report = check_campaign(engine, CAMPAIGN)
+    assert report.marks == ()
+    assert "mlp tiny: no ceiling measured: compute" in report.unbounded
+    frame = contender_frame(engine, CAMPAIGN).query("workload == 'mlp'")
+    assert frame["limit_share"].isna().all()
+    assert set(frame["limit_reason"]) == {"no ceiling measured: compute"}
+    engine.dispose()
+
+
+def test_another_devices_ceiling_is_none(state: State) -> None:
+    sentinel = matmul()
+    sentinel["allocation"]["device"]["fingerprint"] = "f" * 16
+    engine = ingest(state, sentinel, hurry(candidate(), 10))
+    assert "mlp tiny: no ceiling measured: compute" in check_campaign(engine, CAMPAIGN).unbounded
+    engine.dispose()
+
+
+def test_a_sentinel_that_did_not_do_its_work_raises_no_ceiling(state: State) -> None:
+    wrong = hurry(matmul(), 10)
+    wrong["equivalence"][0]["agrees"] = False
+    engine = ingest(state, wrong, hurry(candidate(), 10))
+    assert "mlp tiny: no ceiling measured: compute" in check_campaign(engine, CAMPAIGN).unbounded
+    engine.dispose()
+
+
+def test_achieved_shares_are_columns(state: State) -> None:
+    engine = ingest(state, matmul(), copy(), candidate(flops=FLOPS // 2, least_bytes=BYTES // 4))
+    frame = contender_frame(engine, CAMPAIGN).query("workload == 'mlp'")
+    assert list(frame["name"]) == [JAX.name, TORCH.name]
+    assert list(frame["compute_share"]) == pytest.approx([0.5, 0.5], rel=0.01)
+    assert list(frame["bandwidth_share"]) == pytest.approx([0.25, 0.25], rel=0.01)
+    engine.dispose()
