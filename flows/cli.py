@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +17,22 @@ from benchcore.environments import list_environments, provision
 from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, UserError
 from benchcore.interpreters import find_interpreters
 from benchcore.profiles import load_profile
-from benchcore.progress import ProgressReader
 from benchcore.releases import parse_request, resolve
 from benchcore.sites import load_site
 from benchcore.state import State, open_state
-from flows.display import follow_campaign, format_count
-from flows.orchestrator import settle_prefect, start_temporary_api
-from flows.printing import ERR, OUT, print_json, print_rows
+from flows.compare import compare
+from flows.display import format_count
+from flows.options import (
+    STATE,
+    CampaignOption,
+    JsonOption,
+    ProfileOption,
+    PythonOption,
+    SiteOption,
+    StateOption,
+)
+from flows.printing import ERR, OUT, complain, print_json, print_rows
+from flows.running import measure_plan, run_flow
 
 app = typer.Typer(
     help="Dead Heat watches the race between JAX and PyTorch.",
@@ -32,20 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-
-StateOption = Annotated[
-    Path, typer.Option("--state", envvar="DEADHEAT_STATE", help="Folder that keeps everything.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-ProfileOption = Annotated[str, typer.Option("--profile", help="What to measure.")]
-SiteOption = Annotated[str, typer.Option("--site", help="Where: the name of a site.")]
-CampaignOption = Annotated[
-    str | None, typer.Option("--campaign", help="Name of the campaign; default: tonight's.")
-]
-PythonOption = Annotated[
-    str | None, typer.Option("--python", help="Interpreter version of every environment.")
-]
-_STATE = Path("state")
+app.command()(compare)
 
 
 @app.command()
@@ -54,7 +49,7 @@ def nightly(
     site: SiteOption = "local",
     campaign: CampaignOption = None,
     python: PythonOption = None,
-    state: StateOption = _STATE,
+    state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
     """Plan, provision, measure, check, judge and publish. Run again, it resumes."""
@@ -120,7 +115,7 @@ def run(
     site: SiteOption = "local",
     campaign: CampaignOption = None,
     python: PythonOption = None,
-    state: StateOption = _STATE,
+    state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a plan, or one duel of the contenders that you name."""
@@ -132,30 +127,12 @@ def run(
             workload=what, case=case, contenders=tuple(contender or ()), starts=starts
         )
         drafted = draft_duel(asked, site=site, campaign=campaign, python=python)
-    folder = steps.campaign_folder(opened, drafted.campaign)
-    matrix.save_plan(drafted, folder / "plan.json")
-
-    def measure() -> dict[str, Any]:
-        from flows.measure import measure as flow
-
-        return flow(campaign=drafted.campaign)
-
-    _run_flow(measure, opened, drafted.campaign, as_json)
+    _run_flow(measure_plan(drafted, opened), opened, drafted.campaign, as_json)
 
 
 def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_json: bool) -> None:
     """Run a flow in this process with its progress on stderr, and its outcome on stdout."""
-    _check_services(state)
-    settle_prefect(state)
-    os.environ["DEADHEAT_STATE"] = str(state.root)
-    log = steps.progress_log(state, name)
-    log.append(event="campaign", what="begun")
-    plan_path = steps.campaign_folder(state, name) / "plan.json"
-    reader = ProgressReader(log.path, from_now=True)
-    with follow_campaign(
-        lambda: matrix.load_plan(plan_path) if plan_path.exists() else None, reader, ERR
-    ):
-        outcome = _until_interrupted(run)
+    outcome = run_flow(run, state, name)
     if as_json:
         print_json(outcome)
         return
@@ -164,29 +141,6 @@ def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_jso
         columns = ("case", "name", "status", "stage", "reason")
         print_rows(outcome["failures"], columns, title="What did not end well")
     OUT.print(f"Dashboard: {outcome['dashboard']}", soft_wrap=True, highlight=False)
-
-
-def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    try:
-        start_temporary_api()
-        return run()
-    except KeyboardInterrupt:
-        _complain("interrupted; the same command goes on where this one stopped")
-        raise typer.Exit(130) from None
-
-
-def _check_services(state: State) -> None:
-    """Before anything is measured: will the results find their database, and the flow its API?"""
-    from benchcore.preflight import probe_prefect_api
-    from benchcore.store.database import check_database
-
-    check_database(state.database_url)
-    api = probe_prefect_api(os.environ.get("PREFECT_API_URL"))
-    if not api.usable:
-        raise UserError(
-            f"wanted the Prefect API that PREFECT_API_URL names, but {api.detail}; "
-            "start it, or unset PREFECT_API_URL to do without"
-        )
 
 
 def _print_ratios(rows: list[dict[str, Any]], name: str) -> None:
@@ -223,7 +177,7 @@ def environments(
         list[str] | None, typer.Argument(help="Versions to build: jax@newest, torch==2.15.0, ...")
     ] = None,
     python: PythonOption = None,
-    state: StateOption = _STATE,
+    state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
     """List the environments, after building the ones named."""
@@ -247,7 +201,7 @@ def environments(
 
 
 @app.command()
-def ingest(state: StateOption = _STATE, as_json: JsonOption = False) -> None:
+def ingest(state: StateOption = STATE, as_json: JsonOption = False) -> None:
     """Take the spool's documents into the database. Twice changes nothing."""
     from benchcore.store.database import open_database
     from benchcore.store.ingest import ingest_spool
@@ -271,7 +225,7 @@ def ingest(state: StateOption = _STATE, as_json: JsonOption = False) -> None:
 @app.command()
 def check(
     campaign: Annotated[str, typer.Argument(help="Name of the campaign.")],
-    state: StateOption = _STATE,
+    state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
     """Let Great Expectations decide which rows count, then judge again."""
@@ -299,7 +253,7 @@ def check(
 @app.command()
 def report(
     campaign: Annotated[str, typer.Argument(help="Name of the campaign.")],
-    state: StateOption = _STATE,
+    state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
     """Publish a campaign's dashboard again from the database."""
@@ -322,7 +276,7 @@ def report(
 def verify(
     profile: ProfileOption = "laptop",
     site: SiteOption = "local",
-    state: StateOption = _STATE,
+    state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
     """Show what this machine has and lacks for a profile and a site. Exits with 1 if it lacks."""
@@ -360,15 +314,11 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        _complain(str(error))
+        complain(str(error))
         sys.exit(2)
     except (EnvironmentBuildError, CampaignIncompleteError) as error:
-        _complain(str(error))
+        complain(str(error))
         sys.exit(1)
-
-
-def _complain(text: str) -> None:
-    ERR.print(f"deadheat: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,11 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, title: str) -> No
     OUT.print(table)
 
 
+def complain(text: str) -> None:
+    """One paragraph on stderr."""
+    ERR.print(f"deadheat: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
 def _cell(value: object) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"

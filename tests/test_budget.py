@@ -6,7 +6,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks")
-MAX_LINES = 9000  # + 500: ceilings and the physics gate, degraded blocks, crash ladder (#3)
+# + 500: ceilings and the physics gate, degraded blocks, crash ladder; + 400: cell/stopping.py,
+# comparison.py, flows/compare.py (#3)
+MAX_LINES = 9400
 MAX_INSIDE_LINES = 1700  # + 100: when a duel stops, cell/stopping.py (#3)
 MAX_FILE_LINES = 400
 

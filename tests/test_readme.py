@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from flows.cli import app
@@ -38,9 +39,15 @@ def test_what_the_readme_says_to_run_can_be_planned(
     """Up to the point where measuring would begin."""
     assert len(COMMANDS) >= 2
     planned: list[str] = []
+
+    def stop(run: object, state: object, name: str) -> None:
+        planned.append(name)
+        raise typer.Exit
+
     monkeypatch.setattr(
         "flows.cli._run_flow", lambda run, state, name, as_json: planned.append(name)
     )
+    monkeypatch.setattr("flows.compare.run_flow", stop)
     arguments = [*shlex.split(command), "--state", str(tmp_path)]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -169,6 +169,17 @@ def test_what_one_contender_cannot_survive_is_its_status_and_the_duel_goes_on(
         assert [len(start["blocks"]) for start in healthy["starts"]] == [4, 4]
 
 
+def test_out_of_memory_is_a_status_and_the_batch_stays_what_it_was(
+    state: State, snapshot: Path
+) -> None:
+    document = _run(_faulty("memory", "none"), state, snapshot)
+    starved, healthy = document["contenders"]
+    assert (starved["status"], len(starved["starts"])) == ("oom", 1)
+    assert starved["starts"][0]["blocks"] == []
+    assert (document["duel"]["case"], document["duel"]["batch"]) == ("fault", 1)
+    assert [start["status"] for start in healthy["starts"]] == ["ok", "ok"]
+
+
 def test_an_environment_that_could_not_be_had_is_no_benchmark_failure(
     state: State, snapshot: Path
 ) -> None:

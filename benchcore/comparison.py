@@ -1,0 +1,196 @@
+"""Two contenders of anything on one case: planned from what a user names, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from benchcore.adhoc import parse_arm
+from benchcore.campaign import draft_plan
+from benchcore.catalog import check_case, load_spec
+from benchcore.errors import UserError
+from benchcore.matrix import Plan
+from benchcore.profiles import Match, Profile
+
+MIN_STARTS = 5
+"""Fresh processes of either side: what differs between processes needs several to be seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The case that a user means: by its name, or by what it is."""
+
+    case: str | None = None
+    use_case: str | None = None
+    batch: int | None = None
+    precision: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Which of a and b is faster on one case, and how long to look. Each side is a version
+    request and its settings: `("torch", "compile=none")`."""
+
+    workload: str
+    wanted: Wanted
+    a: Sequence[str]
+    b: Sequence[str]
+    starts: int = MIN_STARTS
+    max_starts: int = 20
+    target: float = 0.01
+    budget_s: float = 300.0
+
+
+def find_case(workload: str, wanted: Wanted) -> str:
+    """The one case that fits what is wanted. Raises UserError naming what there is."""
+    cases = load_spec(workload).CASES
+    if wanted.case is not None:
+        check_case(workload, wanted.case)
+    asked = {
+        key: value
+        for key, value in dataclasses.asdict(wanted).items()
+        if key != "case" and value is not None
+    }
+    fitting = [
+        name
+        for name, case in cases.items()
+        if wanted.case in (None, name)
+        and all(getattr(case, key) == value for key, value in asked.items())
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    said = "".join(f", {key} {str(value)[:100]!r}" for key, value in asked.items())
+    of_case = f"case {wanted.case!r}" if wanted.case else "one case"
+    came = f"{len(fitting)} fit: {', '.join(fitting)}" if fitting else "none fits"
+    raise UserError(
+        f"wanted {of_case} of {workload!r}{said}, but {came}; there are "
+        f"{', '.join(_describe_case(name, case) for name, case in cases.items())}; "
+        "name one with --case"
+    )
+
+
+def _describe_case(name: str, case: Any) -> str:
+    return f"{name} ({case.use_case}, batch {case.batch}, {case.precision})"
+
+
+def draft_comparison(
+    question: Question,
+    *,
+    site: str = "local",
+    campaign: str | None = None,
+    python: str | None = None,
+) -> Plan:
+    """The plan of one duel between a and b with today's versions. Raises UserError."""
+    _check_limits(question)
+    case = find_case(question.workload, question.wanted)
+    match = Match(
+        workload=question.workload,
+        case=case,
+        arms=tuple(parse_arm(",".join(side)) for side in (question.a, question.b)),
+        expected_s=min(question.budget_s, 20.0 * question.starts),
+        budget_s=question.budget_s,
+    )
+    profile = Profile(
+        name="compare",
+        matches=(match,),
+        starts=question.starts,
+        max_starts=question.max_starts,
+        max_rounds=30,
+        target=question.target,
+    )
+    name = campaign or f"compare-{question.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
+    return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+
+
+def _check_limits(question: Question) -> None:
+    limits = (
+        ("--starts", question.starts, 2, 100),
+        ("--max-starts", question.max_starts, question.starts, 100),
+        ("--target", question.target, 0.0001, 1),
+        ("--budget", question.budget_s, 0, 1e6),
+    )
+    for name, value, least, most in limits:
+        if not least <= value <= most:  # nan, too
+            raise UserError(
+                f"wanted {name} from {least:g} to {most:g}, got {value!r}; write for example "
+                "--starts 5 --max-starts 20 --target 0.01 --budget 300"
+            )
+
+
+def summarise(document: Mapping[str, Any], ratios: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a comparison found: who is faster, what that holds for, and what differed.
+
+    `document` is the duel's result, `ratios` the rows that `list_ratios` made of it. Every number
+    is of a against b as they were asked for.
+    """
+    a, b = document["contenders"]
+    return {
+        "case": f"{document['duel']['workload']} {document['duel']['case']}",
+        "a": _name_side(a),
+        "b": _name_side(b),
+        **_turn(next(iter(ratios), None), a["name"]),
+        "node": document["allocation"]["node"],
+        "device": document["allocation"]["device"]["model"],
+        "stopped_by": document["duel"]["stopped_by"],
+        "outputs_agree": _agreement(document["equivalence"]),
+        "outputs": [
+            {key: row[key] for key in ("quantity", "max_relative", "tolerance", "agrees")}
+            for row in document["equivalence"]
+        ],
+        "differences": list(list_differences(a, b)),
+    }
+
+
+def _name_side(contender: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: contender[key] for key in ("name", "framework", "version", "arm", "status")}
+
+
+def _turn(row: Mapping[str, Any] | None, first: str) -> dict[str, Any]:
+    """The ratio as `first` against the other: across versions it tells of the newer one."""
+    keys = ("verdict", "reason", "scope", "counts", "num_starts")
+    if row is None:
+        nothing = dict.fromkeys(("speedup", "low", "high", "scope"))
+        why = "there is no ratio of these two"
+        return {**nothing, "verdict": "unknown", "reason": why, "counts": False, "num_starts": 0}
+    speedups = [row["speedup"], row["low"], row["high"]]
+    if row["a"] != first:
+        middle, low, high = (each and round(1 / each, 4) for each in speedups)
+        speedups = [middle, high, low]
+    named = dict(zip(("speedup", "low", "high"), speedups, strict=True))
+    return {**named, **{key: row[key] for key in keys}}
+
+
+def _agreement(rows: Sequence[Mapping[str, Any]]) -> bool | None:
+    """None = nothing was compared."""
+    return all(row["agrees"] for row in rows) if rows else None
+
+
+def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What differed between two contenders: packages, settings asked for, and those read back."""
+    described = [
+        {
+            "environment": {
+                key: side["environment"][key] for key in ("python_version", "build", "lock_sha256")
+            },
+            "package": side["environment"]["packages"],
+            "setting": side["settings"],
+            "effective": dict(_flatten(side["effective"])),
+        }
+        for side in (a, b)
+    ]
+    for kind in described[0]:
+        one, other = described[0][kind], described[1][kind]
+        for name in sorted(one.keys() | other.keys()):
+            if one.get(name) != other.get(name):
+                yield {"kind": kind, "name": name, "a": one.get(name), "b": other.get(name)}
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

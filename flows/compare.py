@@ -1,0 +1,163 @@
+"""The command `deadheat compare`: which of two is faster, and what differed between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from benchcore.comparison import MIN_STARTS, Question, Wanted, draft_comparison, summarise
+from benchcore.shard import result_path
+from benchcore.state import open_state
+from dashboards.wording import format_relative, format_speedup
+from flows.options import (
+    STATE,
+    CampaignOption,
+    JsonOption,
+    PythonOption,
+    SiteOption,
+    StateOption,
+)
+from flows.printing import OUT, print_json, print_rows
+from flows.running import measure_plan, run_flow
+
+_MAX_PACKAGES = 12
+_ENDS = {
+    "target": "until the interval was narrow enough",
+    "budget": "until its time was spent",
+    "max_starts": "the most that were asked for",
+    "no_pair": "as one of them did not run",
+}
+
+
+def compare(
+    workload: Annotated[str, typer.Argument(help="Name of the workload.")],
+    a: Annotated[str, typer.Option("--a", help="Version of one side: jax==0.10.1, torch, ...")],
+    b: Annotated[str, typer.Option("--b", help="Version of the other side.")],
+    a_set: Annotated[
+        list[str] | None, typer.Option("--a-set", help="A setting of a, such as compile=none.")
+    ] = None,
+    b_set: Annotated[list[str] | None, typer.Option("--b-set", help="A setting of b.")] = None,
+    case: Annotated[str | None, typer.Option("--case", help="Case of the workload.")] = None,
+    use_case: Annotated[
+        str | None, typer.Option("--use-case", help="Or: the case of this use, such as infer.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option("--batch", help="Of this batch size.")] = None,
+    precision: Annotated[str | None, typer.Option("--precision", help="In this precision.")] = None,
+    starts: Annotated[
+        int, typer.Option("--starts", help="Fresh processes, at least.")
+    ] = MIN_STARTS,
+    max_starts: Annotated[int, typer.Option("--max-starts", help="Fresh processes, at most.")] = 20,
+    target: Annotated[
+        float,
+        typer.Option("--target", help="Half of the interval wanted, 0.01."),
+    ] = 0.01,
+    budget: Annotated[
+        float, typer.Option("--budget", help="Seconds, after the fewest starts.")
+    ] = 300.0,
+    site: SiteOption = "local",
+    campaign: CampaignOption = None,
+    python: PythonOption = None,
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell which of two versions or settings is faster on one case, and what differed."""
+    question = Question(
+        workload=workload,
+        wanted=Wanted(case=case, use_case=use_case, batch=batch, precision=precision),
+        a=(a, *(a_set or ())),
+        b=(b, *(b_set or ())),
+        starts=starts,
+        max_starts=max_starts,
+        target=target,
+        budget_s=budget,
+    )
+    drafted = draft_comparison(question, site=site, campaign=campaign, python=python)
+    opened = open_state(state)
+    outcome = run_flow(measure_plan(drafted, opened), opened, drafted.campaign)
+
+    from benchcore.store.documents import read_document
+
+    (duel,) = drafted.duels
+    document = read_document(result_path(opened, drafted.campaign, duel.duel_run))
+    found = summarise(document, [r for r in outcome["ratios"] if r["duel_run"] == duel.duel_run])
+    if as_json:
+        told = {"words": say_verdict(found), "holds_for": say_scope(found)}
+        kept = {key: outcome[key] for key in ("campaign", "dashboard", "failures")}
+        print_json({**kept, **told, **found})
+    else:
+        print_comparison(found, outcome)
+    if outcome["failures"]:
+        raise typer.Exit(1)
+
+
+def say_verdict(found: Mapping[str, Any]) -> str:
+    """`a is 1.33x (1.30 to 1.36) as fast as b`, the faster one first."""
+    if found["speedup"] is None:
+        return f"which of a and b is faster is unknown: {found['reason']}"
+    logs = [None if found[key] is None else math.log(found[key]) for key in ("low", "high")]
+    middle = math.log(found["speedup"])
+    low, high = (math.nan if log is None else log for log in logs)
+    if found["verdict"] == "same":
+        return f"a and b are equally fast: a is {format_speedup(middle, low, high)} as fast as b"
+    if found["verdict"] == "unknown":
+        measured = f"a {format_speedup(middle, low, high)} as fast as b"
+        return f"which of a and b is faster is unknown: measured {measured}; {found['reason']}"
+    if middle < 0:
+        return f"b is {format_speedup(-middle, -high, -low)} as fast as a"
+    return f"a is {format_speedup(middle, low, high)} as fast as b"
+
+
+def say_scope(found: Mapping[str, Any]) -> str:
+    """What the verdict holds for, and how many starts say so."""
+    if found["scope"] is None:
+        return "nothing"
+    if found["scope"] == "this start":
+        return "this one start: a suspicion only"
+    ended = _ENDS[found["stopped_by"]]
+    return (
+        f"{found['scope']} ({found['node']}, {found['device']}); {found['num_starts']} starts, "
+        f"{ended}; 95 % interval"
+    )
+
+
+def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
+    """Verdict, scope, agreement and differences, as text."""
+    for side in ("a", "b"):
+        _say(f"{side}: {found[side]['name']}")
+    _say(f"On {found['case']}, {say_verdict(found)}.")
+    _say(f"Verdict: {found['verdict']} ({found['reason']}). Holds for {say_scope(found)}.")
+    _say(_say_agreement(found))
+    for failure in outcome["failures"]:
+        _say(f"{failure['name']}: {failure['status']} in {failure['stage']}: {failure['reason']}")
+    _print_differences(found["differences"])
+    _say(f"Dashboard: {outcome['dashboard']}")
+
+
+def _say_agreement(found: Mapping[str, Any]) -> str:
+    if found["outputs_agree"] is None:
+        return "Outputs: not compared."
+    rows = [
+        f"{row['quantity']} within {format_relative(row['max_relative'])}"
+        f" (tolerance {format_relative(row['tolerance'])})"
+        for row in found["outputs"]
+    ]
+    return f"Outputs {'agree' if found['outputs_agree'] else 'DIFFER'}: {', '.join(rows)}."
+
+
+def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:
+    packages = [row for row in differences if row["kind"] == "package"]
+    hidden = {row["name"] for row in packages[_MAX_PACKAGES:]}
+    shown = [row for row in differences if row["kind"] != "package" or row["name"] not in hidden]
+    if not differences:
+        _say("Nothing differed between a and b.")
+        return
+    print_rows(shown, ("kind", "name", "a", "b"), title="What differed")
+    if hidden:
+        _say(f"and {len(hidden)} more packages (--json lists them)")
+
+
+def _say(text: str) -> None:
+    OUT.print(text, markup=False, highlight=False, soft_wrap=True)

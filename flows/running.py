@@ -1,0 +1,68 @@
+"""Runs a flow in this process and shows its progress."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from benchcore import campaign as steps
+from benchcore import matrix
+from benchcore.errors import UserError
+from benchcore.progress import ProgressReader
+from benchcore.state import State
+from flows.display import follow_campaign
+from flows.orchestrator import settle_prefect, start_temporary_api
+from flows.printing import ERR, complain
+
+
+def run_flow(run: Callable[[], dict[str, Any]], state: State, name: str) -> dict[str, Any]:
+    """Run a campaign's flow with its progress on stderr; what came of it."""
+    _check_services(state)
+    settle_prefect(state)
+    os.environ["DEADHEAT_STATE"] = str(state.root)
+    log = steps.progress_log(state, name)
+    log.append(event="campaign", what="begun")
+    plan_path = steps.campaign_folder(state, name) / "plan.json"
+    reader = ProgressReader(log.path, from_now=True)
+    with follow_campaign(
+        lambda: matrix.load_plan(plan_path) if plan_path.exists() else None, reader, ERR
+    ):
+        return _until_interrupted(run)
+
+
+def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        start_temporary_api()
+        return run()
+    except KeyboardInterrupt:
+        complain("interrupted; the same command goes on where this one stopped")
+        raise typer.Exit(130) from None
+
+
+def measure_plan(plan: matrix.Plan, state: State) -> Callable[[], dict[str, Any]]:
+    """Save a plan that is new; the flow that measures it."""
+    matrix.save_plan(plan, steps.campaign_folder(state, plan.campaign) / "plan.json")
+
+    def measure() -> dict[str, Any]:
+        from flows.measure import measure as flow
+
+        return flow(campaign=plan.campaign)
+
+    return measure
+
+
+def _check_services(state: State) -> None:
+    """Before anything is measured: will the results find their database, and the flow its API?"""
+    from benchcore.preflight import probe_prefect_api
+    from benchcore.store.database import check_database
+
+    check_database(state.database_url)
+    api = probe_prefect_api(os.environ.get("PREFECT_API_URL"))
+    if not api.usable:
+        raise UserError(
+            f"wanted the Prefect API that PREFECT_API_URL names, but {api.detail}; "
+            "start it, or unset PREFECT_API_URL to do without"
+        )

@@ -1,0 +1,115 @@
+"""Comparisons: which case is meant, and what is said of the two sides."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from result_documents import JAX, OLD_JAX, TORCH, make_document
+
+from benchcore.comparison import Wanted, find_case, list_differences, summarise
+from benchcore.errors import UserError
+
+ROW = {
+    "a": JAX.name,
+    "b": OLD_JAX.name,
+    "speedup": 1.25,
+    "low": 1.2,
+    "high": 1.3,
+    "verdict": "different",
+    "reason": "95 % interval excludes no difference",
+    "scope": "this node",
+    "counts": True,
+    "num_starts": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("workload", "wanted", "case"),
+    [
+        ("resnet50", Wanted(use_case="infer", batch=32), "infer_b32"),
+        ("mlp", Wanted(use_case="train", batch=128), "train_b128"),
+        ("mlp", Wanted(case="tiny_infer"), "tiny_infer"),
+        ("mlp", Wanted(case="tiny_infer", precision="fp32_ieee"), "tiny_infer"),
+        ("noop", Wanted(), "bare"),
+    ],
+)
+def test_a_case_is_found_by_what_it_is(workload: str, wanted: Wanted, case: str) -> None:
+    assert find_case(workload, wanted) == case
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (Wanted(use_case="infer"), r"use_case 'infer', but \d+ fit: tiny_infer"),
+        (Wanted(batch=3), r"batch '3', but none fits; there are tiny_infer \(infer, batch 8, fp32"),
+        (Wanted(precision="fp4"), "precision 'fp4', but none fits"),
+        (Wanted(case="tiny_infer", batch=9), "case 'tiny_infer' of 'mlp', batch '9', but none"),
+        (Wanted(case="nope"), "no case 'nope'"),
+        (Wanted(use_case="x" * 5000), "'x{100}'"),
+    ],
+)
+def test_no_case_or_several_are_refused_with_what_there_is(wanted: Wanted, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        find_case("mlp", wanted)
+
+
+def test_numbers_are_of_a_against_b_as_they_were_named() -> None:
+    named = summarise(make_document((JAX, OLD_JAX)), [ROW])
+    turned = summarise(make_document((OLD_JAX, JAX)), [ROW])
+    assert [named[key] for key in ("speedup", "low", "high")] == [1.25, 1.2, 1.3]
+    assert [turned[key] for key in ("speedup", "low", "high")] == [0.8, 0.7692, 0.8333]
+    assert (turned["a"]["name"], turned["verdict"]) == (OLD_JAX.name, "different")
+    one_start = [{**ROW, "low": None, "high": None}]
+    assert summarise(make_document((OLD_JAX, JAX)), one_start)["high"] is None
+
+
+def test_agreement_is_the_outputs_or_nothing() -> None:
+    assert summarise(make_document((JAX, TORCH)), [])["outputs_agree"] is True
+    assert summarise(make_document((JAX, TORCH), agrees=False), [])["outputs_agree"] is False
+    bare = {**make_document((JAX, TORCH)), "equivalence": []}
+    found = summarise(bare, [])
+    assert (found["outputs_agree"], found["verdict"], found["speedup"]) == (None, "unknown", None)
+
+
+def _sides(**changes: Any) -> list[dict[str, Any]]:
+    twin = dataclasses.replace(JAX, name="twin")
+    a, b = make_document((JAX, twin))["contenders"]
+    for path, value in changes.items():
+        *outer, last = path.split("__")
+        target: Any = b
+        for key in outer:
+            target = target[key]
+        target[last] = value
+    return [a, b]
+
+
+def test_nothing_differs_between_a_contender_and_itself() -> None:
+    assert list(list_differences(*_sides())) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        (
+            {"environment__packages__numpy": "2.0"},
+            {"kind": "package", "name": "numpy", "a": None, "b": "2.0"},
+        ),
+        ({"settings__compile": "none"}, {"kind": "setting", "name": "compile", "a": True}),
+        ({"effective__threads": 1}, {"kind": "effective", "name": "threads", "a": 2, "b": 1}),
+        (
+            {"effective__versions": {"cudnn": 9}},
+            {"kind": "effective", "name": "versions.cudnn", "a": None, "b": 9},
+        ),
+        (
+            {"environment__python_version": "3.11.2"},
+            {"kind": "environment", "name": "python_version", "a": "3.12.3"},
+        ),
+    ],
+)
+def test_what_differs_is_named_with_both_values(
+    changes: dict[str, Any], difference: dict[str, Any]
+) -> None:
+    (found,) = list_differences(*_sides(**changes))
+    assert difference.items() <= found.items()

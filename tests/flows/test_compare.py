@@ -1,0 +1,101 @@
+"""`deadheat compare`: the verdict in words, and two real comparisons."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchcore.protocol import EnvironmentRecord
+from benchcore.state import State
+from flows.compare import say_scope, say_verdict
+
+DEADHEAT = str(Path(sys.executable).parent / "deadheat")
+FOUND = {
+    "speedup": 1.33,
+    "low": 1.3,
+    "high": 1.36,
+    "verdict": "different",
+    "reason": "95 % interval excludes no difference",
+    "scope": "this node",
+    "node": "n1",
+    "device": "Some CPU",
+    "num_starts": 5,
+    "stopped_by": "target",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "a is 1.33x (1.30 to 1.36) as fast as b"),
+        ({"speedup": 0.8, "low": 0.78, "high": 0.82}, "b is 1.25x (1.22 to 1.28) as fast as a"),
+        (
+            {"speedup": 1.0, "low": 0.99, "high": 1.01, "verdict": "same"},
+            "a and b are equally fast: a is 1.00x (0.99 to 1.01) as fast as b",
+        ),
+        (
+            {"verdict": "unknown", "reason": "it is wide"},
+            "which of a and b is faster is unknown: measured a 1.33x (1.30 to 1.36) as fast as b; "
+            "it is wide",
+        ),
+        (
+            {"verdict": "unknown", "speedup": None, "reason": "no round that both finished"},
+            "which of a and b is faster is unknown: no round that both finished",
+        ),
+    ],
+)
+def test_the_verdict_in_words(changes: dict[str, Any], words: str) -> None:
+    assert say_verdict({**FOUND, **changes}) == words
+
+
+def test_what_a_verdict_holds_for_is_said_and_one_start_is_a_suspicion() -> None:
+    assert say_scope(FOUND) == (
+        "this node (n1, Some CPU); 5 starts, until the interval was narrow enough; 95 % interval"
+    )
+    assert say_scope({**FOUND, "scope": "this start"}) == "this one start: a suspicion only"
+    assert say_scope({**FOUND, "scope": None}) == "nothing"
+
+
+def _compare(state: State, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [DEADHEAT, "compare", "mlp", "--case", "tiny_infer", "--budget", "0", *arguments]
+    environ = {**os.environ, "DEADHEAT_STATE": str(state.root)}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.provisions
+def test_a_contender_against_itself_is_not_different(
+    session_state: State, framework_environment: Callable[[str], EnvironmentRecord]
+) -> None:
+    framework_environment("jax")
+    done = _compare(session_state, "--a", "jax", "--b", "jax", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] in {"same", "unknown"}
+    assert found["low"] <= 1 <= found["high"] or found["verdict"] == "same"
+    assert (found["num_starts"], found["scope"], found["counts"]) == (5, "this node", True)
+    assert (found["outputs_agree"], found["differences"]) == (True, [])
+    assert found["b"]["name"] == f"{found['a']['name']}.twin2"
+
+
+@pytest.mark.provisions
+def test_eager_against_compiled_torch_tells_what_differed(
+    session_state: State, framework_environment: Callable[[str], EnvironmentRecord]
+) -> None:
+    framework_environment("torch")
+    settings = ("--a-set", "compile=default", "--b-set", "compile=none")
+    done = _compare(session_state, "--a", "torch", "--b", "torch", *settings, "--starts", "2")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "On mlp tiny_infer, " in said
+    assert "as fast as" in said
+    assert "Outputs agree: logits within" in said
+    assert "What differed" in said
+    assert "setting │ compile │ default │ none" in said
+    assert "Holds for this node" in said
