@@ -72,6 +72,8 @@ def format_speedup(log_ratio: float, low: float, high: float) -> str:
     if is_missing(low) or is_missing(high):
         return f"{math.exp(log_ratio):.2f}x (interval {NOT_MEASURED})"
     decimals = num_decimals(math.exp(low), math.exp(high))
+    while decimals < _MAX_DECIMALS and float(f"{math.exp(log_ratio):.{decimals}f}") == 0:
+        decimals += 1  # no speedup is 0
     middle, left, right = (f"{math.exp(log):.{decimals}f}" for log in (log_ratio, low, high))
     return f"{middle}x ({left} to {right})"
 

@@ -177,6 +177,10 @@ def test_an_unmeasured_step_is_never_zero() -> None:
     )
 
 
+def test_a_wide_interval_makes_no_speedup_zero() -> None:
+    assert format_speedup(math.log(0.19), math.log(0.001), math.log(28)) == "0.2x (0.0 to 28.0)"
+
+
 def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
     row = PAIR | {"verdict": "unknown", "scope": "this start", "low": NAN, "high": NAN}
     assert "seen in one start, a suspicion only: 1.42x" in describe_ratio(row)
