@@ -25,11 +25,13 @@ class Program:
     `step` enqueues one step and returns everything the device still owes (the clock sees only
     this). `evidence` runs the same compiled work from the initial state and returns host arrays
     under canonical names; the conductor compares them between contenders. It must not disturb
-    what `step` does afterwards.
+    what `step` does afterwards. `lower` gives the compiled step in the framework's own form, for
+    what its compiler planned, where there is such a thing (JAX: `jax.stages.Lowered`).
     """
 
     step: Callable[[], object]
     evidence: Callable[[], Mapping[str, np.ndarray]]
+    lower: Callable[[], Any] | None = None
 
 
 Settings = Mapping[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import platform
 import random
@@ -15,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell import document, equivalence, gpu, host, stopping
+from benchcore.cell import document, energy, equivalence, gpu, host, stopping
+from benchcore.cell.passes import ResourcePasses
 from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
 from benchcore.protocol import ContenderOrder, DuelOrder, StoppedBy
 
@@ -32,13 +34,22 @@ _INHERITED = (
     "NVIDIA_VISIBLE_DEVICES",
 )
 
+# Of all starts together, as many as the seed's rule asks for, whatever a step takes; within the
+# time of some blocks, enough in three starts for a p99.
+_FEWEST_LATENCIES = 50
+_MOST_LATENCIES = 400
+_LATENCY_BLOCKS = 5
+
 
 class Conductor:
     """One duel in this allocation. Imports neither framework."""
 
-    def __init__(self, order: DuelOrder, scratch: Path) -> None:
+    def __init__(
+        self, order: DuelOrder, scratch: Path, *, powercap: Path = energy.POWERCAP
+    ) -> None:
         self._order = order
         self._scratch = scratch
+        self._powercap = powercap
         self._spec = importlib.import_module(f"benchcore.workloads.{order.workload}.spec")
         self._telemetry = host.TelemetrySampler(order.device)
         self._contenders = {c.name: document.new_contender(c) for c in order.contenders}
@@ -49,6 +60,7 @@ class Conductor:
         order = self._order
         started_at = document.utc_now()
         stopped_by = self._run_starts()
+        ResourcePasses(order, self._launch_for_pass, powercap=self._powercap).run(self._contenders)
         return document.assemble(
             order,
             duel={**document.describe_duel(order, self._spec), "stopped_by": stopped_by},
@@ -106,6 +118,7 @@ class Conductor:
             if index == 0:
                 self._equivalence = self._compare_evidence(running)
             self._play_rounds(index, running)
+            self._sample_latencies(index, running)
             for name in list(running):
                 with self._surviving(name, index, running):
                     self._finish(name, running[name])
@@ -147,18 +160,12 @@ class Conductor:
     ) -> None:
         start = document.new_start(index)
         self._contenders[order.name]["starts"].append(start)
-        log = self._scratch / f"{order.name}.log"
         with self._surviving(order.name, index, running):
             if order.environment_failure:
                 raise ContenderFailedError("environment", "import", order.environment_failure)
-            try:
-                process = start_contender(order.environment.python, self._environ(order), log)
-            except OSError as error:
-                reason = f"{order.environment.python!r} does not start: {error}"
-                raise ContenderFailedError("environment", "import", reason) from error
-            running[order.name] = process
+            process = running[order.name] = self._launch(order)
             prepared = process.ask(
-                self._prepare_message(order),
+                self._prepare_message(order, "timing"),
                 wanted="prepared",
                 timeout_s=self._order.prepare_timeout_s,
                 on_stage=lambda stage: _tell(
@@ -172,8 +179,31 @@ class Conductor:
             if self._order.freeze:
                 process.freeze()
 
-    def _prepare_message(self, order: ContenderOrder) -> dict[str, Any]:
+    def _launch(self, order: ContenderOrder) -> ContenderProcess:
+        log = self._scratch / f"{order.name}.log"
+        try:
+            return start_contender(order.environment.python, self._environ(order), log)
+        except OSError as error:
+            reason = f"{order.environment.python!r} does not start: {error}"
+            raise ContenderFailedError("environment", "import", reason) from error
+
+    def _launch_for_pass(self, order: ContenderOrder) -> ContenderProcess:
+        """A contender that has run one step, and will be timed no more."""
+        process = self._launch(order)
+        try:
+            process.ask(
+                self._prepare_message(order, "pass"),
+                wanted="prepared",
+                timeout_s=self._order.prepare_timeout_s,
+            )
+        except ContenderFailedError:
+            process.close()
+            raise
+        return process
+
+    def _prepare_message(self, order: ContenderOrder, purpose: str) -> dict[str, Any]:
         return {
+            "purpose": purpose,
             "framework": order.framework,
             "workload": self._order.workload,
             "case": self._order.case,
@@ -263,13 +293,27 @@ class Conductor:
             }
         )
 
+    def _sample_latencies(self, index: int, running: dict[str, ContenderProcess]) -> None:
+        """After the rounds, each in turn and alone: steps that are waited for one by one."""
+        message = {
+            "do": "latency",
+            "fewest": math.ceil(_FEWEST_LATENCIES / self._order.starts),
+            "most": _MOST_LATENCIES,
+            "budget_s": self._order.block_ms * _LATENCY_BLOCKS / 1e3,
+        }
+        for name in list(running):
+            with self._surviving(name, index, running), self._awake(running[name]):
+                samples = running[name].ask(
+                    message, wanted="latency_ns", timeout_s=self._order.block_timeout_s
+                )
+                self._contenders[name]["starts"][-1]["latency_ns"] = samples
+
     def _finish(self, name: str, process: ContenderProcess) -> None:
         process.thaw()
         account = process.ask(
             {"do": "finish"}, wanted="finished", timeout_s=self._order.block_timeout_s
         )
         self._contenders[name]["effective"] = account["effective"]
-        self._contenders[name]["starts"][-1]["memory"] = account["memory"]
 
 
 def deal_turns(names: Sequence[str], seed: str) -> Iterator[list[str]]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import importlib
-import resource
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell import memory
 from benchcore.cell.channel import Channel, ChannelClosedError
+from benchcore.cell.probes import drive, sample_latency
 from benchcore.cell.runtime import Runtime, load_runtime
 from benchcore.program import Arrays, Program
 
@@ -23,6 +24,7 @@ _STEADY_BLOCKS = 5
 _STEADY_SPREAD = 0.02
 _REWARM_NS = 20_000_000
 _MAX_STEPS = 100_000
+_WEIGHED_STEPS = 5
 
 
 class Contender:
@@ -32,6 +34,7 @@ class Contender:
         self._channel = channel
         self._stage = "import"
         self._seconds: dict[str, float | None] = {}
+        self._steps_per_block = 1
 
     def serve(self) -> None:
         """Answer messages until the conductor goes away; a failure is told, then ends us."""
@@ -48,33 +51,43 @@ class Contender:
     def _timed(self, stage: str) -> Iterator[None]:
         self._stage = stage
         self._channel.send({"stage": stage})
-        began = time.perf_counter()
+        began, compiled = time.perf_counter(), self._compiled_s()
         yield
-        self._seconds[stage] = time.perf_counter() - began
+        took = time.perf_counter() - began - (self._compiled_s() - compiled)
+        self._seconds[stage] = max(0.0, took)  # two clocks differ by microseconds
+
+    def _compiled_s(self) -> float:
+        """Seconds of trace, lower and compile so far: taken out of the stage they fall in."""
+        return sum(seconds or 0.0 for seconds in self._runtime.compile_seconds().values())
 
     def _prepare(self, order: Mapping[str, Any]) -> None:
+        """Everything before the first message: timed for a start, without warm-up for a pass."""
+        self._runtime: Runtime = load_runtime(order["framework"])
         with self._timed("import"):
-            self._runtime: Runtime = load_runtime(order["framework"])
             self._runtime.import_framework()
         spec = importlib.import_module(f"benchcore.workloads.{order['workload']}.spec")
         case = spec.CASES[order["case"]]
+        self._device = order["device"]
         with self._timed("init"):
             self._runtime.initialise(
-                device=order["device"], precision=case.precision, threads=order["threads"]
+                device=self._device, precision=case.precision, threads=order["threads"]
             )
+        self._baseline_bytes = memory.take_baseline(self._device)
         arrays = spec.make_arrays(case, order["seed"])
         with self._timed("build"):
             self._program = self._build(order, case, arrays)
         with self._timed("first_run"):
             self._run_steps(1)
-        self._exclude_compilation()
-        with self._timed("warm_up"):
-            warm_up = self._warm_up(order["warm_up_limit_s"], order["block_ms"])
+        warm_up = None
+        if order["purpose"] == "timing":
+            with self._timed("warm_up"):
+                warm_up = self._warm_up(order["warm_up_limit_s"], order["block_ms"])
         self._stage = "evidence"
         self._channel.send(
             {
                 "prepared": {
-                    "stages": self._seconds,
+                    "stages": {**self._seconds, **self._runtime.compile_seconds()},
+                    "cache_hits": self._runtime.num_cache_hits(),
                     "warm_up": warm_up,
                     "steps_per_block": self._steps_per_block,
                     "inputs_sha256": digest(arrays),
@@ -87,22 +100,10 @@ class Contender:
         module = importlib.import_module(name)
         return module.build(case, arrays, {**order["settings"], "device": order["device"]})
 
-    def _exclude_compilation(self) -> None:
-        """The first run's time is what is left of it when trace, lower and compile are taken out.
-
-        What compiled earlier, while the program was built, is taken from that stage instead.
-        """
-        compiled = self._runtime.compile_seconds()
-        self._seconds.update(compiled)
-        spent = sum(seconds or 0.0 for seconds in compiled.values())
-        for stage in ("first_run", "build"):
-            taken = min(spent, self._seconds[stage] or 0.0)
-            self._seconds[stage] = (self._seconds[stage] or 0.0) - taken
-            spent -= taken
-
     def _warm_up(self, limit_s: float, block_ms: float) -> dict[str, Any]:
         """Blocks until the last five agree within 2 %, or the limit. Settles the block's length."""
         deadline = time.perf_counter() + limit_s
+        before = self._runtime.num_compilations()
         step_ns = self._run_steps(1)
         means: list[float] = []
         while True:
@@ -112,7 +113,8 @@ class Contender:
             last = means[-_STEADY_BLOCKS:]
             steady = len(last) == _STEADY_BLOCKS and max(last) <= min(last) * (1 + _STEADY_SPREAD)
             if steady or time.perf_counter() > deadline:
-                return {"num_blocks": len(means), "steady": steady}
+                late = self._runtime.num_compilations() - before
+                return {"num_blocks": len(means), "steady": steady, "compilations": late}
 
     def _run_steps(self, steps: int) -> int:
         """Enqueue `steps` steps and wait for all of them; nanoseconds. The clock sees no more."""
@@ -125,24 +127,32 @@ class Contender:
 
     def _answer(self, message: Mapping[str, Any]) -> bool:
         what = message["do"]
-        if what == "block":
-            self._channel.send({"block": self._run_block()})
-        elif what == "evidence":
-            self._channel.send({"evidence": self._write_evidence(Path(message["path"]))})
-        elif what == "finish":
-            self._channel.send({"finished": self._account()})
-        else:
-            raise ValueError(f"wanted block, evidence or finish, got {what!r}; mend the conductor")
+        answers: dict[str, tuple[str, Callable[[], object]]] = {
+            "block": ("block", self._run_block),
+            "latency": ("latency_ns", lambda: self._sample_latency(message)),
+            "evidence": ("evidence", lambda: self._write_evidence(Path(message["path"]))),
+            "weigh": ("memory", self._weigh),
+            "drive": ("steps", lambda: self._drive(message["seconds"])),
+            "finish": ("finished", self._account),
+        }
+        if what not in answers:
+            raise ValueError(f"wanted one of {sorted(answers)}, got {what!r}; mend the conductor")
+        name, answer = answers[what]
+        self._channel.send({name: answer()})
         return what != "finish"
 
-    def _run_block(self) -> dict[str, int]:
-        """Unmeasured steps refill the caches after the thaw; then the block."""
-        self._stage = "block"
-        rewarm_until = time.perf_counter_ns() + _REWARM_NS
+    def _rewarm(self) -> None:
+        """Unmeasured steps, which refill the caches after a thaw."""
+        until = time.perf_counter_ns() + _REWARM_NS
         while True:
             self._run_steps(1)
-            if time.perf_counter_ns() >= rewarm_until:
-                break
+            if time.perf_counter_ns() >= until:
+                return
+
+    def _run_block(self) -> dict[str, int]:
+        """Unmeasured steps, then the block."""
+        self._stage = "block"
+        self._rewarm()
         before = self._runtime.num_compilations()
         elapsed_ns = self._run_steps(self._steps_per_block)
         return {
@@ -161,17 +171,37 @@ class Contender:
             np.savez(path, **dict(evidence))  # type: ignore[arg-type] # its own stubs are wrong
         return sorted(evidence)
 
-    def _account(self) -> dict[str, Any]:
-        peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        unit = 1 if sys.platform == "darwin" else 1024
+    def _sample_latency(self, limits: Mapping[str, Any]) -> list[int]:
+        """Steps waited for one by one: another quantity than a block's, never mixed with it."""
+        self._stage = "latency"
+        self._rewarm()
+        return sample_latency(
+            self._program.step,
+            self._runtime.synchronise,
+            fewest=limits["fewest"],
+            most=limits["most"],
+            budget_s=limits["budget_s"],
+            tell=lambda: self._channel.send({"stage": "latency"}),
+        )
+
+    def _weigh(self) -> dict[str, int | None]:
+        """Memory of single steps. The plan comes last: asking for it may compile once more."""
+        self._stage = "memory"
+        for _ in range(_WEIGHED_STEPS):
+            self._run_steps(1)
         return {
-            "effective": self._runtime.effective(),
-            "memory": {
-                "planned_bytes": None,
-                "allocator_peak_bytes": self._runtime.allocator_peak_bytes(),
-                "process_peak_bytes": peak_kib * unit,
-            },
+            "process_baseline_bytes": self._baseline_bytes,
+            "process_peak_bytes": memory.read_peak(self._device),
+            "allocator_peak_bytes": self._runtime.allocator_peak_bytes(),
+            "planned_bytes": self._runtime.planned_bytes(self._program),
         }
+
+    def _drive(self, seconds: float) -> int:
+        self._stage = "energy"
+        return drive(self._run_steps, seconds)
+
+    def _account(self) -> dict[str, Any]:
+        return {"effective": self._runtime.effective()}
 
 
 def digest(arrays: Arrays) -> str:

@@ -90,3 +90,27 @@ def sample(index: int, own_pids: frozenset[int]) -> dict[str, float | int | None
         if processes is None
         else sum(1 for process in processes if process.pid not in own_pids),  # type: ignore[attr-defined]
     }
+
+
+def total_energy_mj(index: int) -> int | None:
+    """Millijoules since the driver was loaded; None before Volta."""
+    nvml = _nvml()
+    try:
+        return nvml.nvmlDeviceGetTotalEnergyConsumption(nvml.nvmlDeviceGetHandleByIndex(index))
+    except nvml.NVMLError_NotSupported:
+        return None
+
+
+def process_bytes(index: int, pid: int) -> int | None:
+    """Device memory of a process, context and libraries included; None where it isn't told.
+
+    In a container the driver may know the process by another number.
+    """
+    nvml = _nvml()
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    try:
+        processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except nvml.NVMLError_NotSupported:
+        return None
+    used = [process.usedGpuMemory for process in processes if process.pid == pid]
+    return used[0] if used else None

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
+
+from benchcore.cell.stage_clock import NestedClock
+from benchcore.program import Program
 
 # Durations that JAX reports of each compilation, as our stages (jax.monitoring; names as of 0.4.36
 # to 0.12).
@@ -12,6 +16,7 @@ _STAGE_OF_EVENT = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",
 }
+_CACHE_HIT = "/jax/compilation_cache/cache_hits"
 # "highest" is IEEE float32 on every device; the rest as in JAX's precision documentation.
 _MATMUL_PRECISION = {"fp32_ieee": "highest", "tf32": "tensorfloat32", "bf16": "default"}
 
@@ -20,21 +25,26 @@ class JaxRuntime:
     """JAX on one device."""
 
     def __init__(self) -> None:
-        self._seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
+        self._clock = NestedClock(("trace", "lower", "compile"))
         self._num_compilations = 0
+        self._num_cache_hits = 0
 
     def import_framework(self) -> None:
         """Import jax and listen to its compilations from the first one on."""
         import jax
 
         jax.monitoring.register_event_duration_secs_listener(self._on_duration)
+        jax.monitoring.register_event_listener(self._on_event)
         self._jax = jax
 
     def _on_duration(self, event: str, duration: float, **_: object) -> None:
         stage = _STAGE_OF_EVENT.get(event)
         if stage:
-            self._seconds[stage] += duration
+            self._clock.tell(stage, duration, time.perf_counter())
             self._num_compilations += stage == "compile"
+
+    def _on_event(self, event: str, **_: object) -> None:
+        self._num_cache_hits += event == _CACHE_HIT
 
     def initialise(self, *, device: str, precision: str, threads: int) -> None:
         """Set the matmul precision and wait for one array on the device.
@@ -59,12 +69,26 @@ class JaxRuntime:
         )
 
     def compile_seconds(self) -> dict[str, float | None]:
-        """Sums of JAX's own duration events."""
-        return dict(self._seconds)
+        """Sums of JAX's own duration events, of which one may lie within another."""
+        return dict(self._clock.seconds)
 
     def num_compilations(self) -> int:
         """Backend compilations, cached ones included: each stalls a step."""
         return self._num_compilations
+
+    def num_cache_hits(self) -> int | None:
+        """Compilations that the persistent cache made short."""
+        return self._num_cache_hits
+
+    def planned_bytes(self, program: Program) -> int | None:
+        """XLA's plan of the step: arguments, results that are not arguments, and scratch space."""
+        if program.lower is None:
+            return None
+        plan = program.lower().compile().memory_analysis()
+        if plan is None:
+            return None
+        results = plan.output_size_in_bytes - plan.alias_size_in_bytes
+        return plan.argument_size_in_bytes + results + plan.temp_size_in_bytes
 
     def allocator_peak_bytes(self) -> int | None:
         """Peak of the device's allocator; the CPU client keeps none."""

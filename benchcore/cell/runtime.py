@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
+from benchcore.program import Program
+
 
 class Runtime(Protocol):
     """One framework, as the contender sees it."""
@@ -25,11 +27,22 @@ class Runtime(Protocol):
         ...
 
     def compile_seconds(self) -> dict[str, float | None]:
-        """Seconds spent so far in `trace`, `lower` and `compile`; None = not separable."""
+        """Seconds spent so far in `trace`, `lower` and `compile`; None = not separable.
+
+        No second is in two of them.
+        """
         ...
 
     def num_compilations(self) -> int:
         """How many compilations this process has done so far."""
+        ...
+
+    def num_cache_hits(self) -> int | None:
+        """How many of them came from a cache on disk; None = it keeps none."""
+        ...
+
+    def planned_bytes(self, program: Program) -> int | None:
+        """What the compiler planned a step to hold at once; None = it does not say."""
         ...
 
     def allocator_peak_bytes(self) -> int | None:

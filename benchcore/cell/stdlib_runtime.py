@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import Future
 from typing import Any
+
+from benchcore.program import Program
 
 
 class StdlibRuntime:
-    """Nothing to import, nothing to wait for."""
+    """Nothing to import; what may still be owed are the standard library's own futures."""
 
     def import_framework(self) -> None:
         """There is none."""
@@ -18,7 +21,10 @@ class StdlibRuntime:
             raise ValueError(f"wanted device {device!r}, but stdlib runs on 'cpu'; plan it there")
 
     def synchronise(self, outputs: object) -> None:
-        """Nothing runs behind our back."""
+        """Wait for every future among the outputs; all else is there already."""
+        for output in outputs if isinstance(outputs, list) else [outputs]:
+            if isinstance(output, Future):
+                output.result()
 
     def compile_seconds(self) -> dict[str, float | None]:
         """Nothing compiles."""
@@ -27,6 +33,14 @@ class StdlibRuntime:
     def num_compilations(self) -> int:
         """Nothing compiles."""
         return 0
+
+    def num_cache_hits(self) -> int | None:
+        """There is no cache."""
+        return None
+
+    def planned_bytes(self, program: Program) -> int | None:
+        """There is no plan."""
+        return None
 
     def allocator_peak_bytes(self) -> int | None:
         """There is no allocator of a framework."""

@@ -166,6 +166,7 @@ def _start_run(duel_run: str, contender: str, start: Mapping[str, Any]) -> Start
     return StartRun(
         **{key: start[key] for key in (*same, *rest)},
         **start["memory"],
+        cache_hits=start.get("cache_hits"),
         duel_run=duel_run,
         contender=contender,
         start_index=start["index"],

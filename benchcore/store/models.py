@@ -154,6 +154,7 @@ class StartRun(Base):
     status: Mapped[str] = mapped_column(String(100))
     started_at: Mapped[datetime]
     caches: Mapped[str] = mapped_column(String(100))
+    cache_hits: Mapped[int | None]
     stages: Mapped[dict[str, Any]]
     warm_up: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     steps_per_block: Mapped[int | None]
@@ -165,6 +166,7 @@ class StartRun(Base):
     planned_bytes: Mapped[int | None]
     allocator_peak_bytes: Mapped[int | None]
     process_peak_bytes: Mapped[int | None]
+    process_baseline_bytes: Mapped[int | None]
     energy: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     inputs_sha256: Mapped[str | None] = mapped_column(String(64))
 

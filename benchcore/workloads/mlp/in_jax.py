@@ -58,6 +58,7 @@ def _infer(params: Params, inputs: Params, forward: Callable[..., jax.Array]) ->
     return Program(
         step=lambda: compiled(params, images),
         evidence=lambda: {"logits": np.asarray(compiled(params, images))},
+        lower=lambda: compiled.lower(params, images),
     )
 
 
@@ -109,7 +110,10 @@ def _train(
             first = first or _first_step(arrays.params, fresh, state)
         return {**first, "loss_trace": np.array(losses)}
 
-    return Program(step=step, evidence=evidence)
+    def lower() -> jax.stages.Lowered:
+        return compiled.lower(params, state, images, labels)
+
+    return Program(step=step, evidence=evidence, lower=lower)
 
 
 def _first_step(

@@ -107,6 +107,7 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     return Program(
         step=lambda: compiled(leaves, images),
         evidence=lambda: {"logits": np.asarray(compiled(leaves, images))},
+        lower=lambda: compiled.lower(leaves, images),
     )
 
 

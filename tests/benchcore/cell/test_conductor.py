@@ -128,9 +128,12 @@ def test_noop_runs_in_a_bare_interpreter_and_leaves_a_valid_document(
     for start in contender["starts"]:
         assert len(start["blocks"]) == order.rounds
         assert start["compilations_in_blocks"] == 0
-        assert start["memory"]["process_peak_bytes"] > 0
         assert start["memory"]["allocator_peak_bytes"] is None
         assert start["stages"]["compile"] is None
+        assert start["warm_up"]["compilations"] == 0
+        assert len(start["latency_ns"]) >= 25
+    assert contender["starts"][0]["memory"]["process_peak_bytes"] is None
+    assert contender["starts"][1]["memory"]["process_peak_bytes"] > 0
 
 
 def test_a_duel_that_is_in_the_spool_is_not_measured_again(state: State) -> None:

@@ -1,0 +1,57 @@
+"""What a contender does beside its timed blocks: latency samples, and steps under a meter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+Step = Callable[[], object]
+Synchronise = Callable[[object], None]
+
+_TELL_NS = 2_000_000_000
+_GROUP_NS = 100_000_000
+_MOST_AT_ONCE = 100_000
+
+
+def sample_latency(
+    step: Step,
+    synchronise: Synchronise,
+    *,
+    fewest: int,
+    most: int,
+    budget_s: float,
+    tell: Callable[[], object] = lambda: None,
+) -> list[int]:
+    """Nanoseconds of each step, waited for one by one: `fewest` of them, more within the budget.
+
+    `tell` is called between samples every other second, to show that this goes on.
+    """
+    samples: list[int] = []
+    told = start = time.perf_counter_ns()
+    deadline = start + budget_s * 1e9
+    while len(samples) < fewest or (len(samples) < most and time.perf_counter_ns() < deadline):
+        began = time.perf_counter_ns()
+        outputs = step()
+        synchronise(outputs)
+        ended = time.perf_counter_ns()
+        samples.append(max(1, ended - began))
+        del outputs  # freed outside the clock, as after a block
+        if ended - told > _TELL_NS:
+            told = ended
+            tell()
+    return samples
+
+
+def drive(run_steps: Callable[[int], int], seconds: float) -> int:
+    """Step for as long as a meter needs; the number of steps. `run_steps` waits for the device.
+
+    Enqueued in groups that take a tenth of a second, so that the device does not wait for us.
+    """
+    deadline = time.perf_counter() + seconds
+    steps = 0
+    at_once = 1
+    while time.perf_counter() < deadline:
+        took_ns = run_steps(at_once)
+        steps += at_once
+        at_once = max(1, min(_MOST_AT_ONCE, round(at_once * _GROUP_NS / took_ns)))
+    return steps
