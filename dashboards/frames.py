@@ -22,7 +22,9 @@ CONTENDER_COLUMNS = (
     "precision", "name", "arm", "role", "framework", "version", "environment_key",
     "python_version", "build", "status", "stage", "reason", "num_starts", "num_blocks",
     "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "process_peak_bytes",
-    "stopped_by", "compute_share", "bandwidth_share",
+    "process_baseline_bytes", "planned_bytes", "allocator_peak_bytes", "latency_p50_ns",
+    "latency_p95_ns", "host_boundness", "gross_mj", "net_mj", "stopped_by",
+    "compute_share", "bandwidth_share",
 )
 EQUIVALENCE_COLUMNS = (
     "campaign", "duel_run", "workload", "case_name", "a", "b", "quantity", "max_relative",

@@ -148,6 +148,7 @@ def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
         "versions": tables.list_ratios(keep(ratios, ~cross)),
         "failures": tables.list_failures(contenders),
         "contenders": tables.list_contenders(contenders),
+        "costs": tables.list_costs(contenders),
         "excluded": tables.list_excluded(ratios),
         "marks": tables.list_marks(of_campaign(frames.marks, campaign)),
         "equivalence": tables.list_equivalence(of_campaign(frames.equivalence, campaign)),

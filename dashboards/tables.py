@@ -14,6 +14,8 @@ from dashboards.wording import (
     contender_label,
     format_bytes,
     format_count,
+    format_energy,
+    format_factor,
     format_ns,
     format_range,
     format_relative,
@@ -100,7 +102,6 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
             "step": format_ns(row["median_step_ns"]),
             "compile": "none: eager" if _is_eager(row) else format_seconds(row["compile_s"]),
             "import": format_seconds(row["import_s"]),
-            "peak": format_bytes(row["process_peak_bytes"]),
             "ceilings": _ceilings(row),
             "status": str(row["status"]),
             "build": one_line(row["build"], missing="not recorded"),
@@ -117,6 +118,29 @@ def _ceilings(row: dict[str, Any]) -> str:
         f"{name} {format_share(share, 1.0)}" for name, share in shares if not is_missing(share)
     ]
     return ", ".join(known) or "no ceiling measured"
+
+
+def list_costs(contenders: pd.DataFrame) -> list[Row]:
+    """Latency, memory in its three columns, and energy, of those contenders that ran."""
+    ran = keep(contenders, contenders["num_blocks"] > 0)
+    rows = ran.sort_values(["workload", "case_name", "framework", "role", "name"], kind="stable")
+    return [
+        {
+            "case": case_label(row),
+            "contender": contender_label(row["framework"], row["version"], row["arm"]),
+            "name": str(row["name"]),
+            "latency": format_ns(row["latency_p50_ns"]),
+            "p95": format_ns(row["latency_p95_ns"]),
+            "host_boundness": format_factor(row["host_boundness"]),
+            "planned": format_bytes(row["planned_bytes"]),
+            "allocator": format_bytes(row["allocator_peak_bytes"]),
+            "process": format_bytes(row["process_peak_bytes"]),
+            "baseline": format_bytes(row["process_baseline_bytes"]),
+            "energy": format_energy(row["gross_mj"]),
+            "net_energy": format_energy(row["net_mj"]),
+        }
+        for row in rows.to_dict("records")
+    ]
 
 
 def _is_eager(row: dict[str, Any]) -> bool:

@@ -140,6 +140,20 @@ def format_bytes(num_bytes: float | None) -> str:
     return f"{_three_digits(mib)} MiB" if mib < 1000 else f"{_three_digits(mib / 1024)} GiB"
 
 
+def format_energy(millijoules: float | None) -> str:
+    """Energy of a step in mJ or J."""
+    if millijoules is None or is_missing(millijoules):
+        return NOT_MEASURED
+    if abs(millijoules) < 999.5:
+        return f"{_three_digits(millijoules)} mJ"
+    return f"{_three_digits(millijoules / 1e3)} J"
+
+
+def format_factor(factor: float | None) -> str:
+    """`1.04x`."""
+    return NOT_MEASURED if factor is None or is_missing(factor) else f"{factor:.2f}x"
+
+
 def format_relative(value: float | None) -> str:
     """A relative difference or a tolerance, in the form that people compare: `3.1e-06`."""
     return NOT_MEASURED if value is None or is_missing(value) else f"{value:.1e}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -19,6 +21,8 @@ from benchcore.store.models import (
     StartRun,
     UtcDateTime,
 )
+from benchcore.verdict.energy import step_energy
+from benchcore.verdict.latency import host_boundness, summarise_latency
 
 _STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
 _CASE = (
@@ -32,8 +36,21 @@ _CASE = (
     DuelRun.precision,
     DuelRun.track,
 )
-_MEMORY = (StartRun.planned_bytes, StartRun.allocator_peak_bytes, StartRun.process_peak_bytes)
-_MAY_BE_MISSING = {each.key for each in _MEMORY} | {"steps_per_block", "compilations_in_blocks"}
+_MEMORY = (
+    StartRun.planned_bytes,
+    StartRun.allocator_peak_bytes,
+    StartRun.process_peak_bytes,
+    StartRun.process_baseline_bytes,
+)
+_MAY_BE_MISSING = {each.key for each in _MEMORY} | {
+    "steps_per_block",
+    "compilations_in_blocks",
+    "cache_hits",
+}
+_OVER_STARTS = (
+    *("latency_samples", "latency_p50_ns", "latency_p95_ns", "latency_p99_ns", "latency_mean_ns"),
+    *("latency_sd_ns", "latency_min_ns", "latency_max_ns", "gross_mj", "net_mj"),
+)
 _OLDEST_FIRST = (DuelRun.started_at, DuelRun.id)
 
 
@@ -58,8 +75,10 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     """One row a contender run; None = of every campaign.
 
     `median_step_ns` is the median of the starts' medians, a stage's seconds are the mean over the
-    starts that reached it, memory is the largest over starts. `compute_share`, `bandwidth_share`
-    and `limit_share` hold the fastest start against the ceilings of the campaign's sentinels.
+    starts that reached it, memory is the largest over starts (it is measured once), latency is that
+    of all starts' samples together, and `host_boundness` its median over `median_step_ns`.
+    `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share` and `limit_share` hold
+    the fastest start against the ceilings of the campaign's sentinels.
     """
     query = _select(
         *_CASE,
@@ -99,10 +118,42 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
             **{each.key: per_start[each.key].max() for each in _MEMORY},
         }
     )
+    over_starts = over_starts.join(_latency_and_energy(engine, campaign))
     frame = contenders.join(over_starts, on=["duel_run", "name"])
+    times = zip(frame["latency_p50_ns"], frame["median_step_ns"], strict=True)
+    frame["host_boundness"] = pd.Series(
+        [host_boundness(*each) for each in times], index=frame.index, dtype="float64"
+    )
     counts = ["num_starts", "num_blocks"]
     frame = frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
     return add_physics(frame, read_sentinels(engine, campaign))
+
+
+def _latency_and_energy(engine: Engine, campaign: str | None) -> pd.DataFrame:
+    """Of each contender run, by duel run and name: what takes the samples of all its starts."""
+    query = select(
+        StartRun.duel_run, StartRun.contender, StartRun.latency_ns, StartRun.energy
+    ).join(DuelRun, DuelRun.id == StartRun.duel_run)
+    starts = _read(engine, query, campaign)
+    groups = starts.groupby(["duel_run", "contender"])
+    rows = [_summarise(of_one["latency_ns"], of_one["energy"]) for _, of_one in groups]
+    index = groups.size().index.rename(["duel_run", "name"])
+    return pd.DataFrame(
+        list(rows.values()), index=index, columns=list(_OVER_STARTS), dtype="float64"
+    )
+
+
+def _summarise(latencies: Iterable[Any], energies: Iterable[Any]) -> dict[str, float | None]:
+    latency = summarise_latency(list(latencies))
+    measured = [energy for each in energies if (energy := step_energy(each))]
+    found: dict[str, float | None] = dict.fromkeys(_OVER_STARTS)
+    if latency:
+        values = dataclasses.asdict(latency)
+        found["latency_samples"] = values.pop("num_samples")
+        found.update({f"latency_{key}": value for key, value in values.items()})
+    if measured:
+        found.update(dataclasses.asdict(measured[-1]))
+    return found
 
 
 def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
@@ -119,6 +170,7 @@ def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         StartRun.status,
         StartRun.started_at.label("start_started_at"),
         StartRun.caches,
+        StartRun.cache_hits,
         StartRun.stages,
         StartRun.steps_per_block,
         StartRun.compilations_in_blocks,

@@ -49,7 +49,7 @@ def host_boundness(latency_ns: float | None, step_ns: float | None) -> float | N
 
     Well above 1, the host can run ahead of the device, and waiting for each step hides that.
     """
-    if latency_ns is None or step_ns is None or math.isnan(step_ns) or step_ns <= 0:
+    if latency_ns is None or step_ns is None or not step_ns > 0 or math.isnan(latency_ns):
         return None
     return latency_ns / step_ns
 

@@ -6,7 +6,7 @@ from sample_frames import nightly_campaign, nothing_counts, sample_frames, sampl
 
 from dashboards import headline
 from dashboards.frames import of_campaign
-from dashboards.tables import list_contenders, list_facts, list_ratios
+from dashboards.tables import list_contenders, list_costs, list_facts, list_ratios
 from dashboards.wording import (
     case_label,
     contender_label,
@@ -163,7 +163,13 @@ def test_an_unmeasured_step_is_never_zero() -> None:
     crashed = [row for row in rows if row["status"] == "crash"]
     assert [row["step"] for row in crashed] == ["not measured"]
     unknown = frames.contenders.assign(process_peak_bytes=pd.array([pd.NA] * 14, dtype="Int64"))
-    assert {row["peak"] for row in list_contenders(unknown)} == {"not measured"}
+    assert {row["process"] for row in list_costs(unknown)} == {"not measured"}
+    costs = {(row["case"], row["name"]): row for row in list_costs(frames.contenders)}
+    jax = costs["mlp train_b128", "jax-jit-0.12.0.1"]
+    assert jax["host_boundness"] == "1.04x"
+    assert (jax["planned"], jax["allocator"]) == ("114 MiB", "not measured")
+    assert jax["energy"] == jax["net_energy"] == "not measured"
+    assert not [name for _, name in costs if name == crashed[0]["name"]]
     facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
     assert facts["Time spent measuring"].startswith("61 % of the wall time")
     assert facts["Starts"] == "1 to 5 a pair"

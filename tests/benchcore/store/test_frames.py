@@ -159,6 +159,30 @@ def test_a_contender_sums_up_its_starts(filled: Engine) -> None:
     assert row["started_at"] == pd.Timestamp("2026-01-02T03:04:05Z")
 
 
+def test_latency_is_of_all_starts_together_and_energy_of_the_one_that_has_it(
+    engine: Engine, state: State
+) -> None:
+    document = make_document((JAX, TORCH))
+    starts = document["contenders"][0]["starts"]
+    for start in starts:
+        start["latency_ns"] = [2_000_000] * 70
+    starts[-1]["energy"] = {"gross_mj": 8.0, "idle_mw": 2e3, "window_ns": 10**6, "steps": 2}
+    starts[-1]["memory"]["process_baseline_bytes"] = 500_000
+    starts[1]["cache_hits"] = 3
+    spool_document(state.spool, document)
+    ingest_spool(engine, state)
+    row, other = contender_frame(engine).iloc[0], contender_frame(engine).iloc[1]
+    assert row["latency_samples"] == 210
+    assert row["latency_p95_ns"] == 2_000_000
+    assert pd.isna(row["latency_p99_ns"])
+    assert row["host_boundness"] == pytest.approx(2e6 / row["median_step_ns"])
+    assert (row["gross_mj"], row["net_mj"]) == (4.0, 3.0)
+    assert row["process_baseline_bytes"] == 500_000
+    assert list(start_frame(engine)["cache_hits"].iloc[:3].fillna(-1)) == [-1, 3, -1]
+    for missing in ("latency_p50_ns", "host_boundness", "gross_mj"):
+        assert pd.isna(other[missing])
+
+
 def test_a_stage_that_no_start_reached_is_missing(engine: Engine, state: State) -> None:
     document = make_document((JAX,))
     for start in document["contenders"][0]["starts"]:
