@@ -131,16 +131,13 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
 
 def _latency_and_energy(engine: Engine, campaign: str | None) -> pd.DataFrame:
     """Of each contender run, by duel run and name: what takes the samples of all its starts."""
-    query = select(
-        StartRun.duel_run, StartRun.contender, StartRun.latency_ns, StartRun.energy
-    ).join(DuelRun, DuelRun.id == StartRun.duel_run)
+    query = _select(StartRun.duel_run, StartRun.contender, StartRun.latency_ns, StartRun.energy)
+    query = query.join(StartRun, StartRun.duel_run == DuelRun.id)
     starts = _read(engine, query, campaign)
     groups = starts.groupby(["duel_run", "contender"])
     rows = [_summarise(of_one["latency_ns"], of_one["energy"]) for _, of_one in groups]
     index = groups.size().index.rename(["duel_run", "name"])
-    return pd.DataFrame(
-        list(rows.values()), index=index, columns=list(_OVER_STARTS), dtype="float64"
-    )
+    return pd.DataFrame(rows, index=index, columns=list(_OVER_STARTS), dtype="float64")
 
 
 def _summarise(latencies: Iterable[Any], energies: Iterable[Any]) -> dict[str, float | None]:
