@@ -277,6 +277,8 @@ class Conductor:
         self, name: str, running: dict[str, ContenderProcess], number: int, position: int
     ) -> None:
         process = running[name]
+        own_pids = frozenset(each.pid for each in running.values())
+        self._telemetry.begin(own_pids)
         with self._awake(process):
             block = process.ask(
                 {"do": "block"}, wanted="block", timeout_s=self._order.block_timeout_s
@@ -289,7 +291,7 @@ class Conductor:
                 "position": position,
                 "steps": block["steps"],
                 "elapsed_ns": block["elapsed_ns"],
-                "telemetry": self._telemetry.sample(frozenset(p.pid for p in running.values())),
+                "telemetry": self._telemetry.sample(own_pids),
             }
         )
 

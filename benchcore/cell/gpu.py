@@ -88,7 +88,7 @@ def sample(index: int, own_pids: frozenset[int]) -> dict[str, float | int | None
         "power_mw": ask(nvml.nvmlDeviceGetPowerUsage),
         "foreign_processes": None
         if processes is None
-        else sum(1 for process in processes if process.pid not in own_pids),  # type: ignore[attr-defined]
+        else count_foreign([process.pid for process in processes], own_pids),  # type: ignore[attr-defined]
     }
 
 
@@ -114,3 +114,13 @@ def process_bytes(index: int, pid: int) -> int | None:
         return None
     used = [process.usedGpuMemory for process in processes if process.pid == pid]
     return used[0] if used else None
+
+
+def count_foreign(pids: list[int], own_pids: frozenset[int]) -> int:
+    """Processes on the GPU that are not ours.
+
+    In a container NVML tells the host's process ids, so that none of ours is known: then whatever
+    is more than ours is foreign.
+    """
+    known = own_pids & set(pids)
+    return len(pids) - len(known) if known else max(0, len(pids) - len(own_pids))

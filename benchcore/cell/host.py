@@ -6,12 +6,16 @@ import hashlib
 import json
 import os
 import platform
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchcore.cell import gpu
 
 _PROC = Path("/proc")
+_SHORTEST_S = 0.1
+"""Of CPU time: shares of less are noise."""
 _SYS_CPU = Path("/sys/devices/system/cpu")
 
 
@@ -87,18 +91,21 @@ def _read(name: str) -> str:
 
 
 class TelemetrySampler:
-    """Reads what disturbs a block. Each sample covers the time since the sample before it."""
+    """Reads what disturbs a block, from `begin` to `sample`."""
 
     def __init__(self, device: str) -> None:
         self._gpu_index = None if device == "cpu" else gpu.index_of(device)
-        self._ticks = _cpu_ticks()
+
+    def begin(self, own_pids: frozenset[int]) -> None:
+        """To be called right before a block; `own_pids` are not foreign."""
+        self._before = _read_cpu_use(own_pids)
 
     def sample(self, own_pids: frozenset[int]) -> dict[str, float | int | None]:
-        """One sample, to be taken after a block; `own_pids` are not foreign."""
-        before, self._ticks = self._ticks, _cpu_ticks()
+        """One sample, to be taken right after the block."""
+        after = _read_cpu_use(own_pids)
         counters: dict[str, float | int | None] = {
             "load_1m": os.getloadavg()[0],
-            "steal_share": _steal_share(before, self._ticks),
+            **_shares(self._before, after),
             "cpu_mhz": _mean_mhz(),
             "sm_clock_mhz": None,
             "memory_clock_mhz": None,
@@ -112,16 +119,54 @@ class TelemetrySampler:
         return counters
 
 
-def _cpu_ticks() -> tuple[int, ...]:
-    line = _read("stat").partition("\n")[0]
-    return tuple(int(part) for part in line.split()[1:9])
+@dataclass(frozen=True, kw_only=True)
+class _CpuUse:
+    """Seconds of the CPUs in use so far: passed, idle, stolen, and used by us."""
+
+    capacity_s: float
+    idle_s: float
+    steal_s: float
+    own_s: float
 
 
-def _steal_share(before: tuple[int, ...], after: tuple[int, ...]) -> float | None:
-    """Share of CPU time that the hypervisor gave to others (field 8 of /proc/stat)."""
-    if len(after) < 8 or sum(after) == sum(before):
+def _read_cpu_use(own_pids: frozenset[int]) -> _CpuUse | None:
+    """None where the kernel does not tell (no Linux)."""
+    lines = [line.split() for line in _read("stat").splitlines() if line.startswith("cpu")]
+    mine = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)} if lines else set()
+    ticks = [[int(field) for field in line[1:9]] for line in lines if line[0] in mine]
+    if not ticks or min(map(len, ticks)) < 8:
         return None
-    return (after[7] - before[7]) / (sum(after) - sum(before))
+    per_s = os.sysconf("SC_CLK_TCK")
+    return _CpuUse(
+        capacity_s=time.monotonic() * len(ticks),
+        idle_s=sum(each[3] + each[4] for each in ticks) / per_s,
+        steal_s=sum(each[7] for each in ticks) / per_s,
+        own_s=sum(_used_ticks(pid) for pid in own_pids | {os.getpid()}) / per_s,
+    )
+
+
+def _used_ticks(pid: int) -> int:
+    """CPU time of all threads of a process (fields 14 and 15 of its stat); 0 once it is gone."""
+    fields = _read(f"{pid}/stat").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def _shares(before: _CpuUse | None, after: _CpuUse | None) -> dict[str, float | None]:
+    """What the hypervisor gave to others, and what processes other than ours had, of the CPUs.
+
+    Idle and own time are told in ticks of 10 ms: too short a time would tell nothing.
+    """
+    nothing: dict[str, float | None] = {"steal_share": None, "foreign_cpu_share": None}
+    if before is None or after is None:
+        return nothing
+    passed, idle, steal, own = (
+        getattr(after, name) - getattr(before, name)
+        for name in ("capacity_s", "idle_s", "steal_s", "own_s")
+    )
+    if passed < _SHORTEST_S:
+        return nothing
+    shares = {"steal_share": steal, "foreign_cpu_share": passed - idle - steal - own}
+    return {name: max(0.0, seconds / passed) for name, seconds in shares.items()}
 
 
 def _mean_mhz() -> float | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Engine, delete, select, update
 from sqlalchemy.orm import Session
@@ -14,6 +15,7 @@ from benchcore.store.database import begin_writing
 from benchcore.store.models import CheckMark, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import DuelRecord, Mark
 from benchcore.verdict.ratios import Ratio, Side
+from benchcore.verdict.telemetry import find_degraded
 
 
 def duels_to_judge(engine: Engine, campaign: str) -> list[DuelRecord]:
@@ -38,7 +40,7 @@ def duels_to_judge(engine: Engine, campaign: str) -> list[DuelRecord]:
 
 
 def _sides(session: Session, campaign: str) -> Mapping[str, list[Side]]:
-    starts = _starts(session, campaign)
+    blocks = _blocks(session, campaign)
     sides = defaultdict[str, list[Side]](list)
     query = (
         select(ContenderRun)
@@ -54,26 +56,37 @@ def _sides(session: Session, campaign: str) -> Mapping[str, list[Side]]:
                 framework=each.framework,
                 version=each.version,
                 role=each.role,
-                starts=starts[each.duel_run, each.name],
+                starts=_step_times(blocks[each.duel_run, each.name]),
+                degraded={
+                    start: find_degraded(of_start)
+                    for start, of_start in blocks[each.duel_run, each.name].items()
+                },
             )
         )
     return sides
 
 
-def _starts(
-    session: Session, campaign: str
-) -> Mapping[tuple[str, str], Mapping[int, Mapping[int, float]]]:
-    starts = defaultdict[tuple[str, str], dict[int, dict[int, float]]](dict)
+_Blocks = Mapping[int, Sequence[Mapping[str, Any]]]
+
+
+def _blocks(session: Session, campaign: str) -> Mapping[tuple[str, str], _Blocks]:
+    """Of each contender of each duel run: the blocks of its starts."""
+    blocks = defaultdict[tuple[str, str], dict[int, Any]](dict)
     query = (
         select(StartRun.duel_run, StartRun.contender, StartRun.start_index, StartRun.blocks)
         .join(DuelRun, StartRun.duel_run == DuelRun.id)
         .where(DuelRun.campaign == campaign)
     )
-    for duel_run, contender, start_index, blocks in session.execute(query):
-        starts[duel_run, contender][start_index] = {
-            each["round"]: each["elapsed_ns"] / each["steps"] for each in blocks
-        }
-    return starts
+    for duel_run, contender, start_index, of_start in session.execute(query):
+        blocks[duel_run, contender][start_index] = of_start
+    return blocks
+
+
+def _step_times(blocks: _Blocks) -> Mapping[int, Mapping[int, float]]:
+    return {
+        start: {each["round"]: each["elapsed_ns"] / each["steps"] for each in of_start}
+        for start, of_start in blocks.items()
+    }
 
 
 def _marks(session: Session, campaign: str) -> Mapping[str, list[Mark]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal
 
@@ -22,7 +22,10 @@ EQUIVALENCE_BOUND = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One contender of a duel: per start, the nanoseconds a step took in each round."""
+    """One contender of a duel: per start, the nanoseconds a step took in each round.
+
+    `degraded` says of some of these rounds why they take no part in the ratio.
+    """
 
     name: str
     arm: str
@@ -30,6 +33,19 @@ class Side:
     version: str
     role: str
     starts: Mapping[int, Mapping[int, float]]
+    degraded: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def valid_starts(self) -> Mapping[int, Mapping[int, float]]:
+        """The starts less their degraded rounds."""
+        return {
+            start: {
+                number: step_ns
+                for number, step_ns in rounds.items()
+                if number not in self.degraded.get(start, {})
+            }
+            for start, rounds in self.starts.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -121,8 +137,11 @@ class _Finding:
 def _judge_pair(
     kind: Kind, a: Side, b: Side, reasons: Sequence[str], equivalence_bound: float
 ) -> Ratio:
-    start_log_ratios = log_ratios_by_start(a.starts, b.starts)
+    start_log_ratios = log_ratios_by_start(a.valid_starts, b.valid_starts)
     finding = _find(np.array(start_log_ratios), equivalence_bound)
+    left_out = _describe_degraded(a, b)
+    if left_out and not start_log_ratios:
+        finding = _Finding(reason="no valid block")
     return Ratio(
         kind=kind,
         a=a.name,
@@ -141,10 +160,24 @@ def _judge_pair(
         num_starts=len(start_log_ratios),
         start_log_ratios=start_log_ratios,
         verdict="unknown" if reasons else finding.verdict,
-        reason="; ".join(dict.fromkeys(reasons)) if reasons else finding.reason,
+        reason="; ".join([*(dict.fromkeys(reasons) or [finding.reason]), *left_out]),
         scope="this node" if len(start_log_ratios) > 1 else "this start",
         counts=bool(start_log_ratios) and not reasons,
     )
+
+
+def _describe_degraded(a: Side, b: Side) -> list[str]:
+    """How many blocks of the pair are left out, and why the first of them; empty = none."""
+    why = [
+        reason
+        for side in (a, b)
+        for start in side.degraded
+        for number, reason in side.degraded[start].items()
+        if number in side.starts.get(start, {})
+    ]
+    num_blocks = sum(len(rounds) for side in (a, b) for rounds in side.starts.values())
+    first = f"{len(why)} of {num_blocks} blocks left out as degraded, the first because "
+    return [first + why[0]] if why else []
 
 
 def log_ratios_by_start(
