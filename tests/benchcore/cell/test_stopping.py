@@ -48,6 +48,7 @@ def test_the_ratio_of_a_start_is_the_verdicts() -> None:
 def test_one_start_never_ends_a_duel_however_narrow_its_own_interval() -> None:
     for starts in (1, 2, 3):
         assert _why(_order(starts=starts), [0.1]) is None
+    assert _why(_order(starts=1), [0.1, 0.1]) is None
 
 
 def test_the_target_must_be_met_twice_and_never_by_the_fewest_starts_alone() -> None:
