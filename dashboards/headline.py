@@ -28,6 +28,9 @@ def write_headline(ratios: pd.DataFrame, night: NightSummary) -> str:
     """
     pairs = newest_pairs(ratios)
     pairs = keep(pairs, counting(pairs))
+    if pairs.empty and "cross_framework" not in set(ratios["kind"]) and counting(ratios).any():
+        first = keep(ratios, counting(ratios)).to_dict("records")[0]
+        return f"On this machine {_occasion(night)}, {describe_ratio(first)}."
     if pairs.empty:
         return (
             f"Nothing counts {_occasion(night)}: no pair of JAX and PyTorch was measured and "

@@ -142,10 +142,10 @@ def _write_text(frames: SiteFrames, campaign: str) -> dict[str, str]:
 def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
     ratios = of_campaign(frames.ratios, campaign)
     contenders = of_campaign(frames.contenders, campaign)
-    cross = ratios["kind"] == "cross_framework"
     return {
-        "ratios": tables.list_ratios(keep(ratios, cross)),
-        "versions": tables.list_ratios(keep(ratios, ~cross)),
+        "ratios": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_framework")),
+        "versions": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_version")),
+        "settings": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_setting")),
         "failures": tables.list_failures(contenders),
         "contenders": tables.list_contenders(contenders),
         "costs": tables.list_costs(contenders),

@@ -108,3 +108,21 @@ def test_a_frame_that_lacks_a_column_is_refused_by_name() -> None:
     frames = sample_frames(num_nights=1)
     with pytest.raises(ValueError, match="lacks verdict"):
         replace(frames, ratios=frames.ratios.drop(columns="verdict"))
+
+
+def test_a_comparison_of_settings_is_told_and_called_no_version() -> None:
+    frames = sample_frames(num_nights=1)
+    row = frames.ratios[frames.ratios["counts"].eq(True)].head(1)
+    eager = {"a_framework": "torch", "a_version": "2.15.0", "a_arm": "torch-eager"}
+    compiled = {"b_framework": "torch", "b_version": "2.15.0", "b_arm": "torch-compile"}
+    changes = {"kind": "cross_setting", "verdict": "different", "log_ratio": -0.3, "low": -0.31}
+    ratios = row.assign(**eager, **compiled, **changes, high=-0.29)
+    page = _without_bundle(_render(replace(frames, ratios=ratios)))
+    assert "Which setting is faster?" in page
+    assert "PyTorch 2.15.0 compiled is 1.35x (1.34 to 1.36) as fast as PyTorch 2.15.0 eager" in page
+    assert "PyTorch 2.15.0 compiled faster" in page
+    assert (
+        "Nothing counts"
+        not in page.partition("<main>")[0].partition("<h1")[2].partition("</h1>")[0]
+    )
+    assert "Which setting is faster?" not in _render(sample_frames(num_nights=1))
