@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
     import numpy as np
+
+Precision = Literal["fp32_ieee", "tf32", "bf16", "bf16_autocast"]
+"""`bf16`: parameters and activations; `bf16_autocast`: float32 parameters, computed in bf16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +29,16 @@ class Program:
     this). `evidence` runs the same compiled work from the initial state and returns host arrays
     under canonical names; the conductor compares them between contenders. It must not disturb
     what `step` does afterwards. `lower` gives the compiled step in the framework's own form, for
-    what its compiler planned, where there is such a thing (JAX: `jax.stages.Lowered`).
+    what its compiler planned, where there is such a thing (JAX: `jax.stages.Lowered`). `held` hands out what the manifest is read from, after the work:
+    `params` and `inputs` as they are now, `output_dtype` of the forward pass, `state_update`
+    (`in place`, `copied`, `no state`), and for JAX `function` with its `arguments`, for torch
+    its `module`.
     """
 
     step: Callable[[], object]
     evidence: Callable[[], Mapping[str, np.ndarray]]
     lower: Callable[[], Any] | None = None
+    held: Callable[[], Mapping[str, Any]] = dict
 
 
 Settings = Mapping[str, Any]

@@ -17,6 +17,14 @@ TORCH_COMPILE = (
 )
 """`none` is eager; the others are the `mode` of `torch.compile`."""
 
+Options = Mapping[str, tuple[str, ...]]
+"""What else an arm may set, and to what; the first value is what goes without saying."""
+JAX_OPTIONS: Options = {"donate": ("yes", "no"), "command_buffers": ("on", "off")}
+"""`command_buffers` (XLA's CUDA graphs) is done by the conductor, on a GPU only."""
+TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
+TORCH_IMAGE_OPTIONS: Options = {**TORCH_OPTIONS, "layout": ("contiguous", "channels_last")}
+"""Of workloads that convolve: elsewhere there is no layout to choose."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
@@ -25,6 +33,10 @@ class BuildSettings:
     device: str
     """`cpu` or `cuda:N`, as torch writes it."""
     compile: str
+    layout: str = "contiguous"
+    donate: str = "yes"
+    command_buffers: str = "on"
+    cudnn_benchmark: str = "off"
 
     @property
     def platform(self) -> str:
@@ -37,16 +49,25 @@ class BuildSettings:
         return int(self.device.partition(":")[2] or 0)
 
 
-def read_settings(settings: Mapping[str, Any], compile_modes: tuple[str, ...]) -> BuildSettings:
+def read_settings(
+    settings: Mapping[str, Any], compile_modes: tuple[str, ...], options: Options | None = None
+) -> BuildSettings:
     """Check the settings. Raises ValueError on a missing or unknown key, or an unknown value."""
-    if set(settings) != {"device", "compile"}:
+    known = options or {}
+    given = set(settings)
+    if not {"device", "compile"} <= given <= {"device", "compile", *known}:
+        may = f", and may have {', '.join(map(repr, known))}" if known else ""
         raise ValueError(
-            f"wanted the settings 'device' and 'compile', got {sorted(settings)!r}; "
-            "name exactly these two in the contender's settings"
+            f"wanted the settings 'device' and 'compile'{may}, got {sorted(settings)!r}; "
+            "name these alone in the contender's settings"
         )
     device, mode = settings["device"], settings["compile"]
     if not isinstance(device, str) or not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"no device {device!r}; use 'cpu', 'cuda' or 'cuda:N'")
     if mode not in compile_modes:
         raise ValueError(f"no compile mode {mode!r} here; modes are {', '.join(compile_modes)}")
-    return BuildSettings(device=device, compile=mode)
+    chosen = {key: settings.get(key, values[0]) for key, values in known.items()}
+    for key, value in chosen.items():
+        if value not in known[key]:
+            raise ValueError(f"no {key} {value!r} here; choose of {', '.join(known[key])}")
+    return BuildSettings(device=device, compile=mode, **chosen)

@@ -10,26 +10,39 @@ import numpy as np
 import optax
 
 from benchcore.program import Arrays, Program, Settings
-from benchcore.workloads.mlp.spec import LEARNING_RATE, MOMENTUM, TRACE_STEPS, Case, flatten
-from benchcore.workloads.settings import JAX_COMPILE, read_settings
+from benchcore.workloads.mlp.spec import (
+    LEARNING_RATE,
+    MOMENTUM,
+    TRACE_STEPS,
+    Case,
+    flatten,
+    tolerances,
+)
+from benchcore.workloads.settings import JAX_COMPILE, JAX_OPTIONS, read_settings
 
 Params = dict[str, jax.Array]
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the perceptron up on the device that the settings name."""
-    wanted = read_settings(settings, JAX_COMPILE)
+    wanted = read_settings(settings, JAX_COMPILE, JAX_OPTIONS)
     device = jax.devices(wanted.platform)[wanted.ordinal]
+    dtype = jnp.bfloat16 if case.precision == "bf16" else jnp.float32
     inputs = jax.device_put(dict(arrays.inputs), device)
+    inputs["images"] = inputs["images"].astype(dtype)
+
+    def place() -> Params:
+        return _place(arrays.params, device, dtype)
+
     if case.use_case == "infer":
-        return _infer(_place(arrays.params, device), inputs, _forward(case))
-    return _train(arrays, inputs, device, _train_step(case))
+        return _infer(place(), inputs, _forward(case))
+    return _train(case, arrays, inputs, place, donate=wanted.donate == "yes")
 
 
-def _place(params: Mapping[str, np.ndarray], device: jax.Device) -> Params:
+def _place(params: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtype) -> Params:
     """A fresh copy on the device, weights as (in, out). Donation must never reach the originals."""
     return {
-        name: jnp.array(_other_layout(array), copy=True, device=device)
+        name: jnp.array(_other_layout(array), dtype=dtype, copy=True, device=device)
         for name, array in params.items()
     }
 
@@ -40,10 +53,16 @@ def _other_layout(array: np.ndarray) -> np.ndarray:
 
 
 def _forward(case: Case) -> Callable[[Params, jax.Array], jax.Array]:
+    """Under `bf16_autocast` operands are cast where they are used; the parameters stay float32."""
     names = [name for name, _, _ in case.layers]
+
+    def cast(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return jax.tree.map(lambda value: value.astype(jnp.bfloat16), values)
 
     def forward(params: Params, images: jax.Array) -> jax.Array:
         """Images (batch, in) to logits (batch, classes)."""
+        if case.precision == "bf16_autocast":
+            params, images = cast(params), images.astype(jnp.bfloat16)
         value = images
         for name in names[:-1]:
             value = jax.nn.relu(value @ params[f"{name}.weight"] + params[f"{name}.bias"])
@@ -57,8 +76,15 @@ def _infer(params: Params, inputs: Params, forward: Callable[..., jax.Array]) ->
     images = inputs["images"]
     return Program(
         step=lambda: compiled(params, images),
-        evidence=lambda: {"logits": np.asarray(compiled(params, images))},
         lower=lambda: compiled.lower(params, images),
+        evidence=lambda: {"logits": _on_host(compiled(params, images))},
+        held=lambda: {
+            "params": params,
+            "inputs": images,
+            "output_dtype": jax.eval_shape(forward, params, images).dtype,
+            "function": compiled,
+            "arguments": (params, images),
+        },
     )
 
 
@@ -70,7 +96,7 @@ def _train_step(case: Case) -> Callable[..., tuple[Params, optax.OptState, jax.A
     forward, optimizer = _forward(case), _optimizer()
 
     def loss_of(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
-        logits = forward(params, images)
+        logits = forward(params, images).astype(jnp.float32)
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
     def train_step(
@@ -84,19 +110,22 @@ def _train_step(case: Case) -> Callable[..., tuple[Params, optax.OptState, jax.A
 
 
 def _train(
-    arrays: Arrays, inputs: Params, device: jax.Device, train_step: Callable[..., tuple]
+    case: Case, arrays: Arrays, inputs: Params, place: Callable[[], Params], *, donate: bool
 ) -> Program:
-    compiled = jax.jit(train_step, donate_argnums=(0, 1))
+    compiled = jax.jit(_train_step(case), donate_argnums=(0, 1) if donate else ())
     images, labels = inputs["images"], inputs["labels"]
+    last_bias = f"{case.layers[-1][0]}.bias"
 
     def start() -> tuple[Params, optax.OptState]:
-        params = _place(arrays.params, device)
-        return params, jax.device_put(_optimizer().init(params), device)
+        params = place()
+        return params, jax.device_put(_optimizer().init(params), images.device)
 
     params, state = start()
+    before = params[last_bias]
 
     def step() -> object:
-        nonlocal params, state
+        nonlocal params, state, before
+        before = params[last_bias]
         params, state, loss = compiled(params, state, images, labels)
         return params, state, loss
 
@@ -108,12 +137,23 @@ def _train(
             fresh, state, loss = compiled(fresh, state, images, labels)
             losses.append(np.asarray(loss))
             first = first or _first_step(arrays.params, fresh, state)
-        return {**first, "loss_trace": np.array(losses)}
+        found = {**first, "loss_trace": np.array(losses)}
+        return {name: found[name] for name in tolerances(case)}
 
     def lower() -> jax.stages.Lowered:
         return compiled.lower(params, state, images, labels)
 
-    return Program(step=step, evidence=evidence, lower=lower)
+    def held() -> dict[str, object]:
+        return {
+            "params": params,
+            "inputs": inputs,
+            "output_dtype": jax.eval_shape(_forward(case), params, images).dtype,
+            "state_update": "in place" if before.is_deleted() else "copied",
+            "function": compiled,
+            "arguments": (params, state, images, labels),
+        }
+
+    return Program(step=step, evidence=evidence, lower=lower, held=held)
 
 
 def _first_step(
@@ -127,4 +167,9 @@ def _first_step(
 
 def _to_host(params: Params) -> dict[str, np.ndarray]:
     """Host copies in canonical layout; copies, because the device buffers are donated next."""
-    return {name: _other_layout(np.array(array)) for name, array in params.items()}
+    return {name: _other_layout(_on_host(array)) for name, array in params.items()}
+
+
+def _on_host(array: jax.Array) -> np.ndarray:
+    """A float32 copy: numpy's files have no bfloat16, and every bfloat16 is a float32."""
+    return np.array(array, dtype=np.float32)

@@ -14,22 +14,31 @@ import torch
 from torch import nn
 
 from benchcore.program import Arrays, Program, Settings
-from benchcore.workloads.mlp.spec import LEARNING_RATE, MOMENTUM, TRACE_STEPS, Case, flatten
-from benchcore.workloads.settings import TORCH_COMPILE, read_settings
+from benchcore.workloads.mlp.spec import (
+    LEARNING_RATE,
+    MOMENTUM,
+    TRACE_STEPS,
+    Case,
+    flatten,
+    tolerances,
+)
+from benchcore.workloads.settings import TORCH_COMPILE, TORCH_OPTIONS, read_settings
 
 Tensors = dict[str, torch.Tensor]
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the perceptron up on the device that the settings name."""
-    wanted = read_settings(settings, TORCH_COMPILE)
-    params = _place(arrays.params, wanted.device)
+    wanted = read_settings(settings, TORCH_COMPILE, TORCH_OPTIONS)
+    dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
     inputs = _place(arrays.inputs, wanted.device)
-    model = _make_model(case).to(wanted.device)
-    model.load_state_dict(params, strict=True)
+    inputs["images"] = inputs["images"].to(dtype)
+    model = _make_model(case).to(wanted.device, dtype)
+    model.load_state_dict(_place(arrays.params, wanted.device), strict=True)
+    forward = _forward(case, model, wanted.platform)
     if case.use_case == "infer":
-        return _infer(model.eval(), inputs["images"], wanted.compile)
-    return _train(model.train(), inputs, arrays.params, wanted.compile)
+        return _infer(model.eval(), forward, inputs["images"], wanted.compile)
+    return _train(case, model.train(), forward, inputs, arrays.params, wanted.compile)
 
 
 def _place(arrays: Mapping[str, np.ndarray], device: str) -> Tensors:
@@ -47,22 +56,52 @@ def _make_model(case: Case) -> nn.Sequential:
     return nn.Sequential(modules)
 
 
+def _forward(case: Case, model: nn.Module, platform: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Under `bf16_autocast` torch casts each operation's operands; the parameters stay float32."""
+    if case.precision != "bf16_autocast":
+        return model
+
+    def forward(images: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(platform, torch.bfloat16):
+            return model(images)
+
+    return forward
+
+
 def _compile(function: Callable[..., torch.Tensor], mode: str) -> Callable[..., torch.Tensor]:
     return function if mode == "none" else torch.compile(function, mode=mode, fullgraph=True)
 
 
-def _infer(model: nn.Module, images: torch.Tensor, mode: str) -> Program:
-    forward = _compile(model, mode)
+def _infer(
+    model: nn.Module,
+    forward: Callable[[torch.Tensor], torch.Tensor],
+    images: torch.Tensor,
+    mode: str,
+) -> Program:
+    compiled = _compile(forward, mode)
 
     def step() -> torch.Tensor:
         with torch.inference_mode():
-            return forward(images)
+            return compiled(images)
 
-    return Program(step=step, evidence=lambda: {"logits": _to_host(step())})
+    def held() -> dict[str, object]:
+        return _held(model, [images], mode) | {"output_dtype": step().dtype}
+
+    return Program(step=step, evidence=lambda: {"logits": _to_host(step())}, held=held)
+
+
+def _held(model: nn.Module, inputs: list[torch.Tensor], mode: str) -> dict[str, object]:
+    params = list(model.parameters())
+    return {"module": model, "params": params, "inputs": inputs, "compile_mode": mode}
 
 
 def _train(
-    model: nn.Module, inputs: Tensors, initial: Mapping[str, np.ndarray], mode: str
+    case: Case,
+    model: nn.Module,
+    forward: Callable[[torch.Tensor], torch.Tensor],
+    inputs: Tensors,
+    initial: Mapping[str, np.ndarray],
+    mode: str,
 ) -> Program:
     images, labels = inputs["images"], inputs["labels"].long()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
@@ -72,10 +111,11 @@ def _train(
         optimizer.state[param]["momentum_buffer"] = momentum[name]
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return nn.functional.cross_entropy(model(images), labels)
+        return nn.functional.cross_entropy(forward(images).float(), labels)
 
     loss_function = _compile(loss_of, mode)
     owed = list(params.values())
+    address = owed[-1].data_ptr()
 
     def step() -> tuple[torch.Tensor, list[torch.Tensor]]:
         optimizer.zero_grad(set_to_none=True)
@@ -95,9 +135,18 @@ def _train(
             first = first or _first_step(initial, params, momentum)
         _copy_into(params, kept[0])
         _copy_into(momentum, kept[1])
-        return {**first, "loss_trace": np.array(losses)}
+        found = {**first, "loss_trace": np.array(losses)}
+        return {name: found[name] for name in tolerances(case)}
 
-    return Program(step=step, evidence=evidence)
+    def held() -> dict[str, object]:
+        with torch.no_grad():
+            logits = forward(images)
+        return _held(model, list(inputs.values()), mode) | {
+            "output_dtype": logits.dtype,
+            "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
+        }
+
+    return Program(step=step, evidence=evidence, held=held)
 
 
 def _first_step(
@@ -121,4 +170,5 @@ def _copy_into(targets: Tensors, sources: Tensors) -> None:
 
 
 def _to_host(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().cpu().numpy().copy()
+    """A float32 copy: numpy has no bfloat16, and every bfloat16 is a float32."""
+    return tensor.detach().float().cpu().numpy().copy()

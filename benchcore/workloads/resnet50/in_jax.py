@@ -3,31 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 from benchcore.program import Arrays, Program, Settings
 from benchcore.workloads.resnet50.spec import CLASSES, EXPANSION, STAGES, Case, Stage
-from benchcore.workloads.settings import JAX_COMPILE, read_settings
+from benchcore.workloads.settings import JAX_COMPILE, JAX_OPTIONS, read_settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layers:
+    """Makes layers that compute in `dtype`."""
+
+    dtype: jnp.dtype
+    rngs: nnx.Rngs
+
+    def conv(self, inputs: int, outputs: int, *, kernel: int, stride: int) -> nnx.Conv:
+        """Padded alike on both sides, as torch does: 'SAME' pads on the right at stride 2."""
+        pad = (kernel - 1) // 2
+        return nnx.Conv(
+            inputs,
+            outputs,
+            (kernel, kernel),
+            strides=(stride, stride),
+            padding=((pad, pad), (pad, pad)),
+            use_bias=False,
+            dtype=self.dtype,
+            rngs=self.rngs,
+        )
+
+    def norm(self, features: int) -> nnx.BatchNorm:
+        """The running statistics alone, as in inference."""
+        return nnx.BatchNorm(
+            features, use_running_average=True, epsilon=1e-5, dtype=self.dtype, rngs=self.rngs
+        )
+
+    def linear(self, inputs: int, outputs: int) -> nnx.Linear:
+        """With a bias."""
+        return nnx.Linear(inputs, outputs, dtype=self.dtype, rngs=self.rngs)
 
 
 class Bottleneck(nnx.Module):
     """1x1, 3x3 (which carries the stride: v1.5), 1x1, and the way around them."""
 
-    def __init__(self, inputs: int, width: int, *, stride: int, rngs: nnx.Rngs) -> None:
+    def __init__(self, inputs: int, width: int, *, stride: int, layers: _Layers) -> None:
         outputs = width * EXPANSION
-        self.conv1 = _conv(inputs, width, kernel=1, stride=1, rngs=rngs)
-        self.bn1 = _norm(width, rngs)
-        self.conv2 = _conv(width, width, kernel=3, stride=stride, rngs=rngs)
-        self.bn2 = _norm(width, rngs)
-        self.conv3 = _conv(width, outputs, kernel=1, stride=1, rngs=rngs)
-        self.bn3 = _norm(outputs, rngs)
+        self.conv1 = layers.conv(inputs, width, kernel=1, stride=1)
+        self.bn1 = layers.norm(width)
+        self.conv2 = layers.conv(width, width, kernel=3, stride=stride)
+        self.bn2 = layers.norm(width)
+        self.conv3 = layers.conv(width, outputs, kernel=1, stride=1)
+        self.bn3 = layers.norm(outputs)
         self.downsample = nnx.List([])  # the identity, where the shapes allow it
         if inputs != outputs:
-            self.downsample.append(_conv(inputs, outputs, kernel=1, stride=stride, rngs=rngs))
-            self.downsample.append(_norm(outputs, rngs))
+            self.downsample.append(layers.conv(inputs, outputs, kernel=1, stride=stride))
+            self.downsample.append(layers.norm(outputs))
 
     def __call__(self, value: jax.Array) -> jax.Array:
         """(batch, high, wide, inputs) to (batch, high / stride, wide / stride, outputs)."""
@@ -42,14 +76,14 @@ class Bottleneck(nnx.Module):
 class ResNet50(nnx.Module):
     """Attributes bear torchvision's names, so that a path in the state is a canonical name."""
 
-    def __init__(self, *, rngs: nnx.Rngs) -> None:
-        self.conv1 = _conv(3, 64, kernel=7, stride=2, rngs=rngs)
-        self.bn1 = _norm(64, rngs)
+    def __init__(self, *, layers: _Layers) -> None:
+        self.conv1 = layers.conv(3, 64, kernel=7, stride=2)
+        self.bn1 = layers.norm(64)
         inputs = 64
         for stage in STAGES:
-            setattr(self, stage.name, _stage(stage, inputs, rngs))
+            setattr(self, stage.name, _stage(stage, inputs, layers))
             inputs = stage.width * EXPANSION
-        self.fc = nnx.Linear(inputs, CLASSES, rngs=rngs)
+        self.fc = layers.linear(inputs, CLASSES)
 
     def __call__(self, images: jax.Array) -> jax.Array:
         """Images (batch, high, wide, 3) to logits (batch, classes)."""
@@ -61,29 +95,13 @@ class ResNet50(nnx.Module):
         return self.fc(value.mean(axis=(1, 2)))
 
 
-def _stage(stage: Stage, inputs: int, rngs: nnx.Rngs) -> nnx.List:
-    first = Bottleneck(inputs, stage.width, stride=stage.stride, rngs=rngs)
+def _stage(stage: Stage, inputs: int, layers: _Layers) -> nnx.List:
+    first = Bottleneck(inputs, stage.width, stride=stage.stride, layers=layers)
     outputs = stage.width * EXPANSION
-    rest = [Bottleneck(outputs, stage.width, stride=1, rngs=rngs) for _ in range(stage.blocks - 1)]
+    rest = [
+        Bottleneck(outputs, stage.width, stride=1, layers=layers) for _ in range(stage.blocks - 1)
+    ]
     return nnx.List([first, *rest])
-
-
-def _conv(inputs: int, outputs: int, *, kernel: int, stride: int, rngs: nnx.Rngs) -> nnx.Conv:
-    """Padded alike on both sides, as torch does: 'SAME' pads on the right at stride 2."""
-    pad = (kernel - 1) // 2
-    return nnx.Conv(
-        inputs,
-        outputs,
-        (kernel, kernel),
-        strides=(stride, stride),
-        padding=((pad, pad), (pad, pad)),
-        use_bias=False,
-        rngs=rngs,
-    )
-
-
-def _norm(features: int, rngs: nnx.Rngs) -> nnx.BatchNorm:
-    return nnx.BatchNorm(features, use_running_average=True, epsilon=1e-5, rngs=rngs)
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
@@ -92,13 +110,14 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     The state goes into the compiled function as a flat list of arrays: arguments, so that nothing
     is folded into the program, and a list, because flattening an NNX state takes Python time.
     """
-    wanted = read_settings(settings, JAX_COMPILE)
+    wanted = read_settings(settings, JAX_COMPILE, JAX_OPTIONS)
+    held_in = jnp.bfloat16 if case.precision == "bf16" else jnp.float32
     device = jax.devices(wanted.platform)[wanted.ordinal]
-    graph, abstract = nnx.split(nnx.eval_shape(lambda: ResNet50(rngs=nnx.Rngs(0))))
+    graph, abstract = nnx.split(nnx.eval_shape(lambda: _make_model(case)))
     leaves, treedef = jax.tree.flatten(_fill(abstract, arrays.params))
-    leaves = jax.device_put(leaves, device)
+    leaves = [leaf.astype(held_in) for leaf in jax.device_put(leaves, device)]
     images = arrays.inputs["images"].transpose(0, 2, 3, 1)
-    images = jax.device_put(np.ascontiguousarray(images), device)
+    images = jax.device_put(np.ascontiguousarray(images), device).astype(held_in)
 
     def forward(leaves: list[jax.Array], images: jax.Array) -> jax.Array:
         return nnx.merge(graph, jax.tree.unflatten(treedef, leaves))(images)
@@ -106,9 +125,22 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     compiled = jax.jit(forward)
     return Program(
         step=lambda: compiled(leaves, images),
-        evidence=lambda: {"logits": np.asarray(compiled(leaves, images))},
         lower=lambda: compiled.lower(leaves, images),
+        evidence=lambda: {"logits": np.asarray(compiled(leaves, images), dtype=np.float32)},
+        held=lambda: {
+            "params": leaves,
+            "inputs": images,
+            "output_dtype": jax.eval_shape(forward, leaves, images).dtype,
+            "function": compiled,
+            "arguments": (leaves, images),
+        },
     )
+
+
+def _make_model(case: Case) -> ResNet50:
+    """Computes in bfloat16 where the case says so, whatever its parameters are held in."""
+    computed = jnp.bfloat16 if case.precision.startswith("bf16") else jnp.float32
+    return ResNet50(layers=_Layers(dtype=computed, rngs=nnx.Rngs(0)))
 
 
 _LEAF_NAMES = {

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 in PyTorch: torchvision's own model; images are NCHW, as it is by default."""
+"""ResNet-50 v1.5 in PyTorch: torchvision's own model, NCHW unless the settings say otherwise."""
 
 from __future__ import annotations
 
@@ -9,25 +9,46 @@ import torch
 
 from benchcore.program import Arrays, Program, Settings
 from benchcore.workloads.resnet50.spec import Case
-from benchcore.workloads.settings import TORCH_COMPILE, read_settings
+from benchcore.workloads.settings import TORCH_COMPILE, TORCH_IMAGE_OPTIONS, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the network up on the device that the settings name."""
-    wanted = read_settings(settings, TORCH_COMPILE)
+    wanted = read_settings(settings, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
+    last = wanted.layout == "channels_last"
+    memory_format = torch.channels_last if last else torch.contiguous_format
+    dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
     model = _import_resnet50()(weights=None)
     model.load_state_dict(_state_dict(model, arrays.params), strict=True)
-    model = model.eval().to(wanted.device)
-    images = torch.tensor(arrays.inputs["images"], device=wanted.device)
-    forward = model
+    model = model.eval().to(wanted.device, dtype, memory_format=memory_format)
+    images = torch.tensor(arrays.inputs["images"], device=wanted.device, dtype=dtype)
+    images = images.contiguous(memory_format=memory_format)
+
+    def autocast(images: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(wanted.platform, torch.bfloat16):
+            return model(images)
+
+    forward = autocast if case.precision == "bf16_autocast" else model
+    compiled = forward
     if wanted.compile != "none":
-        forward = torch.compile(model, mode=wanted.compile, fullgraph=True)
+        compiled = torch.compile(forward, mode=wanted.compile, fullgraph=True)
 
     def step() -> torch.Tensor:
         with torch.inference_mode():
-            return forward(images)
+            return compiled(images)
 
-    return Program(step=step, evidence=lambda: {"logits": step().cpu().numpy().copy()})
+    def held() -> dict[str, object]:
+        return {
+            "module": model,
+            "params": list(model.parameters()),
+            "inputs": [images],
+            "compile_mode": wanted.compile,
+            "output_dtype": step().dtype,
+        }
+
+    return Program(
+        step=step, evidence=lambda: {"logits": step().float().cpu().numpy().copy()}, held=held
+    )
 
 
 def _state_dict(

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from benchcore.program import Arrays
+from benchcore.program import Arrays, Precision
 
 CLASSES = 1000
 EXPANSION = 4
@@ -47,7 +47,7 @@ class Case:
 
     use_case: Literal["infer"]
     batch: int
-    precision: Literal["fp32_ieee"]
+    precision: Precision
     side: int
 
 
@@ -56,6 +56,15 @@ CASES: dict[str, Case] = {
     "infer_b1": Case(use_case="infer", batch=1, precision="fp32_ieee", side=224),
     "infer_b4": Case(use_case="infer", batch=4, precision="fp32_ieee", side=224),
     "infer_b32": Case(use_case="infer", batch=32, precision="fp32_ieee", side=224),
+    "infer_b32_tf32": Case(use_case="infer", batch=32, precision="tf32", side=224),
+    "tiny_infer_bf16": Case(use_case="infer", batch=2, precision="bf16", side=64),
+    "infer_b4_bf16": Case(use_case="infer", batch=4, precision="bf16", side=224),
+    "infer_b32_bf16": Case(use_case="infer", batch=32, precision="bf16", side=224),
+    "tiny_infer_bf16_autocast": Case(use_case="infer", batch=2, precision="bf16_autocast", side=64),
+    "infer_b4_bf16_autocast": Case(use_case="infer", batch=4, precision="bf16_autocast", side=224),
+    "infer_b32_bf16_autocast": Case(
+        use_case="infer", batch=32, precision="bf16_autocast", side=224
+    ),
 }
 
 
@@ -182,14 +191,21 @@ def least_bytes(case: Case) -> int:
 
     Activations are left out: perfect fusion and a large enough cache could keep them on the chip.
     """
-    held = sum(math.prod(shape) for shape in parameter_shapes().values())
-    return 4 * (held + case.batch * (3 * case.side**2 + CLASSES))
+    numbers = sum(math.prod(shape) for shape in parameter_shapes().values())
+    held = 2 if case.precision == "bf16" else 4
+    computed = 2 if case.precision.startswith("bf16") else 4
+    return held * (numbers + case.batch * 3 * case.side**2) + computed * case.batch * CLASSES
 
 
 def tolerances(case: Case) -> dict[str, float]:
     """Largest allowed max|a-b| / max(max|a|, max|b|) between two contenders.
 
     fp32_ieee: each side's fp32 logits are 4e-7 to 1.6e-6 from an fp64 oracle on CPUs; wrong
-    padding, stride, epsilon or layout give 1e-4 and more, TF32 6e-4.
+    padding, stride, epsilon or layout give 1e-4 and more, TF32 6e-4 (emulated).
+
+    bf16 and bf16_autocast: the sides differ by 9e-3 and 1.4e-2 on CPUs, which hides a wrong padding
+    or epsilon: the fp32 case is the proof that it is the same network. tf32: some three times the
+    emulated error; it has not been run on a GPU.
     """
-    return {"fp32_ieee": {"logits": 1e-5}}[case.precision]
+    of_precision = {"fp32_ieee": 1e-5, "tf32": 2e-3, "bf16": 4e-2, "bf16_autocast": 4e-2}
+    return {"logits": of_precision[case.precision]}

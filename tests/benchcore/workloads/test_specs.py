@@ -16,7 +16,12 @@ import pytest
 
 from benchcore.program import Arrays
 from benchcore.workloads.resnet50 import spec as resnet50
-from benchcore.workloads.settings import JAX_COMPILE, TORCH_COMPILE, read_settings
+from benchcore.workloads.settings import (
+    JAX_COMPILE,
+    TORCH_COMPILE,
+    TORCH_IMAGE_OPTIONS,
+    read_settings,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKLOADS = sorted(path.parent.name for path in (ROOT / "benchcore/workloads").glob("*/spec.py"))
@@ -44,8 +49,9 @@ def test_case_is_complete(workload: str, name: str) -> None:
     assert re.fullmatch("[a-z0-9][a-z0-9_]*", name)
     assert case.use_case in ("infer", "train", "op")
     assert case.batch >= 1
-    assert case.precision == "fp32_ieee"
-    assert all(0.0 < tolerance <= 1e-4 for tolerance in spec.tolerances(case).values())
+    ceiling = {"fp32_ieee": 1e-4, "tf32": 2e-2, "bf16": 0.1, "bf16_autocast": 0.1}[case.precision]
+    assert all(0.0 < tolerance <= ceiling for tolerance in spec.tolerances(case).values())
+    assert ("_" + case.precision in name) == (case.precision != "fp32_ieee")
     assert spec.flops(case) >= 0
     assert spec.least_bytes(case) >= 0
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -100,6 +106,27 @@ def _run_python(arguments: list[str]) -> None:
         [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_bf16_moves_half_the_bytes_and_autocast_holds_its_parameters_in_float32() -> None:
+    for workload, name in (("mlp", "train_b128"), ("resnet50", "infer_b32")):
+        spec = _spec(workload)
+        full, half, mixed = (
+            spec.least_bytes(spec.CASES[name + end]) for end in ("", "_bf16", "_bf16_autocast")
+        )
+        assert half == pytest.approx(full / 2, rel=1e-3)
+        assert mixed == pytest.approx(full, rel=1e-3)
+
+
+def test_settings_that_go_without_saying() -> None:
+    plain = read_settings({"device": "cpu", "compile": "none"}, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
+    assert (plain.layout, plain.cudnn_benchmark, plain.donate) == ("contiguous", "off", "yes")
+    last = {"device": "cpu", "compile": "none", "layout": "channels_last"}
+    assert read_settings(last, TORCH_COMPILE, TORCH_IMAGE_OPTIONS).layout == "channels_last"
+    with pytest.raises(ValueError, match=r"no layout 'nhwc' here; choose of contiguous"):
+        read_settings({**last, "layout": "nhwc"}, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
+    with pytest.raises(ValueError, match=r"may have .cudnn_benchmark., .layout., got.*.donate."):
+        read_settings({**last, "donate": "no"}, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
 
 
 def test_training_counts_less_than_three_forward_passes() -> None:
