@@ -29,10 +29,11 @@ class Program:
     this). `evidence` runs the same compiled work from the initial state and returns host arrays
     under canonical names; the conductor compares them between contenders. It must not disturb
     what `step` does afterwards. `lower` gives the compiled step in the framework's own form, for
-    what its compiler planned, where there is such a thing (JAX: `jax.stages.Lowered`). `held` hands out what the manifest is read from, after the work:
-    `params` and `inputs` as they are now, `output_dtype` of the forward pass, `state_update`
-    (`in place`, `copied`, `no state`), and for JAX `function` with its `arguments`, for torch
-    its `module`.
+    what its compiler planned, where there is such a thing (JAX: `jax.stages.Lowered`).
+
+    `held` hands out what the manifest is read from, after the work: `params` and `inputs` as they
+    are now, `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no state`),
+    for JAX `function` with its `arguments`, for torch its `module`.
     """
 
     step: Callable[[], object]

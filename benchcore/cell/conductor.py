@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell import document, energy, equivalence, gpu, host, stopping
+from benchcore.cell.arm_environ import xla_flags_of
 from benchcore.cell.passes import ResourcePasses
 from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
 from benchcore.protocol import ContenderOrder, DuelOrder, StoppedBy
@@ -226,6 +227,7 @@ class Conductor:
             "KMP_BLOCKTIME": "0",
             "OMP_NUM_THREADS": str(host.usable_cpus()),
             "JAX_PLATFORMS": "cpu" if self._order.device == "cpu" else "cuda",
+            "XLA_FLAGS": " ".join(xla_flags_of(order.settings, self._order.device)),
             "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell import memory
+from benchcore.cell.canary import CanaryContradictsError, run_canary
 from benchcore.cell.channel import Channel, ChannelClosedError
+from benchcore.cell.manifest import read_manifest
 from benchcore.cell.probes import drive, sample_latency
-from benchcore.cell.runtime import Runtime, load_runtime
+from benchcore.cell.runtime import Runtime, UnsupportedError, load_runtime
 from benchcore.program import Arrays, Program
 
 _STEADY_BLOCKS = 5
@@ -70,9 +72,14 @@ class Contender:
         self._device = order["device"]
         with self._timed("init"):
             self._runtime.initialise(
-                device=self._device, precision=case.precision, threads=order["threads"]
+                device=self._device,
+                precision=case.precision,
+                threads=order["threads"],
+                settings=order["settings"],
             )
         self._baseline_bytes = memory.take_baseline(self._device)
+        self._stage = "canary"
+        self._canary = run_canary(self._runtime, case.precision)
         arrays = spec.make_arrays(case, order["seed"])
         with self._timed("build"):
             self._program = self._build(order, case, arrays)
@@ -91,6 +98,7 @@ class Contender:
                     "warm_up": warm_up,
                     "steps_per_block": self._steps_per_block,
                     "inputs_sha256": digest(arrays),
+                    "canary": self._canary,
                 }
             }
         )
@@ -201,7 +209,8 @@ class Contender:
         return drive(self._run_steps, seconds)
 
     def _account(self) -> dict[str, Any]:
-        return {"effective": self._runtime.effective()}
+        manifest = read_manifest(self._runtime, self._program, self._canary)
+        return {"effective": {**self._runtime.effective(), "manifest": manifest}}
 
 
 def digest(arrays: Arrays) -> str:
@@ -228,6 +237,10 @@ def _failure(error: BaseException, stage: str) -> dict[str, str]:
 def _status_of(error: BaseException, text: str, stage: str) -> str:
     if stage == "import" and isinstance(error, ImportError):
         return "environment"
+    if isinstance(error, CanaryContradictsError):
+        return "numerics"
+    if isinstance(error, UnsupportedError):
+        return "unsupported"
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "OutOfMemory" in text:
         return "oom"
     if isinstance(error, ModuleNotFoundError) and "benchcore.workloads" in text:

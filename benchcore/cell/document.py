@@ -39,6 +39,7 @@ def new_start(index: int) -> dict[str, Any]:
         },
         "energy": None,
         "inputs_sha256": None,
+        "canary": None,
     }
 
 

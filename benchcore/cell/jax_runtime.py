@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from benchcore.cell.canary import Operands, Products
+from benchcore.cell.host import usable_cpus
+from benchcore.cell.manifest import join_words, walk_equations, xla_flag
+from benchcore.cell.runtime import UnsupportedError
 from benchcore.cell.stage_clock import NestedClock
 from benchcore.program import Program
 
@@ -16,16 +21,23 @@ _STAGE_OF_EVENT = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",
 }
+_STAGES = ("trace", "lower", "compile")
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
-# "highest" is IEEE float32 on every device; the rest as in JAX's precision documentation.
-_MATMUL_PRECISION = {"fp32_ieee": "highest", "tf32": "tensorfloat32", "bf16": "default"}
+# "highest" is IEEE float32 on every device. In the bf16 cases it leaves bfloat16 operands as they
+# are, and keeps a float32 operation that is left over from TF32, as torch's "ieee" does.
+_MATMUL_PRECISION = {
+    "fp32_ieee": "highest",
+    "tf32": "tensorfloat32",
+    "bf16": "highest",
+    "bf16_autocast": "highest",
+}
 
 
 class JaxRuntime:
     """JAX on one device."""
 
     def __init__(self) -> None:
-        self._clock = NestedClock(("trace", "lower", "compile"))
+        self._clock = NestedClock(_STAGES)
         self._num_compilations = 0
         self._num_cache_hits = 0
 
@@ -46,7 +58,9 @@ class JaxRuntime:
     def _on_event(self, event: str, **_: object) -> None:
         self._num_cache_hits += event == _CACHE_HIT
 
-    def initialise(self, *, device: str, precision: str, threads: int) -> None:
+    def initialise(
+        self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
+    ) -> None:
         """Set the matmul precision and wait for one array on the device.
 
         XLA's CPU client takes its threads from the process's CPU affinity, which the conductor
@@ -56,10 +70,37 @@ class JaxRuntime:
             raise ValueError(
                 f"wanted precision {precision!r}, but JAX here knows {sorted(_MATMUL_PRECISION)}"
             )
+        if device == "cpu" and precision == "tf32":
+            raise UnsupportedError(
+                "wanted precision 'tf32' on 'cpu', where JAX computes float32 as IEEE whatever is "
+                "set; plan 'fp32_ieee' there, or a GPU"
+            )
+        self._in_bf16 = precision.startswith("bf16")
         self._jax.config.update("jax_default_matmul_precision", _MATMUL_PRECISION[precision])
         platform = "cpu" if device == "cpu" else "gpu"
         self._device = self._jax.devices(platform)[0]
         self._jax.block_until_ready(self._jax.device_put(0.0, self._device))
+
+    def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
+        """`jnp.matmul` and an NHWC `lax` convolution. Their compilations are not the work's."""
+        jax, numpy, given = self._jax, self._jax.numpy, make_operands()
+        kept, self._clock = self._clock, NestedClock(_STAGES)
+        counted = self._num_compilations, self._num_cache_hits
+        images, kernel = given.images.transpose(0, 2, 3, 1), given.kernel.transpose(2, 3, 1, 0)
+        dtype = numpy.bfloat16 if self._in_bf16 else numpy.float32
+        left, right, images, kernel = (
+            jax.device_put(array, self._device).astype(dtype)
+            for array in (given.left, given.right, images, kernel)
+        )
+        product = numpy.matmul(left, right)
+        convolved = jax.lax.conv_general_dilated(
+            images, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        product, convolved = (
+            jax.device_get(array.astype(numpy.float32)) for array in (product, convolved)
+        )
+        self._clock, (self._num_compilations, self._num_cache_hits) = kept, counted
+        return Products(product=product, convolved=convolved.transpose(0, 3, 1, 2))
 
     def synchronise(self, outputs: object) -> None:
         """Block on every array. A deleted one was donated to a later step, which is waited for."""
@@ -109,6 +150,74 @@ class JaxRuntime:
             "xla_flags": os.environ.get("XLA_FLAGS", ""),
             "platform_version": self._device.client.platform_version.splitlines()[0],
         }
+
+    def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
+        """From the arrays, and from the program itself, traced again."""
+        leaves = self._jax.tree_util.tree_leaves
+        params, inputs = leaves(held.get("params")), leaves(held.get("inputs"))
+        cpu = self._device.platform == "cpu"
+        here = all(isinstance(a, self._jax.Array) and self._device in a.devices() for a in inputs)
+        return {
+            "device": "cpu" if cpu else "gpu",
+            "threads": self._threads(),
+            "data_path": "device" if here else "host",
+            "param_dtype": join_words(array.dtype for array in params),
+            "output_dtype": str(held.get("output_dtype", "none")),
+            "state_update": held.get("state_update", "no state"),
+            "graphs": "off" if cpu or xla_flag("xla_gpu_enable_command_buffer") == "" else "on",
+            "autotune": _autotune(cpu),
+            **self._read_program(held),
+        }
+
+    def _read_program(self, held: Mapping[str, Any]) -> dict[str, str]:
+        """Precision, layout and random numbers of the measured function, from its jaxpr."""
+        equations: list[Any] = []
+        if "function" in held:
+            shaped = self._jax.tree_util.tree_map(
+                lambda a: self._jax.ShapeDtypeStruct(a.shape, a.dtype), held["arguments"]
+            )
+            equations = list(walk_equations(held["function"].trace(*shaped).jaxpr))
+        named = {
+            name: [each for each in equations if each.primitive.name == name]
+            for name in ("dot_general", "conv_general_dilated")
+        }
+        matmuls, convolutions = named.values()
+        config = self._jax.config
+        random = any(each.primitive.name.startswith(("random_", "rng_")) for each in equations)
+        layouts = {
+            "NHWC" if each.params["dimension_numbers"].lhs_spec[1] == 3 else "NCHW"
+            for each in convolutions
+        }
+        return {
+            "compiled": "no" if config.jax_disable_jit else "yes",
+            "compile_mode": "jit",
+            "matmul_precision": join_words(self._precision_of(each) for each in matmuls),
+            "conv_precision": join_words(self._precision_of(each) for each in convolutions),
+            "layout": join_words(layouts),
+            "dropout": "random" if random else "none",
+        }
+
+    def _precision_of(self, equation: Any) -> str:
+        """What an operation's float32 operands are rounded to: by default as the device does."""
+        operand = str(equation.invars[0].aval.dtype)
+        if operand != "float32":
+            return operand
+        asked = str(equation.params["precision"])
+        if "HIGHEST" in asked:
+            return "ieee"
+        return "ieee" if self._device.platform == "cpu" else "tf32"
+
+    def _threads(self) -> str:
+        """XLA's CPU pool: one thread a CPU of the affinity, unless told otherwise."""
+        if xla_flag("xla_cpu_multi_thread_eigen") == "false":
+            return "1"
+        return os.environ.get("NPROC") or str(usable_cpus())
+
+
+def _autotune(cpu: bool) -> str:
+    if cpu:
+        return "none"
+    return "off" if xla_flag("xla_gpu_autotune_level") == "0" else "on"
 
 
 def make_runtime() -> JaxRuntime:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from benchcore.cell.canary import Operands, Products
 from benchcore.program import Program
+
+
+class UnsupportedError(Exception):
+    """What the case or the arm asks for does not exist on this device: no failure of anyone."""
 
 
 class Runtime(Protocol):
@@ -15,11 +21,18 @@ class Runtime(Protocol):
         """Import the framework (timed as the stage `import`)."""
         ...
 
-    def initialise(self, *, device: str, precision: str, threads: int) -> None:
+    def initialise(
+        self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
+    ) -> None:
         """Bring up the device and set the precision switches (the stage `init`).
 
-        Raises ValueError where the device or the precision can't be had.
+        Raises UnsupportedError where the device has no such precision, ValueError where there is
+        no such device or name.
         """
+        ...
+
+    def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
+        """Multiply and convolve by the framework's ordinary path, in the case's precision."""
         ...
 
     def synchronise(self, outputs: object) -> None:
@@ -51,6 +64,10 @@ class Runtime(Protocol):
 
     def effective(self) -> dict[str, Any]:
         """Settings and versions in force, read back from the framework."""
+        ...
+
+    def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
+        """What the work ran with, read back from `Program.held` and from the framework."""
         ...
 
 

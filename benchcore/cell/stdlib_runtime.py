@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from benchcore.cell.canary import Operands, Products
 from benchcore.program import Program
 
 
@@ -15,10 +17,16 @@ class StdlibRuntime:
     def import_framework(self) -> None:
         """There is none."""
 
-    def initialise(self, *, device: str, precision: str, threads: int) -> None:
+    def initialise(
+        self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
+    ) -> None:
         """Only the CPU can be had."""
         if device != "cpu":
             raise ValueError(f"wanted device {device!r}, but stdlib runs on 'cpu'; plan it there")
+
+    def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
+        """Nothing computes."""
+        return None
 
     def synchronise(self, outputs: object) -> None:
         """Wait for every future among the outputs; all else is there already."""
@@ -49,6 +57,10 @@ class StdlibRuntime:
     def effective(self) -> dict[str, Any]:
         """The interpreter's version."""
         return {"versions": {"python": sys.version.split()[0]}}
+
+    def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
+        """Nothing that could differ."""
+        return {}
 
 
 def make_runtime() -> StdlibRuntime:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
+from benchcore.cell.canary import Operands, Products
+from benchcore.cell.manifest import join_words
+from benchcore.cell.runtime import UnsupportedError
 from benchcore.program import Program
 
-_FP32_PRECISION = {"fp32_ieee": "ieee", "tf32": "tf32", "bf16": "ieee"}
+# What float32 operands are rounded to; in the bf16 cases no matmul has any left over.
+_FP32_PRECISION = {"fp32_ieee": "ieee", "tf32": "tf32", "bf16": "ieee", "bf16_autocast": "ieee"}
+_AMPERE = (8, 0)
+"""First compute capability with TF32 and bfloat16 units."""
 
 
 class TorchRuntime:
@@ -19,7 +27,9 @@ class TorchRuntime:
 
         self._torch = torch
 
-    def initialise(self, *, device: str, precision: str, threads: int) -> None:
+    def initialise(
+        self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
+    ) -> None:
         """Set threads and the precision switches; bring up the device with one tensor."""
         torch = self._torch
         if precision not in _FP32_PRECISION:
@@ -28,17 +38,42 @@ class TorchRuntime:
             )
         if device != "cpu" and not torch.cuda.is_available():
             raise ValueError(f"wanted device {device!r}, but this torch sees no GPU; plan 'cpu'")
+        self._refuse_missing(device, precision)
+        self._precision = precision
+        torch.backends.cudnn.benchmark = settings.get("cudnn_benchmark", "off") == "on"
         torch.set_num_threads(threads)
         self._set_precision(_FP32_PRECISION[precision])
         self._device = torch.device(device)
         torch.zeros(1, device=self._device)
         self._wait()
 
+    def _refuse_missing(self, device: str, precision: str) -> None:
+        """The GPU branch has not been run on a GPU."""
+        if device == "cpu":
+            missing = precision == "tf32"
+        else:
+            capability = self._torch.cuda.get_device_capability(device)
+            missing = precision != "fp32_ieee" and capability < _AMPERE
+        if missing:
+            raise UnsupportedError(
+                f"wanted precision {precision!r} on {device!r}, which has no unit for it: torch "
+                "would compute in another one; plan 'fp32_ieee' there, or another device"
+            )
+
+    def _fp32_switches(self) -> tuple[Any, ...]:
+        """Every backend's switches since 2.9, matmul before convolution."""
+        backends = self._torch.backends
+        cuda = (backends.cuda.matmul, backends.cudnn.conv)
+        return (*cuda, backends.mkldnn.matmul, backends.mkldnn.conv)
+
+    def _has_switches(self) -> bool:
+        return tuple(int(part) for part in self._torch.__version__.split(".")[:2]) >= (2, 9)
+
     def _set_precision(self, fp32: str) -> None:
         torch = self._torch
-        if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 9):
-            torch.backends.cuda.matmul.fp32_precision = fp32
-            torch.backends.cudnn.conv.fp32_precision = fp32
+        if self._has_switches():
+            for switch in self._fp32_switches():
+                switch.fp32_precision = fp32
         else:  # the switches of before 2.9; never mixed with the ones above
             torch.backends.cuda.matmul.allow_tf32 = fp32 == "tf32"
             torch.backends.cudnn.allow_tf32 = fp32 == "tf32"
@@ -46,6 +81,21 @@ class TorchRuntime:
     def _wait(self) -> None:
         if self._device.type == "cuda":
             self._torch.cuda.synchronize(self._device)
+
+    def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
+        """`torch.matmul` and `conv2d`, cast or under autocast as the case has it."""
+        torch, given = self._torch, make_operands()
+        dtype = torch.bfloat16 if self._precision == "bf16" else torch.float32
+        left, right, images, kernel = (
+            torch.tensor(array, device=self._device, dtype=dtype)
+            for array in (given.left, given.right, given.images, given.kernel)
+        )
+        autocast = self._precision == "bf16_autocast"
+        context = torch.autocast(self._device.type, torch.bfloat16) if autocast else nullcontext()
+        with torch.no_grad(), context:
+            product, convolved = left @ right, torch.nn.functional.conv2d(images, kernel)
+        product, convolved = (each.float().cpu().numpy() for each in (product, convolved))
+        return Products(product=product, convolved=convolved)
 
     def synchronise(self, outputs: object) -> None:
         """Wait for the device; on a CPU torch has already finished."""
@@ -108,6 +158,73 @@ class TorchRuntime:
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
+
+    def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
+        """From the tensors and the module, and from the switches in force."""
+        torch = self._torch
+        params, inputs = held.get("params", ()), held.get("inputs", ())
+        cpu = self._device.type == "cpu"
+        here = all(tensor.device.type == self._device.type for tensor in inputs)
+        dtype = join_words(_word(tensor.dtype) for tensor in params)
+        output_dtype = _word(held.get("output_dtype", "none"))
+        matmul, conv = self._read_switches(cpu)
+        if {dtype, output_dtype} != {"float32"}:  # cast before any switch for float32 is asked
+            matmul = conv = output_dtype
+        return {
+            "device": "cpu" if cpu else "gpu",
+            "threads": str(torch.get_num_threads()),
+            "data_path": "device" if here else "host",
+            "param_dtype": dtype,
+            "output_dtype": output_dtype,
+            "state_update": held.get("state_update", "no state"),
+            "graphs": "on" if self._has_graphs() else "off",
+            "autotune": "none" if cpu else ("on" if torch.backends.cudnn.benchmark else "off"),
+            "compiled": "yes" if self.num_compilations() else "no",
+            "compile_mode": held.get("compile_mode", "none"),
+            "matmul_precision": matmul if any(t.dim() == 2 for t in params) else "none",
+            "conv_precision": conv if any(t.dim() == 4 for t in params) else "none",
+            "layout": join_words(self._layouts((*params, *inputs))),
+            "dropout": "random" if _draws(held.get("module")) else "none",
+        }
+
+    def _read_switches(self, cpu: bool) -> tuple[str, str]:
+        """What float32 matmuls and convolutions are rounded to; `none` is torch's old default."""
+        backends = self._torch.backends
+        if not self._has_switches():
+            words = {False: "ieee", True: "tf32"}
+            switches = (backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32)
+            return ("ieee", "ieee") if cpu else (words[switches[0]], words[switches[1]])
+        matmul, conv = (s.fp32_precision for s in self._fp32_switches()[2 if cpu else 0 :][:2])
+        return matmul.replace("none", "ieee"), conv.replace("none", "ieee" if cpu else "tf32")
+
+    def _layouts(self, tensors: tuple[Any, ...]) -> set[str]:
+        """Of what has four axes; a 1x1 kernel lies the same way in both."""
+        formats = self._torch.contiguous_format, self._torch.channels_last
+        found = set()
+        for tensor in tensors:
+            if tensor.dim() == 4:
+                first, last = (tensor.is_contiguous(memory_format=each) for each in formats)
+                if first != last:
+                    found.add("NCHW" if first else "NHWC")
+        return found
+
+    def _has_graphs(self) -> bool:
+        """Whether inductor recorded CUDA graphs on this device. Not run on a GPU."""
+        trees = sys.modules.get("torch._inductor.cudagraph_trees")
+        if trees is None or self._device.type == "cpu":
+            return False
+        index = self._device.index or 0
+        return trees.get_manager(index, create_if_none_exists=False) is not None
+
+
+def _word(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _draws(module: Any) -> bool:
+    """Whether a dropout or stochastic-depth module of the model is at work."""
+    modules = () if module is None else module.modules()
+    return any(each.training and getattr(each, "p", 0.0) > 0.0 for each in modules)
 
 
 def make_runtime() -> TorchRuntime:

@@ -1,0 +1,64 @@
+"""The parity manifest: what was in force on this side after it ran, as a flat table of words.
+
+Each runtime reads its own framework back; what both sides share is read here. The comparison of
+two manifests is `benchcore.verdict.parity`, outside.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchcore.cell.runtime import Runtime
+    from benchcore.program import Program
+
+_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "KMP_BLOCKTIME",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY",
+    "XLA_FLAGS",
+)
+
+
+def read_manifest(
+    runtime: Runtime, program: Program, canary: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """What the framework says, what the canary saw, and the environment that matters."""
+    seen = {} if canary is None else {key: canary[key] for key in ("matmul_seen", "conv_seen")}
+    return {
+        **runtime.manifest(program.held()),
+        **seen,
+        "synchronisation": "one wait a block",  # the one harness loop knows no other
+        "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
+        "variables": " ".join(f"{k}={os.environ[k]}" for k in _VARIABLES if k in os.environ),
+    }
+
+
+def join_words(words: Iterable[object]) -> str:
+    """Several readings as one word, or `none`: a mixture shows as a mixture."""
+    return "+".join(sorted({str(word) for word in words})) or "none"
+
+
+def xla_flag(name: str) -> str | None:
+    """The value of an XLA flag that was set, the last one as XLA has it; None = not set."""
+    found = None
+    for flag in os.environ.get("XLA_FLAGS", "").split():
+        key, equals, value = flag.lstrip("-").partition("=")
+        if key == name:
+            found = value if equals else "true"
+    return found
+
+
+def walk_equations(jaxpr: Any) -> Iterator[Any]:
+    """Every equation of a jaxpr and of the jaxprs within it, found without importing JAX."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield equation
+        for value in equation.params.values():
+            for inner in value if isinstance(value, (list, tuple)) else (value,):
+                if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
+                    yield from walk_equations(inner)
