@@ -57,6 +57,8 @@ def _ratio_row(row: dict[str, Any]) -> Row:
 def _describe_scope(row: dict[str, Any]) -> str:
     """`5 (this node)`; one start alone is a suspicion, and says so wherever it is shown."""
     starts = one_line(row["num_starts"])
+    if starts == "0":
+        return "0"
     suspicion = ": a suspicion only" if is_suspicion(row) else ""
     return f"{starts} ({row['scope']}{suspicion})"
 

@@ -112,7 +112,7 @@ def say_verdict(found: Mapping[str, Any]) -> str:
 
 def say_scope(found: Mapping[str, Any]) -> str:
     """What the verdict holds for, and how many starts say so."""
-    if found["scope"] is None:
+    if found["num_starts"] == 0:
         return "nothing"
     if found["scope"] == "this start":
         return "this one start: a suspicion only"

@@ -193,6 +193,8 @@ def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
     frames = sample_frames(num_nights=1)
     (said,) = {row["starts"] for row in list_ratios(frames.ratios) if row["starts"][0] == "1"}
     assert said == "1 (this start: a suspicion only)"
+    none = frames.ratios.head(1).assign(num_starts=0, scope="this start")
+    assert list_ratios(none)[0]["starts"] == "0"
 
 
 @pytest.mark.parametrize(("log_ratio", "faster"), [(0.1, "eager"), (-0.1, "compiled")])
