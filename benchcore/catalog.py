@@ -43,6 +43,11 @@ def list_sides(workload: str) -> list[str]:
     return [name for name in FRAMEWORKS if (_FOLDER / workload / f"in_{name}.py").exists()]
 
 
+def is_faulty(workload: str) -> bool:
+    """Whether the workload injects faults, by its spec's own word (`FAULTY`)."""
+    return vars(load_spec(workload)).get("FAULTY", False)
+
+
 def winograd_share(workload: str, case: str) -> float:
     """What share of a step's FLOPs are 3x3 convolutions of stride 1, where Winograd saves some.
 

@@ -157,6 +157,7 @@ def workloads(as_json: JsonOption = False) -> None:
             "case": case,
             **{key: fields[key] for key in ("use_case", "batch", "precision")},
             "in": catalog.list_sides(name),
+            "for": "fault injection" if catalog.is_faulty(name) else "measuring",
         }
         for name in catalog.list_workloads()
         for case, fields in (
@@ -167,7 +168,7 @@ def workloads(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(rows)
         return
-    columns = ("workload", "case", "use_case", "batch", "precision", "in")
+    columns = ("workload", "case", "use_case", "batch", "precision", "in", "for")
     print_rows(rows, columns, title="Workloads")
 
 

@@ -101,7 +101,12 @@ def test_a_contender_that_meets_itself_gets_a_name_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("workload", "case", "request_", "words"),
     [
-        ("nope", "bare", "stdlib", "no workload 'nope'; workloads are copy, matmul, mlp, noop"),
+        (
+            "nope",
+            "bare",
+            "stdlib",
+            "no workload 'nope'; workloads are copy, faulty, matmul, mlp",
+        ),
         ("../mlp", "bare", "stdlib", "no workload '../mlp'"),
         ("noop", "huge", "stdlib", "no case 'huge' in workload 'noop'; cases are bare"),
         ("mlp", "tiny_infer", "stdlib", "'mlp' in stdlib, but it is implemented in jax, torch"),

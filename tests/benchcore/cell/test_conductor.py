@@ -17,13 +17,16 @@ from typing import Any
 import pytest
 from duel_orders import add_workload, make_contender, make_order
 
+from benchcore.catalog import is_faulty
 from benchcore.cell.conductor import deal_turns
 from benchcore.cell.stopping import MIN_STEPS
+from benchcore.profiles import PROFILES
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.shard import ConductorFailedError, run_duel
 from benchcore.snapshot import list_inside_files, take_snapshot
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
+from benchcore.workloads.faulty import spec as faulty
 
 _SPEC = """
 from dataclasses import dataclass
@@ -50,39 +53,6 @@ def tolerances(case):
     return {}
 """
 
-# The setting `compile` says what goes wrong; it is free text here, as no product code reads it.
-_FAULTS = """
-import ctypes, os, sys, time
-from benchcore.program import Program
-
-def build(case, arrays, settings):
-    fault = settings["compile"]
-    if fault == "raise in build":
-        raise ValueError("wanted a build, got a fault")
-    if fault == "memory":
-        raise MemoryError("no room")
-    steps = 0
-
-    def step():
-        nonlocal steps
-        steps += 1
-        if fault == "segfault":
-            ctypes.string_at(0)
-        if fault == "exit 0":
-            os._exit(0)
-        if fault == "hang":
-            time.sleep(3600)
-        if fault == "crash late" and steps > 200:
-            raise RuntimeError("late")
-        if fault == "slow":
-            time.sleep(0.002)
-        if fault == "garbage":
-            os.write(int(sys.argv[-1]), b"]]not json[[\\n")
-        time.sleep(0.0002)
-
-    return Program(step=step, evidence=dict)
-"""
-
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:
@@ -91,13 +61,12 @@ def state(tmp_path: Path) -> State:
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
-    """The inside ring with the workload `faulty` beside the real ones."""
+    """The inside ring, to add workloads to."""
     folder = tmp_path / "snapshot"
     root = Path(__file__).parents[3]
     for file in list_inside_files():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / file, folder / file)
-    add_workload(folder, "faulty", _SPEC, _FAULTS)
     return folder
 
 
@@ -105,13 +74,14 @@ def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
     return read_document(run_duel(order, state, snapshot, lambda event: None))
 
 
-def _faulty(*faults: str, **changes: Any) -> DuelOrder:
+def _faulty(fault: str, *modes: str, **changes: Any) -> DuelOrder:
+    """A duel of contenders that are `healthy`, or (`none`) do what the case is called after."""
     contenders = [
-        make_contender(f"c{number}", settings={"compile": fault})
-        for number, fault in enumerate(faults)
+        make_contender(f"c{number}", settings={"compile": mode})
+        for number, mode in enumerate(modes)
     ]
     limits = {"prepare_timeout_s": 2.0, "block_timeout_s": 2.0}
-    return make_order(*contenders, workload="faulty", case="fault", **{**limits, **changes})
+    return make_order(*contenders, workload="faulty", case=fault, **{**limits, **changes})
 
 
 def test_noop_runs_in_a_bare_interpreter_and_leaves_a_valid_document(
@@ -150,19 +120,24 @@ def test_a_duel_that_is_in_the_spool_is_not_measured_again(state: State) -> None
 @pytest.mark.parametrize(
     ("fault", "status", "stage", "words"),
     [
-        ("raise in build", "crash", "build", "got a fault"),
-        ("memory", "oom", "build", "no room"),
+        ("raise_in_build", "crash", "build", "got a fault"),
+        ("out_of_memory", "oom", "first_run", "MemoryError"),
+        ("killed", "oom", "first_run", "SIGKILL"),
         ("segfault", "crash", "first_run", "SIGSEGV"),
-        ("exit 0", "crash", "first_run", "exit code 0 without a result"),
-        ("hang", "timeout", "first_run", "nothing came for 2 s"),
+        ("abort", "crash", "first_run", "SIGABRT"),
+        ("exit_zero", "crash", "first_run", "exit code 0 without a result"),
+        ("partial_message", "crash", "first_run", "exit code 1 without a result"),
+        ("hang_in_build", "timeout", "build", "nothing came for 2 s"),
+        ("hang_in_step", "timeout", "first_run", "nothing came for 2 s"),
         ("garbage", "crash", "first_run", "not json"),
-        ("crash late", "crash", "block", "late"),
+        ("not_finite", "numerics", "evidence", "value is not finite"),
+        ("raise_late", "crash", "block", "late"),
     ],
 )
 def test_what_one_contender_cannot_survive_is_its_status_and_the_duel_goes_on(
     state: State, snapshot: Path, fault: str, status: str, stage: str, words: str
 ) -> None:
-    document = _run(_faulty("none", fault, "none", block_ms=20.0), state, snapshot)
+    document = _run(_faulty(fault, "healthy", "none", "healthy", block_ms=20.0), state, snapshot)
     first, broken, last = document["contenders"]
     assert broken["status"] == status
     assert broken["failure"]["stage"] in {stage, "warm_up" if stage == "block" else stage}
@@ -181,6 +156,23 @@ def test_out_of_memory_is_a_status_and_the_batch_stays_what_it_was(
     assert starved["starts"][0]["blocks"] == []
     assert (document["duel"]["case"], document["duel"]["batch"]) == ("fault", 1)
     assert [start["status"] for start in healthy["starts"]] == ["ok", "ok"]
+
+
+def test_a_hang_before_the_build_is_a_timeout_of_its_stage(state: State) -> None:
+    order = _faulty("hang_in_init", "none", prepare_timeout_s=1.0)
+    (contender,) = _run(order, state, take_snapshot(state.snapshots))["contenders"]
+    assert (contender["status"], contender["failure"]["stage"]) == ("timeout", "init")
+
+
+def test_every_fault_has_a_test() -> None:
+    source = Path(__file__).read_text()
+    assert not [fault for fault in faulty.CASES if f'"{fault}"' not in source]
+
+
+def test_no_profile_measures_faults() -> None:
+    duels = [match for profile in PROFILES.values() for match in profile().matches]
+    assert not [match.workload for match in duels if is_faulty(match.workload)]
+    assert is_faulty("faulty")
 
 
 def test_an_environment_that_could_not_be_had_is_no_benchmark_failure(
@@ -213,7 +205,7 @@ def test_a_framework_that_does_not_import_is_an_environment_failure(state: State
 
 def test_a_workload_that_lacks_this_side_is_unsupported(state: State, snapshot: Path) -> None:
     (snapshot / "benchcore" / "workloads" / "faulty" / "in_stdlib.py").unlink()
-    (contender,) = _run(_faulty("none"), state, snapshot)["contenders"]
+    (contender,) = _run(_faulty("segfault", "healthy"), state, snapshot)["contenders"]
     assert contender["status"] == "unsupported"
 
 
@@ -274,7 +266,9 @@ def test_a_contender_that_waits_is_frozen(
 
 
 def test_no_contender_outlives_a_killed_conductor(state: State, snapshot: Path) -> None:
-    process = _start_conductor(_faulty("none", "none", rounds=2000), state, snapshot)
+    process = _start_conductor(
+        _faulty("segfault", "healthy", "healthy", rounds=2000), state, snapshot
+    )
     _wait_for(lambda: len(_children(process.pid)) == 2)
     children = _children(process.pid)
     process.send_signal(signal.SIGKILL)

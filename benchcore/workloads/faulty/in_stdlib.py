@@ -1,0 +1,81 @@
+"""Each fault, brought about in plain Python; the limits it runs into are its own."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchcore.program import Arrays, Program, Settings
+from benchcore.workloads.faulty.spec import Case
+from benchcore.workloads.settings import read_settings
+
+_LATE = 200
+"""Steps after which `raise_late` raises: in the first blocks, at 0.2 ms a step."""
+
+
+def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
+    """A short sleep as a step, and the fault where its case puts it."""
+    healthy = read_settings(settings, ("none", "healthy")).compile == "healthy"
+    fault = None if healthy else case.fault
+    if fault == "raise_in_build":
+        raise ValueError("wanted a build, got a fault")
+    if fault == "hang_in_build":
+        time.sleep(3600)
+    go_wrong = _FAULTS.get(fault, _nothing)
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+        go_wrong(steps)
+        time.sleep(0.0002)
+
+    def evidence() -> Mapping[str, Any]:
+        return {"value": math.nan} if fault == "not_finite" else {}
+
+    return Program(step=step, evidence=evidence)
+
+
+def _nothing(steps: int) -> None:
+    pass
+
+
+def _run_out_of_memory(steps: int) -> None:
+    """Of an address space made small first: the machine's own memory is left alone."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**30, hard))
+    bytearray(2**31)
+
+
+def _send(line: bytes) -> None:
+    os.write(int(sys.argv[-1]), line)  # where the contender's answers go
+
+
+def _leave_a_message_unfinished(steps: int) -> None:
+    _send(b'{"prepared": {"stages"')
+    os._exit(1)
+
+
+def _raise_late(steps: int) -> None:
+    if steps > _LATE:
+        raise RuntimeError("late")
+
+
+_FAULTS: dict[str | None, Callable[[int], object]] = {
+    "segfault": lambda steps: ctypes.string_at(0),
+    "abort": lambda steps: os.abort(),
+    "killed": lambda steps: os.kill(os.getpid(), signal.SIGKILL),
+    "hang_in_step": lambda steps: time.sleep(3600),
+    "out_of_memory": _run_out_of_memory,
+    "garbage": lambda steps: _send(b"]]not json[[\n"),
+    "partial_message": _leave_a_message_unfinished,
+    "exit_zero": lambda steps: os._exit(0),
+    "raise_late": _raise_late,
+}

@@ -1,0 +1,63 @@
+"""No work, but every way to fail: proves that a failure becomes a status. Never in a profile."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from benchcore.program import Arrays
+
+FAULTY = True
+"""Fault injection: the catalogue says so, and nothing is concluded from its numbers."""
+
+Fault = Literal[
+    "segfault",
+    "abort",
+    "killed",
+    "hang_in_init",
+    "hang_in_build",
+    "hang_in_step",
+    "out_of_memory",
+    "not_finite",
+    "garbage",
+    "partial_message",
+    "exit_zero",
+    "raise_in_build",
+    "raise_late",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`fault` is what goes wrong, unless the contender's setting `compile` is `healthy`."""
+
+    use_case: Literal["op"] = "op"
+    batch: int = 1
+    precision: Literal["fp32_ieee"] = "fp32_ieee"
+    fault: Fault
+
+
+CASES: dict[str, Case] = {fault: Case(fault=fault) for fault in Fault.__args__}
+
+
+def make_arrays(case: Case, seed: int) -> Arrays:
+    """No arrays; where the stage `init` shall hang, none for ever."""
+    if case.fault == "hang_in_init":
+        time.sleep(3600)
+    return Arrays(params={}, inputs={})
+
+
+def flops(case: Case) -> int:
+    """Floating-point operations of a step: none."""
+    return 0
+
+
+def least_bytes(case: Case) -> int:
+    """Bytes a step can't avoid moving: none."""
+    return 0
+
+
+def tolerances(case: Case) -> dict[str, float]:
+    """There is nothing to compare."""
+    return {}
