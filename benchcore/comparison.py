@@ -18,6 +18,8 @@ from benchcore.profiles import Match, Profile
 MIN_STARTS = 5
 """Fresh processes of either side: what differs between processes needs several to be seen."""
 
+_USUAL_PRECISION = "fp32_ieee"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
@@ -45,7 +47,8 @@ class Question:
 
 
 def find_case(workload: str, wanted: Wanted) -> str:
-    """The one case that fits what is wanted. Raises UserError naming what there is."""
+    """The one case that fits what is wanted, in plain fp32 where no precision is. Raises UserError
+    naming what there is."""
     cases = load_spec(workload).CASES
     if wanted.case is not None:
         check_case(workload, wanted.case)
@@ -60,6 +63,9 @@ def find_case(workload: str, wanted: Wanted) -> str:
         if wanted.case in (None, name)
         and all(getattr(case, key) == value for key, value in asked.items())
     ]
+    plain = [name for name in fitting if cases[name].precision == _USUAL_PRECISION]
+    if len(plain) == 1 and wanted.precision is None:
+        return plain[0]
     if len(fitting) == 1:
         return fitting[0]
     said = "".join(f", {key} {str(value)[:100]!r}" for key, value in asked.items())

@@ -45,7 +45,9 @@ def compare(
         str | None, typer.Option("--use-case", help="Or: the case of this use, such as infer.")
     ] = None,
     batch: Annotated[int | None, typer.Option("--batch", help="Of this batch size.")] = None,
-    precision: Annotated[str | None, typer.Option("--precision", help="In this precision.")] = None,
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="In this precision; default fp32_ieee.")
+    ] = None,
     starts: Annotated[
         int, typer.Option("--starts", help="Fresh processes, at least.")
     ] = MIN_STARTS,

@@ -30,6 +30,8 @@ ROW = {
     [
         ("resnet50", Wanted(use_case="infer", batch=32), "infer_b32"),
         ("mlp", Wanted(use_case="train", batch=128), "train_b128"),
+        ("resnet50", Wanted(use_case="infer", batch=32, precision="tf32"), "infer_b32_tf32"),
+        ("resnet50", Wanted(case="infer_b32_tf32"), "infer_b32_tf32"),
         ("mlp", Wanted(case="tiny_infer"), "tiny_infer"),
         ("mlp", Wanted(case="tiny_infer", precision="fp32_ieee"), "tiny_infer"),
         ("noop", Wanted(), "bare"),
