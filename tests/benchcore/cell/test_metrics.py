@@ -1,0 +1,212 @@
+"""What a duel measures beside its blocks, against a device of our own that runs behind our back.
+
+Each test also takes the guard away, in its copy of the inside ring, and shows the error it stops.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duel_orders import add_workload, make_contender, make_order
+
+from benchcore.cell import passes
+from benchcore.cell.conductor import Conductor
+from benchcore.protocol import DuelOrder
+from benchcore.shard import run_duel
+from benchcore.snapshot import list_inside_files
+from benchcore.state import State, open_state
+from benchcore.store.documents import read_document
+
+ROOT = Path(__file__).parents[3]
+WORK_MS = 2.0
+
+_SPEC = """
+from dataclasses import dataclass
+from benchcore.program import Arrays
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    use_case: str = "op"
+    batch: int = 1
+    precision: str = "fp32_ieee"
+
+CASES = {"queue": Case()}
+
+def make_arrays(case, seed):
+    return Arrays(params={}, inputs={})
+
+def flops(case):
+    return 0
+
+def least_bytes(case):
+    return 0
+
+def tolerances(case):
+    return {}
+"""
+
+# The setting `compile` says how; it is free text here. The device is a thread: one thing at a time.
+_DEVICE = f"""
+import time
+from concurrent.futures import ThreadPoolExecutor
+from benchcore.program import Program
+
+WORK_S = {WORK_MS} / 1e3
+device = ThreadPoolExecutor(1)
+
+def build(case, arrays, settings):
+    how = settings["compile"]
+    held = []
+
+    def step():
+        if how == "busy host":
+            time.sleep(WORK_S)
+        if how == "hungry" and not held:
+            held.append(b"x" * 100_000_000)
+        return device.submit(time.sleep, WORK_S)
+
+    return Program(step=step, evidence=dict)
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    folder = tmp_path / "snapshot"
+    for file in list_inside_files():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, folder / file)
+    add_workload(folder, "queue", _SPEC, _DEVICE)
+    return folder
+
+
+def _break(snapshot: Path, file: str, line: str, instead: str) -> None:
+    path = snapshot / "benchcore" / "cell" / file
+    source = path.read_text()
+    assert source.count(line) == 1
+    path.write_text(source.replace(line, instead))
+
+
+def _order(how: str = "idle host", **changes: Any) -> DuelOrder:
+    contender = make_contender("c", settings={"compile": how})
+    short = {"starts": 2, "max_starts": 2, "block_ms": 20.0, "warm_up_limit_s": 0.1}
+    return make_order(contender, workload="queue", case="queue", **{**short, **changes})
+
+
+def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
+    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    return document["contenders"][0]
+
+
+def _step_ms(contender: dict[str, Any]) -> float:
+    blocks = [block for start in contender["starts"] for block in start["blocks"]]
+    return statistics.median(block["elapsed_ns"] / block["steps"] for block in blocks) / 1e6
+
+
+def _latency_ms(contender: dict[str, Any]) -> float:
+    return statistics.median(contender["starts"][0]["latency_ns"]) / 1e6
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_the_clock_stops_when_the_device_is_done(
+    state: State, snapshot: Path, guarded: bool
+) -> None:
+    if not guarded:
+        _break(snapshot, "stdlib_runtime.py", "output.result()", "pass")
+    contender = _run(_order(), state, snapshot)
+    assert contender["status"] == "ok"
+    assert (_step_ms(contender) >= WORK_MS) is guarded
+    assert (_latency_ms(contender) >= WORK_MS) is guarded
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_throughput_lets_the_host_run_ahead_and_latency_does_not(
+    state: State, snapshot: Path, guarded: bool
+) -> None:
+    """Host and device take 2 ms each: 2 ms a step in a queue, 4 ms when each is waited for."""
+    if not guarded:
+        _break(
+            snapshot,
+            "contender.py",
+            "outputs = [step() for _ in range(steps)]",
+            "outputs = [synchronise(step()) for _ in range(steps)]",
+        )
+    contender = _run(_order("busy host"), state, snapshot)
+    assert _latency_ms(contender) >= 2 * WORK_MS
+    assert (_latency_ms(contender) / _step_ms(contender) > 1.5) is guarded
+
+
+def test_latencies_are_as_many_as_the_seeds_rule_wants(state: State, snapshot: Path) -> None:
+    contender = _run(_order(block_ms=1.0), state, snapshot)
+    assert [len(start["latency_ns"]) for start in contender["starts"]] == [25, 25]
+
+
+def test_memory_is_that_of_a_process_of_its_own(state: State, snapshot: Path) -> None:
+    contender = _run(_order("hungry"), state, snapshot)
+    first, last = (start["memory"] for start in contender["starts"])
+    assert set(first.values()) == {None}
+    assert last["process_peak_bytes"] - last["process_baseline_bytes"] > 95_000_000
+    assert last["process_baseline_bytes"] < 80_000_000
+    assert last["planned_bytes"] is None
+    assert last["allocator_peak_bytes"] is None
+
+
+def test_a_pass_that_fails_costs_its_own_columns_only(state: State, snapshot: Path) -> None:
+    stage = 'self._stage = "memory"'
+    _break(snapshot, "contender.py", stage, f'{stage}; raise MemoryError("no room")')
+    contender = _run(_order(), state, snapshot)
+    assert contender["status"] == "ok"
+    assert [start["memory"]["process_peak_bytes"] for start in contender["starts"]] == [None, None]
+    assert contender["effective"]["failed_passes"] == ["memory: MemoryError: no room"]
+
+
+def test_energy_comes_from_a_counter_over_a_window_and_idle_power_with_it(
+    tmp_path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A counter of 10 W for ever: net of idle, nothing is left."""
+    for name, seconds in (("IDLE_S", 0.2), ("SETTLE_S", 0.1), ("WINDOW_S", 0.4)):
+        monkeypatch.setattr(passes, name, seconds)
+    monkeypatch.setenv("PYTHONPATH", str(snapshot))
+    monkeypatch.setattr("benchcore.cell.energy.open_counter", lambda *_: _ten_watts)
+    monkeypatch.setattr("benchcore.cell.conductor.importlib.import_module", _spec_of(snapshot))
+    order = _order(starts=1, max_starts=1)
+    document = Conductor(order, tmp_path).run()
+    energy = document["contenders"][0]["starts"][-1]["energy"]
+    assert energy["steps"] == pytest.approx(400 / WORK_MS, rel=0.3)
+    assert energy["window_ns"] == pytest.approx(4e8, rel=0.3)
+    assert energy["idle_mw"] == pytest.approx(10_000, rel=0.02)
+    assert energy["gross_mj"] == pytest.approx(10_000 * energy["window_ns"] / 1e9, rel=0.02)
+
+
+def _ten_watts() -> float:
+    return time.perf_counter() * 10_000
+
+
+def _spec_of(snapshot: Path) -> Any:
+    """For a conductor in this process, whose workloads are the real ones."""
+    path = snapshot / "benchcore" / "workloads" / "queue" / "spec.py"
+    found = importlib.util.spec_from_file_location("queue_spec", path)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules["queue_spec"] = module  # a dataclass looks itself up
+    found.loader.exec_module(module)
+    return lambda name: module
+
+
+def test_a_machine_without_a_counter_has_no_energy(state: State, snapshot: Path) -> None:
+    if os.access("/sys/class/powercap/intel-rapl:0/energy_uj", os.R_OK):
+        pytest.skip("this machine counts its energy")
+    contender = _run(_order(), state, snapshot)
+    assert [start["energy"] for start in contender["starts"]] == [None, None]

@@ -1,0 +1,209 @@
+"""Stages, recompilations, caches and planned memory, of the real frameworks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duel_orders import make_order
+
+from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
+from benchcore.shard import run_duel
+from benchcore.snapshot import list_inside_files
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.outcome import judge_and_list
+from data_checks.campaign import check_campaign
+
+pytestmark = pytest.mark.provisions
+ROOT = Path(__file__).parents[3]
+Environments = Callable[[str], EnvironmentRecord]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    folder = tmp_path / "snapshot"
+    for file in list_inside_files():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, folder / file)
+    return folder
+
+
+def _break(snapshot: Path, file: str, line: str, instead: str) -> None:
+    path = snapshot / "benchcore" / file
+    source = path.read_text()
+    assert source.count(line) == 1
+    path.write_text(source.replace(line, instead))
+
+
+def _order(record: EnvironmentRecord, framework: str, mode: str, *names: str) -> DuelOrder:
+    contenders = [
+        ContenderOrder(
+            name=name,
+            arm=f"{framework}-{mode}",
+            role="newest",
+            framework=framework,  # type: ignore[arg-type]
+            version=record.packages[framework],
+            settings={"compile": mode},
+            environment=record,
+            environment_failure=None,
+        )
+        for name in names
+    ]
+    return make_order(
+        *contenders,
+        workload="mlp",
+        case="tiny_train",
+        prepare_timeout_s=120.0,
+        block_timeout_s=30.0,
+    )
+
+
+def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
+    return read_document(run_duel(order, state, snapshot, lambda event: None))
+
+
+@pytest.mark.parametrize(("framework", "mode"), [("jax", "jit"), ("torch", "default")])
+def test_the_second_start_finds_what_the_first_one_compiled(
+    framework_environment: Environments, state: State, snapshot: Path, framework: str, mode: str
+) -> None:
+    record = framework_environment(f"{framework}@newest")
+    document = _run(_order(record, framework, mode, "a"), state, snapshot)
+    (contender,) = document["contenders"]
+    assert contender["status"] == "ok", contender["failure"]
+    cold, warm = contender["starts"][:2]
+    assert (cold["caches"], warm["caches"]) == ("cold", "warm")
+    assert cold["cache_hits"] == 0
+    assert warm["cache_hits"] > 0
+    assert warm["stages"]["compile"] < cold["stages"]["compile"] / 2
+    for start in (cold, warm):
+        assert start["compilations_in_blocks"] == 0
+        assert all(seconds is None or seconds >= 0 for seconds in start["stages"].values())
+    memory = contender["starts"][-1]["memory"]
+    assert memory["process_peak_bytes"] > memory["process_baseline_bytes"] > 50_000_000
+    assert memory["allocator_peak_bytes"] is None  # of a CPU
+    if framework == "torch":
+        assert memory["planned_bytes"] is None
+    else:  # weights, momentum, and the inputs at least; donated results take no room again
+        assert 10_000 < memory["planned_bytes"] < 10_000_000
+
+
+def test_a_step_that_jits_a_fresh_closure_is_void(
+    framework_environment: Environments, state: State, snapshot: Path
+) -> None:
+    """The seed's error (#3, row 4): `jax.jit` of a new closure each time compiles each time."""
+    _break(
+        snapshot,
+        "workloads/mlp/in_jax.py",
+        "        params, state, loss = compiled(params, state, images, labels)\n        return",
+        "        fresh = jax.jit(lambda *each: train_step(*each), donate_argnums=(0, 1))\n"
+        "        params, state, loss = fresh(params, state, images, labels)\n        return",
+    )
+    order = _order(framework_environment("jax@newest"), "jax", "jit", "a", "b")
+    document = _run(order, state, snapshot)
+    for contender in document["contenders"]:
+        for start in contender["starts"]:
+            steps = sum(block["steps"] for block in start["blocks"])
+            assert start["compilations_in_blocks"] >= steps
+            assert start["warm_up"]["compilations"] > 0
+    engine = open_database(state.database_url)
+    ingest_spool(engine, state)
+    check_campaign(engine, order.campaign)
+    (ratio,) = judge_and_list(engine, order.campaign)
+    engine.dispose()
+    assert not ratio["counts"]
+    assert "in timed blocks" in ratio["reason"]
+
+
+def _ask(python: Path, code: str) -> Any:
+    run = subprocess.run(
+        [str(python), "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+_JAX = """
+import json, time
+from benchcore.cell.jax_runtime import make_runtime
+runtime = make_runtime()
+runtime.import_framework()
+runtime.initialise(device="cpu", precision="fp32_ieee", threads=1)
+import jax, jax.numpy as jnp
+"""
+
+
+def test_jax_waits_for_every_array_but_those_given_away(
+    framework_python: Callable[[str], Path],
+) -> None:
+    code = """
+step = jax.jit(lambda x: x + 1, donate_argnums=0)
+given = jnp.ones(3)
+owed = step(given)
+runtime.synchronise([given, owed, "no array"])
+class Slow:
+    def __init__(self, deleted): self.deleted, self.waited = deleted, False
+    def is_deleted(self): return self.deleted
+    def block_until_ready(self): self.waited = True; return self
+runtime._jax = type("Fake", (), {"Array": Slow, "tree_util": jax.tree_util,
+    "block_until_ready": staticmethod(lambda each: [one.block_until_ready() for one in each])})
+gone, left, other = Slow(True), Slow(False), Slow(False)
+runtime.synchronise([(gone, {"a": left}), [other]])
+print(json.dumps([given.is_deleted(), gone.waited, left.waited, other.waited]))
+"""
+    assert _ask(framework_python("jax"), _JAX + code) == [True, False, True, True]
+
+
+def test_jaxs_stages_fit_in_the_time_they_took(framework_python: Callable[[str], Path]) -> None:
+    """Functions traced and compiled within others: without the clock they count twice."""
+    code = """
+@jax.jit
+def inner(x):
+    for _ in range(60): x = jnp.sin(x) @ x
+    return x
+@jax.jit
+def outer(x):
+    with jax.ensure_compile_time_eval():
+        constant = inner(jnp.ones((4, 4)))
+    return jax.jit(lambda y: inner(y) + constant)(x)
+runtime.synchronise(jnp.ones((4, 4)))
+before = sum(runtime.compile_seconds().values())
+began = time.perf_counter()
+outer(jnp.ones((4, 4))).block_until_ready()
+took = time.perf_counter() - began
+print(json.dumps([sum(runtime.compile_seconds().values()) - before, took]))
+"""
+    counted, took = _ask(framework_python("jax"), _JAX + code)
+    assert 0.3 * took < counted <= took
+
+
+def test_torchs_recompilations_are_counted(framework_python: Callable[[str], Path]) -> None:
+    """Another number of dimensions each time is another graph."""
+    code = """
+import json, torch
+from benchcore.cell.torch_runtime import make_runtime
+runtime = make_runtime()
+runtime.import_framework()
+runtime.initialise(device="cpu", precision="fp32_ieee", threads=1)
+assert runtime.num_compilations() == 0
+assert runtime.compile_seconds() == {"trace": None, "lower": None, "compile": None}
+double = torch.compile(lambda x: x * 2, backend="eager")
+counts = []
+for dimensions in (1, 2, 2, 3):
+    double(torch.ones((2,) * dimensions))
+    counts.append(runtime.num_compilations())
+print(json.dumps(counts))
+"""
+    assert _ask(framework_python("torch"), code) == [1, 2, 2, 3]
