@@ -40,7 +40,8 @@ def test_the_peak_is_our_own_and_not_that_of_who_started_us() -> None:
 def test_what_came_before_the_baseline_is_not_in_the_peak() -> None:
     baseline, peak = _python(
         f"held = b'x' * {BIG}; del held; from benchcore.cell import memory;"
-        f"print(memory.take_baseline('cpu')); held = b'x' * {BIG // 3}; print(memory.read_peak('cpu'))"
+        f"print(memory.take_baseline('cpu')); held = b'x' * {BIG // 3};"
+        "print(memory.read_peak('cpu'))"
     )
     assert baseline < BIG
     assert BIG // 3 <= peak - baseline < BIG // 2

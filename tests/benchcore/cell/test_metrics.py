@@ -163,6 +163,16 @@ def test_memory_is_that_of_a_process_of_its_own(state: State, snapshot: Path) ->
     assert last["allocator_peak_bytes"] is None
 
 
+def test_no_contender_preallocates_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")
+    order = make_order(make_contender("c"))
+    environ = Conductor(order, tmp_path)._environ(order.contenders[0])
+    assert environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+
+
 def test_a_pass_that_fails_costs_its_own_columns_only(state: State, snapshot: Path) -> None:
     stage = 'self._stage = "memory"'
     _break(snapshot, "contender.py", stage, f'{stage}; raise MemoryError("no room")')
