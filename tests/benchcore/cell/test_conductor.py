@@ -150,11 +150,11 @@ def test_what_one_contender_cannot_survive_is_its_status_and_the_duel_goes_on(
 def test_out_of_memory_is_a_status_and_the_batch_stays_what_it_was(
     state: State, snapshot: Path
 ) -> None:
-    document = _run(_faulty("memory", "none"), state, snapshot)
+    document = _run(_faulty("out_of_memory", "none", "healthy"), state, snapshot)
     starved, healthy = document["contenders"]
     assert (starved["status"], len(starved["starts"])) == ("oom", 1)
     assert starved["starts"][0]["blocks"] == []
-    assert (document["duel"]["case"], document["duel"]["batch"]) == ("fault", 1)
+    assert (document["duel"]["case"], document["duel"]["batch"]) == ("out_of_memory", 1)
     assert [start["status"] for start in healthy["starts"]] == ["ok", "ok"]
 
 
@@ -301,7 +301,7 @@ def test_a_duel_says_what_ended_it(
     starts: int,
     rounds: int,
 ) -> None:
-    order = _faulty("none", "none", max_rounds=6, block_ms=5.0, **limits)
+    order = _faulty("raise_in_build", "healthy", "healthy", max_rounds=6, block_ms=5.0, **limits)
     document = _run(order, state, snapshot)
     assert document["duel"]["stopped_by"] == stopped_by
     for contender in document["contenders"]:
@@ -312,7 +312,7 @@ def test_a_duel_says_what_ended_it(
 
 
 def test_slow_steps_get_rounds_until_there_are_fifty(state: State, snapshot: Path) -> None:
-    order = _faulty("slow", "none", starts=1, block_ms=1.0)
+    order = _faulty("raise_in_build", "healthy", "healthy", starts=1, block_ms=0.1)
     slow, _ = _run(order, state, snapshot)["contenders"]
     assert [block["steps"] for block in slow["starts"][0]["blocks"]] == [1] * MIN_STEPS
 
