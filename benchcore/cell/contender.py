@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchcore.cell import memory
 from benchcore.cell.canary import CanaryContradictsError, run_canary
@@ -77,9 +77,12 @@ class Contender:
                 threads=order["threads"],
                 settings=order["settings"],
             )
-        self._baseline_bytes = memory.take_baseline(self._device)
         self._stage = "canary"
         self._canary = run_canary(self._runtime, case.precision)
+        # Whatever the canary compiled and allocated is not the program's.
+        already = self._runtime.compile_seconds()
+        hits = {"cache_hits": self._runtime.num_cache_hits()}
+        self._baseline_bytes = memory.take_baseline(self._device)
         arrays = spec.make_arrays(case, order["seed"])
         with self._timed("build"):
             self._program = self._build(order, case, arrays)
@@ -93,8 +96,11 @@ class Contender:
         self._channel.send(
             {
                 "prepared": {
-                    "stages": {**self._seconds, **self._runtime.compile_seconds()},
-                    "cache_hits": self._runtime.num_cache_hits(),
+                    "stages": {
+                        **self._seconds,
+                        **_since(already, self._runtime.compile_seconds()),
+                    },
+                    **_since(hits, {"cache_hits": self._runtime.num_cache_hits()}),
                     "warm_up": warm_up,
                     "steps_per_block": self._steps_per_block,
                     "inputs_sha256": digest(arrays),
@@ -211,6 +217,18 @@ class Contender:
     def _account(self) -> dict[str, Any]:
         manifest = read_manifest(self._runtime, self._program, self._canary)
         return {"effective": {**self._runtime.effective(), "manifest": manifest}}
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _since(
+    before: Mapping[str, _Number | None], now: Mapping[str, _Number | None]
+) -> dict[str, _Number | None]:
+    """What came since; None where there is no counter now."""
+    return {
+        key: None if value is None else value - (before[key] or 0) for key, value in now.items()
+    }
 
 
 def digest(arrays: Arrays) -> str:
