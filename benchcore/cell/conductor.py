@@ -12,11 +12,11 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell import document, energy, equivalence, gpu, host, stopping
+from benchcore.cell import document, energy, equivalence, gpu, host, ladder, stopping
 from benchcore.cell.arm_environ import xla_flags_of
 from benchcore.cell.passes import ResourcePasses
 from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
@@ -55,6 +55,7 @@ class Conductor:
         self._telemetry = host.TelemetrySampler(order.device)
         self._contenders = {c.name: document.new_contender(c) for c in order.contenders}
         self._equivalence: list[dict[str, Any]] = []
+        self._workarounds: dict[str, tuple[ladder.Rung, ContenderFailedError]] = {}
 
     def run(self) -> dict[str, Any]:
         """The whole duel; returns its result document."""
@@ -62,6 +63,7 @@ class Conductor:
         started_at = document.utc_now()
         stopped_by = self._run_starts()
         ResourcePasses(order, self._launch_for_pass, powercap=self._powercap).run(self._contenders)
+        self._note_workarounds()
         return document.assemble(
             order,
             duel={**document.describe_duel(order, self._spec), "stopped_by": stopped_by},
@@ -164,21 +166,68 @@ class Conductor:
         with self._surviving(order.name, index, running):
             if order.environment_failure:
                 raise ContenderFailedError("environment", "import", order.environment_failure)
-            process = running[order.name] = self._launch(order)
-            prepared = process.ask(
-                self._prepare_message(order, "timing"),
-                wanted="prepared",
-                timeout_s=self._order.prepare_timeout_s,
-                on_stage=lambda stage: _tell(
-                    event="stage", contender=order.name, start=index, stage=stage
-                ),
-            )
+            prepared = self._climb(order, index, running)
+            process = running[order.name]
             start["stages"].update(prepared.pop("stages"))
             start.update(prepared, compilations_in_blocks=0)
             if index == 0:
                 self._collect_evidence(order.name, process)
             if self._order.freeze:
                 process.freeze()
+
+    def _climb(
+        self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
+    ) -> dict[str, Any]:
+        """Prepare it, and where it crashes as ladders are for, with one cure after the other.
+
+        A cure that helped stays for the duel's later starts; the next duel begins without one.
+        """
+        try:
+            return self._start(order, index, running)
+        except ContenderFailedError as failed:
+            text = f"{failed.reason}\n{failed.traceback}"
+            if order.name in self._workarounds or not ladder.climbs(
+                order.framework, failed.status, text
+            ):
+                raise
+            first = failed
+        environ = self._environ(order)
+        for rung in ladder.usable_rungs(
+            lambda flag: ladder.knows_flag(order.environment.python, environ, flag)
+        ):
+            running.pop(order.name).close()
+            self._workarounds[order.name] = (rung, first)
+            _tell(event="rung", contender=order.name, start=index, rung=rung.number)
+            with suppress(ContenderFailedError):
+                return self._start(order, index, running)
+        del self._workarounds[order.name]
+        raise first
+
+    def _start(
+        self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
+    ) -> dict[str, Any]:
+        running[order.name] = self._launch(order)
+        return running[order.name].ask(
+            self._prepare_message(order, "timing"),
+            wanted="prepared",
+            timeout_s=self._order.prepare_timeout_s,
+            on_stage=lambda stage: _tell(
+                event="stage", contender=order.name, start=index, stage=stage
+            ),
+        )
+
+    def _note_workarounds(self) -> None:
+        """What needed a cure is no clean result: its status keeps it out of every ratio."""
+        for name, (rung, failed) in self._workarounds.items():
+            contender = self._contenders[name]
+            if contender["status"] == "ok":
+                contender["status"] = "workaround"
+                contender["failure"] = {
+                    "stage": failed.stage,
+                    "start": 0,
+                    "reason": f"{rung.describe()} helped after: {failed.reason}",
+                    "traceback": failed.traceback,
+                }
 
     def _launch(self, order: ContenderOrder) -> ContenderProcess:
         log = self._scratch / f"{order.name}.log"
@@ -233,7 +282,12 @@ class Conductor:
             "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
             # Contenders share the device: none may take it all.
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            **self._cure(order.name),
         }
+
+    def _cure(self, name: str) -> dict[str, str]:
+        rung, _ = self._workarounds.get(name, (None, None))
+        return {"XLA_FLAGS": " ".join(rung.flags)} if rung and rung.flags else {}
 
     def _evidence_path(self, name: str) -> Path:
         return self._scratch / f"{name}.evidence.npz"

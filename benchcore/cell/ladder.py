@@ -1,0 +1,83 @@
+"""What a JAX contender that crashed in its autotuner is tried with next, narrowest cure first.
+
+Not run on a GPU: the flags are XLA's, found in the strings of jaxlib 0.10.1.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Cause = Literal["illegal_address", "autotuning", "out_of_memory", "signal", "other"]
+
+_CAUSES: tuple[tuple[Cause, str], ...] = (
+    ("out_of_memory", r"RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|MemoryError|OutOfMemory"),
+    ("illegal_address", r"CUDA_ERROR_ILLEGAL_ADDRESS|illegal memory access|MISALIGNED_ADDRESS"),
+    ("autotuning", r"[Aa]utotuning failed|gemm_fusion_autotuner|redzone"),
+    ("signal", r"killed by SIG(SEGV|ABRT|BUS|ILL|FPE)"),
+)
+_CLIMBING = frozenset({"illegal_address", "autotuning", "signal"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One more try, with these flags added to XLA_FLAGS; none = a plain retry."""
+
+    number: int
+    flags: tuple[str, ...]
+
+    def describe(self) -> str:
+        """As results tell it."""
+        return f"rung {self.number} ({' '.join(self.flags) or 'a plain retry'})"
+
+
+RUNGS = tuple(
+    Rung(number=number, flags=flags)
+    for number, flags in enumerate(
+        (
+            (),
+            ("--xla_gpu_autotune_level=5",),
+            ("--xla_gpu_enable_triton_gemm=false",),
+            ("--xla_gpu_experimental_enable_fusion_autotuner=false",),
+            ("--xla_gpu_autotune_level=0",),
+        ),
+        start=1,
+    )
+)
+
+
+def classify(text: str) -> Cause:
+    """The cause that a failure's reason and log name; memory first: an allocation that fails while
+    autotuning is no autotuner's bug."""
+    for cause, words in _CAUSES:
+        if re.search(words, text):
+            return cause
+    return "other"
+
+
+def climbs(framework: str, status: str, text: str) -> bool:
+    """Whether another try makes sense: crashes of JAX alone, never memory, time or numbers."""
+    return framework == "jax" and status == "crash" and classify(text) in _CLIMBING
+
+
+def usable_rungs(knows: Callable[[str], bool]) -> Iterator[Rung]:
+    """The rungs whose flags are known, asked for only when their turn comes: XLA aborts at one
+    that it does not know."""
+    return (rung for rung in RUNGS if all(knows(flag) for flag in rung.flags))
+
+
+def knows_flag(python: str, environment: Mapping[str, str], flag: str) -> bool:
+    """Whether the XLA of an environment takes a flag: tried in a process of its own."""
+    program = "import jax; jax.devices()"
+    done = subprocess.run(
+        [python, "-P", "-s", "-c", program],
+        env={**environment, "XLA_FLAGS": flag},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode == 0
