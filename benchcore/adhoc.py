@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,9 +12,19 @@ from benchcore.errors import UserError
 from benchcore.matrix import Plan
 from benchcore.profiles import Arm, Match, Profile
 from benchcore.releases import parse_request
-from benchcore.workloads.settings import JAX_COMPILE, TORCH_COMPILE
+from benchcore.workloads.settings import (
+    JAX_COMPILE,
+    JAX_OPTIONS,
+    TORCH_COMPILE,
+    TORCH_IMAGE_OPTIONS,
+    Options,
+)
 
-_MODES = {"jax": JAX_COMPILE, "torch": TORCH_COMPILE, "stdlib": ("none",)}
+_OPTIONS: Mapping[str, Options] = {
+    "jax": {"compile": JAX_COMPILE, **JAX_OPTIONS},
+    "torch": {"compile": TORCH_COMPILE, **TORCH_IMAGE_OPTIONS},
+    "stdlib": {"compile": ("none",)},
+}
 _DEFAULT_MODE = {"jax": "jit", "torch": "default", "stdlib": "none"}
 _EXPECTED_S = 60.0
 
@@ -59,22 +68,38 @@ def draft_duel(
 
 
 def parse_arm(text: str) -> Arm:
-    """`REQUEST[,compile=MODE]` as an arm. Raises UserError on an unknown setting or mode."""
+    """`REQUEST[,KEY=VALUE]...` as an arm. Raises UserError on an unknown key or value."""
     request, *settings = text.split(",")
     framework = parse_request(request).framework
-    mode = _DEFAULT_MODE[framework]
+    options = _OPTIONS[framework]
+    chosen = {"compile": _DEFAULT_MODE[framework]}
     for setting in settings:
-        match = re.fullmatch(r"compile=([a-z-]+)", setting)
-        if match is None or match[1] not in _MODES[framework]:
+        key, _, value = setting.partition("=")
+        if value not in options.get(key, ()):
+            known = "; ".join(f"{each}={'|'.join(values)}" for each, values in options.items())
             raise UserError(
-                f"wanted compile=MODE with a mode of {', '.join(_MODES[framework])} after "
-                f"{request!r}, got {setting[:100]!r}; write for example {request},compile={mode}"
+                f"wanted settings of {known} after {request!r}, got {setting[:100]!r}; "
+                f"write for example {request},compile={chosen['compile']}"
             )
-        mode = match[1]
-    name = {"stdlib": "stdlib", "jax": "jax-jit"}.get(framework, _name_torch(mode))
-    return Arm(name=name, request=request, settings={"compile": mode})
+        chosen[key] = value
+    return Arm(name=name_arm(framework, chosen), request=request, settings=chosen)
 
 
-def _name_torch(mode: str) -> str:
-    special = {"none": "torch-eager", "default": "torch-compile"}
-    return special.get(mode, f"torch-compile-{mode}")
+def name_arm(framework: str, settings: Mapping[str, str]) -> str:
+    """The arm's name: how it compiles, and whatever is not as it goes without saying."""
+    mode = settings["compile"]
+    special = {"jit": "jax-jit", "default": "torch-compile", "none": "torch-eager"}
+    name = "stdlib" if framework == "stdlib" else special.get(mode, f"torch-compile-{mode}")
+    for key, values in _OPTIONS[framework].items():
+        value = settings.get(key, values[0])
+        if key != "compile" and value != values[0]:
+            name += "-" + _WORDS.get((key, value), f"{key}-{value}").replace("_", "-")
+    return name
+
+
+_WORDS = {
+    ("donate", "no"): "no-donation",
+    ("command_buffers", "off"): "no-command-buffers",
+    ("layout", "channels_last"): "channels-last",
+    ("cudnn_benchmark", "on"): "cudnn-benchmark",
+}

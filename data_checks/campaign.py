@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from benchcore.store.database import Engine
-from benchcore.store.frames import contender_frame, equivalence_frame, start_frame
+from benchcore.store.frames import (
+    contender_frame,
+    equivalence_frame,
+    manifest_frame,
+    start_frame,
+)
 from benchcore.store.queries import replace_marks
 from data_checks.nightly import CheckReport, run_checks
 from data_checks.rows import CheckFrames
@@ -20,9 +25,11 @@ def read_frames(engine: Engine, campaign: str) -> CheckFrames:
     """The rows of the duel runs that are whole by now; what comes in meanwhile waits its turn."""
     contenders = contender_frame(engine, campaign)
     starts, equivalence = start_frame(engine, campaign), equivalence_frame(engine, campaign)
+    manifests = manifest_frame(engine, campaign)
     known = list(contenders["duel_run"])
     return CheckFrames(
         contenders=contenders,
         starts=starts.loc[starts["duel_run"].isin(known)],
         equivalence=equivalence.loc[equivalence["duel_run"].isin(known)],
+        manifests=manifests.loc[manifests["duel_run"].isin(known)],
     )

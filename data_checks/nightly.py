@@ -20,6 +20,7 @@ from data_checks.rows import (
     duel_rows,
     equivalence_rows,
     pair_rows,
+    parity_rows,
     start_rows,
     unbounded_cases,
 )
@@ -239,6 +240,18 @@ def equivalence_suite() -> ExpectationSuite:
     )
 
 
+def parity_suite() -> ExpectationSuite:
+    """Both sides ran alike, but for what their arms are there to compare."""
+    return _suite(
+        "parity",
+        gxe.ExpectColumnValuesToBeInSet(
+            column="differs",
+            value_set=[""],
+            meta=_meta("ran alike", "the two sides did not run alike: {differs}"),
+        ),
+    )
+
+
 _SUITES: tuple[
     tuple[Callable[[], ExpectationSuite], Callable[[CheckFrames], pd.DataFrame]], ...
 ] = (
@@ -248,6 +261,7 @@ _SUITES: tuple[
     (duel_suite, duel_rows),
     (pair_suite, pair_rows),
     (equivalence_suite, equivalence_rows),
+    (parity_suite, parity_rows),
 )
 
 

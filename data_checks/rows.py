@@ -13,6 +13,8 @@ from itertools import combinations
 
 import pandas as pd
 
+from benchcore.verdict.parity import ParitySide, compare_sides
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckFrames:
@@ -21,6 +23,7 @@ class CheckFrames:
     contenders: pd.DataFrame
     starts: pd.DataFrame
     equivalence: pd.DataFrame
+    manifests: pd.DataFrame
 
 
 def contender_rows(frames: CheckFrames) -> pd.DataFrame:
@@ -79,6 +82,24 @@ def pair_rows(frames: CheckFrames) -> pd.DataFrame:
 def equivalence_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row a compared quantity of a pair."""
     return _name(frames.equivalence, contender="a", other="b")
+
+
+def parity_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row a pair that finished: what differs between the sides beyond what their arms allow."""
+    rows = []
+    sides = {
+        (each["duel_run"], each["name"]): ParitySide(
+            **{key: each[key] for key in ("name", "framework", "settings", "manifest")}
+        )
+        for each in frames.manifests.to_dict("records")
+    }
+    tracks = dict(zip(frames.manifests["duel_run"], frames.manifests["track"], strict=True))
+    for duel_run, a, b in _pairs(frames.manifests):
+        parity = compare_sides(sides[duel_run, a], sides[duel_run, b], tracks[duel_run])
+        differs = "; ".join(parity.violations)
+        rows.append({"duel_run": duel_run, "a": a, "b": b, "differs": differs})
+    columns = ["duel_run", "a", "b", "differs"]
+    return _name(pd.DataFrame(rows, columns=columns), contender="a", other="b")
 
 
 def _pairs(contenders: pd.DataFrame) -> Iterator[tuple[str, str, str]]:

@@ -84,6 +84,32 @@ def make_evidence(
     }
 
 
+def make_manifest(framework: str, **changes: str) -> dict[str, str]:
+    """What a side of `mlp`, trained on a CPU, reads back."""
+    return {
+        "device": "cpu",
+        "threads": "2",
+        "data_path": "device",
+        "param_dtype": "float32",
+        "output_dtype": "float32",
+        "state_update": "in place",
+        "graphs": "off",
+        "autotune": "none",
+        "compiled": "yes",
+        "compile_mode": "jit" if framework == "jax" else "default",
+        "matmul_precision": "ieee",
+        "conv_precision": "none",
+        "layout": "none",
+        "dropout": "none",
+        "matmul_seen": "fp32_ieee",
+        "conv_seen": "fp32_ieee",
+        "synchronisation": "one wait a block",
+        "wait_policy": "PASSIVE",
+        "variables": "OMP_WAIT_POLICY=PASSIVE",
+        **changes,
+    }
+
+
 def spool_document(spool: Path, document: dict[str, Any]) -> Path:
     """Put a document where the conductor would: `<spool>/<campaign>/<duel_run>.json`."""
     path = spool / document["campaign"] / f"{document['duel_run']}.json"
@@ -161,7 +187,7 @@ def _make_contender(racer: Racer, starts: int, rounds: int) -> dict[str, Any]:
             "packages": {racer.framework: racer.version},
         },
         "settings": {"compile": True},
-        "effective": {"threads": 2},
+        "effective": {"threads": 2, "manifest": make_manifest(racer.framework)},
         "status": racer.status,
         "failure": None if racer.status == "ok" else failure,
         "starts": [_make_start(racer, start, rounds) for start in range(starts)],

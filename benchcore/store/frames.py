@@ -206,6 +206,18 @@ def equivalence_frame(engine: Engine, campaign: str | None = None) -> pd.DataFra
     return _read(engine, query.order_by(*order), campaign)
 
 
+def manifest_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a contender that finished: what its arm asked for, and what was read back of it."""
+    columns = (ContenderRun.name, ContenderRun.arm, ContenderRun.framework, ContenderRun.settings)
+    query = _select(*_CASE, *columns, ContenderRun.effective)
+    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
+    query = query.where(ContenderRun.status == "ok")
+    frame = _read(engine, query.order_by(*_OLDEST_FIRST, ContenderRun.position), campaign)
+    manifests = [dict(each.get("manifest", {})) for each in frame["effective"]]
+    kept = frame.drop(columns="effective")
+    return kept.assign(manifest=pd.Series(manifests, index=frame.index, dtype="object"))
+
+
 def mark_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a failed expectation; None = of every campaign."""
     query = _select(

@@ -6,6 +6,8 @@ import pytest
 
 from benchcore.adhoc import AdhocDuel, draft_duel, parse_arm
 from benchcore.errors import UserError
+from benchcore.profiles import PROFILES
+from benchcore.tracks import TRACKS
 
 
 def test_a_contender_is_a_request_and_its_settings() -> None:
@@ -20,11 +22,44 @@ def test_a_contender_is_a_request_and_its_settings() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("torch,compile=default,layout=channels_last", "torch-compile-channels-last"),
+        ("torch,layout=channels_last,compile=default", "torch-compile-channels-last"),
+        (
+            "torch,compile=max-autotune,cudnn_benchmark=on",
+            "torch-compile-max-autotune-cudnn-benchmark",
+        ),
+        ("torch,layout=contiguous", "torch-compile"),
+        ("jax,donate=no", "jax-jit-no-donation"),
+        ("jax,command_buffers=off,donate=no", "jax-jit-no-donation-no-command-buffers"),
+    ],
+)
+def test_an_arm_is_named_for_what_it_chooses(text: str, name: str) -> None:
+    assert parse_arm(text).name == name
+
+
+def test_profiles_and_tracks_name_their_arms_the_same_way() -> None:
+    arms = [arm for make in PROFILES.values() for match in make().matches for arm in match.arms]
+    for arm in (*arms, *TRACKS["default"], *TRACKS["tuned"]):
+        settings = ",".join(f"{key}={value}" for key, value in arm.settings.items())
+        assert arm == parse_arm(f"{arm.request},{settings}")
+    assert all(len({arm.name for arm in arms}) == len(arms) for arms in TRACKS.values())
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "torch,compile=fast",
         "jax,compile=default",
         "torch,mode=default",
+        "torch,donate=no",
+        "jax,layout=channels_last",
+        "torch,layout=nhwc",
+        "torch,layout=",
+        "torch,layout",
+        "torch,",
+        "torch,compile=default,layout=channels_last;id",
         "torch,compile=none;rm -rf /",
         "tensorflow",
         "jax==1.0 --index-url x",

@@ -66,7 +66,7 @@ def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
     assert (report.marks, report.problems, report.success) == ((), (), True)
     assert report.checked == {DUEL_RUN}
     assert report.num_rows >= len(racers)
-    assert report.num_expectations == 17
+    assert report.num_expectations == 18
 
 
 def test_a_program_without_a_framework_has_no_inputs_to_prove(state: State) -> None:
@@ -171,6 +171,28 @@ WRONG = {
     "a difference below zero": (
         lambda d: d["equivalence"][0].update(max_relative=-1.0),
         {("jax-0.9", "torch-2.10", "finite difference", "'loss' differs by -1.0")},
+    ),
+    "one thread on one side": (
+        lambda d: d["contenders"][1]["effective"]["manifest"].update(threads="1"),
+        {
+            (
+                "jax-0.9",
+                "torch-2.10",
+                "ran alike",
+                "the two sides did not run alike: threads '2' on jax-0.9, '1' on torch-2.10",
+            )
+        },
+    ),
+    "no manifest": (
+        lambda d: d["contenders"][1]["effective"].pop("manifest"),
+        {
+            (
+                "jax-0.9",
+                "torch-2.10",
+                "ran alike",
+                "the two sides did not run alike: torch-2.10 left no manifest",
+            )
+        },
     ),
     "no evidence": (
         lambda d: d["equivalence"].clear(),
