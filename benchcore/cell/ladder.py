@@ -72,12 +72,15 @@ def usable_rungs(knows: Callable[[str], bool]) -> Iterator[Rung]:
 def knows_flag(python: str, environment: Mapping[str, str], flag: str) -> bool:
     """Whether the XLA of an environment takes a flag: tried in a process of its own."""
     program = "import jax; jax.devices()"
-    done = subprocess.run(
-        [python, "-P", "-s", "-c", program],
-        env={**environment, "XLA_FLAGS": flag},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
+    try:
+        done = subprocess.run(
+            [python, "-P", "-s", "-c", program],
+            env={**environment, "XLA_FLAGS": flag},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+    except subprocess.TimeoutExpired:
+        return False
     return done.returncode == 0
