@@ -276,18 +276,20 @@ class Conductor:
             "KMP_BLOCKTIME": "0",
             "OMP_NUM_THREADS": str(host.usable_cpus()),
             "JAX_PLATFORMS": "cpu" if self._order.device == "cpu" else "cuda",
-            "XLA_FLAGS": " ".join(xla_flags_of(order.settings, self._order.device)),
+            "XLA_FLAGS": " ".join(
+                (*xla_flags_of(order.settings, self._order.device), *self._cure(order.name))
+            ),
             "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
             # Contenders share the device: none may take it all.
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-            **self._cure(order.name),
         }
 
-    def _cure(self, name: str) -> dict[str, str]:
+    def _cure(self, name: str) -> Sequence[str]:
+        """The XLA flags of the rung that cured a contender, beside the ones of its arm."""
         rung, _ = self._workarounds.get(name, (None, None))
-        return {"XLA_FLAGS": " ".join(rung.flags)} if rung and rung.flags else {}
+        return rung.flags if rung else ()
 
     def _evidence_path(self, name: str) -> Path:
         return self._scratch / f"{name}.evidence.npz"

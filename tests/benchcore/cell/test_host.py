@@ -31,7 +31,9 @@ def test_a_few_pages_of_memory_make_no_other_device() -> None:
 
 
 def test_what_a_cpu_has_no_counter_for_is_null() -> None:
-    counters = host.TelemetrySampler("cpu").sample(frozenset())
+    sampler = host.TelemetrySampler("cpu")
+    sampler.begin(frozenset())
+    counters = sampler.sample(frozenset())
     assert counters["load_1m"] is not None
     for gpu_only in ("sm_clock_mhz", "throttle_reasons", "power_mw", "foreign_processes"):
         assert counters[gpu_only] is None

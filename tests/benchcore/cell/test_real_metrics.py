@@ -108,12 +108,13 @@ def test_a_step_that_jits_a_fresh_closure_is_void(
         snapshot,
         "workloads/mlp/in_jax.py",
         "        params, state, loss = compiled(params, state, images, labels)\n        return",
-        "        fresh = jax.jit(lambda *each: train_step(*each), donate_argnums=(0, 1))\n"
+        "        fresh = jax.jit(lambda *each: _train_step(case)(*each), donate_argnums=(0, 1))\n"
         "        params, state, loss = fresh(params, state, images, labels)\n        return",
     )
     order = _order(framework_environment("jax@newest"), "jax", "jit", "a", "b")
     document = _run(order, state, snapshot)
     for contender in document["contenders"]:
+        assert contender["status"] == "ok", contender["failure"]
         for start in contender["starts"]:
             steps = sum(block["steps"] for block in start["blocks"])
             assert start["compilations_in_blocks"] >= steps
@@ -140,7 +141,7 @@ import json, time
 from benchcore.cell.jax_runtime import make_runtime
 runtime = make_runtime()
 runtime.import_framework()
-runtime.initialise(device="cpu", precision="fp32_ieee", threads=1)
+runtime.initialise(device="cpu", precision="fp32_ieee", threads=1, settings={})
 import jax, jax.numpy as jnp
 """
 
@@ -196,7 +197,7 @@ import json, torch
 from benchcore.cell.torch_runtime import make_runtime
 runtime = make_runtime()
 runtime.import_framework()
-runtime.initialise(device="cpu", precision="fp32_ieee", threads=1)
+runtime.initialise(device="cpu", precision="fp32_ieee", threads=1, settings={})
 assert runtime.num_compilations() == 0
 assert runtime.compile_seconds() == {"trace": None, "lower": None, "compile": None}
 double = torch.compile(lambda x: x * 2, backend="eager")
