@@ -49,7 +49,7 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("compare mlp --case infer_b128 --batch 8 --a jax --b jax", "case 'infer_b128' of 'mlp'"),
         ("compare mlp --case infer_b128 --a tensorflow --b jax", "tensorflow"),
         ("compare mlp --case infer_b128 --a jax==99.0 --b jax", "99.0"),
-        ("compare mlp --case infer_b128 --a jax --b jax --b-set compile=none", "compile=MODE"),
+        ("compare mlp --case infer_b128 --a jax --b jax --b-set compile=none", "compile=jit"),
         ("compare mlp --case infer_b128 --a jax --b jax --b-set $(id)", "'$(id)'"),
         ("compare mlp --case infer_b128 --a jax --b jax --budget nan", "--budget from 0"),
         ("compare mlp --case infer_b128 --a jax --b jax --target nan", "--target from 0.0001"),
