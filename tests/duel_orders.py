@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder, EnvironmentRecord
+from benchcore.snapshot import list_inside_files
+
+ROOT = Path(__file__).parent.parent
 
 
 def make_contender(name: str, **changes: Any) -> ContenderOrder:
@@ -63,6 +67,13 @@ def make_order(*contenders: ContenderOrder, **changes: Any) -> DuelOrder:
         "contenders": contenders,
     }
     return DuelOrder(**{**defaults, **changes})
+
+
+def copy_inside_ring(folder: Path) -> None:
+    """A copy of the inside ring that a test may break or add to; a snapshot is read-only."""
+    for file in list_inside_files():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, folder / file)
 
 
 def add_workload(snapshot: Path, name: str, spec: str, stdlib: str) -> None:

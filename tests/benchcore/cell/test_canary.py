@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from duel_orders import add_workload, make_contender, make_order
+from duel_orders import add_workload, copy_inside_ring, make_contender, make_order
 
 from benchcore.cell.canary import Products, classify, make_operands, measure
 from benchcore.protocol import EnvironmentRecord
 from benchcore.shard import run_duel
-from benchcore.snapshot import list_inside_files
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
 
@@ -81,9 +79,7 @@ def state(tmp_path: Path) -> State:
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
     folder = tmp_path / "snapshot"
-    for file in list_inside_files():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, folder / file)
+    copy_inside_ring(folder)
     add_workload(folder, "labelled", _SPEC, _STEP)
     return folder
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import add_workload, make_contender, make_order
+from duel_orders import add_workload, copy_inside_ring, make_contender, make_order
 
 from benchcore.catalog import is_faulty
 from benchcore.cell.conductor import deal_turns
@@ -23,7 +22,7 @@ from benchcore.cell.stopping import MIN_STEPS
 from benchcore.profiles import PROFILES
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.shard import ConductorFailedError, run_duel
-from benchcore.snapshot import list_inside_files, take_snapshot
+from benchcore.snapshot import take_snapshot
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
 from benchcore.workloads.faulty import spec as faulty
@@ -63,10 +62,7 @@ def state(tmp_path: Path) -> State:
 def snapshot(tmp_path: Path) -> Path:
     """The inside ring, to add workloads to."""
     folder = tmp_path / "snapshot"
-    root = Path(__file__).parents[3]
-    for file in list_inside_files():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(root / file, folder / file)
+    copy_inside_ring(folder)
     return folder
 
 

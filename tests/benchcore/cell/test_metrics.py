@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import statistics
 import sys
 import time
@@ -15,17 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import add_workload, make_contender, make_order
+from duel_orders import add_workload, copy_inside_ring, make_contender, make_order
 
 from benchcore.cell import passes
 from benchcore.cell.conductor import Conductor
 from benchcore.protocol import DuelOrder
 from benchcore.shard import run_duel
-from benchcore.snapshot import list_inside_files
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
 
-ROOT = Path(__file__).parents[3]
 WORK_MS = 2.0
 
 _SPEC = """
@@ -85,9 +82,7 @@ def state(tmp_path: Path) -> State:
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
     folder = tmp_path / "snapshot"
-    for file in list_inside_files():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, folder / file)
+    copy_inside_ring(folder)
     add_workload(folder, "queue", _SPEC, _DEVICE)
     return folder
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import make_order
+from duel_orders import copy_inside_ring, make_order
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
 from benchcore.shard import run_duel
-from benchcore.snapshot import list_inside_files
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
@@ -21,7 +19,6 @@ from benchcore.store.outcome import judge_and_list
 from data_checks.campaign import check_campaign
 
 pytestmark = pytest.mark.provisions
-ROOT = Path(__file__).parents[3]
 Environments = Callable[[str], EnvironmentRecord]
 
 
@@ -34,9 +31,7 @@ def state(tmp_path: Path) -> State:
 def snapshot(tmp_path: Path) -> Path:
     """A copy of the inside ring that a test may break."""
     folder = tmp_path / "snapshot"
-    for file in list_inside_files():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, folder / file)
+    copy_inside_ring(folder)
     return folder
 
 

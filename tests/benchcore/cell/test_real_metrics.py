@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import make_order
+from duel_orders import copy_inside_ring, make_order
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
 from benchcore.shard import run_duel
-from benchcore.snapshot import list_inside_files
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
@@ -35,9 +33,7 @@ def state(tmp_path: Path) -> State:
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
     folder = tmp_path / "snapshot"
-    for file in list_inside_files():
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, folder / file)
+    copy_inside_ring(folder)
     return folder
 
 
