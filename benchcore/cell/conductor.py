@@ -17,23 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell import document, energy, equivalence, gpu, host, ladder, stopping
-from benchcore.cell.arm_environ import xla_flags_of
+from benchcore.cell.launch import Launcher
 from benchcore.cell.passes import ResourcePasses
-from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
+from benchcore.cell.process import ContenderFailedError, ContenderProcess
 from benchcore.protocol import ContenderOrder, DuelOrder, StoppedBy
-
-# What a contender inherits; everything else about it is in its order.
-_INHERITED = (
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "LANG",
-    "LC_ALL",
-    "LD_LIBRARY_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_HOME",
-    "NVIDIA_VISIBLE_DEVICES",
-)
 
 # Of all starts together, as many as the seed's rule asks for, whatever a step takes; within the
 # time of some blocks, enough in three starts for a p99.
@@ -51,6 +38,7 @@ class Conductor:
         self._order = order
         self._scratch = scratch
         self._powercap = powercap
+        self._launcher = Launcher(order, scratch)
         self._spec = importlib.import_module(f"benchcore.workloads.{order.workload}.spec")
         self._telemetry = host.TelemetrySampler(order.device)
         self._contenders = {c.name: document.new_contender(c) for c in order.contenders}
@@ -62,7 +50,8 @@ class Conductor:
         order = self._order
         started_at = document.utc_now()
         stopped_by = self._run_starts()
-        ResourcePasses(order, self._launch_for_pass, powercap=self._powercap).run(self._contenders)
+        passes = ResourcePasses(order, self._launcher.launch_for_pass, powercap=self._powercap)
+        passes.run(self._contenders)
         self._note_workarounds()
         return document.assemble(
             order,
@@ -191,12 +180,13 @@ class Conductor:
             ):
                 raise
             first = failed
-        environ = self._environ(order)
+        environ = self._launcher.environ(order)
         for rung in ladder.usable_rungs(
             lambda flag: ladder.knows_flag(order.environment.python, environ, flag)
         ):
             running.pop(order.name).close()
             self._workarounds[order.name] = (rung, first)
+            self._launcher.cures[order.name] = rung.flags
             _tell(event="rung", contender=order.name, start=index, rung=rung.number)
             with suppress(ContenderFailedError):
                 return self._start(order, index, running)
@@ -206,11 +196,10 @@ class Conductor:
     def _start(
         self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
     ) -> dict[str, Any]:
-        running[order.name] = self._launch(order)
-        return running[order.name].ask(
-            self._prepare_message(order, "timing"),
-            wanted="prepared",
-            timeout_s=self._order.prepare_timeout_s,
+        running[order.name] = self._launcher.launch(order)
+        return self._launcher.prepare(
+            running[order.name],
+            order,
             on_stage=lambda stage: _tell(
                 event="stage", contender=order.name, start=index, stage=stage
             ),
@@ -228,68 +217,6 @@ class Conductor:
                     "reason": f"{rung.describe()} helped after: {failed.reason}",
                     "traceback": failed.traceback,
                 }
-
-    def _launch(self, order: ContenderOrder) -> ContenderProcess:
-        log = self._scratch / f"{order.name}.log"
-        try:
-            return start_contender(order.environment.python, self._environ(order), log)
-        except OSError as error:
-            reason = f"{order.environment.python!r} does not start: {error}"
-            raise ContenderFailedError("environment", "import", reason) from error
-
-    def _launch_for_pass(self, order: ContenderOrder) -> ContenderProcess:
-        """A contender that has run one step, and will be timed no more."""
-        process = self._launch(order)
-        try:
-            process.ask(
-                self._prepare_message(order, "pass"),
-                wanted="prepared",
-                timeout_s=self._order.prepare_timeout_s,
-            )
-        except ContenderFailedError:
-            process.close()
-            raise
-        return process
-
-    def _prepare_message(self, order: ContenderOrder, purpose: str) -> dict[str, Any]:
-        return {
-            "purpose": purpose,
-            "framework": order.framework,
-            "workload": self._order.workload,
-            "case": self._order.case,
-            "seed": self._order.seed,
-            "device": self._order.device,
-            "settings": order.settings,
-            "threads": host.usable_cpus(),
-            "block_ms": self._order.block_ms,
-            "warm_up_limit_s": self._order.warm_up_limit_s,
-        }
-
-    def _environ(self, order: ContenderOrder) -> dict[str, str]:
-        """Passive waiting for every thread pool, caches of this duel alone, our snapshot."""
-        caches = self._scratch / "caches" / order.name
-        return {
-            **{key: os.environ[key] for key in _INHERITED if key in os.environ},
-            "PYTHONPATH": os.environ["PYTHONPATH"],
-            "PYTHONPYCACHEPREFIX": str(self._scratch / "pycache"),
-            "OMP_WAIT_POLICY": "PASSIVE",
-            "KMP_BLOCKTIME": "0",
-            "OMP_NUM_THREADS": str(host.usable_cpus()),
-            "JAX_PLATFORMS": "cpu" if self._order.device == "cpu" else "cuda",
-            "XLA_FLAGS": " ".join(
-                (*xla_flags_of(order.settings, self._order.device), *self._cure(order.name))
-            ),
-            "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-            # Contenders share the device: none may take it all.
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        }
-
-    def _cure(self, name: str) -> Sequence[str]:
-        """The XLA flags of the rung that cured a contender, beside the ones of its arm."""
-        rung, _ = self._workarounds.get(name, (None, None))
-        return rung.flags if rung else ()
 
     def _evidence_path(self, name: str) -> Path:
         return self._scratch / f"{name}.evidence.npz"

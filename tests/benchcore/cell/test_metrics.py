@@ -18,6 +18,7 @@ from duel_orders import add_workload, copy_inside_ring, make_contender, make_ord
 
 from benchcore.cell import passes
 from benchcore.cell.conductor import Conductor
+from benchcore.cell.launch import Launcher
 from benchcore.protocol import DuelOrder
 from benchcore.shard import run_duel
 from benchcore.state import State, open_state
@@ -164,7 +165,7 @@ def test_no_contender_preallocates_the_device(
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")
     order = make_order(make_contender("c"))
-    environ = Conductor(order, tmp_path)._environ(order.contenders[0])
+    environ = Launcher(order, tmp_path).environ(order.contenders[0])
     assert environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
 
 

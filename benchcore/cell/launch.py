@@ -1,0 +1,102 @@
+"""How a contender is started: its process, the variables around it, and its first message."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell import host
+from benchcore.cell.arm_environ import xla_flags_of
+from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
+from benchcore.protocol import ContenderOrder, DuelOrder
+
+# What a contender inherits; everything else about it is in its order.
+_INHERITED = (
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_HOME",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+
+
+class Launcher:
+    """Starts the contenders of one duel. `cures` holds, by name, XLA flags beside the arm's own."""
+
+    def __init__(self, order: DuelOrder, scratch: Path) -> None:
+        self._order = order
+        self._scratch = scratch
+        self.cures: dict[str, Sequence[str]] = {}
+
+    def launch(self, contender: ContenderOrder) -> ContenderProcess:
+        """A fresh process, told nothing yet. Raises ContenderFailedError."""
+        log = self._scratch / f"{contender.name}.log"
+        try:
+            return start_contender(contender.environment.python, self.environ(contender), log)
+        except OSError as error:
+            reason = f"{contender.environment.python!r} does not start: {error}"
+            raise ContenderFailedError("environment", "import", reason) from error
+
+    def prepare(
+        self,
+        process: ContenderProcess,
+        contender: ContenderOrder,
+        *,
+        purpose: str = "timing",
+        on_stage: Callable[[str], None] = lambda stage: None,
+    ) -> dict[str, Any]:
+        """Everything before the first block. Raises ContenderFailedError."""
+        message = {
+            "purpose": purpose,
+            "framework": contender.framework,
+            "workload": self._order.workload,
+            "case": self._order.case,
+            "seed": self._order.seed,
+            "device": self._order.device,
+            "settings": contender.settings,
+            "threads": host.usable_cpus(),
+            "block_ms": self._order.block_ms,
+            "warm_up_limit_s": self._order.warm_up_limit_s,
+        }
+        return process.ask(
+            message,
+            wanted="prepared",
+            timeout_s=self._order.prepare_timeout_s,
+            on_stage=on_stage,
+        )
+
+    def launch_for_pass(self, contender: ContenderOrder) -> ContenderProcess:
+        """A contender that has run one step, and will be timed no more."""
+        process = self.launch(contender)
+        try:
+            self.prepare(process, contender, purpose="pass")
+        except ContenderFailedError:
+            process.close()
+            raise
+        return process
+
+    def environ(self, contender: ContenderOrder) -> dict[str, str]:
+        """Passive waiting for every thread pool, caches of this duel alone, our snapshot."""
+        caches = self._scratch / "caches" / contender.name
+        cure = self.cures.get(contender.name, ())
+        return {
+            **{key: os.environ[key] for key in _INHERITED if key in os.environ},
+            "PYTHONPATH": os.environ["PYTHONPATH"],
+            "PYTHONPYCACHEPREFIX": str(self._scratch / "pycache"),
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "KMP_BLOCKTIME": "0",
+            "OMP_NUM_THREADS": str(host.usable_cpus()),
+            "JAX_PLATFORMS": "cpu" if self._order.device == "cpu" else "cuda",
+            "XLA_FLAGS": " ".join((*xla_flags_of(contender.settings, self._order.device), *cure)),
+            "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+            # Contenders share the device: none may take it all.
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
