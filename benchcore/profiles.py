@@ -87,7 +87,8 @@ def laptop() -> Profile:
             _sentinel("copy", "cpu_256m"),
             Match(workload="mlp", case="infer_b128", arms=_FOUR, expected_s=85, budget_s=75),
             Match(workload="mlp", case="train_b128", arms=_FOUR, expected_s=85, budget_s=75),
-            Match(workload="resnet50", case="infer_b4", arms=_FOUR, expected_s=170, budget_s=130),
+            # Not a larger batch: 50 steps of a third of a second, four times over, take too long.
+            Match(workload="resnet50", case="infer_b1", arms=_FOUR, expected_s=170, budget_s=90),
         ),
         warm_up_limit_s=2.0,
         rounds=8,
