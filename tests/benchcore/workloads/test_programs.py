@@ -145,17 +145,33 @@ def _read(stem: Path) -> Outcome:
 
 @pytest.fixture(scope="session")
 def outcomes(
-    framework_python: Callable[[str], str | Path], tmp_path_factory: pytest.TempPathFactory
+    framework_python: Callable[[str], str | Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Outcomes:
     """Every job's outcome; one process a framework, because importing one takes seconds."""
     folder = tmp_path_factory.mktemp("programs")
-    jobs = [*RIGHT, *MUTATED, MISNAMED, *WRONG_SETTINGS]
+    jobs = _wanted(request.session.items, [*RIGHT, *MUTATED, MISNAMED, *WRONG_SETTINGS])
     found: dict[str, Outcome] = {}
     for framework in ("stdlib", "jax", "torch"):
-        python = sys.executable if framework == "stdlib" else framework_python(framework)
         mine = [job for job in jobs if ARMS[job.arm][0] == framework]
-        found |= _launch(python, mine, folder)
+        if mine:
+            python = sys.executable if framework == "stdlib" else framework_python(framework)
+            found |= _launch(python, mine, folder)
     return found
+
+
+def _wanted(items: list[pytest.Item], jobs: list[Job]) -> list[Job]:
+    """What the selected tests ask for, and every right job of the same case: `-k` stays short."""
+    mine = [item for item in items if isinstance(item, pytest.Function)]
+    mine = [item for item in mine if "outcomes" in item.fixturenames]
+    asked = [item.callspec.params["job"] for item in mine if "job" in item.fixturenames]
+    if len(asked) < len(mine):  # one that names no job may look at any
+        return jobs
+    cases = {(job.workload, job.case) for job in asked}
+    return [
+        job for job in jobs if job in asked or (job in RIGHT and (job.workload, job.case) in cases)
+    ]
 
 
 def _difference(one: np.ndarray, other: np.ndarray) -> float:
