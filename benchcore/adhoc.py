@@ -38,6 +38,7 @@ class AdhocDuel:
     case: str | None
     contenders: Sequence[str]
     starts: int = 3
+    device: str = "cpu"
 
 
 def draft_duel(
@@ -62,7 +63,7 @@ def draft_duel(
         )
     arms = tuple(parse_arm(text) for text in asked.contenders)
     match = Match(workload=workload, case=case, arms=arms, expected_s=_EXPECTED_S)
-    profile = Profile(name="adhoc", matches=(match,), starts=asked.starts)
+    profile = Profile(name="adhoc", matches=(match,), starts=asked.starts, device=asked.device)
     name = campaign or f"run-{workload}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
     return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
 

@@ -84,6 +84,7 @@ def _check_same_request(plan: Plan, profile: Profile, site: str) -> None:
 
 def draft_plan(profile: Profile, *, site: str, campaign: str, python: str | None = None) -> Plan:
     """A plan with today's versions; nothing is written."""
+    matrix.check_profile(profile)  # before anything is asked of a registry
     interpreters = find_interpreters()
     releases = {
         text: resolve(parse_request(text), interpreters, python=python)

@@ -44,6 +44,7 @@ class Question:
     max_starts: int = 20
     target: float = 0.01
     budget_s: float = 300.0
+    device: str = "cpu"
 
 
 def find_case(workload: str, wanted: Wanted) -> str:
@@ -106,6 +107,7 @@ def draft_comparison(
         max_starts=question.max_starts,
         max_rounds=30,
         target=question.target,
+        device=question.device,
     )
     name = campaign or f"compare-{question.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
     return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)

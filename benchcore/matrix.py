@@ -20,6 +20,7 @@ from benchcore.protocol import (
     ContenderOrder,
     DuelOrder,
     EnvironmentRecord,
+    parse_device,
     write_json,
 )
 from benchcore.releases import Release
@@ -91,8 +92,7 @@ def make_plan(
 ) -> Plan:
     """The duels of a campaign. `releases` maps each of `list_requests` to what it resolved to."""
     check_campaign(campaign)
-    for match in profile.matches:
-        check_case(match.workload, match.case)
+    check_profile(profile)
     notes = dict.fromkeys(note for release in releases.values() for note in release.notes)
     return Plan(
         schema=SCHEMA,
@@ -115,6 +115,21 @@ def check_campaign(campaign: str) -> None:
             f"wanted a campaign name of lower-case letters, digits, '.', '_' and '-' "
             f"(80 at most, the first a letter or digit), got {campaign[:100]!r}; choose another"
         )
+
+
+def check_profile(profile: Profile) -> None:
+    """Raises UserError for what could never be measured, whatever the versions."""
+    check_device(profile.device)
+    for match in profile.matches:
+        check_case(match.workload, match.case)
+
+
+def check_device(device: object) -> None:
+    """Raises UserError for a name that no device has; whether there is one, its machine tells."""
+    try:
+        parse_device(device)
+    except ValueError as error:
+        raise UserError(f"{error}; choose one with --device") from error
 
 
 def _plan_duel(
@@ -290,6 +305,7 @@ def _check_plan(plan: Plan, path: Path) -> None:
     check_campaign(plan.campaign)
     for duel in plan.duels:
         check_case(duel.workload, duel.case)
+        check_device(duel.device)
         if duel.duel_run != _hash({"campaign": plan.campaign, "duel": duel.hash}):
             raise UserError(
                 f"wanted the duel {duel.title!r} of {str(path)!r} to carry its own hash, got "

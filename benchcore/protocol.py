@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,27 @@ Status = Literal[
 
 StoppedBy = Literal["target", "budget", "max_starts", "no_pair"]
 """What ended a duel: `no_pair` = fewer than two contenders were left, so no interval to narrow."""
+
+
+_DEVICE = re.compile(r"(cpu|tpu|cuda)(?:(?<=cuda):(0|[1-9][0-9]{0,2}))?")
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a device's name says; `cuda` is the first GPU."""
+
+    kind: str
+    """`cpu`, `tpu` or `cuda`."""
+    ordinal: int = 0
+
+
+def parse_device(name: object) -> Device:
+    """Read `cpu`, `cuda`, `cuda:N` or `tpu`. Raises ValueError for any other name."""
+    found = _DEVICE.fullmatch(name) if isinstance(name, str) else None
+    if found is None:
+        raise ValueError(f"no device {name!r:.100}; devices are 'cpu', 'cuda', 'cuda:N' and 'tpu'")
+    kind, ordinal = found.groups()
+    return Device(kind, int(ordinal or 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +118,7 @@ _T = TypeVar("_T")
 
 
 def decode_order(document: Mapping[str, Any]) -> DuelOrder:
-    """Read a duel order. Raises ValueError on an unknown schema, or a missing or unknown key."""
+    """Read a duel order. Raises ValueError on an unknown schema or device, or a wrong key."""
     if document.get("schema") != SCHEMA:
         raise ValueError(
             f"wanted a duel order with schema {SCHEMA}, got {document.get('schema')!r}; "
@@ -109,7 +131,9 @@ def decode_order(document: Mapping[str, Any]) -> DuelOrder:
         )
         for item in document.get("contenders", ())
     )
-    return _decode(DuelOrder, {**document, "contenders": contenders})
+    order = _decode(DuelOrder, {**document, "contenders": contenders})
+    parse_device(order.device)
+    return order
 
 
 def _decode(kind: type[_T], document: Mapping[str, Any]) -> _T:

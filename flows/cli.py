@@ -112,6 +112,9 @@ def run(
         ),
     ] = None,
     starts: Annotated[int, typer.Option("--starts", min=1, max=100)] = 3,
+    device: Annotated[
+        str | None, typer.Option("--device", help="As for compare; a plan says its own.")
+    ] = None,
     site: SiteOption = "local",
     campaign: CampaignOption = None,
     python: PythonOption = None,
@@ -121,10 +124,18 @@ def run(
     """Measure a plan, or one duel of the contenders that you name."""
     opened = open_state(state)
     if what.endswith(".json"):
+        if device is not None:
+            raise UserError(
+                f"a plan says its own device, got --device {device!r:.100} beside it; leave it out"
+            )
         drafted = matrix.load_plan(Path(what))
     else:
         asked = AdhocDuel(
-            workload=what, case=case, contenders=tuple(contender or ()), starts=starts
+            workload=what,
+            case=case,
+            contenders=tuple(contender or ()),
+            starts=starts,
+            device=device or "cpu",
         )
         drafted = draft_duel(asked, site=site, campaign=campaign, python=python)
     _run_flow(measure_plan(drafted, opened), opened, drafted.campaign, as_json)

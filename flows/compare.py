@@ -15,6 +15,7 @@ from dashboards.wording import format_relative, format_speedup
 from flows.options import (
     STATE,
     CampaignOption,
+    DeviceOption,
     JsonOption,
     PythonOption,
     SiteOption,
@@ -59,6 +60,7 @@ def compare(
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds, after the fewest starts.")
     ] = 300.0,
+    device: DeviceOption = "cpu",
     site: SiteOption = "local",
     campaign: CampaignOption = None,
     python: PythonOption = None,
@@ -75,6 +77,7 @@ def compare(
         max_starts=max_starts,
         target=target,
         budget_s=budget,
+        device=device,
     )
     drafted = draft_comparison(question, site=site, campaign=campaign, python=python)
     opened = open_state(state)

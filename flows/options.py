@@ -19,4 +19,7 @@ CampaignOption = Annotated[
 PythonOption = Annotated[
     str | None, typer.Option("--python", help="Interpreter version of every environment.")
 ]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="What to measure on: cpu, cuda, cuda:N or tpu.")
+]
 STATE = Path("state")

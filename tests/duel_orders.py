@@ -83,3 +83,38 @@ def add_workload(snapshot: Path, name: str, spec: str, stdlib: str) -> None:
     (folder / "__init__.py").touch()
     (folder / "spec.py").write_text(spec)
     (folder / "in_stdlib.py").write_text(stdlib)
+
+
+def add_gpus(snapshot: Path, count: int, **readings: object) -> None:
+    """Let whoever runs from a snapshot see so many GPUs, none of which computes: NVML is a fake.
+
+    `readings` replace what it says of a GPU, as Python expressions by the names below.
+    """
+    says = {"sm_clock": "1980", "throttle": "0", "processes": "[]", **readings}
+    (snapshot / "pynvml.py").write_text(_NVML.format(count=count, **says))
+
+
+_NVML = """
+from types import SimpleNamespace
+
+class NVMLError(Exception): pass
+class NVMLError_LibraryNotFound(NVMLError): pass
+class NVMLError_NotSupported(NVMLError): pass
+
+NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+
+def nvmlInit(): pass
+def nvmlShutdown(): pass
+def nvmlSystemGetDriverVersion(): return "580.1"
+def nvmlDeviceGetCount(): return {count}
+def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetName(handle): return "Fake GPU"
+def nvmlDeviceGetUUID(handle): return f"GPU-{{handle}}"
+def nvmlDeviceGetMemoryInfo(handle): return SimpleNamespace(total=2**36)
+def nvmlDeviceGetClockInfo(handle, which): return {sm_clock}
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle): return {throttle}
+def nvmlDeviceGetTemperature(handle, which): return 40
+def nvmlDeviceGetPowerUsage(handle): return 100_000
+def nvmlDeviceGetComputeRunningProcesses(handle): return {processes}
+def nvmlDeviceGetTotalEnergyConsumption(handle): raise NVMLError_NotSupported
+"""

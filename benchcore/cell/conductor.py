@@ -43,12 +43,14 @@ class Conductor:
         self._telemetry = host.TelemetrySampler(order.device)
         self._contenders = {c.name: document.new_contender(c) for c in order.contenders}
         self._equivalence: list[dict[str, Any]] = []
+        self._absent: str | None = None
         self._workarounds: dict[str, tuple[ladder.Rung, ContenderFailedError]] = {}
 
     def run(self) -> dict[str, Any]:
         """The whole duel; returns its result document."""
         order = self._order
         started_at = document.utc_now()
+        self._absent = host.why_absent(order.device)
         stopped_by = self._run_starts()
         passes = ResourcePasses(order, self._launcher.launch_for_pass, powercap=self._powercap)
         passes.run(self._contenders)
@@ -96,7 +98,7 @@ class Conductor:
             "started_at": started_at,
             "ended_at": document.utc_now(),
             "device": host.describe_device(self._order.device),
-            "gpus": [] if self._order.device == "cpu" else gpu.list_gpus(),
+            "gpus": [] if self._absent or self._order.device == "cpu" else gpu.list_gpus(),
             "host": host.describe_host(),
         }
 
@@ -155,6 +157,8 @@ class Conductor:
         with self._surviving(order.name, index, running):
             if order.environment_failure:
                 raise ContenderFailedError("environment", "import", order.environment_failure)
+            if self._absent:
+                raise ContenderFailedError("unsupported", "init", self._absent)
             prepared = self._climb(order, index, running)
             process = running[order.name]
             start["stages"].update(prepared.pop("stages"))

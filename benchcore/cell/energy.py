@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchcore.cell import gpu
+from benchcore.protocol import parse_device
 
 POWERCAP = Path("/sys/class/powercap")
 # A package holds its cores and often its memory; those subzones, and `psys`, would count twice.
@@ -35,7 +36,7 @@ def open_counter(device: str, powercap: Path = POWERCAP) -> ReadMillijoules | No
     if device == "cpu":
         zones = [_Zone(path) for path in _packages(powercap)]
         return (lambda: sum(zone.read_uj() for zone in zones) / 1e3) if zones else None
-    index = gpu.index_of(device)
+    index = parse_device(device).ordinal
     if gpu.total_energy_mj(index) is None:
         return None
     return lambda: float(gpu.total_energy_mj(index) or 0)

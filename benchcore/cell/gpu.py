@@ -6,14 +6,6 @@ import functools
 from typing import Any
 
 
-def index_of(device: str) -> int:
-    """Index of a device named `cuda:0`. Raises ValueError for any other name."""
-    kind, _, index = device.partition(":")
-    if kind != "cuda" or not index.isdigit():
-        raise ValueError(f"wanted a device named 'cpu' or 'cuda:0', got {device!r}")
-    return int(index)
-
-
 @functools.cache
 def _nvml() -> Any:
     import pynvml
@@ -24,8 +16,10 @@ def _nvml() -> Any:
 
 def survey() -> tuple[bool, str]:
     """Whether there is a GPU that can be used, and in words what there is."""
-    import pynvml
-
+    try:
+        import pynvml
+    except ImportError:
+        return False, "nvidia-ml-py, which would see one, is not installed"
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -41,6 +35,14 @@ def survey() -> tuple[bool, str]:
     finally:
         pynvml.nvmlShutdown()
     return bool(names), f"{', '.join(names) or 'no GPU'}; driver {driver}"
+
+
+def why_absent(index: int) -> str | None:
+    """Why there is no GPU of that index, in words; None = there is one."""
+    usable, found = survey()
+    if usable and index < _nvml().nvmlDeviceGetCount():
+        return None
+    return found
 
 
 def describe(index: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell import gpu
+from benchcore.protocol import parse_device
 
 _PROC = Path("/proc")
 _SHORTEST_S = 0.1
@@ -49,14 +50,31 @@ def describe_device(device: str) -> dict[str, Any]:
             "memory_bytes": host["memory_bytes"],
             "driver": None,
         }
+    elif why_absent(device):
+        nothing = {"model": "none here", "count": 0, "memory_bytes": None, "driver": None}
+        kind = "tpu" if parse_device(device).kind == "tpu" else "gpu"
+        facts = {"name": device, "kind": kind, **nothing}
     else:
-        facts = {"name": device, "kind": "gpu", "count": 1, **gpu.describe(gpu.index_of(device))}
+        of_gpu = gpu.describe(parse_device(device).ordinal)
+        facts = {"name": device, "kind": "gpu", "count": 1, **of_gpu}
     return {**facts, "fingerprint": _fingerprint(facts)}
+
+
+def why_absent(device: str) -> str | None:
+    """Why nothing can be measured on a device of that name here, in words; None = it can."""
+    wanted = parse_device(device)
+    if wanted.kind == "cpu":
+        return None
+    if wanted.kind == "tpu":
+        why = "only CPUs and NVIDIA GPUs can be measured"
+    else:
+        why = gpu.why_absent(wanted.ordinal)
+    return why and f"wanted device {device!r}, but there is none here ({why}); choose 'cpu'"
 
 
 def _fingerprint(facts: dict[str, Any]) -> str:
     """Memory counts in whole GiB: the kernel's own share of it changes from boot to boot."""
-    stable = {**facts, "memory_bytes": round(facts["memory_bytes"] / 2**30)}
+    stable = {**facts, "memory_bytes": round((facts["memory_bytes"] or 0) / 2**30)}
     return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -94,7 +112,7 @@ class TelemetrySampler:
     """Reads what disturbs a block, from `begin` to `sample`."""
 
     def __init__(self, device: str) -> None:
-        self._gpu_index = None if device == "cpu" else gpu.index_of(device)
+        self._gpu_index = None if device == "cpu" else parse_device(device).ordinal
 
     def begin(self, own_pids: frozenset[int]) -> None:
         """To be called right before a block; `own_pids` are not foreign."""

@@ -13,6 +13,7 @@ from benchcore.cell.manifest import join_words, walk_equations, xla_flag
 from benchcore.cell.runtime import UnsupportedError
 from benchcore.cell.stage_clock import NestedClock
 from benchcore.program import Program
+from benchcore.protocol import parse_device
 
 # Durations that JAX reports of each compilation, as our stages (jax.monitoring; names as of 0.4.36
 # to 0.12).
@@ -77,9 +78,28 @@ class JaxRuntime:
             )
         self._in_bf16 = precision.startswith("bf16")
         self._jax.config.update("jax_default_matmul_precision", _MATMUL_PRECISION[precision])
-        platform = "cpu" if device == "cpu" else "gpu"
-        self._device = self._jax.devices(platform)[0]
+        self._device = self._find_device(device)
         self._jax.block_until_ready(self._jax.device_put(0.0, self._device))
+
+    def _find_device(self, name: str) -> Any:
+        wanted = parse_device(name)
+        if wanted.kind == "cpu":
+            return self._jax.devices("cpu")[0]
+        try:
+            found = self._jax.devices("gpu")
+        except (RuntimeError, AssertionError) as error:  # the latter where it sees no hardware
+            if "OUT_OF_MEMORY" in str(error) or "RESOURCE_EXHAUSTED" in str(error):
+                raise
+            why = str(error) or "no NVIDIA GPU is visible to it"
+            raise UnsupportedError(
+                f"wanted device {name!r}, but JAX {self._jax.__version__} sees none ({why}); "
+                "choose 'cpu', or a build for CUDA"
+            ) from error
+        if wanted.ordinal >= len(found):
+            raise UnsupportedError(
+                f"wanted device {name!r}, but JAX sees {len(found)} GPUs; choose one of these"
+            )
+        return found[wanted.ordinal]
 
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """`jnp.matmul` and an NHWC `lax` convolution. Their compilations are not the work's."""

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from benchcore.cell import gpu
+from benchcore.protocol import parse_device
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -17,7 +18,7 @@ _RESET_PEAK = "5"  # proc(5): sets the peak back to what is resident now
 def take_baseline(device: str) -> int | None:
     """Bytes held now, once the framework and its context are there; the peak starts from here."""
     if device != "cpu":
-        return gpu.process_bytes(gpu.index_of(device), os.getpid())
+        return gpu.process_bytes(parse_device(device).ordinal, os.getpid())
     try:
         _CLEAR.write_text(_RESET_PEAK)
     except OSError:
@@ -28,7 +29,7 @@ def take_baseline(device: str) -> int | None:
 def read_peak(device: str) -> int | None:
     """Most bytes held. On a GPU those held now: neither framework's allocator gives any back."""
     if device != "cpu":
-        return gpu.process_bytes(gpu.index_of(device), os.getpid())
+        return gpu.process_bytes(parse_device(device).ordinal, os.getpid())
     return _resident_peak()
 
 

@@ -26,8 +26,8 @@ class Runtime(Protocol):
     ) -> None:
         """Bring up the device and set the precision switches (the stage `init`).
 
-        Raises UnsupportedError where the device has no such precision, ValueError where there is
-        no such device or name.
+        Raises UnsupportedError where there is no such device, or it has no such precision,
+        ValueError for a precision of no such name.
         """
         ...
 

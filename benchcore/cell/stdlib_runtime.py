@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from benchcore.cell.canary import Operands, Products
+from benchcore.cell.runtime import UnsupportedError
 from benchcore.program import Program
 
 
@@ -22,7 +23,7 @@ class StdlibRuntime:
     ) -> None:
         """Only the CPU can be had."""
         if device != "cpu":
-            raise ValueError(f"wanted device {device!r}, but stdlib runs on 'cpu'; plan it there")
+            raise UnsupportedError(f"wanted device {device!r}, but stdlib runs on 'cpu' only")
 
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """Nothing computes."""

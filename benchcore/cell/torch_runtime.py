@@ -11,6 +11,7 @@ from benchcore.cell.canary import Operands, Products
 from benchcore.cell.manifest import join_words
 from benchcore.cell.runtime import UnsupportedError
 from benchcore.program import Program
+from benchcore.protocol import parse_device
 
 # What float32 operands are rounded to; in the bf16 cases no matmul has any left over.
 _FP32_PRECISION = {"fp32_ieee": "ieee", "tf32": "tf32", "bf16": "ieee", "bf16_autocast": "ieee"}
@@ -36,8 +37,11 @@ class TorchRuntime:
             raise ValueError(
                 f"wanted precision {precision!r}, but torch here knows {sorted(_FP32_PRECISION)}"
             )
-        if device != "cpu" and not torch.cuda.is_available():
-            raise ValueError(f"wanted device {device!r}, but this torch sees no GPU; plan 'cpu'")
+        if device != "cpu" and parse_device(device).ordinal >= torch.cuda.device_count():
+            raise UnsupportedError(
+                f"wanted device {device!r}, but torch {torch.__version__} sees "
+                f"{torch.cuda.device_count()} GPUs; choose 'cpu', or a build for CUDA"
+            )
         self._refuse_missing(device, precision)
         self._precision = precision
         torch.backends.cudnn.benchmark = settings.get("cudnn_benchmark", "off") == "on"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from benchcore.protocol import parse_device
 
 JAX_COMPILE = ("jit",)
 TORCH_COMPILE = (
@@ -41,12 +42,12 @@ class BuildSettings:
     @property
     def platform(self) -> str:
         """The device's kind, as `jax.devices` takes it: `cpu` or `cuda`."""
-        return self.device.partition(":")[0]
+        return parse_device(self.device).kind
 
     @property
     def ordinal(self) -> int:
         """Which device of its platform."""
-        return int(self.device.partition(":")[2] or 0)
+        return parse_device(self.device).ordinal
 
 
 def read_settings(
@@ -62,8 +63,7 @@ def read_settings(
             "name these alone in the contender's settings"
         )
     device, mode = settings["device"], settings["compile"]
-    if not isinstance(device, str) or not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise ValueError(f"no device {device!r}; use 'cpu', 'cuda' or 'cuda:N'")
+    parse_device(device)
     if mode not in compile_modes:
         raise ValueError(f"no compile mode {mode!r} here; modes are {', '.join(compile_modes)}")
     chosen = {key: settings.get(key, values[0]) for key, values in known.items()}

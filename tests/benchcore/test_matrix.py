@@ -147,6 +147,17 @@ def test_a_malformed_plan_is_refused(tmp_path: Path, text: str) -> None:
         load_plan(path)
 
 
+def test_a_plan_for_no_device_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    with pytest.raises(UserError, match="no device 'cuda:x'; devices are 'cpu'"):
+        _plan(dataclasses.replace(load_profile("ci"), device="cuda:x"))
+    save_plan(_plan(dataclasses.replace(load_profile("ci"), device="cuda:1")), path)
+    assert {duel.device for duel in load_plan(path).duels} == {"cuda:1"}
+    path.write_text(path.read_text().replace("cuda:1", "/dev/null"))
+    with pytest.raises(UserError, match="no device '/dev/null'"):
+        load_plan(path)
+
+
 def test_a_plan_with_unknown_keys_or_a_forged_duel_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     save_plan(_plan(load_profile("ci")), path)

@@ -87,6 +87,32 @@ def test_a_contender_against_itself_is_not_different(
 
 
 @pytest.mark.provisions
+def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
+    session_state: State, framework_environment: Callable[[str], EnvironmentRecord]
+) -> None:
+    for request in ("jax", "torch"):
+        framework_environment(request)
+    done = _compare(session_state, "--a", "jax", "--b", "torch", "--device", "cuda:99", "--json")
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["verdict"], found["counts"], found["num_starts"]) == ("unknown", False, 0)
+    assert [found[side]["status"] for side in ("a", "b")] == ["unsupported", "unsupported"]
+    assert "wanted device 'cuda:99', but there is none here" in found["reason"]
+    page = Path(found["dashboard"]).read_text()
+    for failure in found["failures"]:
+        assert (failure["status"], failure["stage"]) == ("unsupported", "init")
+        assert failure["reason"].startswith("wanted device 'cuda:99', but there is none here (")
+        assert failure["name"] in page
+    assert '<span class="badge bad">unsupported</span>' in page
+    assert "there is none here (" in page
+    command = [DEADHEAT, "check", found["campaign"], "--json", "--state", str(session_state.root)]
+    marks = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["marks"]
+    finished = [mark for mark in marks if mark["expectation"] == "finished"]
+    assert {mark["contender"] for mark in finished} == {found[side]["name"] for side in ("a", "b")}
+    assert all("status is 'unsupported'" in mark["reason"] for mark in finished)
+
+
+@pytest.mark.provisions
 def test_eager_against_compiled_torch_tells_what_differed(
     session_state: State, framework_environment: Callable[[str], EnvironmentRecord]
 ) -> None:

@@ -1,0 +1,141 @@
+"""Devices by name: a device that is not there is a status of every contender, and never a crash."""
+
+from __future__ import annotations
+
+import dataclasses
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duel_orders import add_gpus, copy_inside_ring, make_contender, make_order
+
+from benchcore.protocol import Device, DuelOrder, EnvironmentRecord, encode, parse_device
+from benchcore.shard import ConductorFailedError, run_duel
+from benchcore.state import State, open_state
+from benchcore.store.documents import read_document
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    folder = tmp_path / "snapshot"
+    copy_inside_ring(folder)
+    return folder
+
+
+def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
+    return read_document(run_duel(order, state, snapshot, lambda event: None))
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("cpu", Device("cpu", 0)),
+        ("tpu", Device("tpu", 0)),
+        ("cuda", Device("cuda", 0)),
+        ("cuda:0", Device("cuda", 0)),
+        ("cuda:127", Device("cuda", 127)),
+    ],
+)
+def test_a_device_is_known_by_its_name(name: str, device: Device) -> None:
+    assert parse_device(name) == device
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "CPU", "gpu", "mps", "cpu:0", "tpu:0", "cuda:", "cuda:-1", "cuda:01", "cuda:1000"),
+        *("cuda:x", "cuda:1:2", "cpu\n", " cpu", "cuda:\u0661", "$(id)", "x" * 10_000, None, 0),
+    ],
+)
+def test_a_name_of_no_device_is_refused_in_few_words(name: object) -> None:
+    with pytest.raises(ValueError, match=r"^no device .*; devices are 'cpu', 'cuda', ") as refused:
+        parse_device(name)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "kind", "words"),
+    [
+        ("tpu", 4, "tpu", "'tpu', but there is none here (only CPUs and NVIDIA GPUs can be"),
+        ("cuda", 0, "gpu", "'cuda', but there is none here (no GPU; driver 580.1)"),
+        ("cuda:0", 0, "gpu", "'cuda:0', but there is none here (no GPU; driver 580.1)"),
+        ("cuda:2", 2, "gpu", "(Fake GPU, Fake GPU; driver 580.1); choose 'cpu'"),
+    ],
+)
+def test_an_absent_device_is_the_status_of_every_contender(
+    state: State, snapshot: Path, device: str, gpus: int, kind: str, words: str
+) -> None:
+    add_gpus(snapshot, gpus)
+    order = make_order(make_contender("a"), make_contender("b"), device=device)
+    document = _run(order, state, snapshot)
+    for contender in document["contenders"]:
+        assert contender["status"] == "unsupported"
+        assert (contender["failure"]["stage"], contender["failure"]["start"]) == ("init", 0)
+        assert words in contender["failure"]["reason"]
+        assert [start["blocks"] for start in contender["starts"]] == [[]]
+    assert document["duel"]["stopped_by"] == "no_pair"
+    found = document["allocation"]["device"]
+    assert (found["name"], found["kind"], found["count"]) == (device, kind, 0)
+    assert (found["memory_bytes"], document["allocation"]["gpus"]) == (None, [])
+
+
+def test_no_library_to_see_a_gpu_with_is_said_so(
+    state: State, snapshot: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare-python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(bare.stat().st_mode | stat.S_IXUSR)
+    order = make_order(make_contender("bare", python=str(bare)), device="cuda")
+    (contender,) = _run(order, state, snapshot)["contenders"]
+    assert contender["status"] == "unsupported"
+    assert "nvidia-ml-py, which would see one, is not installed" in contender["failure"]["reason"]
+
+
+def test_an_order_for_no_device_at_all_is_refused(state: State, snapshot: Path) -> None:
+    order = make_order(make_contender("a"), device="cuda:x")
+    assert encode(order)["device"] == "cuda:x"
+    with pytest.raises(ConductorFailedError, match="no device 'cuda:x'"):
+        run_duel(order, state, snapshot, lambda event: None)
+
+
+@pytest.mark.provisions
+def test_a_gpu_that_its_framework_does_not_see_is_unsupported_and_climbs_no_ladder(
+    framework_environment: Callable[[str], EnvironmentRecord], state: State, snapshot: Path
+) -> None:
+    """NVML tells of a hundred GPUs, real frameworks and bare Python of fewer."""
+    add_gpus(snapshot, 100)
+    jax, torch = framework_environment("jax@newest"), framework_environment("torch@newest")
+    contenders = [
+        dataclasses.replace(
+            make_contender(name, framework=name, settings={"compile": mode}),
+            version=record.packages[name],
+            environment=record,
+        )
+        for name, mode, record in (("jax", "jit", jax), ("torch", "none", torch))
+    ]
+    order = make_order(
+        *contenders, workload="mlp", case="tiny_infer", device="cuda:99", prepare_timeout_s=120.0
+    )
+    document = _run(order, state, snapshot)
+    for contender in document["contenders"]:
+        assert contender["status"] == "unsupported", contender["failure"]
+        assert contender["failure"]["stage"] == "init"
+        assert "wanted device 'cuda:99', but " in contender["failure"]["reason"]
+        assert contender["framework"] in contender["failure"]["reason"].lower()
+    assert document["allocation"]["device"]["count"] == 1
+
+
+def test_bare_python_runs_on_no_gpu(state: State, snapshot: Path) -> None:
+    add_gpus(snapshot, 1)
+    order = make_order(make_contender("bare"), device="cuda")
+    (contender,) = _run(order, state, snapshot)["contenders"]
+    assert contender["status"] == "unsupported"
+    assert contender["failure"]["reason"].endswith("but stdlib runs on 'cpu' only")
