@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from benchcore.errors import UserError
 from benchcore.protocol import FRAMEWORKS
+from benchcore.workloads.settings import JAX_COMPILE, TORCH_COMPILE, Options
 
 _FOLDER = Path(__file__).parent / "workloads"
+_COMPILE = {"jax": JAX_COMPILE, "torch": TORCH_COMPILE, "stdlib": ("none",)}
 
 
 def list_workloads() -> list[str]:
@@ -41,6 +45,26 @@ def check_case(workload: str, case: str) -> None:
 def list_sides(workload: str) -> list[str]:
     """The frameworks that a workload is implemented in."""
     return [name for name in FRAMEWORKS if (_FOLDER / workload / f"in_{name}.py").exists()]
+
+
+def options_of(workload: str, framework: str) -> Options:
+    """What a contender may be set to there: values by key, the first what goes without saying."""
+    declared: Mapping[str, Options] = vars(load_spec(workload)).get("SETTINGS", {})
+    return {"compile": _COMPILE[framework], **declared.get(framework, {})}
+
+
+def check_settings(workload: str, framework: str, settings: Mapping[str, Any]) -> None:
+    """Raises UserError, naming what there is, for a setting that the workload's side lacks."""
+    if not isinstance(settings, Mapping):
+        raise UserError(f"wanted settings by name for {framework}, got {settings!r:.100}; mend it")
+    options = options_of(workload, framework)
+    for key, value in settings.items():
+        if value not in options.get(key, ()):
+            known = "; ".join(f"{each}={'|'.join(values)}" for each, values in options.items())
+            raise UserError(
+                f"no setting {f'{key}={value}'!r:.100} for {framework} in workload {workload!r}, "
+                f"which takes {known}; leave it out, or choose of these"
+            )
 
 
 def is_faulty(workload: str) -> bool:

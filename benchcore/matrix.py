@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcore.catalog import check_case, list_sides
+from benchcore.catalog import check_case, check_settings, list_sides
 from benchcore.errors import UserError
 from benchcore.profiles import Arm, Profile
 from benchcore.protocol import (
@@ -23,7 +23,7 @@ from benchcore.protocol import (
     parse_device,
     write_json,
 )
-from benchcore.releases import Release
+from benchcore.releases import Release, parse_request
 
 _CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9_.-]{0,79}")
 
@@ -122,6 +122,8 @@ def check_profile(profile: Profile) -> None:
     check_device(profile.device)
     for match in profile.matches:
         check_case(match.workload, match.case)
+        for arm in match.arms:
+            check_settings(match.workload, parse_request(arm.request).framework, arm.settings)
 
 
 def check_device(device: object) -> None:
@@ -306,6 +308,13 @@ def _check_plan(plan: Plan, path: Path) -> None:
     for duel in plan.duels:
         check_case(duel.workload, duel.case)
         check_device(duel.device)
+        for each in duel.contenders:
+            if each.release not in list(plan.releases):
+                raise UserError(
+                    f"wanted a release of {str(path)!r} for {each.name!r:.100}, got "
+                    f"{each.release!r:.100}; write the plan again with `deadheat plan --json`"
+                )
+            check_settings(duel.workload, plan.releases[each.release].framework, each.settings)
         if duel.duel_run != _hash({"campaign": plan.campaign, "duel": duel.hash}):
             raise UserError(
                 f"wanted the duel {duel.title!r} of {str(path)!r} to carry its own hash, got "

@@ -24,7 +24,10 @@ JAX_OPTIONS: Options = {"donate": ("yes", "no"), "command_buffers": ("on", "off"
 """`command_buffers` (XLA's CUDA graphs) is done by the conductor, on a GPU only."""
 TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
 TORCH_IMAGE_OPTIONS: Options = {**TORCH_OPTIONS, "layout": ("contiguous", "channels_last")}
-"""Of workloads that convolve: elsewhere there is no layout to choose."""
+"""Of workloads that convolve: elsewhere there is no layout to choose.
+
+A spec's `SETTINGS` says by framework which of these its sides take; `compile` all of them do.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,65 @@ def test_a_plan_for_no_device_is_refused(tmp_path: Path) -> None:
     assert {duel.device for duel in load_plan(path).duels} == {"cuda:1"}
     path.write_text(path.read_text().replace("cuda:1", "/dev/null"))
     with pytest.raises(UserError, match="no device '/dev/null'"):
+        load_plan(path)
+
+
+@pytest.mark.parametrize(
+    ("workload", "case", "request_", "settings", "words"),
+    [
+        (
+            *("mlp", "tiny_infer", "torch@newest", {"layout": "channels_last"}),
+            "no setting 'layout=channels_last' for torch in workload 'mlp', which takes "
+            "compile=none|default|",
+        ),
+        ("mlp", "tiny_infer", "torch@newest", {"donate": "no"}, "cudnn_benchmark=off|on; leave"),
+        ("mlp", "tiny_infer", "jax@newest", {"compile": "none"}, "compile=jit; donate=yes|no; "),
+        ("matmul", "tiny_op", "jax@newest", {"donate": "no"}, "which takes compile=jit; leave"),
+        ("noop", "bare", "stdlib", {"compile": "healthy"}, "takes compile=none; leave it out"),
+        ("resnet50", "infer_b4", "torch@newest", {"layout": "x" * 999}, "contiguous|channels_last"),
+        (
+            "resnet50",
+            "infer_b4",
+            "torch@newest",
+            {"layout": ["contiguous"]},
+            "no setting \"layout=['contig",
+        ),
+    ],
+)
+def test_a_setting_that_a_workload_lacks_is_refused_with_those_it_takes(
+    workload: str, case: str, request_: str, settings: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    def plan(chosen: dict[str, str]) -> Plan:
+        arm = Arm(name="x", request=request_, settings=chosen)
+        match = Match(workload=workload, case=case, arms=(arm,), expected_s=1)
+        return _plan(Profile(name="bad", matches=(match,)))
+
+    with pytest.raises(UserError, match=re.escape(words)) as refused:
+        plan(settings)
+    assert len(str(refused.value)) < 500
+    path = tmp_path / "plan.json"
+    save_plan(plan({}), path)
+    path.write_text(
+        path.read_text().replace('"settings": {}', f'"settings": {json.dumps(settings)}')
+    )
+    with pytest.raises(UserError, match=re.escape(words)):
+        load_plan(path)
+    path.write_text(path.read_text().replace(json.dumps(settings), "[5]"))
+    with pytest.raises(UserError, match=r"wanted settings by name .* got \[5\]"):
+        load_plan(path)
+
+
+def test_convolutions_take_a_layout() -> None:
+    arm = Arm(name="x", request="torch@newest", settings={"layout": "channels_last"})
+    match = Match(workload="resnet50", case="infer_b4", arms=(arm,), expected_s=1)
+    assert _plan(Profile(name="good", matches=(match,))).duels
+
+
+def test_a_plan_whose_contender_names_no_release_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    save_plan(_plan(load_profile("ci")), path)
+    path.write_text(path.read_text().replace('"release": "stdlib"', '"release": "nope"'))
+    with pytest.raises(UserError, match=r"wanted a release of .* got 'nope'"):
         load_plan(path)
 
 

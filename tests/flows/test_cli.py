@@ -63,6 +63,14 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("compare mlp --case infer_b128 --a jax --b jax --device cuda:x", "no device 'cuda:x'"),
         ("compare mlp --case infer_b128 --a jax --b jax --device $(id)", "no device '$(id)'"),
         ("run mlp --case infer_b128 --contender jax --device CPU", "devices are 'cpu', 'cuda'"),
+        (
+            "compare mlp --case tiny_infer --a torch --b torch --b-set layout=channels_last",
+            "for torch in workload 'mlp', which takes compile=none|default|",
+        ),
+        (
+            "run mlp --case tiny_infer --contender torch,layout=channels_last",
+            "no setting 'layout=channels_last'",
+        ),
         ("run bad.json --device cpu", "a plan says its own device"),
         ("run bad.json", "wanted a plan as JSON in 'bad.json'"),
         ("run missing.json", "wanted a plan as JSON in 'missing.json'"),

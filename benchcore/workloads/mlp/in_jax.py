@@ -13,19 +13,20 @@ from benchcore.program import Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
     LEARNING_RATE,
     MOMENTUM,
+    SETTINGS,
     TRACE_STEPS,
     Case,
     flatten,
     tolerances,
 )
-from benchcore.workloads.settings import JAX_COMPILE, JAX_OPTIONS, read_settings
+from benchcore.workloads.settings import JAX_COMPILE, read_settings
 
 Params = dict[str, jax.Array]
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the perceptron up on the device that the settings name."""
-    wanted = read_settings(settings, JAX_COMPILE, JAX_OPTIONS)
+    wanted = read_settings(settings, JAX_COMPILE, SETTINGS["jax"])
     device = jax.devices(wanted.platform)[wanted.ordinal]
     dtype = jnp.bfloat16 if case.precision == "bf16" else jnp.float32
     inputs = jax.device_put(dict(arrays.inputs), device)

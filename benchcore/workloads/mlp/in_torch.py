@@ -17,19 +17,20 @@ from benchcore.program import Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
     LEARNING_RATE,
     MOMENTUM,
+    SETTINGS,
     TRACE_STEPS,
     Case,
     flatten,
     tolerances,
 )
-from benchcore.workloads.settings import TORCH_COMPILE, TORCH_OPTIONS, read_settings
+from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 
 Tensors = dict[str, torch.Tensor]
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the perceptron up on the device that the settings name."""
-    wanted = read_settings(settings, TORCH_COMPILE, TORCH_OPTIONS)
+    wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
     dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
     inputs = _place(arrays.inputs, wanted.device)
     inputs["images"] = inputs["images"].to(dtype)

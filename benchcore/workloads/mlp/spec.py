@@ -13,6 +13,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from benchcore.program import Arrays, Precision
+from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, Options
+
+SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
 
 LEARNING_RATE = 0.02
 MOMENTUM = 0.9

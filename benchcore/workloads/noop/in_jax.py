@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from benchcore.program import Arrays, Program, Settings
-from benchcore.workloads.noop.spec import Case
-from benchcore.workloads.settings import JAX_COMPILE, JAX_OPTIONS, read_settings
+from benchcore.workloads.noop.spec import SETTINGS, Case
+from benchcore.workloads.settings import JAX_COMPILE, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """A step that returns an array made beforehand."""
-    wanted = read_settings(settings, JAX_COMPILE, JAX_OPTIONS)
+    wanted = read_settings(settings, JAX_COMPILE, SETTINGS["jax"])
     device = jax.devices(wanted.platform)[wanted.ordinal]
     ready = jax.block_until_ready(jnp.zeros((), jnp.float32, device=device))
     return Program(step=lambda: ready, evidence=dict)

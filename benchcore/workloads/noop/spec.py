@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from benchcore.program import Arrays
+from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, Options
+
+SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ import numpy as np
 from flax import nnx
 
 from benchcore.program import Arrays, Program, Settings
-from benchcore.workloads.resnet50.spec import CLASSES, EXPANSION, STAGES, Case, Stage
-from benchcore.workloads.settings import JAX_COMPILE, JAX_OPTIONS, read_settings
+from benchcore.workloads.resnet50.spec import CLASSES, EXPANSION, SETTINGS, STAGES, Case, Stage
+from benchcore.workloads.settings import JAX_COMPILE, read_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     The state goes into the compiled function as a flat list of arrays: arguments, so that nothing
     is folded into the program, and a list, because flattening an NNX state takes Python time.
     """
-    wanted = read_settings(settings, JAX_COMPILE, JAX_OPTIONS)
+    wanted = read_settings(settings, JAX_COMPILE, SETTINGS["jax"])
     held_in = jnp.bfloat16 if case.precision == "bf16" else jnp.float32
     device = jax.devices(wanted.platform)[wanted.ordinal]
     graph, abstract = nnx.split(nnx.eval_shape(lambda: _make_model(case)))

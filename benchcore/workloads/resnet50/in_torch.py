@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from benchcore.program import Arrays, Program, Settings
-from benchcore.workloads.resnet50.spec import Case
-from benchcore.workloads.settings import TORCH_COMPILE, TORCH_IMAGE_OPTIONS, read_settings
+from benchcore.workloads.resnet50.spec import SETTINGS, Case
+from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the network up on the device that the settings name."""
-    wanted = read_settings(settings, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
+    wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
     last = wanted.layout == "channels_last"
     memory_format = torch.channels_last if last else torch.contiguous_format
     dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32

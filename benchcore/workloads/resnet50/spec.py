@@ -8,13 +8,16 @@ torch's: convolutions (out, in, high, wide), images (batch, channel, high, wide)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from benchcore.program import Arrays, Precision
+from benchcore.workloads.settings import JAX_OPTIONS, TORCH_IMAGE_OPTIONS, Options
+
+SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_IMAGE_OPTIONS}
 
 CLASSES = 1000
 EXPANSION = 4

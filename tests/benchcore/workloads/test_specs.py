@@ -129,6 +129,24 @@ def test_settings_that_go_without_saying() -> None:
         read_settings({**last, "donate": "no"}, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
 
 
+def test_a_side_takes_the_settings_that_its_spec_declares_and_no_others() -> None:
+    """Planning refuses by the spec, `build` by what it hands to `read_settings`."""
+    for workload in WORKLOADS:
+        declared = vars(_spec(workload)).get("SETTINGS", {})
+        for framework in ("jax", "torch"):
+            path = ROOT / "benchcore" / "workloads" / workload / f"in_{framework}.py"
+            handed = re.findall(
+                r"read_settings\(([^)]*)\)", path.read_text() if path.exists() else ""
+            )
+            wanted = (
+                f'SETTINGS["{framework}"]'
+                if framework in declared
+                else f"{framework.upper()}_COMPILE"
+            )
+            assert all(each.endswith(wanted) for each in handed), f"{workload} in {framework}"
+            assert handed or not path.exists(), f"{workload} in {framework}"
+
+
 def test_training_counts_less_than_three_forward_passes() -> None:
     spec = _spec("mlp")
     forward = spec.flops(spec.CASES["infer_b128"])
