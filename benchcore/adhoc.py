@@ -10,8 +10,9 @@ from benchcore.campaign import draft_plan
 from benchcore.catalog import check_case, load_spec
 from benchcore.errors import UserError
 from benchcore.matrix import Plan
-from benchcore.profiles import Arm, Match, Profile
+from benchcore.profiles import Match, Profile
 from benchcore.releases import parse_request
+from benchcore.tracks import Arm
 from benchcore.workloads.settings import (
     JAX_COMPILE,
     JAX_OPTIONS,

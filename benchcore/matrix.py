@@ -13,7 +13,7 @@ from typing import Any
 
 from benchcore.catalog import check_case, check_settings, list_sides
 from benchcore.errors import UserError
-from benchcore.profiles import Arm, Profile
+from benchcore.profiles import Profile
 from benchcore.protocol import (
     METHOD,
     SCHEMA,
@@ -24,6 +24,7 @@ from benchcore.protocol import (
     write_json,
 )
 from benchcore.releases import Release, parse_request
+from benchcore.tracks import DEFAULT_TRACK, Arm
 
 _CAMPAIGN = re.compile(r"[a-z0-9][a-z0-9_.-]{0,79}")
 
@@ -65,8 +66,9 @@ class PlannedDuel:
 
     @property
     def title(self) -> str:
-        """What people call it."""
-        return f"{self.workload} {self.case}"
+        """What people call it: the track is named where it isn't the default one."""
+        track = "" if self.track == DEFAULT_TRACK else f" ({self.track})"
+        return f"{self.workload} {self.case}{track}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +144,7 @@ def _plan_duel(
     content = {
         "workload": match.workload,
         "case": match.case,
-        "track": profile.track,
+        "track": match.track,
         "device": profile.device,
         "seed": profile.seed,
         "starts": match.starts or profile.starts,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from itertools import product
 
 from benchcore.errors import UserError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    """A contender before its version is known: what a series follows over time."""
-
-    name: str
-    request: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+from benchcore.tracks import (
+    DEFAULT_TRACK,
+    JAX_NEWEST,
+    JAX_PREVIOUS,
+    STDLIB,
+    TORCH_COMPILE,
+    TORCH_EAGER,
+    TRACKS,
+    Arm,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class Match:
     """Seconds after which a duel starts nothing more, once it has its fewest starts."""
     starts: int | None = None
     rounds: int | None = None
+    track: str = DEFAULT_TRACK
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,6 @@ class Profile:
     name: str
     matches: tuple[Match, ...]
     device: str = "cpu"
-    track: str = "default"
     seed: int = 20260101
     starts: int = 3
     max_starts: int | None = None
@@ -61,17 +62,12 @@ class Profile:
     """Of gpu, slurm, prefect_api, compiler: what `deadheat verify` calls missing when absent."""
 
 
-_STDLIB = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
-_JAX_NEWEST = Arm(name="jax-jit", request="jax@newest", settings={"compile": "jit"})
-_JAX_PREVIOUS = Arm(name="jax-jit", request="jax@previous", settings={"compile": "jit"})
-_TORCH_EAGER = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
-_TORCH_COMPILE = Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"})
-_FOUR = (_JAX_NEWEST, _JAX_PREVIOUS, _TORCH_EAGER, _TORCH_COMPILE)
+_FOUR = (JAX_NEWEST, JAX_PREVIOUS, TORCH_EAGER, TORCH_COMPILE)
 
 
 def _sentinel(workload: str, case: str) -> Match:
     """A ceiling for the physics gate: the best block counts, so that one start will do."""
-    arms = (_JAX_NEWEST, _TORCH_EAGER)
+    arms = (JAX_NEWEST, TORCH_EAGER)
     return Match(
         workload=workload, case=case, arms=arms, expected_s=18, budget_s=20, starts=1, rounds=10
     )
@@ -82,7 +78,7 @@ def laptop() -> Profile:
     return Profile(
         name="laptop",
         matches=(
-            Match(workload="noop", case="bare", arms=(_STDLIB,), expected_s=3, budget_s=10),
+            Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3, budget_s=10),
             _sentinel("matmul", "cpu_1024"),
             _sentinel("copy", "cpu_256m"),
             Match(workload="mlp", case="infer_b128", arms=_FOUR, expected_s=85, budget_s=75),
@@ -103,11 +99,11 @@ def ci() -> Profile:
     return Profile(
         name="ci",
         matches=(
-            Match(workload="noop", case="bare", arms=(_STDLIB,), expected_s=3),
+            Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3),
             Match(
                 workload="mlp",
                 case="tiny_infer",
-                arms=(_JAX_NEWEST, _JAX_PREVIOUS, _TORCH_EAGER),
+                arms=(JAX_NEWEST, JAX_PREVIOUS, TORCH_EAGER),
                 expected_s=15,
             ),
         ),
@@ -118,7 +114,44 @@ def ci() -> Profile:
     )
 
 
-PROFILES: Mapping[str, Callable[[], Profile]] = {"laptop": laptop, "ci": ci}
+_VISION = ("resnet50",)
+"""The models of `h100`: workloads with the cases infer_b1, _b8, _b32 and _b128 in every precision
+below."""
+_H100_PRECISIONS = ("", "_tf32", "_bf16")
+"""As they end a case's name; nothing is fp32_ieee. Each has a sentinel of its own."""
+
+
+def h100() -> Profile:
+    """An H100: vision models at four batch sizes in three precisions, in both tracks.
+
+    Planned here, and not run on a GPU: its expected seconds are guesses.
+    """
+    sentinels = [_sentinel("matmul", f"gpu_8192{precision}") for precision in _H100_PRECISIONS]
+    matches = [
+        Match(
+            workload=model,
+            case=f"infer_b{batch}{precision}",
+            track=track,
+            arms=arms,
+            expected_s=150,
+            budget_s=120,
+        )
+        for model, batch, precision, (track, arms) in product(
+            _VISION, (1, 8, 32, 128), _H100_PRECISIONS, TRACKS.items()
+        )
+    ]
+    return Profile(
+        name="h100",
+        matches=(*sentinels, _sentinel("copy", "gpu_2g"), *matches),
+        device="cuda:0",
+        max_starts=10,
+        max_rounds=30,
+        prepare_timeout_s=1200.0,  # max-autotune tries many kernels when it compiles
+        needs=frozenset({"compiler"}),
+    )
+
+
+PROFILES: Mapping[str, Callable[[], Profile]] = {"laptop": laptop, "ci": ci, "h100": h100}
 
 
 def load_profile(name: str) -> Profile:

@@ -1,32 +1,44 @@
-"""Tracks: which arms meet in `default` (what a user gets by doing nothing) and in `tuned`."""
+"""Arms, and which of them meet in each track: `default` (doing nothing special) and `tuned`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from benchcore.profiles import Arm
+DEFAULT_TRACK = "default"
 
-_JAX = {"compile": "jit"}
-_TORCH_TUNED = {"compile": "max-autotune", "cudnn_benchmark": "on"}
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A contender before its version is known: what a series follows over time."""
+
+    name: str
+    request: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+STDLIB = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
+JAX_NEWEST = Arm(name="jax-jit", request="jax@newest", settings={"compile": "jit"})
+JAX_PREVIOUS = Arm(name="jax-jit", request="jax@previous", settings={"compile": "jit"})
+TORCH_EAGER = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
+TORCH_COMPILE = Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"})
+_TUNED = {"compile": "max-autotune", "cudnn_benchmark": "on"}
 
 TRACKS: Mapping[str, tuple[Arm, ...]] = {
-    "default": (
-        Arm(name="jax-jit", request="jax@newest", settings=_JAX),
-        Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"}),
-        Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"}),
-    ),
+    DEFAULT_TRACK: (JAX_NEWEST, TORCH_EAGER, TORCH_COMPILE),
     # XLA donates, autotunes and records command buffers by itself: torch is asked for the same.
     "tuned": (
-        Arm(name="jax-jit", request="jax@newest", settings=_JAX),
+        JAX_NEWEST,
         Arm(
             name="torch-compile-max-autotune-cudnn-benchmark",
             request="torch@newest",
-            settings=_TORCH_TUNED,
+            settings=_TUNED,
         ),
         Arm(
             name="torch-compile-max-autotune-cudnn-benchmark-channels-last",
             request="torch@newest",
-            settings={**_TORCH_TUNED, "layout": "channels_last"},
+            settings={**_TUNED, "layout": "channels_last"},
         ),
     ),
 }

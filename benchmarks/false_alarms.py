@@ -23,13 +23,13 @@ from scipy import stats
 from benchcore import campaign
 from benchcore.interpreters import find_interpreters
 from benchcore.matrix import make_plan, save_plan
-from benchcore.profiles import Arm, Match, Profile
+from benchcore.profiles import Match, Profile
 from benchcore.releases import parse_request, resolve
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
+from benchcore.tracks import STDLIB
 from benchcore.verdict.ratios import Ratio, Side, judge_duel
 
-STDLIB = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
 SHIFTS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)
 
 

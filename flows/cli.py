@@ -88,15 +88,18 @@ def plan(
     rows = [
         {
             "duel": duel.title,
-            "contenders": [contender.name for contender in duel.contenders],
+            "device": duel.device,
+            "contenders": "\n".join(contender.name for contender in duel.contenders),
             "starts": format_count(duel.starts, duel.max_starts),
             "rounds": format_count(duel.rounds, duel.max_rounds),
             "about_s": f"{duel.expected_s:.0f}",
         }
         for duel in drafted.duels
     ]
-    columns = ("duel", "contenders", "starts", "rounds", "about_s")
+    columns = ("duel", "device", "contenders", "starts", "rounds", "about_s")
     print_rows(rows, columns, title=f"{drafted.campaign} on {drafted.site}")
+    hours = sum(duel.expected_s for duel in drafted.duels) / 3600
+    OUT.print(f"{len(rows)} duels, about {hours:.1f} h", highlight=False)
     for note in drafted.notes:
         OUT.print(f"note: {note}", markup=False, soft_wrap=True)
 

@@ -31,7 +31,7 @@ def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     frame = contender_frame(engine, campaign)
     return [
         {
-            "case": f"{row['workload']} {row['case_name']}",
+            "case": _name_case(row),
             **{key: row[key] for key in ("name", "status", "stage", "reason")},
         }
         for row in frame.loc[frame["status"] != "ok"].to_dict("records")
@@ -40,7 +40,7 @@ def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:
 
 def _describe(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "case": f"{row['workload']} {row['case_name']}",
+        "case": _name_case(row),
         "pair": f"{row['a']} against {row['b']}",
         "speedup": _factor(row["log_ratio"]),
         "low": _factor(row["low"]),
@@ -48,6 +48,11 @@ def _describe(row: dict[str, Any]) -> dict[str, Any]:
         "counts": bool(row["counts"]),
         **{key: row[key] for key in _COPIED},
     }
+
+
+def _name_case(row: dict[str, Any]) -> str:
+    track = "" if row["track"] == "default" else f" ({row['track']})"
+    return f"{row['workload']} {row['case_name']}{track}"
 
 
 def _factor(log_ratio: float | None) -> float | None:

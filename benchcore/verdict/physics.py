@@ -1,8 +1,9 @@
 """Whether a step can have been as short as it says: the device's measured ceilings, and no magic.
 
 Ceilings come from two sentinel duels of the same campaign on the same device: a large matrix
-product (`matmul`, for each precision) and a large array copied in place (`copy`). What is claimed
-beyond them with every allowance made has not been computed, or not been waited for.
+product (`matmul`, one for each precision) and a large array copied in place (`copy`, one for all:
+bytes move at the same rate whatever they mean). What is claimed beyond them with every allowance
+made has not been computed, or not been waited for.
 """
 
 from __future__ import annotations

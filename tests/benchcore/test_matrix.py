@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from benchcore.catalog import load_spec
 from benchcore.errors import UserError
 from benchcore.matrix import Plan, list_requests, load_plan, make_plan, save_plan
-from benchcore.profiles import PROFILES, Arm, Match, Profile, load_profile
+from benchcore.profiles import PROFILES, Match, Profile, load_profile
 from benchcore.releases import Release
+from benchcore.tracks import STDLIB, TRACKS, Arm
 from benchcore.verdict.physics import SENTINELS
 
 
@@ -81,6 +84,33 @@ def test_the_same_plan_has_the_same_hashes_and_each_change_another() -> None:
     assert [a.hash == b for a, b in zip(moved, first, strict=True)] == [True, False, False, False]
 
 
+def test_the_gpu_profile_covers_every_batch_precision_and_track_and_has_their_sentinels() -> None:
+    plan = _plan(load_profile("h100"))
+    assert {duel.device for duel in plan.duels} == {"cuda:0"}
+    specs = {duel.duel_run: load_spec(duel.workload).CASES[duel.case] for duel in plan.duels}
+    measured = [duel for duel in plan.duels if duel.workload not in SENTINELS]
+    covered = {
+        (duel.workload, specs[duel.duel_run].batch, specs[duel.duel_run].precision, duel.track)
+        for duel in measured
+    }
+    precisions = ("fp32_ieee", "tf32", "bf16")
+    assert covered == set(product(["resnet50"], (1, 8, 32, 128), precisions, ("default", "tuned")))
+    for duel in measured:
+        assert [c.arm for c in duel.contenders] == [arm.name for arm in TRACKS[duel.track]]
+    ceilings = {specs[d.duel_run].precision for d in plan.duels if d.workload == "matmul"}
+    assert ceilings == set(precisions)
+    assert [duel.case for duel in plan.duels if duel.workload == "copy"] == ["gpu_2g"]
+
+
+def test_the_track_is_a_matchs_own_and_part_of_what_is_measured() -> None:
+    match = Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=1)
+    tuned = dataclasses.replace(match, track="tuned")
+    one, other = _plan(Profile(name="both", matches=(match, tuned))).duels
+    assert (one.track, one.title) == ("default", "noop bare")
+    assert (other.track, other.title) == ("tuned", "noop bare (tuned)")
+    assert one.hash != other.hash
+
+
 def test_another_campaign_measures_again_what_hashes_the_same() -> None:
     profile = load_profile("ci")
     one, two = _plan(profile, "one").duels, _plan(profile, "two").duels
@@ -89,8 +119,7 @@ def test_another_campaign_measures_again_what_hashes_the_same() -> None:
 
 
 def test_a_contender_that_meets_itself_gets_a_name_of_its_own() -> None:
-    arm = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
-    match = Match(workload="noop", case="bare", arms=(arm, arm, arm), expected_s=1)
+    match = Match(workload="noop", case="bare", arms=(STDLIB,) * 3, expected_s=1)
     (duel,) = _plan(Profile(name="aa", matches=(match,))).duels
     assert [c.name for c in duel.contenders] == [
         "stdlib-3.13.0",

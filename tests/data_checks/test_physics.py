@@ -126,6 +126,55 @@ def test_without_a_ceiling_of_its_own_a_case_is_reported_unbounded(
     engine.dispose()
 
 
+def _in(precision: str, document: Document, duel_run: str = DUEL_RUN) -> Document:
+    document["duel"]["precision"] = precision
+    return {**document, "duel_run": duel_run}
+
+
+@pytest.mark.parametrize(
+    ("precision", "factor", "marked"),
+    [
+        ("bf16", 10, False),
+        ("bf16", 30, True),
+        ("bf16_autocast", 10, False),
+        ("bf16_autocast", 30, True),
+        ("fp32_ieee", 10, True),
+    ],
+)
+def test_each_precision_is_held_against_its_own_ceiling(
+    precision: str, factor: int, marked: bool, state: State
+) -> None:
+    """bf16's sentinel is 20 times as fast as fp32's: neither may stand in for the other."""
+    full, half = _in("fp32_ieee", matmul(), "a" * 16), _in("bf16", matmul(), "d" * 16)
+    for contender in half["contenders"]:
+        for start in contender["starts"]:
+            for block in start["blocks"]:
+                block["elapsed_ns"] //= 20
+    tried = hurry(_in(precision, candidate()), factor)
+    marks = marks_of(state, full, half, _in("fp32_ieee", copy(), "b" * 16), tried)
+    assert ("jax-0.9", "invalid_physics") in marks if marked else marks == {}
+
+
+@pytest.mark.parametrize(
+    ("precision", "sentinel"),
+    [
+        ("bf16", "fp32_ieee"),
+        ("bf16_autocast", "fp32_ieee"),
+        ("tf32", "bf16"),
+        ("tf32", "fp32_ieee"),
+    ],
+)
+def test_a_precision_without_its_sentinel_has_no_ceiling(
+    precision: str, sentinel: str, state: State
+) -> None:
+    tried = hurry(_in(precision, candidate()), 10)
+    engine = ingest(state, _in(sentinel, matmul(), "a" * 16), tried)
+    report = check_campaign(engine, CAMPAIGN)
+    assert report.marks == ()
+    assert "mlp tiny: no ceiling measured: compute" in report.unbounded
+    engine.dispose()
+
+
 def test_another_devices_ceiling_is_none(state: State) -> None:
     sentinel = matmul()
     sentinel["allocation"]["device"]["fingerprint"] = "f" * 16

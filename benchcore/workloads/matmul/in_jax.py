@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from benchcore.program import Arrays, Program, Settings
@@ -14,9 +15,10 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Both matrices on the device that the settings name; a step multiplies them."""
     wanted = read_settings(settings, JAX_COMPILE)
     device = jax.devices(wanted.platform)[wanted.ordinal]
-    a, b = (jax.device_put(arrays.inputs[name], device) for name in ("a", "b"))
+    dtype = jnp.bfloat16 if case.precision == "bf16" else jnp.float32
+    a, b = (jax.device_put(arrays.inputs[name], device).astype(dtype) for name in ("a", "b"))
     multiply = jax.jit(lambda a, b: a @ b)
     return Program(
         step=lambda: multiply(a, b),
-        evidence=lambda: {"product": np.asarray(multiply(a, b))},
+        evidence=lambda: {"product": np.asarray(multiply(a, b), dtype=np.float32)},
     )

@@ -6,7 +6,7 @@ Canonical layout is torch's: `fcN.weight` is (out, in), `fcN.bias` is (out,).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, get_args
 
@@ -25,11 +25,14 @@ KINK = 1e-5
 """How near zero a ReLU's input may come, in its own units (they are of the order of one)."""
 
 
+UseCase = Literal["infer", "train"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """Layer widths from the input to the classes, and how the network is used."""
 
-    use_case: Literal["infer", "train"]
+    use_case: UseCase
     batch: int
     precision: Precision
     widths: tuple[int, ...]
@@ -48,12 +51,13 @@ _MNIST = (784, 512, 512, 10)
 def _make_cases(precision: Precision) -> dict[str, Case]:
     """IEEE float32 goes without saying; any other precision ends the name."""
     end = "" if precision == "fp32_ieee" else f"_{precision}"
-    return {
-        f"tiny_infer{end}": Case(use_case="infer", batch=8, precision=precision, widths=_TINY),
-        f"tiny_train{end}": Case(use_case="train", batch=8, precision=precision, widths=_TINY),
-        f"infer_b128{end}": Case(use_case="infer", batch=128, precision=precision, widths=_MNIST),
-        f"train_b128{end}": Case(use_case="train", batch=128, precision=precision, widths=_MNIST),
-    }
+    cases: dict[str, Case] = {}
+    for use in get_args(UseCase):
+        tiny = Case(use_case=use, batch=8, precision=precision, widths=_TINY)
+        cases[f"tiny_{use}{end}"] = tiny
+        for batch in (1, 8, 32, 128):
+            cases[f"{use}_b{batch}{end}"] = replace(tiny, batch=batch, widths=_MNIST)
+    return cases
 
 
 CASES: dict[str, Case] = {

@@ -9,12 +9,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from benchcore.program import Arrays
+from benchcore.program import Arrays, Precision
 from benchcore.workloads.resnet50 import spec as resnet50
 from benchcore.workloads.settings import (
     JAX_COMPILE,
@@ -62,6 +62,27 @@ def test_case_is_complete(workload: str, name: str) -> None:
 def test_every_use_case_has_a_tiny_case(workload: str) -> None:
     cases = _spec(workload).CASES
     assert {f"tiny_{case.use_case}" for case in cases.values()} <= set(cases)
+
+
+@pytest.mark.parametrize(
+    ("workload", "use_case"), [("mlp", "infer"), ("mlp", "train"), ("resnet50", "infer")]
+)
+@pytest.mark.parametrize("precision", get_args(Precision))
+def test_throughput_is_asked_at_four_batch_sizes(
+    workload: str, use_case: str, precision: str
+) -> None:
+    end = "" if precision == "fp32_ieee" else f"_{precision}"
+    for batch in (1, 8, 32, 128):
+        case = _spec(workload).CASES[f"{use_case}_b{batch}{end}"]
+        assert (case.use_case, case.batch, case.precision) == (use_case, batch, precision)
+
+
+def test_a_bf16_product_moves_half_the_bytes() -> None:
+    spec = _spec("matmul")
+    for name in ("cpu_1024", "gpu_8192"):
+        full, half = (spec.CASES[name + end] for end in ("", "_bf16"))
+        assert spec.flops(half) == spec.flops(full)
+        assert 2 * spec.least_bytes(half) == spec.least_bytes(full)
 
 
 @pytest.mark.parametrize(("workload", "name"), TINY)
