@@ -5,7 +5,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_COMPILE_BYTECODE = 1
 export UV_PYTHON_DOWNLOADS = never
 
-.PHONY: nightly test lint sync
+.PHONY: nightly test lint mutants sync
 
 nightly: sync
 	.venv/bin/deadheat nightly --profile laptop
@@ -18,6 +18,10 @@ lint: sync
 	.venv/bin/ruff format --check .
 	.venv/bin/pyright
 	.venv/bin/lint-imports
+
+# Takes every guard of the table of pitfalls away, one after the other: its tests must fail.
+mutants: sync
+	.venv/bin/python tests/mutants.py
 
 sync: $(filter .tools/%,$(UV))
 	$(UV) sync --quiet --locked

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from duel_orders import make_contender, make_order
 
+from benchcore.cell import ladder
 from benchcore.cell.ladder import RUNGS, Cause, classify, climbs, usable_rungs
 from benchcore.shard import run_duel
 from benchcore.snapshot import list_inside_files
@@ -63,6 +66,26 @@ def test_a_flag_that_xla_does_not_know_is_passed_over() -> None:
     rungs = usable_rungs(lambda flag: "triton" not in flag)
     assert [rung.number for rung in rungs] == [1, 2, 4, 5]
     assert len(RUNGS) == 5
+
+
+def test_a_flag_is_known_if_xla_starts_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XLA aborts at one that it does not know; here one that it hangs at is unknown too."""
+    (tmp_path / "jax.py").write_text(
+        "import os, time\n"
+        "def devices():\n"
+        "    'bad' in os.environ['XLA_FLAGS'] and os.abort()\n"
+        "    'slow' in os.environ['XLA_FLAGS'] and time.sleep(60)\n"
+    )
+    environ = {"PYTHONPATH": str(tmp_path)}
+    assert ladder.knows_flag(sys.executable, environ, "--good")
+    assert not ladder.knows_flag(sys.executable, environ, "--bad")
+    real = subprocess.run
+    monkeypatch.setattr(
+        ladder.subprocess, "run", lambda *args, **kw: real(*args, **{**kw, "timeout": 0.5})
+    )
+    assert not ladder.knows_flag(sys.executable, environ, "--slow")
 
 
 CURE = "--xla_gpu_enable_triton_gemm=false"

@@ -1,0 +1,253 @@
+"""Removes one guard after the other and expects its tests to fail: `make mutants`.
+
+    .venv/bin/python tests/mutants.py [--row 5] [--only TEXT] [--fresh]
+
+`mutants.toml` beside this file says which guard, what stands in its place, and which tests must
+notice. Each mutant is made in a copy of the tree, and exactly its tests are run there: every one
+of them must fail in an assertion, having passed in the untouched copy. What was found is kept in
+`state/mutants` until a source changes, so that a run that was ended goes on where it was. Exit
+code 1 when a mutant survives, breaks instead of failing, or has a guard that is no longer there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+_LEFT_BEHIND = (".git", ".venv", ".tools", "state", "__pycache__", ".*_cache", ".hypothesis")
+_SOURCES = (".py", ".json", ".j2", ".toml")
+_ASSERTED = re.compile(r"(AssertionError|assert |Failed: (?!Timeout))")
+"""How JUnit's message begins where a test noticed: an assertion, or `pytest.raises` in vain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """A guard, what stands in its place, and who must notice.
+
+    `rows` are of the table of pitfalls; none = a guard beside it.
+    """
+
+    error: str
+    rows: tuple[int, ...]
+    file: str
+    guard: str
+    instead: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """`killed`, `SURVIVED`, `BROKEN` (failed, but in no assertion), `STALE` or `FAILS ANYWAY`."""
+
+    what: str
+    words: str = ""
+
+
+def load_mutants(root: Path = ROOT) -> list[Mutant]:
+    """The table. Raises TypeError on an unknown or missing key."""
+    table = tomllib.loads((root / "tests" / "mutants.toml").read_text(encoding="utf-8"))
+    return [
+        Mutant(**{**row, "rows": tuple(row["rows"]), "tests": tuple(row["tests"])})
+        for row in table["mutant"]
+    ]
+
+
+def find_tests(root: Path = ROOT) -> dict[str, list[str]]:
+    """Name of a test -> the files that define it."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            found.setdefault(name, []).append(str(path.relative_to(root)))
+    return found
+
+
+class Runner:
+    """Mutates a copy of a tree, and asks its tests."""
+
+    def __init__(self, root: Path, copy: Path, kept: Path) -> None:
+        self._root = root
+        self._copy = copy
+        self._kept = kept
+        self._files = find_tests(root)
+        self._known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+        self._tree = _hash_tree(root)
+        shutil.copytree(
+            root, copy, ignore=shutil.ignore_patterns(*_LEFT_BEHIND), dirs_exist_ok=True
+        )
+
+    def judge(self, mutant: Mutant) -> Finding:
+        """What becomes of a mutant; from memory where nothing has changed since."""
+        key = self._key(asdict(mutant))
+        if key not in self._known:
+            self._remember(key, asdict(self._try(mutant)))
+        return Finding(**self._known[key])
+
+    def _try(self, mutant: Mutant) -> Finding:
+        path = self._copy / mutant.file
+        source = path.read_text(encoding="utf-8") if path.exists() else ""
+        if source.count(mutant.guard) != 1:
+            words = f"{mutant.file} holds the guard {source.count(mutant.guard)} times"
+            return Finding(what="STALE", words=words)
+        failing = self._find_failing(mutant.tests)
+        if failing:
+            return Finding(what="FAILS ANYWAY", words=", ".join(failing))
+        path.write_text(source.replace(mutant.guard, mutant.instead), encoding="utf-8")
+        try:
+            return judge_outcomes(mutant.tests, self._run(mutant.tests))
+        finally:
+            path.write_text(source, encoding="utf-8")
+
+    def _find_failing(self, tests: Sequence[str]) -> list[str]:
+        """Tests that fail (or are skipped) without any mutant; each is asked once."""
+        unknown = [test for test in tests if self._key(test) not in self._known]
+        outcomes = self._run(unknown) if unknown else {}
+        for test in unknown:
+            mine = [text for case, text in outcomes.items() if test in (case, _name(case))]
+            self._remember(self._key(test), bool(mine) and not any(mine))
+        return [test for test in tests if not self._known[self._key(test)]]
+
+    def _run(self, tests: Sequence[str]) -> dict[str, str]:
+        """Test with its parameters -> '' or the message that it failed with."""
+        report = self._copy / "junit.xml"
+        report.unlink(missing_ok=True)
+        nodes = [f"{self._files[_name(test)][0]}::{test}" for test in tests]
+        options = ("-p", "no:cacheprovider", f"--junitxml={report}")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *nodes],
+            cwd=self._copy,
+            env={
+                "DEADHEAT_TEST_STATE": str(self._root / "state" / "mutants" / "test-state"),
+                **os.environ,
+                "PYTHONPATH": str(self._copy),
+                # Compiled files are told apart by second and size: two mutants may share both.
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not report.exists() or done.returncode not in (0, 1):
+            words = f"pytest ended with {done.returncode}: {done.stdout[-500:]}"
+            return dict.fromkeys(tests, words)
+        return dict(_read_report(report))
+
+    def _key(self, asked: object) -> str:
+        return hashlib.sha256(json.dumps([self._tree, asked]).encode()).hexdigest()
+
+    def _remember(self, key: str, answer: object) -> None:
+        self._known[key] = answer
+        self._kept.parent.mkdir(parents=True, exist_ok=True)
+        part = self._kept.with_suffix(".part")
+        part.write_text(json.dumps(self._known))
+        part.replace(self._kept)
+
+
+def judge_outcomes(tests: Sequence[str], outcomes: dict[str, str]) -> Finding:
+    """Every test must have a case that failed, and in an assertion."""
+    survived, broken = [], []
+    for test in tests:
+        mine = [text for case, text in outcomes.items() if test in (case, _name(case)) and text]
+        if not mine:
+            survived.append(test)
+        elif not any(_ASSERTED.match(text) for text in mine):
+            broken.append(f"{test}: {mine[0].splitlines()[0][:200]}")
+    if survived:
+        return Finding(what="SURVIVED", words=", ".join(survived))
+    return Finding(what="BROKEN", words="; ".join(broken)) if broken else Finding(what="killed")
+
+
+def _name(test: str) -> str:
+    return test.partition("[")[0]
+
+
+def _read_report(path: Path) -> Iterator[tuple[str, str]]:
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        failure, error = case.find("failure"), case.find("error")
+        if error is not None:
+            yield case.attrib["name"], f"error: {error.attrib.get('message', '')}"
+        elif case.find("skipped") is not None:
+            continue
+        else:
+            yield case.attrib["name"], "" if failure is None else failure.attrib["message"]
+
+
+def _hash_tree(root: Path) -> str:
+    """Of everything that a test may read, but for the table of mutants itself."""
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        part = path.relative_to(root).parts[0]
+        if part.startswith(".") or part == "state" or path.name == "mutants.toml":
+            continue
+        if path.suffix in _SOURCES and path.is_file():
+            digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Judge every mutant that is asked for, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--row", type=int, action="append", help="of the table of pitfalls")
+    parser.add_argument("--only", default="", help="mutants whose error holds this text")
+    parser.add_argument("--fresh", action="store_true", help="forget what was found before")
+    options = parser.parse_args(arguments)
+    mutants = [
+        each
+        for each in load_mutants(root)
+        if options.only in each.error and (not options.row or set(options.row) & set(each.rows))
+    ]
+    kept = root / "state" / "mutants" / "findings.json"
+    if options.fresh:
+        kept.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as copy:
+        findings = _judge_all(Runner(root, Path(copy), kept), mutants)
+    _print(mutants, findings)
+    return int(not mutants or any(each.what != "killed" for each in findings))
+
+
+def _judge_all(runner: Runner, mutants: Sequence[Mutant]) -> list[Finding]:
+    now = TextColumn("{task.fields[now]}")
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), now)
+    findings = []
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=len(mutants), now="")
+        for mutant in mutants:
+            progress.update(task, now=mutant.error)
+            findings.append(runner.judge(mutant))
+            progress.console.print(f"{findings[-1].what}: {mutant.error} {findings[-1].words}")
+            progress.advance(task)
+    return findings
+
+
+def _print(mutants: Sequence[Mutant], findings: Sequence[Finding]) -> None:
+    table = Table("row", "error let through", "tests", "found")
+    ordered = sorted(zip(mutants, findings, strict=True), key=lambda each: each[0].rows or (99,))
+    for mutant, finding in ordered:
+        rows = ", ".join(map(str, mutant.rows)) or "-"
+        table.add_row(rows, mutant.error, "\n".join(mutant.tests), finding.what)
+    console = Console(width=160)
+    console.print(table)
+    killed = sum(finding.what == "killed" for finding in findings)
+    rows = {row for mutant in mutants for row in mutant.rows}
+    console.print(f"{killed} of {len(findings)} mutants killed, of {len(rows)} rows")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
