@@ -7,6 +7,7 @@ from benchcore.store.frames import (
     contender_frame,
     equivalence_frame,
     manifest_frame,
+    profile_frame,
     start_frame,
 )
 from benchcore.store.queries import replace_marks
@@ -26,10 +27,12 @@ def read_frames(engine: Engine, campaign: str) -> CheckFrames:
     contenders = contender_frame(engine, campaign)
     starts, equivalence = start_frame(engine, campaign), equivalence_frame(engine, campaign)
     manifests = manifest_frame(engine, campaign)
+    profiles = profile_frame(engine, campaign)
     known = list(contenders["duel_run"])
     return CheckFrames(
         contenders=contenders,
         starts=starts.loc[starts["duel_run"].isin(known)],
         equivalence=equivalence.loc[equivalence["duel_run"].isin(known)],
         manifests=manifests.loc[manifests["duel_run"].isin(known)],
+        profiles=profiles.loc[profiles["duel_run"].isin(known)],
     )

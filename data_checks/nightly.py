@@ -21,6 +21,7 @@ from data_checks.rows import (
     equivalence_rows,
     pair_rows,
     parity_rows,
+    profile_rows,
     start_rows,
     unbounded_cases,
 )
@@ -37,6 +38,8 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.row_conditions import Column
 
 _FINISHED = Column("status") == "ok"
+FEWEST_CLOCK_STEPS = 1000
+"""Of a block: the clock's own step then is no more than a thousandth of what it tells."""
 _MEASURED = Column("framework") != "stdlib"
 
 
@@ -154,6 +157,15 @@ def start_suite() -> ExpectationSuite:
             ),
         ),
         *_time_expectations(),
+        gxe.ExpectColumnValuesToBeBetween(
+            column="clock_steps",
+            min_value=FEWEST_CLOCK_STEPS,
+            meta=_meta(
+                "blocks long enough for the clock",
+                "start {start_index} has a block of {shortest_block_ns:.0f} ns, less than 1000 "
+                "steps of its clock ({clock_resolution_ns:.0f} ns)",
+            ),
+        ),
         gxe.ExpectColumnValuesToNotBeNull(
             column="inputs_sha256",
             row_condition=_MEASURED,
@@ -252,6 +264,28 @@ def parity_suite() -> ExpectationSuite:
     )
 
 
+def profile_suite() -> ExpectationSuite:
+    """A step enqueues work on what is on the device: it neither waits for values nor fetches any.
+
+    Where a profiler can't tell, the column is null and nothing is said.
+    """
+    return _suite(
+        "profiles",
+        gxe.ExpectColumnValuesToBeBetween(
+            column="host_syncs",
+            max_value=0,
+            meta=_meta("no wait within a step", "each step waits for {host_syncs:.3g} values"),
+        ),
+        gxe.ExpectColumnValuesToBeBetween(
+            column="host_copies",
+            max_value=0,
+            meta=_meta(
+                "inputs on the device", "each step takes {host_copies:.3g} arrays from the host"
+            ),
+        ),
+    )
+
+
 _SUITES: tuple[
     tuple[Callable[[], ExpectationSuite], Callable[[CheckFrames], pd.DataFrame]], ...
 ] = (
@@ -262,6 +296,7 @@ _SUITES: tuple[
     (pair_suite, pair_rows),
     (equivalence_suite, equivalence_rows),
     (parity_suite, parity_rows),
+    (profile_suite, profile_rows),
 )
 
 

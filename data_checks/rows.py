@@ -24,6 +24,7 @@ class CheckFrames:
     starts: pd.DataFrame
     equivalence: pd.DataFrame
     manifests: pd.DataFrame
+    profiles: pd.DataFrame
 
 
 def contender_rows(frames: CheckFrames) -> pd.DataFrame:
@@ -43,8 +44,18 @@ def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:
 
 
 def start_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a start of a contender that finished: why another did not is its own mark."""
-    return _name(frames.starts.query("contender_status == 'ok'"), contender="name")
+    """One row a start of a contender that finished: why another did not is its own mark.
+
+    `clock_steps` is how many steps of the clock its shortest block lasted.
+    """
+    starts = frames.starts.query("contender_status == 'ok'")
+    steps = starts["shortest_block_ns"] / starts["clock_resolution_ns"]
+    return _name(starts.assign(clock_steps=steps), contender="name")
+
+
+def profile_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row a contender that was profiled."""
+    return _name(frames.profiles, contender="name")
 
 
 def duel_rows(frames: CheckFrames) -> pd.DataFrame:

@@ -110,6 +110,27 @@ def make_manifest(framework: str, **changes: str) -> dict[str, str]:
     }
 
 
+def make_profile(**changes: Any) -> dict[str, Any]:
+    """Two kernels, nothing copied, nothing waited for."""
+    return {
+        "steps": 10,
+        "plain_ns": 500_000,
+        "wall_ns": 800_000,
+        "kernel_ns": 400_000,
+        "num_kernels": 20,
+        "host_syncs": 0,
+        "host_copies": 0,
+        "copied_bytes": 0,
+        "kernels": [
+            {"name": "dot.1", "ns": 300_000, "calls": 10},
+            {"name": "fusion.2", "ns": 100_000, "calls": 10},
+        ],
+        "program": {"hash": "d" * 64, "counts": {"dot": 1, "fusion": 1}, "bytes": 4096},
+        "missing": {},
+        **changes,
+    }
+
+
 def spool_document(spool: Path, document: dict[str, Any]) -> Path:
     """Put a document where the conductor would: `<spool>/<campaign>/<duel_run>.json`."""
     path = spool / document["campaign"] / f"{document['duel_run']}.json"
@@ -205,6 +226,7 @@ def _make_start(racer: Racer, start: int, rounds: int) -> dict[str, Any]:
         "stages": dict.fromkeys(stages, 0.5 + start),
         "warm_up": {"num_blocks": 3, "steady": True},
         "steps_per_block": 10,
+        "clock_resolution_ns": 40,
         "compilations_in_blocks": 0,
         "blocks": [
             {
@@ -224,6 +246,7 @@ def _make_start(racer: Racer, start: int, rounds: int) -> dict[str, Any]:
             "process_peak_bytes": 1_000_000 + start,
         },
         "energy": None,
+        "profile": make_profile() if start == 0 else None,
         "inputs_sha256": "c" * 64,
     }
 

@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from benchcore.cell import memory
 from benchcore.cell.canary import CanaryContradictsError, run_canary
 from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.manifest import read_manifest
-from benchcore.cell.probes import drive, sample_latency
+from benchcore.cell.probes import clock_resolution_ns, drive, sample_latency
 from benchcore.cell.runtime import Runtime, UnsupportedError, load_runtime
 from benchcore.program import Arrays, Program
 
@@ -27,6 +28,9 @@ _STEADY_SPREAD = 0.02
 _REWARM_NS = 20_000_000
 _MAX_STEPS = 100_000
 _WEIGHED_STEPS = 5
+_PROFILED_NS = 150_000_000
+_FEWEST_PROFILED = 2
+_MOST_PROFILED = 30
 
 
 class Contender:
@@ -103,6 +107,7 @@ class Contender:
                     **_since(hits, {"cache_hits": self._runtime.num_cache_hits()}),
                     "warm_up": warm_up,
                     "steps_per_block": self._steps_per_block,
+                    "clock_resolution_ns": clock_resolution_ns(),
                     "inputs_sha256": digest(arrays),
                     "canary": self._canary,
                 }
@@ -146,6 +151,7 @@ class Contender:
             "latency": ("latency_ns", lambda: self._sample_latency(message)),
             "evidence": ("evidence", lambda: self._write_evidence(Path(message["path"]))),
             "weigh": ("memory", self._weigh),
+            "profile": ("profile", self._profile),
             "drive": ("steps", lambda: self._drive(message["seconds"])),
             "finish": ("finished", self._account),
         }
@@ -209,6 +215,16 @@ class Contender:
             "allocator_peak_bytes": self._runtime.allocator_peak_bytes(),
             "planned_bytes": self._runtime.planned_bytes(self._program),
         }
+
+    def _profile(self) -> dict[str, Any] | None:
+        """Some steps plainly and as many under the framework's profiler, which slows them down."""
+        self._stage = "profile"
+        step_ns = self._run_steps(1)
+        steps = max(_FEWEST_PROFILED, min(_MOST_PROFILED, round(_PROFILED_NS / step_ns)))
+        plain_ns = self._run_steps(steps)
+        with tempfile.TemporaryDirectory() as folder:
+            seen = self._runtime.profile(self._program, steps, Path(folder))
+        return None if seen is None else {"steps": steps, "plain_ns": plain_ns, **seen}
 
     def _drive(self, seconds: float) -> int:
         self._stage = "energy"

@@ -28,6 +28,7 @@ def new_start(index: int) -> dict[str, Any]:
         "stages": dict.fromkeys(STAGES),
         "warm_up": None,
         "steps_per_block": None,
+        "clock_resolution_ns": None,
         "compilations_in_blocks": None,
         "blocks": [],
         "latency_ns": None,
@@ -38,6 +39,7 @@ def new_start(index: int) -> dict[str, Any]:
             "process_baseline_bytes": None,
         },
         "energy": None,
+        "profile": None,
         "inputs_sha256": None,
         "canary": None,
     }

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from benchcore.cell.canary import Operands, Products
 from benchcore.cell.host import usable_cpus
+from benchcore.cell.jax_profile import profile_jax, size_first_copy
 from benchcore.cell.manifest import join_words, walk_equations, xla_flag
+from benchcore.cell.probes import run_window
 from benchcore.cell.runtime import UnsupportedError
 from benchcore.cell.stage_clock import NestedClock
 from benchcore.program import Program
@@ -41,6 +44,7 @@ class JaxRuntime:
         self._clock = NestedClock(_STAGES)
         self._num_compilations = 0
         self._num_cache_hits = 0
+        self._compiled: Any = None
 
     def import_framework(self) -> None:
         """Import jax and listen to its compilations from the first one on."""
@@ -143,13 +147,31 @@ class JaxRuntime:
 
     def planned_bytes(self, program: Program) -> int | None:
         """XLA's plan of the step: arguments, results that are not arguments, and scratch space."""
-        if program.lower is None:
-            return None
-        plan = program.lower().compile().memory_analysis()
+        compiled = self._compile(program)
+        plan = None if compiled is None else compiled.memory_analysis()
         if plan is None:
             return None
         results = plan.output_size_in_bytes - plan.alias_size_in_bytes
         return plan.argument_size_in_bytes + results + plan.temp_size_in_bytes
+
+    def _compile(self, program: Program) -> Any:
+        """The step as `jax.stages.Compiled`, made once; None where the workload gives none."""
+        if self._compiled is None and program.lower is not None:
+            self._compiled = program.lower().compile()
+        return self._compiled
+
+    def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
+        """By `jax.profiler`; the size of a copy by the transfer guard, last of all."""
+        seen = profile_jax(
+            self._jax,
+            self._compile(program),
+            lambda annotate: run_window(program.step, self.synchronise, steps, annotate),
+            folder,
+        )
+        if seen["host_copies"]:
+            seen["copied_bytes"] = size_first_copy(self._jax, program.step)
+            seen["missing"]["copied_bytes"] = "of the first copy only: the trace tells no sizes"
+        return seen
 
     def allocator_peak_bytes(self) -> int | None:
         """Peak of the device's allocator; the CPU client keeps none."""

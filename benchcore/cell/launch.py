@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchcore.cell import host
 from benchcore.cell.arm_environ import xla_flags_of
-from benchcore.cell.ladder import CLEAN, Rung
 from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
 from benchcore.protocol import ContenderOrder, DuelOrder
 
@@ -28,12 +27,12 @@ _INHERITED = (
 
 
 class Launcher:
-    """Starts the contenders of one duel. `cures` holds, by name, the rung that one stands on."""
+    """Starts the contenders of one duel. `cures` holds, by name, XLA flags beside the arm's own."""
 
     def __init__(self, order: DuelOrder, scratch: Path) -> None:
         self._order = order
         self._scratch = scratch
-        self.cures: dict[str, Rung] = {}
+        self.cures: dict[str, Sequence[str]] = {}
 
     def launch(self, contender: ContenderOrder) -> ContenderProcess:
         """A fresh process, told nothing yet. Raises ContenderFailedError."""
@@ -84,8 +83,8 @@ class Launcher:
 
     def environ(self, contender: ContenderOrder) -> dict[str, str]:
         """Passive waiting for every thread pool, caches of this duel alone, our snapshot."""
-        rung = self.cures.get(contender.name, CLEAN)
-        caches = self._scratch / "caches" / contender.name / f"rung-{rung.number}"
+        caches = self._scratch / "caches" / contender.name
+        cure = self.cures.get(contender.name, ())
         return {
             **{key: os.environ[key] for key in _INHERITED if key in os.environ},
             "PYTHONPATH": os.environ["PYTHONPATH"],
@@ -94,9 +93,7 @@ class Launcher:
             "KMP_BLOCKTIME": "0",
             "OMP_NUM_THREADS": str(host.usable_cpus()),
             "JAX_PLATFORMS": "cpu" if self._order.device == "cpu" else "cuda",
-            "XLA_FLAGS": " ".join(
-                (*xla_flags_of(contender.settings, self._order.device), *rung.flags)
-            ),
+            "XLA_FLAGS": " ".join((*xla_flags_of(contender.settings, self._order.device), *cure)),
             "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),

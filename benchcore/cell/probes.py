@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from typing import Any
 
 Step = Callable[[], object]
 Synchronise = Callable[[object], None]
@@ -11,6 +14,7 @@ Synchronise = Callable[[object], None]
 _TELL_NS = 2_000_000_000
 _GROUP_NS = 100_000_000
 _MOST_AT_ONCE = 100_000
+_CLOCK_READINGS = 1000
 
 
 def sample_latency(
@@ -42,6 +46,14 @@ def sample_latency(
     return samples
 
 
+def clock_resolution_ns() -> int:
+    """The smallest step of the clock that was seen, or what it claims, whichever is longer."""
+    readings = [time.perf_counter_ns() for _ in range(_CLOCK_READINGS)]
+    steps = [later - earlier for earlier, later in pairwise(readings) if later > earlier]
+    claimed_ns = time.get_clock_info("perf_counter").resolution * 1e9
+    return max(1, round(claimed_ns), min(steps, default=1))
+
+
 def drive(run_steps: Callable[[int], int], seconds: float) -> int:
     """Step for as long as a meter needs; the number of steps. `run_steps` waits for the device.
 
@@ -55,3 +67,17 @@ def drive(run_steps: Callable[[int], int], seconds: float) -> int:
         steps += at_once
         at_once = max(1, min(_MOST_AT_ONCE, round(at_once * _GROUP_NS / took_ns)))
     return steps
+
+
+def run_window(
+    step: Step,
+    synchronise: Synchronise,
+    steps: int,
+    annotate: Callable[[], AbstractContextManager[Any]],
+) -> int:
+    """Enqueue steps within an annotation, and wait for them after it; nanoseconds of both."""
+    began = time.perf_counter_ns()
+    with annotate():
+        outputs = [step() for _ in range(steps)]
+    synchronise(outputs)
+    return max(1, time.perf_counter_ns() - began)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from benchcore.cell.canary import Operands, Products
@@ -56,6 +57,14 @@ class Runtime(Protocol):
 
     def planned_bytes(self, program: Program) -> int | None:
         """What the compiler planned a step to hold at once; None = it does not say."""
+        ...
+
+    def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
+        """What the framework's profiler sees of `steps` steps; None = it has none.
+
+        Everything that a document's `profile` holds but `steps` and `plain_ns`. Nothing may run
+        in this process afterwards; `folder` is for the trace.
+        """
         ...
 
     def allocator_peak_bytes(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from benchcore.cell.canary import Operands, Products
@@ -49,6 +50,10 @@ class StdlibRuntime:
 
     def planned_bytes(self, program: Program) -> int | None:
         """There is no plan."""
+        return None
+
+    def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
+        """There is no profiler of a framework."""
         return None
 
     def allocator_peak_bytes(self) -> int | None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from benchcore.cell.canary import Operands, Products
 from benchcore.cell.manifest import join_words
+from benchcore.cell.probes import run_window
 from benchcore.cell.runtime import UnsupportedError
+from benchcore.cell.torch_profile import profile_torch
 from benchcore.program import Program
 from benchcore.protocol import parse_device
 
@@ -137,6 +140,15 @@ class TorchRuntime:
     def planned_bytes(self, program: Program) -> int | None:
         """torch does not plan a step's memory."""
         return None
+
+    def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
+        """By `torch.profiler`."""
+        return profile_torch(
+            self._torch,
+            lambda annotate: run_window(program.step, self.synchronise, steps, annotate),
+            folder / "trace.json",
+            on_gpu=self._device.type == "cuda",
+        )
 
     def _dynamo(self) -> Any:
         """The compiler, if the workload brought it in: eager work never pays for its import."""

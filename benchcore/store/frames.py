@@ -23,6 +23,7 @@ from benchcore.store.models import (
 )
 from benchcore.verdict.energy import step_energy
 from benchcore.verdict.latency import host_boundness, summarise_latency
+from benchcore.verdict.where_time import StepProfile, list_kernels, profile_step
 
 _STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
 _CASE = (
@@ -46,11 +47,14 @@ _MAY_BE_MISSING = {each.key for each in _MEMORY} | {
     "steps_per_block",
     "compilations_in_blocks",
     "cache_hits",
+    "shortest_block_ns",
+    "clock_resolution_ns",
 }
 _OVER_STARTS = (
     *("latency_samples", "latency_p50_ns", "latency_p95_ns", "latency_p99_ns", "latency_mean_ns"),
     *("latency_sd_ns", "latency_min_ns", "latency_max_ns", "gross_mj", "net_mj"),
 )
+_MOST_NAMED = 3
 _OLDEST_FIRST = (DuelRun.started_at, DuelRun.id)
 
 
@@ -172,6 +176,8 @@ def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         StartRun.steps_per_block,
         StartRun.compilations_in_blocks,
         StartRun.num_blocks,
+        StartRun.shortest_block_ns,
+        StartRun.clock_resolution_ns,
         StartRun.median_step_ns,
         *_MEMORY,
         StartRun.energy,
@@ -187,6 +193,32 @@ def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         seconds = [stages[stage] for stages in frame["stages"]]
         frame[f"{stage}_s"] = pd.Series(seconds, index=frame.index, dtype="float64")
     return frame.drop(columns="stages")
+
+
+def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a contender run that was profiled: where the time of a step goes.
+
+    The columns of `benchcore.verdict.where_time.StepProfile`, and `longest`, its longest kernels.
+    """
+    columns = (ContenderRun.name, ContenderRun.arm, ContenderRun.framework, ContenderRun.version)
+    query = _select(*_CASE, *columns, DuelRun.device, StartRun.median_step_ns, StartRun.profile)
+    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id).join(
+        StartRun,
+        (StartRun.duel_run == ContenderRun.duel_run) & (StartRun.contender == ContenderRun.name),
+    )
+    query = query.where(StartRun.profile.is_not(None), ContenderRun.status == "ok")
+    frame = _read(engine, query.order_by(*_OLDEST_FIRST, ContenderRun.position), campaign)
+    pairs = zip(frame["profile"], frame["device"], strict=True)
+    steps = [profile_step(profile, on_gpu=device["kind"] == "gpu") for profile, device in pairs]
+    numbers = {
+        each.name: pd.Series(
+            [getattr(step, each.name) for step in steps], index=frame.index, dtype="float64"
+        )
+        for each in dataclasses.fields(StepProfile)
+    }
+    longest = ["; ".join(list_kernels(each, _MOST_NAMED)) for each in frame["profile"]]
+    kept = frame.drop(columns=["profile", "device"]).assign(**numbers)
+    return kept.assign(longest=pd.Series(longest, index=frame.index, dtype="str"))
 
 
 def equivalence_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:

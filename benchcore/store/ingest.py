@@ -167,11 +167,14 @@ def _start_run(duel_run: str, contender: str, start: Mapping[str, Any]) -> Start
         **{key: start[key] for key in (*same, *rest)},
         **start["memory"],
         cache_hits=start.get("cache_hits"),
+        profile=start.get("profile"),
+        clock_resolution_ns=start.get("clock_resolution_ns"),
         duel_run=duel_run,
         contender=contender,
         start_index=start["index"],
         started_at=datetime.fromisoformat(start["started_at"]),
         num_blocks=len(start["blocks"]),
+        shortest_block_ns=min((each["elapsed_ns"] for each in start["blocks"]), default=None),
         median_step_ns=_median_step_ns(start["blocks"]),
     )
 

@@ -160,6 +160,8 @@ class StartRun(Base):
     steps_per_block: Mapped[int | None]
     compilations_in_blocks: Mapped[int | None]
     num_blocks: Mapped[int]
+    shortest_block_ns: Mapped[int | None]
+    clock_resolution_ns: Mapped[int | None]
     blocks: Mapped[list[Any]]
     latency_ns: Mapped[list[Any] | None] = mapped_column(_Json)
     median_step_ns: Mapped[float | None]
@@ -168,6 +170,7 @@ class StartRun(Base):
     process_peak_bytes: Mapped[int | None]
     process_baseline_bytes: Mapped[int | None]
     energy: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    profile: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     inputs_sha256: Mapped[str | None] = mapped_column(String(64))
 
 

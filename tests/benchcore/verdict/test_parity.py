@@ -41,6 +41,12 @@ def test_one_thread_on_one_side_voids_the_pair() -> None:
     assert parity.violations == ("threads '2' on jax, '1' on torch",)
 
 
+def test_inputs_on_the_host_of_one_side_void_the_pair() -> None:
+    """Row 30: nothing is loaded within a step here; the data lies on the device, on both sides."""
+    parity = compare_sides(_jax(), _torch(data_path="host"), "default")
+    assert parity.violations == ("data path 'device' on jax, 'host' on torch",)
+
+
 def test_tf32_on_one_side_voids_the_pair() -> None:
     parity = compare_sides(_jax(matmul_precision="tf32"), _torch(), "default")
     assert parity.violations == ("matmul precision 'tf32' on jax, 'ieee' on torch",)

@@ -1,0 +1,107 @@
+"""What `torch.profiler` sees of some steps: operators on a CPU, kernels and copies on a GPU.
+
+The GPU's side (CUPTI's `kernel`, `gpu_memcpy` and `cuda_runtime` events) has not been run on one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell.trace import WINDOW, Event, in_window, outermost, read_trace, summarise_kernels
+
+_GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
+_ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+_WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize|cudaMemcpy")
+_HOST_COUNTERS = "Optimizer.step#"
+"""Adam keeps its step counts on the host and reads them there: on a CPU that looks like a wait."""
+_ITEM_BYTES = {"double": 8, "long int": 8, "int": 4, "float": 4, "c10::BFloat16": 2, "c10::Half": 2}
+
+
+def profile_torch(
+    torch: Any, run: Callable[[Callable[[], Any]], int], path: Path, *, on_gpu: bool
+) -> dict[str, Any]:
+    """`run` runs the steps within the annotation it is given; its time is the window's wall."""
+    with torch.profiler.profile(record_shapes=True) as profiler:
+        wall_ns = run(lambda: torch.profiler.record_function(WINDOW))
+    profiler.export_chrome_trace(str(path))
+    events = read_trace(path)
+    host = in_window(events)
+    if on_gpu:
+        kernels = [each for each in events if each.category in _ON_DEVICE]
+        waits = [each for each in host if _WAITS.match(each.name) and "Async" not in each.name]
+        copies = [each for each in kernels if "HtoD" in each.name]
+        copied_bytes = sum(int(each.args.get("bytes", 0)) for each in copies)
+    else:
+        kernels = [each for each in events if _is_operator(each)]
+        waits, copies = _waits_and_copies(host)
+        copied_bytes = sum(_bytes_of(each) for each in copies)
+    return {
+        "wall_ns": wall_ns,
+        **summarise_kernels(kernels, _label),
+        "host_syncs": len(outermost(waits)),
+        "host_copies": len(copies),
+        "copied_bytes": copied_bytes,
+        "program": _describe_program(events),
+        "missing": {},
+    }
+
+
+def _is_operator(event: Event) -> bool:
+    """An operator or a compiled graph, whose own time is that of the code generated for it.
+
+    Not what only wraps them: autograd's nodes, dynamo's guards, annotations.
+    """
+    operator = "::" in event.name and not event.name.startswith("autograd::")
+    return (event.category == "cpu_op" and operator) or bool(_GRAPH.match(event.name))
+
+
+def _waits_and_copies(host: Sequence[Event]) -> tuple[list[Event], list[Event]]:
+    """On a CPU: numbers read back into Python, and host data made into tensors."""
+    found: dict[str, list[Event]] = {"aten::_local_scalar_dense": [], "aten::lift_fresh": []}
+    counters_end = -math.inf
+    for each in host:
+        if each.name.startswith(_HOST_COUNTERS):
+            counters_end = each.end_ns
+        elif each.name in found and each.begin_ns >= counters_end:
+            found[each.name].append(each)
+    waits, copies = found.values()
+    return waits, copies
+
+
+def _bytes_of(event: Event) -> int:
+    """Of an operator's first tensor."""
+    dims, types = event.args.get("Input Dims", []), event.args.get("Input type", [])
+    return math.prod(dims[0]) * _ITEM_BYTES.get(types[0], 8) if dims and types else 0
+
+
+def _label(event: Event) -> str:
+    """A convolution's name tells its groups: input channels over those of its kernel."""
+    dims = event.args.get("Input Dims", [])
+    if "conv" in event.name and len(dims) > 1 and len(dims[0]) == len(dims[1]) > 2:
+        groups = dims[0][1] // max(1, dims[1][1])
+        if groups > 1:
+            return f"{event.name} [groups={groups}]"
+    return event.name
+
+
+def _describe_program(events: Sequence[Event]) -> dict[str, Any] | None:
+    """Graphs, their breaks, and inductor's keys of the graphs that ran; None = nothing compiled."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is None:
+        return None
+    counters: Any = dynamo.utils.counters
+    graphs = int(counters["stats"]["unique_graphs"])
+    keys = sorted({found[1] for each in events if (found := _GRAPH.match(each.name))})
+    if not graphs:
+        return None
+    breaks = sum(counters["graph_break"].values())
+    return {
+        "hash": " ".join(keys) or None,
+        "counts": {"graph": graphs, "graph break": int(breaks)},
+        "bytes": None,
+    }

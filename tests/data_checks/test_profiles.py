@@ -1,0 +1,67 @@
+"""Steps that wait or fetch, and blocks that the clock can't tell, are void."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from result_documents import CAMPAIGN, make_document, make_profile, spool_document
+
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from benchcore.store.ingest import ingest_spool
+from data_checks.campaign import read_frames
+from data_checks.nightly import run_checks
+
+
+def _check(tmp_path: Path, **changes: Any) -> set[tuple[str | None, str, str]]:
+    """What is marked where JAX's first start has these keys."""
+    state = open_state(tmp_path / "state")
+    document = make_document()
+    document["contenders"][0]["starts"][0].update(changes)
+    spool_document(state.spool, document)
+    engine = open_database(state.database_url)
+    assert ingest_spool(engine, state).rejected == ()
+    report = run_checks(read_frames(engine, CAMPAIGN))
+    engine.dispose()
+    return {(mark.contender, mark.expectation, mark.reason) for mark in report.marks}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expectation", "reason"),
+    [
+        ({"host_syncs": 20}, "no wait within a step", "each step waits for 2 values"),
+        ({"host_copies": 10, "copied_bytes": 40_000}, "inputs on the device", "takes 1 arrays"),
+        ({"host_copies": 10, "copied_bytes": None}, "inputs on the device", "takes 1 arrays"),
+    ],
+)
+def test_a_step_that_waits_or_fetches_is_void(
+    tmp_path: Path, changes: dict[str, Any], expectation: str, reason: str
+) -> None:
+    ((contender, name, why),) = _check(tmp_path, profile=make_profile(**changes))
+    assert (contender, name) == ("jax-0.9", expectation)
+    assert reason in why
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        make_profile(host_copies=10, copied_bytes=40),
+        make_profile(host_syncs=None, host_copies=None, copied_bytes=None),
+        None,
+    ],
+    ids=["only numbers", "unknown", "no profile"],
+)
+def test_numbers_pass_and_what_no_profiler_tells_is_not_held_against_anyone(
+    tmp_path: Path, profile: dict[str, Any] | None
+) -> None:
+    assert _check(tmp_path, profile=profile) == set()
+
+
+def test_a_block_that_the_clock_can_hardly_tell_is_void(tmp_path: Path) -> None:
+    """Row 15: 10 ms are 1000 steps of 10 us, and no more than that of 11 us."""
+    assert _check(tmp_path / "fine", clock_resolution_ns=9_000) == set()
+    ((contender, name, why),) = _check(tmp_path / "coarse", clock_resolution_ns=11_000)
+    assert (contender, name) == ("jax-0.9", "blocks long enough for the clock")
+    assert "less than 1000 steps of its clock (11000 ns)" in why
