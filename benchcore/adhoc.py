@@ -78,13 +78,30 @@ def parse_arm(text: str) -> Arm:
     for setting in settings:
         key, _, value = setting.partition("=")
         if value not in options.get(key, ()):
-            known = "; ".join(f"{each}={'|'.join(values)}" for each, values in options.items())
             raise UserError(
-                f"wanted settings of {known} after {request!r}, got {setting[:100]!r}; "
+                f"wanted settings of {_tell_options(options)} after {request!r}, got "
+                f"{setting[:100]!r}{_NO_SETTINGS.get(key, '')}; "
                 f"write for example {request},compile={chosen['compile']}"
             )
         chosen[key] = value
     return Arm(name=name_arm(framework, chosen), request=request, settings=chosen)
+
+
+_NO_SETTINGS = {
+    "precision": " (precision is part of the case: both sides have it)",
+    "batch": " (batch is part of the case: both sides have it)",
+    "threads": " (threads are the harness's: both sides get every CPU they may use)",
+    "device": " (the device is the duel's: both sides run on it)",
+}
+
+
+def tell_settings() -> str:
+    """Every setting of an arm with its values, the one that goes without saying first."""
+    return ". ".join(f"{each}: {_tell_options(_OPTIONS[each])}" for each in ("jax", "torch"))
+
+
+def _tell_options(options: Options) -> str:
+    return "; ".join(f"{key}={'|'.join(values)}" for key, values in options.items())
 
 
 def name_arm(framework: str, settings: Mapping[str, str]) -> str:

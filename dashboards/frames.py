@@ -9,13 +9,15 @@ from typing import Any
 
 import pandas as pd
 
+from dashboards.wording import arm_word
+
 # fmt: off
 RATIO_COLUMNS = (
     "campaign", "duel_run", "started_at", "workload", "case_name", "use_case", "batch",
     "precision", "track", "device_model", "device_fingerprint", "kind", "a", "b", "a_arm",
     "b_arm", "a_framework", "b_framework", "a_version", "b_version", "a_role", "b_role",
     "log_ratio", "low", "high", "num_starts", "start_log_ratios", "verdict", "reason", "scope",
-    "counts", "method",
+    "counts", "method", "fair", "differences", "violations",
 )
 CONTENDER_COLUMNS = (
     "campaign", "duel_run", "started_at", "workload", "case_name", "use_case", "batch",
@@ -115,6 +117,14 @@ def newest_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
 def version_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
     """Newer against older of the same framework."""
     return drop_controls(keep(ratios, ratios["kind"] == "cross_version"))
+
+
+def is_fair(pair: Mapping[str, Any]) -> bool:
+    """Whether the two sides ran alike, by what they read back; by torch's arm where they left
+    nothing to read, or where the pair is void."""
+    if pair["fair"] is None or pair["violations"]:
+        return arm_word(str(pair["b_arm"])) == "compiled"
+    return bool(pair["fair"])
 
 
 def drop_controls(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from dashboards.frames import NightSummary, counting, keep, newest_pairs, version_pairs
+from dashboards.frames import NightSummary, counting, is_fair, keep, newest_pairs, version_pairs
 from dashboards.wording import (
-    arm_word,
     case_label,
     contender_label,
     describe_ratio,
@@ -38,7 +37,7 @@ def write_headline(ratios: pd.DataFrame, night: NightSummary) -> str:
         )
     lead = min(pairs.to_dict("records"), key=_rank)
     sentence = describe_ratio(lead)
-    if not _is_fair(lead):
+    if not is_fair(lead):
         sentence += "; PyTorch compiled, the fair pair, does not count"
     against = [pair for pair in pairs.to_dict("records") if _opposes(pair, lead)]
     if against:
@@ -53,7 +52,7 @@ def _occasion(night: NightSummary) -> str:
 
 def _opposes(pair: dict[str, Any], lead: dict[str, Any]) -> bool:
     """Whether a fair pair shows the other framework ahead: a headline must not hide it."""
-    if lead["verdict"] != "different" or pair["verdict"] != "different" or not _is_fair(pair):
+    if lead["verdict"] != "different" or pair["verdict"] != "different" or not is_fair(pair):
         return False
     return (pair["log_ratio"] > 0) != (lead["log_ratio"] > 0)
 
@@ -64,21 +63,17 @@ def _list_cases(pairs: list[dict[str, Any]]) -> str:
     return ", ".join(cases[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _is_fair(pair: dict[str, Any]) -> bool:
-    return arm_word(str(pair["b_arm"])) == "compiled"
-
-
 def _rank(pair: dict[str, Any]) -> tuple[bool, bool, int, str]:
     """Lowest leads."""
     use_case = pair["use_case"]
     place = _USE_CASES.index(use_case) if use_case in _USE_CASES else len(_USE_CASES)
-    return not _is_fair(pair), pair["verdict"] == "unknown", place, case_label(pair)
+    return not is_fair(pair), pair["verdict"] == "unknown", place, case_label(pair)
 
 
 def answer_frameworks(ratios: pd.DataFrame) -> str:
     """Who is faster, over the fair pairs that count."""
     pairs = newest_pairs(ratios)
-    fair = [pair for pair in pairs.to_dict("records") if _is_fair(pair)]
+    fair = [pair for pair in pairs.to_dict("records") if is_fair(pair)]
     if not any(_counts(pair) for pair in fair):
         return "Unknown: no pair against PyTorch compiled counts."
     words = _tally(fair, left="PyTorch is faster", right="JAX is faster")

@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from dashboards.frames import is_fair
 from dashboards.wording import (
     arm_word,
     case_label,
@@ -68,6 +69,8 @@ def span_speedups(log_values: Iterable[float]) -> SpeedupRange:
 
 def arm_series(arm: str) -> str:
     """Which color and shape an arm wears."""
+    if arm.startswith("torch-compile"):
+        return "compiled"
     word = arm_word(arm)
     return word if word in ARM_DOMAIN else "other"
 
@@ -78,7 +81,7 @@ def framework_rows(pairs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for pair in pairs.to_dict("records"):
         word = arm_word(str(pair["b_arm"])) or str(pair["b_arm"])
-        label = f"{word} (not the fair pair)" if word == "eager" else word
+        label = word if is_fair(pair) else f"{word} (not the fair pair)"
         versions = f", JAX {pair['a_version']} against PyTorch {pair['b_version']}"
         group = case_label(pair) + (versions if several else "")
         rows.append(_forest_row(pair, group, label, str(pair["b_arm"])))

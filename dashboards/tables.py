@@ -49,9 +49,25 @@ def _ratio_row(row: dict[str, Any]) -> Row:
         "verdict": verdict,
         "direction": _direction(row) if verdict == "different" else "",
         "reason": one_line(row["reason"], missing=""),
+        "alike": _describe_parity(row),
         "starts": _describe_scope(row),
         "counts": "counts" if counts else "does not count",
     }
+
+
+def _describe_parity(row: dict[str, Any]) -> str:
+    """Whether the sides ran alike, and how not: `not a fair pair: compiled yes here, no there`."""
+    if row["fair"] is None:
+        return "whether both ran alike is not known"
+    told = [f"{name} {a} here, {b} there" for name, a, b in row["differences"]]
+    if row["violations"] and not told:  # alike, and not as the arms promise
+        told = row["violations"]
+    if not told:
+        return "both ran alike"
+    verdict = "not a fair pair"
+    if row["violations"] or row["fair"]:
+        verdict = "void" if row["violations"] else "both ran alike but for"
+    return f"{verdict}: {'; '.join(told)}"
 
 
 def _describe_scope(row: dict[str, Any]) -> str:

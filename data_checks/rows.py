@@ -13,7 +13,8 @@ from itertools import combinations
 
 import pandas as pd
 
-from benchcore.verdict.parity import ParitySide, compare_sides
+from benchcore.store.parity import read_sides
+from benchcore.verdict.parity import compare_sides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,12 +99,7 @@ def equivalence_rows(frames: CheckFrames) -> pd.DataFrame:
 def parity_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row a pair that finished: what differs between the sides beyond what their arms allow."""
     rows = []
-    sides = {
-        (each["duel_run"], each["name"]): ParitySide(
-            **{key: each[key] for key in ("name", "framework", "settings", "manifest")}
-        )
-        for each in frames.manifests.to_dict("records")
-    }
+    sides = read_sides(frames.manifests)
     tracks = dict(zip(frames.manifests["duel_run"], frames.manifests["track"], strict=True))
     for duel_run, a, b in _pairs(frames.manifests):
         parity = compare_sides(sides[duel_run, a], sides[duel_run, b], tracks[duel_run])

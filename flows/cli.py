@@ -21,6 +21,7 @@ from benchcore.releases import parse_request, resolve
 from benchcore.sites import load_site
 from benchcore.state import State, open_state
 from flows.compare import compare
+from flows.costs import print_costs
 from flows.display import format_count
 from flows.options import (
     STATE,
@@ -158,7 +159,7 @@ def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_jso
 
 
 def _print_ratios(rows: list[dict[str, Any]], name: str) -> None:
-    columns = ("case", "pair", "speedup", "low", "high", "verdict", "counts")
+    columns = ("case", "pair", "speedup", "low", "high", "verdict", "counts", "fair")
     print_rows(rows, columns, title=f"{name}: how many times as fast the first is")
 
 
@@ -273,17 +274,20 @@ def report(
 ) -> None:
     """Publish a campaign's dashboard again from the database."""
     from benchcore.store.database import open_database
-    from benchcore.store.outcome import list_ratios
+    from benchcore.store.outcome import list_contenders, list_ratios
     from dashboards.campaign import publish_campaign
 
     opened = open_state(state)
     steps.load_campaign(opened, campaign)
     page = publish_campaign(opened, campaign)
-    rows = list_ratios(open_database(opened.database_url), campaign)
+    engine = open_database(opened.database_url)
+    rows, contenders = list_ratios(engine, campaign), list_contenders(engine, campaign)
     if as_json:
-        print_json({"campaign": campaign, "dashboard": str(page), "ratios": rows})
+        named = {"campaign": campaign, "dashboard": str(page)}
+        print_json({**named, "ratios": rows, "contenders": contenders})
         return
     _print_ratios(rows, campaign)
+    print_costs(contenders)
     OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from benchcore.adhoc import tell_settings
 from benchcore.comparison import MIN_STARTS, Question, Wanted, draft_comparison, summarise
 from benchcore.shard import result_path
 from benchcore.state import open_state
@@ -38,9 +39,12 @@ def compare(
     a: Annotated[str, typer.Option("--a", help="Version of one side: jax==0.10.1, torch, ...")],
     b: Annotated[str, typer.Option("--b", help="Version of the other side.")],
     a_set: Annotated[
-        list[str] | None, typer.Option("--a-set", help="A setting of a, such as compile=none.")
+        list[str] | None,
+        typer.Option("--a-set", help=f"A setting of a, again for another. {tell_settings()}"),
     ] = None,
-    b_set: Annotated[list[str] | None, typer.Option("--b-set", help="A setting of b.")] = None,
+    b_set: Annotated[
+        list[str] | None, typer.Option("--b-set", help="A setting of b: the same ones.")
+    ] = None,
     case: Annotated[str | None, typer.Option("--case", help="Case of the workload.")] = None,
     use_case: Annotated[
         str | None, typer.Option("--use-case", help="Or: the case of this use, such as infer.")
@@ -133,7 +137,8 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     for side in ("a", "b"):
         _say(f"{side}: {found[side]['name']}")
     _say(f"On {found['case']}, {say_verdict(found)}.")
-    _say(f"Verdict: {found['verdict']} ({found['reason']}). Holds for {say_scope(found)}.")
+    reason = "" if found["verdict"] == "unknown" else f" ({found['reason']})"
+    _say(f"Verdict: {found['verdict']}{reason}. Holds for {say_scope(found)}.")
     _say(_say_agreement(found))
     for failure in outcome["failures"]:
         _say(f"{failure['name']}: {failure['status']} in {failure['stage']}: {failure['reason']}")
@@ -153,15 +158,31 @@ def _say_agreement(found: Mapping[str, Any]) -> str:
 
 
 def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:
-    packages = [row for row in differences if row["kind"] == "package"]
-    hidden = {row["name"] for row in packages[_MAX_PACKAGES:]}
-    shown = [row for row in differences if row["kind"] != "package" or row["name"] not in hidden]
     if not differences:
         _say("Nothing differed between a and b.")
         return
-    print_rows(shown, ("kind", "name", "a", "b"), title="What differed")
+    packages = [row["name"] for row in differences if row["kind"] == "package"]
+    hidden = packages[_MAX_PACKAGES:]
+    shown = [_shorten(row) for row in differences if row["name"] not in hidden]
+    told = {f"versions.{name}" for name in packages}
+    rows = [row for row in shown if row["name"] not in told]
+    print_rows(rows, ("kind", "name", "a", "b"), title="What differed")
     if hidden:
         _say(f"and {len(hidden)} more packages (--json lists them)")
+
+
+_WORDS = {"effective": "read back", "lock_sha256": "lock"}
+
+
+def _shorten(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A lock's hash is told by its first digits; what is not set is what goes without saying."""
+    a, b = row["a"], row["b"]
+    if row["name"] == "lock_sha256":
+        a, b = (value and value[:12] for value in (a, b))
+    elif row["kind"] == "setting":
+        a, b = ("not set" if value is None else value for value in (a, b))
+    name = _WORDS.get(row["name"], row["name"].removeprefix("manifest.").replace("_", " "))
+    return {"kind": _WORDS.get(row["kind"], row["kind"]), "name": name, "a": a, "b": b}
 
 
 def _say(text: str) -> None:

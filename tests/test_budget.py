@@ -8,8 +8,9 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks")
 # + 500: ceilings and the physics gate, degraded blocks, crash ladder; + 400: cell/stopping.py,
 # comparison.py, flows/compare.py; + 800: latency, memory, energy; + 900: canary,
-# parity; + 250: devices by name, ladder of a whole life; + 750: the profile pass (#3)
-MAX_LINES = 12100
+# parity; + 250: devices by name, ladder of a whole life; + 750: the profile pass; + 200: parity
+# beside each ratio, costs in reports, the profile h100 (#3)
+MAX_LINES = 12300
 # + 100: when a duel stops, cell/stopping.py; + 550: cell/passes.py and its like; + 250: foreign CPU
 # time in cell/host.py, cell/ladder.py; + 550: the canary, what is read back of both sides;
 # + 200: devices by name, ladder of a whole life, degraded blocks; + 450: cell/trace.py, cell/hlo.py

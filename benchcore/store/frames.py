@@ -21,6 +21,7 @@ from benchcore.store.models import (
     StartRun,
     UtcDateTime,
 )
+from benchcore.store.parity import add_parity, read_sides
 from benchcore.verdict.energy import step_energy
 from benchcore.verdict.latency import host_boundness, summarise_latency
 from benchcore.verdict.where_time import StepProfile, list_kernels, profile_step
@@ -266,7 +267,8 @@ def mark_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
 
 
 def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
-    """One row a pair of a duel run: log(T_b / T_a) and its verdict; None = of every campaign."""
+    """One row a pair of a duel run: log(T_b / T_a), its verdict, and whether its sides ran alike
+    (`benchcore.store.parity`); None = of every campaign."""
     query = _select(
         *_CASE,
         DuelRun.device_model,
@@ -295,7 +297,8 @@ def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         PairRatio.judged_at,
     )
     query = query.join(PairRatio, PairRatio.duel_run == DuelRun.id)
-    return _read(engine, query.order_by(*_OLDEST_FIRST, PairRatio.a, PairRatio.b), campaign)
+    ratios = _read(engine, query.order_by(*_OLDEST_FIRST, PairRatio.a, PairRatio.b), campaign)
+    return add_parity(ratios, read_sides(manifest_frame(engine, campaign)))
 
 
 def _select(*columns: InstrumentedAttribute[Any] | ColumnElement[Any]) -> Select[Any]:

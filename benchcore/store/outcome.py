@@ -10,7 +10,16 @@ from sqlalchemy import Engine
 from benchcore.store.frames import contender_frame, ratio_frame
 from benchcore.store.judging import judge_campaign
 
-_COPIED = ("kind", "a", "b", "num_starts", "verdict", "reason", "scope", "duel_run")
+_COPIED = (
+    *("kind", "a", "b", "num_starts", "verdict", "reason", "scope", "duel_run"),
+    *("fair", "differences", "violations"),
+)
+_MEASURED = (
+    *("median_step_ns", "latency_p50_ns", "latency_p95_ns", "latency_p99_ns", "latency_mean_ns"),
+    *("latency_sd_ns", "latency_min_ns", "latency_max_ns", "latency_samples", "host_boundness"),
+    *("planned_bytes", "allocator_peak_bytes", "process_peak_bytes", "process_baseline_bytes"),
+    *("gross_mj", "net_mj"),
+)
 
 
 def judge_and_list(engine: Engine, campaign: str) -> list[dict[str, Any]]:
@@ -35,6 +44,19 @@ def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:
             **{key: row[key] for key in ("name", "status", "stage", "reason")},
         }
         for row in frame.loc[frame["status"] != "ok"].to_dict("records")
+    ]
+
+
+def list_contenders(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """What each of a campaign's contenders took: a step's time, latency, memory in its columns,
+    and energy, as `benchcore.store.frames.contender_frame` has them; None = not measured."""
+    return [
+        {
+            "case": _name_case(row),
+            **{key: row[key] for key in ("name", "status")},
+            **{key: None if math.isnan(row[key]) else row[key] for key in _MEASURED},
+        }
+        for row in contender_frame(engine, campaign).to_dict("records")
     ]
 
 

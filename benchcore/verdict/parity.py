@@ -46,7 +46,8 @@ class ParitySide:
 
 @dataclass(frozen=True, kw_only=True)
 class Parity:
-    """`violations` void the ratio; `labels` say what the arms make different.
+    """`violations` void the ratio; `labels` say what the arms make different; `differences` are
+    all readings that differ, for short: name, a's and b's.
 
     A pair with an unfair label compares arms as much as frameworks: eager against compiled.
     """
@@ -54,6 +55,7 @@ class Parity:
     violations: tuple[str, ...]
     labels: tuple[str, ...]
     fair: bool
+    differences: tuple[tuple[str, str, str], ...] = ()
 
 
 def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
@@ -73,6 +75,11 @@ def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
         violations=tuple(dict.fromkeys(violations)),
         labels=tuple(_tell(key, a, b) for key in unlike),
         fair=not unfair and not violations,
+        differences=tuple(
+            (key.replace("_", " "), _read(key, a), _read(key, b))
+            for key in (*SHARED, *CHOSEN)
+            if _read(key, a) != _read(key, b)
+        ),
     )
 
 

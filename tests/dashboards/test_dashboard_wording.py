@@ -5,7 +5,7 @@ import pytest
 from sample_frames import nightly_campaign, nothing_counts, sample_frames, sample_night
 
 from dashboards import headline
-from dashboards.frames import of_campaign
+from dashboards.frames import is_fair, of_campaign
 from dashboards.tables import list_contenders, list_costs, list_facts, list_ratios
 from dashboards.wording import (
     case_label,
@@ -205,3 +205,43 @@ def test_the_faster_of_two_settings_is_named_by_its_setting(log_ratio: float, fa
     row = {**eager, **other, "kind": "cross_setting", "verdict": "different"}
     (shown,) = list_ratios(frame.assign(**row, log_ratio=log_ratio))
     assert shown["direction"] == f"PyTorch 2.15.0 {faster} faster"
+
+
+@pytest.mark.parametrize(
+    ("parity", "words"),
+    [
+        ({"fair": None}, "whether both ran alike is not known"),
+        ({"fair": True}, "both ran alike"),
+        (
+            {"fair": True, "differences": [["layout", "NHWC", "NCHW"]]},
+            "both ran alike but for: layout NHWC here, NCHW there",
+        ),
+        (
+            {"fair": False, "differences": [["compiled", "yes", "no"], ["graphs", "on", "off"]]},
+            "not a fair pair: compiled yes here, no there; graphs on here, off there",
+        ),
+        (
+            {"fair": False, "differences": [["threads", "2", "1"]], "violations": ["threads ..."]},
+            "void: threads 2 here, 1 there",
+        ),
+        (
+            {"fair": False, "violations": ["compiled of torch reads 'no', where its arm ..."]},
+            "void: compiled of torch reads 'no', where its arm ...",
+        ),
+    ],
+)
+def test_each_pair_says_whether_it_ran_alike(parity: dict[str, object], words: str) -> None:
+    ratios = of_campaign(sample_frames(num_nights=1).ratios, nightly_campaign(0)).head(1)
+    columns = {"fair": True, "differences": [], "violations": [], **parity}
+    changed = ratios.assign(**{name: [value] for name, value in columns.items()})
+    assert [row["alike"] for row in list_ratios(changed)] == [words]
+
+
+def test_a_pair_is_fair_by_what_was_read_back_and_not_by_its_name() -> None:
+    pair = {"b_arm": "torch-compile", "fair": True, "violations": []}
+    assert is_fair(pair)
+    assert not is_fair({**pair, "fair": False})
+    assert is_fair({**pair, "b_arm": "torch-compile-max-autotune-cudnn-benchmark"})
+    assert is_fair({**pair, "fair": None})
+    assert is_fair({**pair, "fair": False, "violations": ["threads"]})
+    assert not is_fair({**pair, "fair": None, "b_arm": "torch-eager"})

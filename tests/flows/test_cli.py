@@ -51,6 +51,11 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("compare mlp --case infer_b128 --a jax==99.0 --b jax", "99.0"),
         ("compare mlp --case infer_b128 --a jax --b jax --b-set compile=none", "compile=jit"),
         ("compare mlp --case infer_b128 --a jax --b jax --b-set $(id)", "'$(id)'"),
+        (
+            "compare mlp --case infer_b128 --a jax --b jax --b-set precision=bf16",
+            "of the case: both",
+        ),
+        ("compare mlp --case infer_b128 --a jax --b jax --b-set threads=1", "the harness's: both"),
         ("compare mlp --case infer_b128 --a jax --b jax --budget nan", "--budget from 0"),
         ("compare mlp --case infer_b128 --a jax --b jax --target nan", "--target from 0.0001"),
         (

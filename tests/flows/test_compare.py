@@ -14,6 +14,7 @@ import pytest
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
+from benchcore.workloads.settings import JAX_OPTIONS, TORCH_COMPILE, TORCH_IMAGE_OPTIONS
 from flows.compare import say_scope, say_verdict
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
@@ -63,8 +64,10 @@ def test_what_a_verdict_holds_for_is_said_and_one_start_is_a_suspicion() -> None
     assert say_scope({**FOUND, "scope": "this start", "num_starts": 0}) == "nothing"
 
 
-def _compare(state: State, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [DEADHEAT, "compare", "mlp", "--case", "tiny_infer", "--budget", "0", *arguments]
+def _compare(
+    state: State, *arguments: str, case: str = "mlp --case tiny_infer"
+) -> subprocess.CompletedProcess[str]:
+    command = [DEADHEAT, "compare", *case.split(), "--budget", "0", *arguments]
     environ = {**os.environ, "DEADHEAT_STATE": str(state.root)}
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
@@ -113,17 +116,62 @@ def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
 
 
 @pytest.mark.provisions
-def test_eager_against_compiled_torch_tells_what_differed(
-    session_state: State, framework_environment: Callable[[str], EnvironmentRecord]
+@pytest.mark.parametrize(
+    ("case", "framework", "settings", "rows"),
+    [
+        (
+            "mlp --case tiny_infer",
+            "torch",
+            "--a-set compile=default --b-set compile=none",
+            ["setting │ compile │ default │ none", "read back │ compiled │ yes │ no"],
+        ),
+        (
+            "mlp --case tiny_train",
+            "jax",
+            "--b-set donate=no",
+            ["setting │ donate │ not set │ no", "read back │ state update │ in place │ copied"],
+        ),
+        (
+            "resnet50 --case tiny_infer",
+            "torch",
+            "--a-set compile=none --a-set layout=channels_last --b-set compile=none",
+            ["setting │ layout │ channels_last │ not set", "read back │ layout │ NHWC │ NCHW"],
+        ),
+    ],
+)
+def test_two_settings_of_one_version_are_compared_and_what_differed_is_told(
+    session_state: State,
+    framework_environment: Callable[[str], EnvironmentRecord],
+    case: str,
+    framework: str,
+    settings: str,
+    rows: list[str],
 ) -> None:
-    framework_environment("torch")
-    settings = ("--a-set", "compile=default", "--b-set", "compile=none")
-    done = _compare(session_state, "--a", "torch", "--b", "torch", *settings, "--starts", "2")
+    framework_environment(framework)
+    sides = ("--a", framework, "--b", framework, *settings.split(), "--starts", "2")
+    done = _compare(session_state, *sides, case=case)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    assert "On mlp tiny_infer, " in said
+    assert f"On {case.replace('--case ', '')}, " in said
     assert "as fast as" in said or "degraded" in said
-    assert "Outputs agree: logits within" in said
-    assert "What differed" in said
-    assert "setting │ compile │ default │ none" in said
+    assert "Outputs agree: " in said
     assert "Holds for this node" in said or "degraded" in said
+    for row in rows:
+        assert row in said, said
+    # What nobody asked for does not differ, and no fact is told twice.
+    assert said.count("read back") == said.count("setting │") + said.count("compile mode")
+
+
+def test_the_help_names_every_setting_that_an_arm_has() -> None:
+    done = subprocess.run(
+        [DEADHEAT, "compare", "--help"],
+        env={**os.environ, "COLUMNS": "300"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = " ".join(done.stdout.split())
+    for options in (JAX_OPTIONS, TORCH_IMAGE_OPTIONS):
+        for key, values in options.items():
+            assert f"{key}={'|'.join(values)}" in said
+    assert f"compile={'|'.join(TORCH_COMPILE)}" in said

@@ -105,6 +105,13 @@ def test_the_steps_can_be_run_again_alone(
     assert checked["marks"] == []
     reported = _run_json(["report", CAMPAIGN], environ)
     assert [r["speedup"] for r in reported["ratios"]] == [r["speedup"] for r in resumed["ratios"]]
+    assert all(ratio["fair"] is not None for ratio in reported["ratios"])
+    for contender in reported["contenders"]:
+        assert contender["latency_min_ns"] <= contender["latency_p50_ns"]
+        assert contender["latency_p50_ns"] <= contender["latency_max_ns"]
+        assert contender["latency_samples"] >= 50
+        assert contender["process_peak_bytes"] >= contender["process_baseline_bytes"]
+        assert {"latency_p99_ns", "latency_sd_ns", "gross_mj", "net_mj"} <= set(contender)
     assert _documents(session_state) == before
 
 

@@ -1,0 +1,49 @@
+"""Puts what both sides of each pair read back beside its ratio: whether the pair is a fair one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from benchcore.verdict.parity import Parity, ParitySide, compare_sides
+
+Sides = Mapping[tuple[str, str], ParitySide]
+"""By duel run and contender."""
+
+
+def read_sides(manifests: pd.DataFrame) -> Sides:
+    """The sides that `benchcore.store.frames.manifest_frame` knows."""
+    return {
+        (each["duel_run"], each["name"]): ParitySide(
+            **{key: each[key] for key in ("name", "framework", "settings", "manifest")}
+        )
+        for each in manifests.to_dict("records")
+    }
+
+
+def add_parity(ratios: pd.DataFrame, sides: Sides) -> pd.DataFrame:
+    """With the columns `fair` (None = not known), `differences` (name, a's and b's reading) and
+    `violations` (why the ratio is void)."""
+    found = [
+        _compare(sides, *pair)
+        for pair in zip(ratios["duel_run"], ratios["a"], ratios["b"], ratios["track"], strict=True)
+    ]
+    columns = {
+        "fair": [each and each.fair for each in found],
+        "differences": [list(map(list, each.differences)) if each else [] for each in found],
+        "violations": [list(each.violations) if each else [] for each in found],
+    }
+    added = {
+        name: pd.Series(values, index=ratios.index, dtype="object")
+        for name, values in columns.items()
+    }
+    return ratios.assign(**added)
+
+
+def _compare(sides: Sides, duel_run: str, a: str, b: str, track: str) -> Parity | None:
+    """None where a side did not finish, or left no manifest."""
+    if (duel_run, a) not in sides or (duel_run, b) not in sides:
+        return None
+    one, other = sides[duel_run, a], sides[duel_run, b]
+    return compare_sides(one, other, track) if one.manifest and other.manifest else None
