@@ -33,6 +33,7 @@ class Program:
 
     `held` hands out what the manifest is read from, after the work: `params` and `inputs` as they
     are now, `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no state`),
+    `rotation` where several input buffers take turns (tuples of arrays, the first the input's),
     for JAX `function` with its `arguments`, for torch its `module`.
     """
 

@@ -90,6 +90,7 @@ def make_manifest(framework: str, **changes: str) -> dict[str, str]:
         "device": "cpu",
         "threads": "2",
         "data_path": "device",
+        "input_buffers": "4",
         "param_dtype": "float32",
         "output_dtype": "float32",
         "state_update": "in place",

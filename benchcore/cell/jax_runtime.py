@@ -193,6 +193,10 @@ class JaxRuntime:
             "platform_version": self._device.client.platform_version.splitlines()[0],
         }
 
+    def address(self, array: Any) -> int:
+        """Of an array that is on one device only."""
+        return array.unsafe_buffer_pointer()
+
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """From the arrays, and from the program itself, traced again."""
         leaves = self._jax.tree_util.tree_leaves

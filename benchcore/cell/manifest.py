@@ -29,14 +29,24 @@ def read_manifest(
     runtime: Runtime, program: Program, canary: Mapping[str, Any] | None
 ) -> dict[str, str]:
     """What the framework says, what the canary saw, and the environment that matters."""
+    held = program.held()
     seen = {} if canary is None else {key: canary[key] for key in ("matmul_seen", "conv_seen")}
     return {
-        **runtime.manifest(program.held()),
+        **runtime.manifest(held),
+        "input_buffers": _count_input_buffers(runtime, program, held),
         **seen,
         "synchronisation": "one wait a block",  # the one harness loop knows no other
         "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         "variables": " ".join(f"{k}={os.environ[k]}" for k in _VARIABLES if k in os.environ),
     }
+
+
+def _count_input_buffers(runtime: Runtime, program: Program, held: Mapping[str, Any]) -> str:
+    """Of how many buffers steps took their inputs, watched at work; `none` without inputs."""
+    if "rotation" not in held:
+        return "1" if "inputs" in held else "none"
+    taken = held["rotation"].watch(program.step)
+    return str(len({runtime.address(first) for first, *_ in taken}))
 
 
 def join_words(words: Iterable[object]) -> str:

@@ -75,6 +75,10 @@ class Runtime(Protocol):
         """Settings and versions in force, read back from the framework."""
         ...
 
+    def address(self, array: object) -> int:
+        """Where an array of the framework lies on its device."""
+        ...
+
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """What the work ran with, read back from `Program.held` and from the framework."""
         ...

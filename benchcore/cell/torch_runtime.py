@@ -175,6 +175,10 @@ class TorchRuntime:
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
 
+    def address(self, array: Any) -> int:
+        """Of a tensor's first number."""
+        return array.data_ptr()
+
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """From the tensors and the module, and from the switches in force."""
         torch = self._torch

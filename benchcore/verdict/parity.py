@@ -21,6 +21,7 @@ SHARED = (
     "output_dtype",
     "dropout",
     "data_path",
+    "input_buffers",
     "threads",
     "wait_policy",
     "synchronisation",

@@ -3,7 +3,8 @@
 In place, so that what is counted is what moves: copying elsewhere would also fetch the target's
 cache lines before they are overwritten, and hand out fresh pages at each step. The sign turns, so
 that no compiler may leave the copy out. Cases that are not called `tiny` exceed every cache of
-the device they name.
+the device they name: nothing of them is hot, and no second buffer would make them colder. A case
+that fits in a cache would measure the cache, and be taken for the memory's ceiling.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """One large square matrix product: what the device can compute. A sentinel of the physics gate.
 
-Cases that are not called `tiny` are large enough to reach the ceiling of the device they name.
+Cases that are not called `tiny` are large enough to reach the ceiling of the device they name. A
+ceiling is that of hot inputs, one pair of matrices; in a `cold` case 16 pairs (128 MiB) take turns.
+Of the GPU's size one pair (512 MiB in float32) exceeds every cache.
 """
 
 from __future__ import annotations
@@ -16,24 +18,26 @@ from benchcore.program import Arrays, Precision
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`side` is the height and width of every matrix."""
+    """`side` is the height and width of every matrix; `buffers` pairs of them take turns."""
 
     use_case: Literal["op"]
     batch: int
     precision: Precision
     side: int
+    buffers: int
 
 
-def _op(precision: Precision, side: int) -> Case:
-    return Case(use_case="op", batch=1, precision=precision, side=side)
+def _op(precision: Precision, side: int, buffers: int = 1) -> Case:
+    return Case(use_case="op", batch=1, precision=precision, side=side, buffers=buffers)
 
 
 # Under autocast a product runs as bf16's does, and a CPU has no TF32: neither has a ceiling of its
 # own there. The GPU's cases have not been run on one.
 CASES: dict[str, Case] = {
-    "tiny_op": _op("fp32_ieee", 32),
-    "tiny_op_bf16": _op("bf16", 32),
+    "tiny_op": _op("fp32_ieee", 32, buffers=4),
+    "tiny_op_bf16": _op("bf16", 32, buffers=4),
     "cpu_1024": _op("fp32_ieee", 1024),
+    "cpu_1024_cold": _op("fp32_ieee", 1024, buffers=16),
     "cpu_1024_bf16": _op("bf16", 1024),
     "gpu_8192": _op("fp32_ieee", 8192),
     "gpu_8192_tf32": _op("tf32", 8192),

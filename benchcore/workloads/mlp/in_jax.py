@@ -11,6 +11,7 @@ import optax
 
 from benchcore.program import Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
+    INPUT_BUFFERS,
     LEARNING_RATE,
     MOMENTUM,
     SETTINGS,
@@ -19,6 +20,7 @@ from benchcore.workloads.mlp.spec import (
     flatten,
     tolerances,
 )
+from benchcore.workloads.rotation import Rotation, roll
 from benchcore.workloads.settings import JAX_COMPILE, read_settings
 
 Params = dict[str, jax.Array]
@@ -29,15 +31,16 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     wanted = read_settings(settings, JAX_COMPILE, SETTINGS["jax"])
     device = jax.devices(wanted.platform)[wanted.ordinal]
     dtype = jnp.bfloat16 if case.precision == "bf16" else jnp.float32
-    inputs = jax.device_put(dict(arrays.inputs), device)
-    inputs["images"] = inputs["images"].astype(dtype)
+    rotation = Rotation(
+        [_place_inputs(each, device, dtype) for each in roll(arrays.inputs, INPUT_BUFFERS)]
+    )
 
     def place() -> Params:
         return _place(arrays.params, device, dtype)
 
     if case.use_case == "infer":
-        return _infer(place(), inputs, _forward(case))
-    return _train(case, arrays, inputs, place, donate=wanted.donate == "yes")
+        return _infer(place(), rotation, _forward(case))
+    return _train(case, arrays, rotation, place, donate=wanted.donate == "yes")
 
 
 def _place(params: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtype) -> Params:
@@ -46,6 +49,16 @@ def _place(params: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtyp
         name: jnp.array(_other_layout(array), dtype=dtype, copy=True, device=device)
         for name, array in params.items()
     }
+
+
+def _place_inputs(
+    inputs: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtype
+) -> tuple[jax.Array, ...]:
+    """Images, and labels where there are any."""
+    placed = jax.device_put(dict(inputs), device)
+    return tuple(
+        placed[name].astype(dtype) if name == "images" else placed[name] for name in inputs
+    )
 
 
 def _other_layout(array: np.ndarray) -> np.ndarray:
@@ -72,16 +85,21 @@ def _forward(case: Case) -> Callable[[Params, jax.Array], jax.Array]:
     return forward
 
 
-def _infer(params: Params, inputs: Params, forward: Callable[..., jax.Array]) -> Program:
+def _infer(
+    params: Params,
+    rotation: Rotation[tuple[jax.Array, ...]],
+    forward: Callable[..., jax.Array],
+) -> Program:
     compiled = jax.jit(forward)
-    images = inputs["images"]
+    (images,) = rotation.buffers[0]
     return Program(
-        step=lambda: compiled(params, images),
+        step=lambda: compiled(params, *rotation.take()),
         lower=lambda: compiled.lower(params, images),
         evidence=lambda: {"logits": _on_host(compiled(params, images))},
         held=lambda: {
             "params": params,
             "inputs": images,
+            "rotation": rotation,
             "output_dtype": jax.eval_shape(forward, params, images).dtype,
             "function": compiled,
             "arguments": (params, images),
@@ -111,10 +129,15 @@ def _train_step(case: Case) -> Callable[..., tuple[Params, optax.OptState, jax.A
 
 
 def _train(
-    case: Case, arrays: Arrays, inputs: Params, place: Callable[[], Params], *, donate: bool
+    case: Case,
+    arrays: Arrays,
+    rotation: Rotation[tuple[jax.Array, ...]],
+    place: Callable[[], Params],
+    *,
+    donate: bool,
 ) -> Program:
     compiled = jax.jit(_train_step(case), donate_argnums=(0, 1) if donate else ())
-    images, labels = inputs["images"], inputs["labels"]
+    images, labels = rotation.buffers[0]
     last_bias = f"{case.layers[-1][0]}.bias"
 
     def start() -> tuple[Params, optax.OptState]:
@@ -127,7 +150,7 @@ def _train(
     def step() -> object:
         nonlocal params, state, before
         before = params[last_bias]
-        params, state, loss = compiled(params, state, images, labels)
+        params, state, loss = compiled(params, state, *rotation.take())
         return params, state, loss
 
     def evidence() -> dict[str, np.ndarray]:
@@ -147,7 +170,8 @@ def _train(
     def held() -> dict[str, object]:
         return {
             "params": params,
-            "inputs": inputs,
+            "inputs": (images, labels),
+            "rotation": rotation,
             "output_dtype": jax.eval_shape(_forward(case), params, images).dtype,
             "state_update": "in place" if before.is_deleted() else "copied",
             "function": compiled,

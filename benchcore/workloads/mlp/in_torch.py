@@ -15,6 +15,7 @@ from torch import nn
 
 from benchcore.program import Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
+    INPUT_BUFFERS,
     LEARNING_RATE,
     MOMENTUM,
     SETTINGS,
@@ -23,6 +24,7 @@ from benchcore.workloads.mlp.spec import (
     flatten,
     tolerances,
 )
+from benchcore.workloads.rotation import Rotation, roll
 from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 
 Tensors = dict[str, torch.Tensor]
@@ -32,19 +34,30 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the perceptron up on the device that the settings name."""
     wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
     dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
-    inputs = _place(arrays.inputs, wanted.device)
-    inputs["images"] = inputs["images"].to(dtype)
+    rotation = Rotation(
+        [_place_inputs(each, wanted.device, dtype) for each in roll(arrays.inputs, INPUT_BUFFERS)]
+    )
     model = _make_model(case).to(wanted.device, dtype)
     model.load_state_dict(_place(arrays.params, wanted.device), strict=True)
     forward = _forward(case, model, wanted.platform)
     if case.use_case == "infer":
-        return _infer(model.eval(), forward, inputs["images"], wanted.compile)
-    return _train(case, model.train(), forward, inputs, arrays.params, wanted.compile)
+        return _infer(model.eval(), forward, rotation, wanted.compile)
+    return _train(case, model.train(), forward, rotation, arrays.params, wanted.compile)
 
 
 def _place(arrays: Mapping[str, np.ndarray], device: str) -> Tensors:
     """Copies on the device; on the CPU `torch.from_numpy` would train the originals."""
     return {name: torch.tensor(array, device=device) for name, array in arrays.items()}
+
+
+def _place_inputs(
+    inputs: Mapping[str, np.ndarray], device: str, dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """Images, and labels (as torch's loss wants them) where there are any."""
+    placed = _place(inputs, device)
+    return tuple(
+        placed[name].to(dtype) if name == "images" else placed[name].long() for name in inputs
+    )
 
 
 def _make_model(case: Case) -> nn.Sequential:
@@ -76,35 +89,46 @@ def _compile(function: Callable[..., torch.Tensor], mode: str) -> Callable[..., 
 def _infer(
     model: nn.Module,
     forward: Callable[[torch.Tensor], torch.Tensor],
-    images: torch.Tensor,
+    rotation: Rotation[tuple[torch.Tensor, ...]],
     mode: str,
 ) -> Program:
     compiled = _compile(forward, mode)
 
     def step() -> torch.Tensor:
         with torch.inference_mode():
-            return compiled(images)
+            return compiled(*rotation.take())
+
+    def evidence() -> dict[str, np.ndarray]:
+        with torch.inference_mode():
+            return {"logits": _to_host(compiled(*rotation.buffers[0]))}
 
     def held() -> dict[str, object]:
-        return _held(model, [images], mode) | {"output_dtype": step().dtype}
+        return _held(model, rotation, mode) | {"output_dtype": step().dtype}
 
-    return Program(step=step, evidence=lambda: {"logits": _to_host(step())}, held=held)
+    return Program(step=step, evidence=evidence, held=held)
 
 
-def _held(model: nn.Module, inputs: list[torch.Tensor], mode: str) -> dict[str, object]:
-    params = list(model.parameters())
-    return {"module": model, "params": params, "inputs": inputs, "compile_mode": mode}
+def _held(
+    model: nn.Module, rotation: Rotation[tuple[torch.Tensor, ...]], mode: str
+) -> dict[str, object]:
+    return {
+        "module": model,
+        "params": list(model.parameters()),
+        "inputs": rotation.buffers[0],
+        "rotation": rotation,
+        "compile_mode": mode,
+    }
 
 
 def _train(
     case: Case,
     model: nn.Module,
     forward: Callable[[torch.Tensor], torch.Tensor],
-    inputs: Tensors,
+    rotation: Rotation[tuple[torch.Tensor, ...]],
     initial: Mapping[str, np.ndarray],
     mode: str,
 ) -> Program:
-    images, labels = inputs["images"], inputs["labels"].long()
+    images, labels = rotation.buffers[0]
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     params = dict(model.named_parameters())
     momentum = {name: torch.zeros_like(param) for name, param in params.items()}
@@ -118,12 +142,15 @@ def _train(
     owed = list(params.values())
     address = owed[-1].data_ptr()
 
-    def step() -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def advance(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
         loss = loss_function(images, labels)
         loss.backward()
         optimizer.step()
-        return loss.detach(), owed
+        return loss.detach()
+
+    def step() -> tuple[torch.Tensor, list[torch.Tensor]]:
+        return advance(*rotation.take()), owed
 
     def evidence() -> dict[str, np.ndarray]:
         kept = _clone(params), _clone(momentum)
@@ -132,7 +159,7 @@ def _train(
         losses = []
         first: dict[str, np.ndarray] = {}
         for _ in range(TRACE_STEPS):
-            losses.append(_to_host(step()[0]))
+            losses.append(_to_host(advance(images, labels)))
             first = first or _first_step(initial, params, momentum)
         _copy_into(params, kept[0])
         _copy_into(momentum, kept[1])
@@ -142,7 +169,7 @@ def _train(
     def held() -> dict[str, object]:
         with torch.no_grad():
             logits = forward(images)
-        return _held(model, list(inputs.values()), mode) | {
+        return _held(model, rotation, mode) | {
             "output_dtype": logits.dtype,
             "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
         }

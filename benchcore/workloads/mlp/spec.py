@@ -19,6 +19,8 @@ SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
 
 LEARNING_RATE = 0.02
 MOMENTUM = 0.9
+INPUT_BUFFERS = 4
+"""Batches that steps take in turn: one alone would lie in a cache from step to step."""
 TRACE_STEPS = 10
 """Steps of the loss trace: a wrong update shows from the second on, a wrong momentum the third."""
 KINK = 1e-5

@@ -82,6 +82,8 @@ def test_both_frameworks_agree_and_their_ratio_counts(
     assert len(digests) == 1
     assert ratio["counts"], ratio["reason"]
     jax, torch = document["contenders"]
+    buffers = [side["effective"]["manifest"]["input_buffers"] for side in (jax, torch)]
+    assert buffers == ["4", "4"]
     assert jax["effective"]["versions"]["jax"] == jax["version"]
     assert jax["starts"][0]["stages"]["compile"] > 0
     assert torch["effective"]["versions"]["torch"].startswith(torch["version"])
