@@ -1,0 +1,175 @@
+"""Whether others' timers find the time of a step that our blocks and latencies find."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scipy import stats
+
+from benchcore.cell.host import usable_cpus
+from benchcore.environments import provision
+from benchcore.interpreters import find_interpreters
+from benchcore.protocol import write_json
+from benchcore.releases import parse_request, resolve
+from benchcore.snapshot import take_snapshot
+from benchcore.state import State
+from benchcore.uv_command import run_uv_or_cached
+
+WITHIN = math.log1p(0.01)
+WORKER = Path(__file__).with_name("agreement_worker.py")
+TURNS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """What is timed: tens of microseconds, milliseconds, or tens of them."""
+
+    framework: str
+    workload: str
+    case: str
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{self.framework} {self.workload} {self.case}"
+
+
+FUNCTIONS = tuple(
+    Function(framework=framework, workload=workload, case=case)
+    for framework in ("torch", "jax")
+    for workload, case in (("mlp", "tiny_infer"), ("mlp", "infer_b128"), ("resnet50", "tiny_infer"))
+)
+PEERS = {
+    "torch": (("torch_timer", "block"), ("pyperf", "block"), ("timm_loop", "block")),
+    "jax": (("pyperf", "block"), ("timm_loop", "latency")),
+}
+"""What each peer's time is held against. timm's loop waits for each step, as our latency does:
+where steps are asynchronous that is another quantity than a block's."""
+
+
+def measure_turns(
+    function: Function, state: State, folder: Path, turns: int, advance: Callable[[], None]
+) -> list[dict[str, float]]:
+    """Method -> nanoseconds a step, of each turn; from the folder, where they were kept before."""
+    kept = folder / f"{function.title.replace(' ', '-')}.json"
+    if kept.exists():
+        return json.loads(kept.read_text())
+    release = resolve(parse_request(function.framework), find_interpreters())
+    record = provision(release, state, accelerator="cpu", report=lambda text: None)
+    peers = folder / f"peers-{record.key}"
+    if not peers.exists():
+        target = ["--python", record.python, "--target", str(peers)]
+        answer = run_uv_or_cached(["pip", "install", *target, "pyperf"])
+        if answer.failure:
+            raise SystemExit(f"wanted pyperf beside {record.name}, got: {answer.message}")
+    job = folder / "job.json"
+    write_json(job, {"turns": turns, "order": _order(function)})
+    path = os.pathsep.join(map(str, (take_snapshot(state.snapshots), peers)))
+    found = []
+    with subprocess.Popen(
+        [record.python, "-P", "-s", str(WORKER), str(job)],
+        env=_environ(path),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            found.append(json.loads(line))
+            advance()
+    if process.returncode or len(found) != turns:
+        raise SystemExit(f"{function.title}: wanted {turns} turns, got {len(found)}; see above")
+    write_json(kept, found)
+    return found
+
+
+def _order(function: Function) -> dict[str, Any]:
+    """What the conductor tells a contender first."""
+    return {
+        "purpose": "timing",
+        "framework": function.framework,
+        "workload": function.workload,
+        "case": function.case,
+        "seed": 1,
+        "device": "cpu",
+        "settings": {"compile": "jit" if function.framework == "jax" else "none"},
+        "threads": usable_cpus(),
+        "block_ms": 100.0,
+        "warm_up_limit_s": 3.0,
+    }
+
+
+def _environ(path: str) -> dict[str, str]:
+    """As the conductor has it, but for the folders that modules come from."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ.get("HOME", "/"),
+        "PYTHONPATH": path,
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "KMP_BLOCKTIME": "0",
+        "OMP_NUM_THREADS": str(usable_cpus()),
+        "JAX_PLATFORMS": "cpu",
+    }
+
+
+def compare(function: Function, turns: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
+    """A row a peer: the median of its log ratio to ours over the turns, and the 95 % interval of
+    that median by the ranks of its order statistics, which assumes no distribution."""
+    rows = []
+    for peer, ours in PEERS[function.framework]:
+        logs = [math.log(turn[peer] / turn[ours]) for turn in turns]
+        low, high = median_interval(logs)
+        middle = statistics.median(logs)
+        rows.append(
+            {
+                "function": function.title,
+                "peer": peer,
+                "ours": ours,
+                "ours_ns": statistics.median(turn[ours] for turn in turns),
+                "peer_ns": statistics.median(turn[peer] for turn in turns),
+                "log_ratio": middle,
+                "low": low,
+                "high": high,
+                "verdict": judge(middle, low, high),
+            }
+        )
+    return rows
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float]:
+    """95 % at least, for the median of six samples or more."""
+    rank = int(stats.binom.ppf(0.025, len(samples), 0.5))
+    ordered = sorted(samples)
+    return ordered[max(0, rank - 1)], ordered[min(len(ordered) - 1, len(ordered) - rank)]
+
+
+def judge(middle: float, low: float, high: float) -> str:
+    """`agrees` within 1 %, or as far as this many turns can tell."""
+    if abs(middle) <= WITHIN:
+        return "agrees within 1 %"
+    return "intervals overlap" if low <= 0.0 <= high else "DIFFERS"
+
+
+def show(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as a table in Markdown."""
+    lines = [
+        "| function | ours | time | peer | its time | difference (95 %) | verdict |",
+        "|---" * 7,
+    ]
+    lines[1] += "|"
+    for row in rows:
+        low, middle, high = (math.expm1(row[key]) for key in ("low", "log_ratio", "high"))
+        times = (f"{row[key] / 1e3:.4g} µs" for key in ("ours_ns", "peer_ns"))
+        ours, theirs = times
+        lines.append(
+            f"| {row['function']} | {row['ours']} | {ours} | {row['peer']} | {theirs} | "
+            f"{middle:+.2%} ({low:+.2%} to {high:+.2%}) | {row['verdict']} |"
+        )
+    return "\n".join(lines)

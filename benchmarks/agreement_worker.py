@@ -1,0 +1,134 @@
+"""Times one program by several methods in one process, turn about; runs in a framework's Python.
+
+    python -P agreement_worker.py JOB.json, with the inside ring and pyperf on PYTHONPATH
+
+`block` and `latency` are the contender's own, by the messages that the conductor sends: steps
+waited for together, and one by one. The peers time the same step: pyperf's worker, torch's Timer
+where torch is, and the loop of timm's benchmark.py, which is in no package: some steps to warm up,
+then each step waited for. JAX's steps return before they are done, so pyperf's clock waits there
+for the last one, as torch's Timer does on a GPU. Each turn is printed as one line of JSON: method
+-> nanoseconds a step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyperf
+
+from benchcore.cell.contender import Contender
+
+Method = Callable[[], float]
+Step = Callable[[], object]
+Wait = Callable[[object], None]
+
+MIN_TIME_S = 0.1
+"""Of each method's turn, as of a block."""
+_FEWEST_STEPS = 10
+"""timm takes 10 and 40; here as many as fill the time of the other methods."""
+
+
+class Loopback:
+    """The conductor's end of the channel, in the contender's own thread."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, Any] = {}
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Keep what the contender said last."""
+        self.last = message
+
+
+def main(job: dict[str, Any]) -> None:
+    """Prepare the contender; then one turn not counted, and `turns` in alternating order."""
+    loopback = Loopback()
+    contender = Contender(loopback)  # type: ignore[arg-type]
+    contender._prepare(job["order"])
+    step, wait = contender._program.step, contender._runtime.synchronise
+
+    def block() -> float:
+        contender._answer({"do": "block"})
+        found = loopback.last["block"]
+        assert found["compilations"] == 0, "a block that compiles is no steady one"
+        return found["elapsed_ns"] / found["steps"]
+
+    def latency() -> float:
+        limits = {"fewest": _FEWEST_STEPS, "most": 10**6, "budget_s": MIN_TIME_S}
+        contender._answer({"do": "latency", **limits})
+        return statistics.fmean(loopback.last["latency_ns"])
+
+    methods: dict[str, Method] = {
+        "block": block,
+        "latency": latency,
+        "timm_loop": _timm_loop(step, wait, block()),
+    }
+    if job["order"]["framework"] == "torch":
+        methods["torch_timer"] = _torch_timer(step)
+    methods["pyperf"] = _pyperf(step, wait)
+    for turn in range(-1, job["turns"]):
+        order = list(methods.items())[:: -1 if turn % 2 else 1]
+        found = {name: method() for name, method in order}
+        if turn >= 0:
+            sys.stdout.write(json.dumps(found) + "\n")
+            sys.stdout.flush()
+
+
+def _timm_loop(step: Step, wait: Wait, step_ns: float) -> Method:
+    num_steps = max(_FEWEST_STEPS, round(MIN_TIME_S * 1e9 / step_ns))
+
+    def timed() -> float:
+        began = time.perf_counter()
+        output = step()
+        wait([output])
+        return time.perf_counter() - began
+
+    def measure() -> float:
+        for _ in range(_FEWEST_STEPS):
+            timed()
+        return sum(timed() for _ in range(num_steps)) / num_steps * 1e9
+
+    return measure
+
+
+def _torch_timer(step: Step) -> Method:
+    import torch
+    from torch.utils.benchmark import Timer
+
+    timer = Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
+    return lambda: timer.adaptive_autorange(min_run_time=MIN_TIME_S).median * 1e9
+
+
+def _pyperf(step: Step, wait: Wait) -> Method:
+    """pyperf's worker in this process: loops calibrated once, then a warm-up and three values."""
+
+    def loop(loops: int) -> float:
+        each = range(loops)
+        began = time.perf_counter()
+        for _ in each:
+            output = step()
+        wait([output])
+        return time.perf_counter() - began
+
+    runner = pyperf.Runner(values=3, warmups=1, min_time=MIN_TIME_S)
+    options = runner.parse_args(["--worker", "--quiet", "--calibrate-loops"])
+    turns = iter(range(10**9))
+
+    def run() -> pyperf.Benchmark:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return runner.bench_time_func(f"turn {next(turns)}", loop)
+
+    options.loops = run().get_metadata()["calibrate_loops"]
+    options.calibrate_loops = False
+    return lambda: statistics.fmean(run().get_values()) * 1e9
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

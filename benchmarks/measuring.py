@@ -1,0 +1,174 @@
+"""How well we measure: do others' timers agree, how often is a difference called that is not there,
+and which difference is found in which time?
+
+    .venv/bin/python benchmarks/measuring.py agreement alarms power
+
+`agreement` (4 minutes): the real block code against torch's Timer, pyperf and timm's loop, on the
+same functions in the same processes. `alarms` (8 minutes): bare Python against itself under the
+adaptive stopping rule. `power` (10 minutes): against itself with so much more to do. Run again, it
+goes on where it was; `--fresh` begins anew. Each prints a table, and keeps it under `results/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agreement import FUNCTIONS, TURNS, compare, measure_turns, show
+from one_duel import describe_machine, keep
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from short_duels import ShortDuels, count_alarms, find_power, judge, measured_shift
+
+from benchcore.cell.document import utc_now
+from benchcore.cell.host import describe_device, usable_cpus
+from benchcore.state import State, open_state
+
+SHIFTS = (0.01, 0.02, 0.03, 0.05)
+POWER_STARTS = 12
+SIZES = (3, 4, 6, 12)
+"""Of these starts; each divides them."""
+WANTED_POWER = 0.95
+
+
+def main() -> None:
+    """Measure what is asked for and missing, print its tables, and keep them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="+", choices=("agreement", "alarms", "power"))
+    parser.add_argument("--state", type=Path, default=Path("state"))
+    parser.add_argument("--turns", type=int, default=TURNS, help="of agreement")
+    parser.add_argument("--duels", type=int, default=200, help="of alarms")
+    parser.add_argument("--power-duels", type=int, default=20, help="of power, for each shift")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="of alarms, and of power: begin no duel later"
+    )
+    parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
+    options = parser.parse_args()
+    state = open_state(options.state)
+    if options.fresh:
+        for part in options.parts:
+            shutil.rmtree(state.root / "measuring" / part, ignore_errors=True)
+            for folder in state.spool.glob(f"{part}-*"):
+                shutil.rmtree(folder)
+    parts = {"agreement": _agreement, "alarms": _alarms, "power": _power}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn()) as progress:
+        for part in options.parts:
+            table = parts[part](options, state, progress)
+            progress.console.print(table, markup=False, highlight=False, soft_wrap=True)
+
+
+def _agreement(options: argparse.Namespace, state: State, progress: Progress) -> str:
+    folder = state.root / "measuring" / "agreement"
+    folder.mkdir(parents=True, exist_ok=True)
+    task = progress.add_task("agreement", total=len(FUNCTIONS) * options.turns)
+    rows: list[dict[str, Any]] = []
+    for number, function in enumerate(FUNCTIONS):
+        progress.update(task, description=function.title)
+        advance = lambda: progress.advance(task)  # noqa: E731
+        turns = measure_turns(function, state, folder, options.turns, advance)
+        progress.update(task, completed=(number + 1) * options.turns)
+        rows += compare(function, turns)
+    machine = {
+        "device": describe_device("cpu")["model"],
+        "cpus": usable_cpus(),
+        "day": utc_now()[:10],
+    }
+    keep("measuring-agreement", {**machine, "turns": options.turns, "rows": rows})
+    return show(rows)
+
+
+def _alarms(options: argparse.Namespace, state: State, progress: Progress) -> str:
+    duels = ShortDuels(state, "alarms")
+    limits = {"starts": 3, "max_starts": 10, "target": 0.01, "budget_s": 6.0}
+    documents = []
+    deadline = time.monotonic() + options.seconds
+    for number in progress.track(range(options.duels), description="alarms"):
+        if not documents or time.monotonic() < deadline:
+            documents.append(duels.play(number, shift=0.0, **limits))
+    rows = count_alarms([judge(each) for each in documents])
+    starts = [len(each["contenders"][0]["starts"]) for each in documents]
+    ended = [each["duel"]["stopped_by"] for each in documents]
+    found = {
+        **describe_machine(documents[0]),
+        "mean_starts": statistics.fmean(starts),
+        "stopped_by": {why: ended.count(why) for why in sorted(set(ended))},
+        "rows": rows,
+    }
+    keep("measuring-alarms", found)
+    lines = [f"{len(documents)} duels, {found['mean_starts']:.1f} starts, {found['stopped_by']}"]
+    lines += ["", "| of a contender against itself | share (95 %) |", "|---|---|"]
+    lines += [
+        f"| {r['what']} | {r['share']:.1%} ({r['low']:.1%} to {r['high']:.1%}) |" for r in rows
+    ]
+    return "\n".join(lines)
+
+
+def _power(options: argparse.Namespace, state: State, progress: Progress) -> str:
+    duels = ShortDuels(state, "power")
+    limits = {"starts": POWER_STARTS, "max_starts": POWER_STARTS, "budget_s": 1e9}
+    numbers = range(options.power_duels)
+    task = progress.add_task("power", total=len(numbers) * len(SHIFTS))
+    documents: dict[float, list[dict[str, Any]]] = {shift: [] for shift in SHIFTS}
+    deadline = time.monotonic() + options.seconds
+    for number in numbers:
+        if number and time.monotonic() > deadline:
+            break
+        for shift in SHIFTS:  # turn about, so that none has the machine's better hour
+            documents[shift].append(duels.play(number, shift=shift, **limits))
+            progress.advance(task)
+    rows = [
+        {"shift": shift, "measured_shift": measured_shift(of_shift), **row}
+        for shift, of_shift in documents.items()
+        for row in find_power(of_shift, SIZES)
+    ]
+    found = {
+        **describe_machine(documents[SHIFTS[0]][0]),
+        "rows": rows,
+        "smallest": find_smallest(rows),
+    }
+    keep("measuring-power", found)
+    return _show_power(found)
+
+
+def find_smallest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each number of starts: the smallest shift that it and every larger one found in 95 of 100
+    duels; None = none of those tried."""
+    smallest = []
+    for starts in sorted({row["starts"] for row in rows}):
+        mine = sorted((r for r in rows if r["starts"] == starts), key=lambda r: -r["shift"])
+        found = None
+        for row in mine:
+            if row["found_share"] < WANTED_POWER:
+                break
+            found = row["shift"]
+        seconds = statistics.fmean(row["seconds"] for row in mine)
+        smallest.append({"starts": starts, "seconds": seconds, "shift": found})
+    return smallest
+
+
+def _show_power(found: dict[str, Any]) -> str:
+    lines = ["| injected | measured | starts | seconds | found (95 %) | called different |"]
+    lines.append("|" + "---|" * 6)
+    for row in found["rows"]:
+        rates = [row[f"found_{key}"] for key in ("share", "low", "high")]
+        share, low, high = (f"{each:.0%}" for each in rates)
+        lines.append(
+            f"| {row['shift']:+.0%} | {row['measured_shift']:+.2%} | {row['starts']} | "
+            f"{row['seconds']:.1f} | {share} of {row['found_duels']} ({low} to {high}) | "
+            f"{row['different_share']:.0%} |"
+        )
+    for row in found["smallest"]:
+        shift = "none of these" if row["shift"] is None else f"{row['shift']:.0%}"
+        lines.append(f"{row['starts']} starts, {row['seconds']:.1f} s: {shift}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

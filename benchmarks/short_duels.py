@@ -1,0 +1,224 @@
+"""Duels of bare Python through the real conductor, of work that can be made longer by a share."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from benchcore import matrix
+from benchcore.environments import provision
+from benchcore.interpreters import find_interpreters
+from benchcore.profiles import Arm, Match, Profile
+from benchcore.protocol import EnvironmentRecord
+from benchcore.releases import parse_request, resolve
+from benchcore.shard import run_duel
+from benchcore.snapshot import list_inside_files, take_snapshot
+from benchcore.state import State
+from benchcore.store.documents import read_document
+from benchcore.verdict.ratios import Ratio, Side, judge_duel
+from benchcore.verdict.telemetry import find_degraded
+
+Document = dict[str, Any]
+_ARM = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
+_SPEC = """
+from dataclasses import dataclass
+from benchcore.program import Arrays
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    use_case: str = "op"
+    batch: int = 1
+    precision: str = "fp32_ieee"
+
+CASES = {"bare": Case()}
+
+def make_arrays(case, seed):
+    return Arrays(params={}, inputs={})
+
+def flops(case):
+    return 0
+
+def least_bytes(case):
+    return 0
+
+def tolerances(case):
+    return {}
+"""
+_STEP = '''
+import hashlib
+from benchcore.program import Program
+
+def build(case, arrays, settings):
+    """SHA-256 of so many bytes: its time is in proportion to their number."""
+    content = bytes(round(100_000 * float(settings["compile"])))
+    return Program(step=lambda: hashlib.sha256(content).digest(), evidence=dict)
+'''
+
+
+class ShortDuels:
+    """Two contenders that hash the same number of bytes, or the second one more by a share.
+
+    A duel that was measured before in the same campaign is not repeated.
+    """
+
+    def __init__(self, state: State, campaign: str) -> None:
+        self._state = state
+        self._campaign = campaign
+        release = resolve(parse_request("stdlib"), find_interpreters())
+        self._releases = {"stdlib": release}
+        self._record = provision(release, state, accelerator="cpu", report=lambda text: None)
+        self._snapshot = _add_workload(
+            take_snapshot(state.snapshots), state.root / "measuring" / campaign
+        )
+
+    def play(self, number: int, *, shift: float, **limits: Any) -> Document:
+        """One duel, of which `number` is the seed; `limits` are the order's."""
+        match = Match(workload="noop", case="bare", arms=(_ARM, _ARM), expected_s=1)
+        profile = Profile(
+            name="short", matches=(match,), seed=number, block_ms=2.0, warm_up_limit_s=0.05
+        )
+        campaign = f"{self._campaign}-{round(shift * 1000)}"
+        plan = matrix.make_plan(profile, self._releases, campaign=campaign, site="local")
+        order = matrix.make_order(
+            plan, plan.duels[0], self._environments(), harness_version="0", snapshot="0" * 64
+        )
+        a, b = order.contenders
+        order = dataclasses.replace(
+            order,
+            workload="digest",
+            contenders=(_hashing(a, 1.0), _hashing(b, 1.0 + shift)),
+            **{"rounds": 6, "max_rounds": 6, **limits},
+        )
+        return read_document(run_duel(order, self._state, self._snapshot, lambda event: None))
+
+    def _environments(self) -> dict[str, EnvironmentRecord | str]:
+        return {"stdlib": self._record}
+
+
+def _hashing(contender: Any, share: float) -> Any:
+    return dataclasses.replace(contender, settings={"compile": f"{share:g}"})
+
+
+def _add_workload(snapshot: Path, folder: Path) -> Path:
+    """A snapshot is read-only: a copy of it that has one workload more."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for file in list_inside_files():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(snapshot / file, folder / file)
+    workload = folder / "benchcore" / "workloads" / "digest"
+    workload.mkdir()
+    for name, text in (("__init__", ""), ("spec", _SPEC), ("in_stdlib", _STEP)):
+        (workload / f"{name}.py").write_text(text)
+    return folder
+
+
+def judge(document: Document, starts: Sequence[int] | None = None) -> Ratio:
+    """The verdict over some of a duel's starts, or all; it asks for a framework, which SHA-256 has
+    not."""
+    sides = [
+        Side(
+            name=contender["name"],
+            arm="stdlib",
+            framework="jax",
+            version="1",
+            role="newest",
+            starts={
+                start["index"]: {b["round"]: b["elapsed_ns"] / b["steps"] for b in start["blocks"]}
+                for start in _chosen(contender, starts)
+            },
+            degraded={
+                start["index"]: find_degraded(start["blocks"])
+                for start in _chosen(contender, starts)
+            },
+        )
+        for contender in document["contenders"]
+    ]
+    (ratio,) = judge_duel(sides)
+    return ratio
+
+
+def _chosen(contender: Document, starts: Sequence[int] | None) -> Iterator[Document]:
+    return (each for each in contender["starts"] if starts is None or each["index"] in starts)
+
+
+def misses_zero(ratio: Ratio, confidence: float) -> bool:
+    """Whether the interval of Student's t over the starts leaves out no difference."""
+    samples = np.array(ratio.start_log_ratios)
+    if len(samples) < 2:
+        return False
+    half = stats.t.ppf((1 + confidence) / 2, len(samples) - 1) * stats.sem(samples)
+    return bool(abs(samples.mean()) > half)
+
+
+def rate(hits: Sequence[bool]) -> dict[str, Any]:
+    """A share with its exact binomial (Clopper-Pearson) 95 % interval."""
+    interval = stats.binomtest(sum(hits), len(hits)).proportion_ci(0.95)
+    return {
+        "duels": len(hits),
+        "share": sum(hits) / len(hits),
+        "low": float(interval.low),
+        "high": float(interval.high),
+    }
+
+
+def count_alarms(ratios: Sequence[Ratio]) -> list[dict[str, Any]]:
+    """Of duels of a contender against itself: how often they say that something differs."""
+    hits = {
+        "called different": [each.verdict == "different" for each in ratios],
+        "95 % interval misses 0": [misses_zero(each, 0.95) for each in ratios],
+        "99 % interval misses 0": [misses_zero(each, 0.99) for each in ratios],
+    }
+    return [{"what": what, **rate(each)} for what, each in hits.items()]
+
+
+def find_power(documents: Sequence[Document], sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """Of duels that do differ: how often so many starts in a row find it, with the right sign.
+
+    `found` = the 95 % interval leaves out no difference; `different` = the verdict, which calls
+    `same` what lies within its bound of 2 %. A duel gives as many groups as fit into its starts.
+    """
+    rows = []
+    for size in sizes:
+        ratios = [
+            judge(document, group)
+            for document in documents
+            for group in _groups(len(document["contenders"][0]["starts"]), size)
+        ]
+        slower = [(each.log_ratio or 0.0) > 0 for each in ratios]
+        found = [misses_zero(r, 0.95) and s for r, s in zip(ratios, slower, strict=True)]
+        called = [r.verdict == "different" and s for r, s in zip(ratios, slower, strict=True)]
+        seconds = float(np.median([seconds_a_start(each) for each in documents])) * size
+        rows.append(
+            {
+                "starts": size,
+                "seconds": seconds,
+                **{f"found_{key}": value for key, value in rate(found).items()},
+                "different_share": sum(called) / len(called),
+            }
+        )
+    return rows
+
+
+def _groups(num_starts: int, size: int) -> list[range]:
+    return [range(first, first + size) for first in range(0, num_starts - size + 1, size)]
+
+
+def measured_shift(documents: Sequence[Document]) -> float:
+    """What the injected work really adds, by the median of all starts of all duels."""
+    logs = [log for each in documents for log in judge(each).start_log_ratios]
+    return math.expm1(float(np.median(logs)))
+
+
+def seconds_a_start(document: Document) -> float:
+    """Of a duel's whole time, its passes included."""
+    allocation = document["allocation"]
+    began, ended = (np.datetime64(allocation[f"{end}ed_at"][:23]) for end in ("start", "end"))
+    num_starts = len(document["contenders"][0]["starts"])
+    return float((ended - began) / np.timedelta64(1, "s")) / num_starts

@@ -1,0 +1,116 @@
+"""The arithmetic of the benchmark of our own measuring."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from agreement import FUNCTIONS, compare, judge, median_interval
+from measuring import POWER_STARTS, SIZES, find_smallest
+from short_duels import count_alarms, find_power, measured_shift
+from short_duels import judge as judge_document
+
+
+def _document(log_ratios: list[float], *, stolen: float = 0.0) -> dict[str, Any]:
+    """A duel whose second side takes exp(log ratio) as long, start by start."""
+
+    def starts(logs: list[float]) -> list[dict[str, Any]]:
+        telemetry = {
+            "steal_share": stolen,
+            "sm_clock_mhz": None,
+            "foreign_processes": None,
+            "throttle_reasons": None,
+        }
+        return [
+            {
+                "index": index,
+                "blocks": [
+                    {
+                        "round": number,
+                        "steps": 1000,
+                        "elapsed_ns": 1e9 * math.exp(log),
+                        "telemetry": telemetry,
+                    }
+                    for number in range(4)
+                ],
+            }
+            for index, log in enumerate(logs)
+        ]
+
+    sides = {"a": starts([0.0] * len(log_ratios)), "b": starts(log_ratios)}
+    allocation = {"started_at": "2026-01-01T00:00:00.000", "ended_at": "2026-01-01T00:00:06.000"}
+    contenders = [{"name": name, "starts": each} for name, each in sides.items()]
+    return {"allocation": allocation, "contenders": contenders}
+
+
+def test_the_interval_of_a_median_holds_95_percent() -> None:
+    rng = np.random.default_rng(3)
+    for count in (6, 20):
+        intervals = [median_interval(list(each)) for each in rng.normal(0, 1, (2000, count))]
+        assert 0.95 <= np.mean([low <= 0 <= high for low, high in intervals]) <= 0.99
+
+
+@pytest.mark.parametrize(
+    ("middle", "low", "high", "verdict"),
+    [
+        (0.005, 0.004, 0.006, "agrees within 1 %"),
+        (-0.02, -0.05, 0.01, "intervals overlap"),
+        (0.02, 0.015, 0.03, "DIFFERS"),
+        (-0.02, -0.03, -0.015, "DIFFERS"),
+    ],
+)
+def test_a_peer_agrees_or_differs(middle: float, low: float, high: float, verdict: str) -> None:
+    assert judge(middle, low, high) == verdict
+
+
+def test_a_peer_that_needs_two_percent_more_is_told() -> None:
+    turn = {"block": 100.0, "torch_timer": 102.0, "pyperf": 100.0, "timm_loop": 99.9}
+    rows = compare(FUNCTIONS[0], [turn] * 8)
+    verdicts = {row["peer"]: row["verdict"] for row in rows}
+    agrees = "agrees within 1 %"
+    assert verdicts == {"torch_timer": "DIFFERS", "pyperf": agrees, "timm_loop": agrees}
+
+
+def test_alarms_are_counted_at_each_level() -> None:
+    noise = [0.0, 0.001, -0.001]
+    off = [0.05, 0.06, 0.05]  # t of 16: beyond 99 % of two degrees of freedom
+    hardly = [0.03, 0.06, 0.045]  # t of 5.2
+    ratios = [judge_document(_document(each)) for each in (noise, off, hardly, noise)]
+    shares = {row["what"]: row["share"] for row in count_alarms(ratios)}
+    assert shares == {
+        "called different": 0.5,
+        "95 % interval misses 0": 0.5,
+        "99 % interval misses 0": 0.25,
+    }
+
+
+def test_degraded_blocks_take_no_part() -> None:
+    assert judge_document(_document([0.5, 0.5], stolen=0.3)).num_starts == 0
+
+
+def test_power_is_of_groups_of_starts_and_wants_the_right_sign() -> None:
+    slower = _document([0.05, 0.051, 0.049, 0.2, -0.3, 0.1])
+    faster = _document([-0.05, -0.051, -0.049] * 2)
+    rows = find_power([slower, faster], [3])
+    assert [row["found_duels"] for row in rows] == [4]
+    assert rows[0]["found_share"] == rows[0]["different_share"] == 0.25
+    assert rows[0]["seconds"] == 3.0
+
+
+def test_what_lies_within_the_bound_is_found_and_called_the_same() -> None:
+    (row,) = find_power([_document([0.01, 0.0101, 0.0099])], [3])
+    assert (row["found_share"], row["different_share"]) == (1.0, 0.0)
+    assert measured_shift([_document([0.01] * 3)]) == pytest.approx(0.01005, rel=1e-3)
+
+
+def test_the_smallest_shift_is_found_with_every_larger_one() -> None:
+    shares = {(3, 0.01): 1.0, (3, 0.02): 0.9, (3, 0.05): 1.0, (6, 0.01): 0.5, (6, 0.02): 0.96}
+    rows = [
+        {"starts": starts, "shift": shift, "found_share": share, "seconds": 1.0}
+        for (starts, shift), share in shares.items()
+    ]
+    smallest = {row["starts"]: row["shift"] for row in find_smallest(rows)}
+    assert smallest == {3: 0.05, 6: 0.02}
+    assert all(POWER_STARTS % size == 0 for size in SIZES)
