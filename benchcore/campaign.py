@@ -117,7 +117,7 @@ def provision_release(
     return record
 
 
-def _recall_environment(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:
+def recall_environment(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:
     """What `provision_release` left: the environment, or why there is none."""
     _, failure = _environment_paths(plan, request, state)
     if failure.exists():
@@ -160,7 +160,7 @@ def measure_duel(plan: Plan, duel: PlannedDuel, state: State) -> Path:
     order = matrix.make_order(
         plan,
         duel,
-        {c.release: _recall_environment(plan, c.release, state) for c in duel.contenders},
+        {c.release: recall_environment(plan, c.release, state) for c in duel.contenders},
         harness_version=version("deadheat"),
         snapshot=hash_inside(),
     )

@@ -42,6 +42,25 @@ def check_case(workload: str, case: str) -> None:
         )
 
 
+def find_case(workload: str, case: str) -> Any:
+    """A workload's case. Raises UserError for an unknown one."""
+    check_case(workload, case)
+    return load_spec(workload).CASES[case]
+
+
+def proof_use_cases(workload: str) -> tuple[str, ...]:
+    """The use cases whose ratios need a proof, by the workload's spec (`PROOFS`)."""
+    return tuple(vars(load_spec(workload)).get("PROOFS", ()))
+
+
+def needs_proof(workload: str, use_case: str, precision: str) -> bool:
+    """Whether a ratio of such a case needs one. Of what is no case of ours, nobody can prove
+    anything: it has no place here, and no proof either."""
+    if workload not in list_workloads() or use_case not in proof_use_cases(workload):
+        return False
+    return precision in {case.precision for case in load_spec(workload).CASES.values()}
+
+
 def list_sides(workload: str) -> list[str]:
     """The frameworks that a workload is implemented in."""
     return [name for name in FRAMEWORKS if (_FOLDER / workload / f"in_{name}.py").exists()]

@@ -13,6 +13,10 @@ Precision = Literal["fp32_ieee", "tf32", "bf16", "bf16_autocast"]
 """`bf16`: parameters and activations; `bf16_autocast`: float32 parameters, computed in bf16."""
 
 
+ORACLE = "fp64"
+"""The precision of the oracle, in which no case is timed: float64 throughout."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Arrays:
     """The same initial parameters and inputs for every contender, under canonical names."""
@@ -35,12 +39,16 @@ class Program:
     are now, `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no state`),
     `rotation` where several input buffers take turns (tuples of arrays, the first the input's),
     for JAX `function` with its `arguments`, for torch its `module`.
+
+    `parts` tells where evidence that differs went wrong: `layer/NAME` is what a layer put out, in
+    forward order, `gradient/NAME` an array's part of the quantity `gradient`. Canonical layout.
     """
 
     step: Callable[[], object]
     evidence: Callable[[], Mapping[str, np.ndarray]]
     lower: Callable[[], Any] | None = None
     held: Callable[[], Mapping[str, Any]] = dict
+    parts: Callable[[], Mapping[str, np.ndarray]] = dict
 
 
 Settings = Mapping[str, Any]

@@ -114,14 +114,46 @@ class DuelOrder:
     contenders: tuple[ContenderOrder, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProofOrder:
+    """Which contenders to prove equal, on the proof cases of a workload, in one precision."""
+
+    schema: int
+    workload: str
+    precision: str
+    use_cases: tuple[str, ...]
+    device: str
+    seed: int
+    num_seeds: int
+    photographs: str | None
+    """An .npz with uint8 images (high, wide, 3); None = noise alone."""
+    timeout_s: float
+    harness_version: str
+    snapshot: str
+    contenders: tuple[ContenderOrder, ...]
+
+
 _T = TypeVar("_T")
 
 
 def decode_order(document: Mapping[str, Any]) -> DuelOrder:
     """Read a duel order. Raises ValueError on an unknown schema or device, or a wrong key."""
+    order = _decode_order(DuelOrder, document)
+    parse_device(order.device)
+    return order
+
+
+def decode_proof_order(document: Mapping[str, Any]) -> ProofOrder:
+    """Read a proof order. Raises ValueError on an unknown schema or device, or a wrong key."""
+    order = _decode_order(ProofOrder, document)
+    parse_device(order.device)
+    return order
+
+
+def _decode_order(kind: type[_T], document: Mapping[str, Any]) -> _T:
     if document.get("schema") != SCHEMA:
         raise ValueError(
-            f"wanted a duel order with schema {SCHEMA}, got {document.get('schema')!r}; "
+            f"wanted a {kind.__name__} with schema {SCHEMA}, got {document.get('schema')!r}; "
             "write it again with this version of deadheat"
         )
     contenders = tuple(
@@ -131,9 +163,7 @@ def decode_order(document: Mapping[str, Any]) -> DuelOrder:
         )
         for item in document.get("contenders", ())
     )
-    order = _decode(DuelOrder, {**document, "contenders": contenders})
-    parse_device(order.device)
-    return order
+    return _decode(kind, {**document, "contenders": contenders})
 
 
 def _decode(kind: type[_T], document: Mapping[str, Any]) -> _T:
@@ -147,8 +177,8 @@ def _decode(kind: type[_T], document: Mapping[str, Any]) -> _T:
     return kind(**document)
 
 
-def encode(order: DuelOrder) -> dict[str, Any]:
-    """The JSON document of a duel order; `decode_order` reads it back."""
+def encode(order: DuelOrder | ProofOrder) -> dict[str, Any]:
+    """The JSON document of an order; `decode_order` or `decode_proof_order` reads it back."""
     return json.loads(json.dumps(dataclasses.asdict(order)))
 
 

@@ -41,6 +41,11 @@ class State:
         return self.spool / "rejected"
 
     @property
+    def proofs(self) -> Path:
+        """Documents of the equivalence pass, and what its running needs."""
+        return self.root / "proofs"
+
+    @property
     def site(self) -> Path:
         """The published dashboard."""
         return self.root / "site"
@@ -61,7 +66,10 @@ def open_state(root: Path) -> State:
     root = root.expanduser().absolute()
     state = State(root)
     try:
-        for folder in (state.environments, state.snapshots, state.campaigns, state.rejected):
+        for folder in (
+            *(state.environments, state.snapshots, state.campaigns, state.rejected),
+            state.proofs,
+        ):
             folder.mkdir(parents=True, exist_ok=True)
         probe = root / f".writable-{os.getpid()}"
         probe.touch()

@@ -8,6 +8,7 @@ from benchcore.store.frames import (
     equivalence_frame,
     manifest_frame,
     profile_frame,
+    proof_frame,
     start_frame,
 )
 from benchcore.store.queries import replace_marks
@@ -28,6 +29,7 @@ def read_frames(engine: Engine, campaign: str) -> CheckFrames:
     starts, equivalence = start_frame(engine, campaign), equivalence_frame(engine, campaign)
     manifests = manifest_frame(engine, campaign)
     profiles = profile_frame(engine, campaign)
+    proofs = proof_frame(engine, campaign)
     known = list(contenders["duel_run"])
     return CheckFrames(
         contenders=contenders,
@@ -35,4 +37,5 @@ def read_frames(engine: Engine, campaign: str) -> CheckFrames:
         equivalence=equivalence.loc[equivalence["duel_run"].isin(known)],
         manifests=manifests.loc[manifests["duel_run"].isin(known)],
         profiles=profiles.loc[profiles["duel_run"].isin(known)],
+        proofs=proofs.loc[proofs["duel_run"].isin(known)],
     )

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from benchcore.store.records import Mark
+from data_checks.proofs import proof_rows, proof_suite
 from data_checks.rows import (
     CheckFrames,
     contender_rows,
@@ -297,6 +298,7 @@ _SUITES: tuple[
     (equivalence_suite, equivalence_rows),
     (parity_suite, parity_rows),
     (profile_suite, profile_rows),
+    (proof_suite, proof_rows),
 )
 
 

@@ -26,11 +26,12 @@ class CheckFrames:
     equivalence: pd.DataFrame
     manifests: pd.DataFrame
     profiles: pd.DataFrame
+    proofs: pd.DataFrame
 
 
 def contender_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row a contender."""
-    return _name(frames.contenders, contender="name")
+    return name_rows(frames.contenders, contender="name")
 
 
 def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:
@@ -51,18 +52,18 @@ def start_rows(frames: CheckFrames) -> pd.DataFrame:
     """
     starts = frames.starts.query("contender_status == 'ok'")
     steps = starts["shortest_block_ns"] / starts["clock_resolution_ns"]
-    return _name(starts.assign(clock_steps=steps), contender="name")
+    return name_rows(starts.assign(clock_steps=steps), contender="name")
 
 
 def profile_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row a contender that was profiled."""
-    return _name(frames.profiles, contender="name")
+    return name_rows(frames.profiles, contender="name")
 
 
 def duel_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row a duel: `num_inputs` counts the different inputs that its contenders worked on."""
     inputs = start_rows(frames).groupby("duel_run")["inputs_sha256"]
-    return _name(inputs.nunique().to_frame("num_inputs").reset_index())
+    return name_rows(inputs.nunique().to_frame("num_inputs").reset_index())
 
 
 def pair_rows(frames: CheckFrames) -> pd.DataFrame:
@@ -85,15 +86,15 @@ def pair_rows(frames: CheckFrames) -> pd.DataFrame:
             "num_quantities": len(compared[duel_run, frozenset((a, b))]),
             "wanted_quantities": max(1, len(of_duel[duel_run])),
         }
-        for duel_run, a, b in _pairs(frames.contenders)
+        for duel_run, a, b in list_pairs(frames.contenders)
     ]
     columns = ["duel_run", "a", "b", "num_quantities", "wanted_quantities"]
-    return _name(pd.DataFrame(rows, columns=columns), contender="a", other="b")
+    return name_rows(pd.DataFrame(rows, columns=columns), contender="a", other="b")
 
 
 def equivalence_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row a compared quantity of a pair."""
-    return _name(frames.equivalence, contender="a", other="b")
+    return name_rows(frames.equivalence, contender="a", other="b")
 
 
 def parity_rows(frames: CheckFrames) -> pd.DataFrame:
@@ -101,15 +102,16 @@ def parity_rows(frames: CheckFrames) -> pd.DataFrame:
     rows = []
     sides = read_sides(frames.manifests)
     tracks = dict(zip(frames.manifests["duel_run"], frames.manifests["track"], strict=True))
-    for duel_run, a, b in _pairs(frames.manifests):
+    for duel_run, a, b in list_pairs(frames.manifests):
         parity = compare_sides(sides[duel_run, a], sides[duel_run, b], tracks[duel_run])
         differs = "; ".join(parity.violations)
         rows.append({"duel_run": duel_run, "a": a, "b": b, "differs": differs})
     columns = ["duel_run", "a", "b", "differs"]
-    return _name(pd.DataFrame(rows, columns=columns), contender="a", other="b")
+    return name_rows(pd.DataFrame(rows, columns=columns), contender="a", other="b")
 
 
-def _pairs(contenders: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
+def list_pairs(contenders: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
+    """(duel run, a, b) of every pair that a ratio could be made of."""
     for duel_run, of_duel in contenders.groupby("duel_run", sort=False):
         for one, other in combinations(of_duel.to_dict("records"), 2):
             frameworks = {one["framework"], other["framework"]}
@@ -119,7 +121,7 @@ def _pairs(contenders: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
                 yield str(duel_run), one["name"], other["name"]
 
 
-def _name(
+def name_rows(
     frame: pd.DataFrame, *, contender: str | None = None, other: str | None = None
 ) -> pd.DataFrame:
     """Say whom a row marks, and number the rows, so that a failed one is found again."""

@@ -22,6 +22,9 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
     for request in steps.list_requests(campaign, root):
         # A failed build is a status of its contenders, told by measure; the campaign goes on.
         steps.provision_environment(request, campaign=campaign, root=root, return_state=True)
+    for workload, precision in steps.list_proofs(campaign, root):
+        # Without a proof its pairs get no ratio, told by the checks; the campaign goes on.
+        steps.prove_workload(workload, precision, campaign=campaign, root=root, return_state=True)
     duels = steps.list_duels(campaign, root)
     lost = _measure_all(duels, campaign, root)
     if len(lost) == len(duels):

@@ -23,6 +23,7 @@ from benchcore.state import State, open_state
 from flows.compare import compare
 from flows.costs import print_costs
 from flows.display import format_count
+from flows.equivalence import equivalence
 from flows.options import (
     STATE,
     CampaignOption,
@@ -42,6 +43,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(compare)
+app.command()(equivalence)
 
 
 @app.command()
@@ -218,14 +220,16 @@ def environments(
 
 @app.command()
 def ingest(state: StateOption = STATE, as_json: JsonOption = False) -> None:
-    """Take the spool's documents into the database. Twice changes nothing."""
+    """Take the spool's documents and the proofs into the database. Twice changes nothing."""
     from benchcore.store.database import open_database
     from benchcore.store.ingest import ingest_spool
+    from benchcore.store.proofs import ingest_proofs
 
     opened = open_state(state)
-    report = ingest_spool(open_database(opened.database_url), opened)
+    engine = open_database(opened.database_url)
+    report, refused = ingest_spool(engine, opened), ingest_proofs(engine, opened)
     if as_json:
-        print_json(dataclasses.asdict(report))
+        print_json({**dataclasses.asdict(report), "refused_proofs": refused})
     else:
         OUT.print(
             f"{len(report.ingested)} ingested, {len(report.already)} there already, "
@@ -234,7 +238,9 @@ def ingest(state: StateOption = STATE, as_json: JsonOption = False) -> None:
         )
         for rejection in report.rejected:
             OUT.print(f"{rejection.path}: {rejection.reason}", markup=False, soft_wrap=True)
-    if report.rejected:
+        for reason in refused:
+            OUT.print(reason, markup=False, soft_wrap=True)
+    if report.rejected or refused:
         raise typer.Exit(1)
 
 

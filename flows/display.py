@@ -55,6 +55,7 @@ class Forecast:
             "round": self._follow_round,
             "failed": lambda event: f"{event['contender']} failed: {event['reason']}",
             "environment": lambda event: f"{event['request']}: {event['text']}",
+            "proof": lambda event: event["text"],
         }
         return kinds.get(event["event"], lambda event: None)(event)
 
@@ -98,6 +99,8 @@ def describe_now(event: dict[str, Any], forecast: Forecast) -> str | None:
     duel = forecast.current
     if event["event"] == "environment":
         return f"environment {event['request']}: {event['text']}"
+    if event["event"] == "proof":
+        return event["text"]
     if duel is None:
         return None
     number = format_number(event.get("start", 0) + 1, duel.starts, duel.max_starts)

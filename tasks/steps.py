@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import State as RunState
 from prefect.client.schemas.objects import TaskRun
 
 from benchcore import campaign as steps
-from benchcore import matrix
+from benchcore import matrix, proofs
 from benchcore.errors import EnvironmentBuildError
 from benchcore.profiles import load_profile
 from benchcore.shard import ConductorFailedError
@@ -76,6 +76,18 @@ def measure_duel(title: str, duel_run: str, *, campaign: str, root: str) -> str:
     return str(steps.measure_duel(plan, steps.find_duel(plan, duel_run), state))
 
 
+@task(task_run_name="prove-{workload}-{precision}", cache_policy=NO_CACHE, tags={"measure"})
+def prove_workload(workload: str, precision: str, *, campaign: str, root: str) -> None:
+    """Prove that the campaign's environments compute the same, unless that was done before."""
+    state = open_state(Path(root))
+    log = steps.progress_log(state, campaign)
+    for wanted in proofs.of_campaign(steps.load_campaign(state, campaign), state):
+        if (wanted.workload, wanted.precision) == (workload, precision):
+            proofs.prove(
+                wanted, state, lambda text: log.append(event="proof", text=text), anew=False
+            )
+
+
 @task(cache_policy=NO_CACHE)
 def ingest_results(*, root: str) -> list[str]:
     """Spool to database; the documents that were refused, each with its reason."""
@@ -113,6 +125,13 @@ def list_failed(campaign: str, root: str) -> list[dict[str, Any]]:
 def list_requests(campaign: str, root: str) -> list[str]:
     """The version requests of a campaign's plan."""
     return list(steps.load_campaign(State(Path(root)), campaign).releases)
+
+
+def list_proofs(campaign: str, root: str) -> list[tuple[str, str]]:
+    """What the campaign's duels need proven: (workload, precision)."""
+    state = State(Path(root))
+    wanted = proofs.of_campaign(steps.load_campaign(state, campaign), state)
+    return list(dict.fromkeys((each.workload, each.precision) for each in wanted))
 
 
 def list_duels(campaign: str, root: str) -> list[matrix.PlannedDuel]:

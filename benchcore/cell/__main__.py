@@ -1,4 +1,4 @@
-"""Entry of the inside ring: `python -P -s -m benchcore.cell conductor|contender ...`."""
+"""Entry of the inside ring: `python -P -s -m benchcore.cell conductor|contender|prover ...`."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ from pathlib import Path
 from benchcore.cell.channel import Channel
 from benchcore.cell.conductor import Conductor
 from benchcore.cell.contender import Contender, die_with_parent
-from benchcore.protocol import decode_order, write_json
+from benchcore.cell.prover import Prover
+from benchcore.protocol import decode_order, decode_proof_order, write_json
 
 
 def main(arguments: list[str]) -> int:
-    """Run one role. `conductor ORDER RESULT SCRATCH` or `contender READ_FD WRITE_FD`."""
+    """Run one role: `conductor|prover ORDER RESULT SCRATCH`, or `contender READ_FD WRITE_FD`."""
     die_with_parent()
     role, *rest = arguments
-    if role == "conductor":
+    if role in ("conductor", "prover"):
         order_path, result_path, scratch = (Path(argument) for argument in rest)
-        order = decode_order(json.loads(order_path.read_text(encoding="utf-8")))
+        document = json.loads(order_path.read_text(encoding="utf-8"))
         scratch.mkdir(parents=True, exist_ok=True)
-        write_json(result_path, Conductor(order, scratch).run())
+        if role == "conductor":
+            run = Conductor(decode_order(document), scratch).run
+        else:
+            run = Prover(decode_proof_order(document), scratch).run
+        write_json(result_path, run())
         shutil.rmtree(scratch / "caches", ignore_errors=True)
     elif role == "contender":
         read_fd, write_fd = (int(argument) for argument in rest)
         Contender(Channel(read_fd, write_fd)).serve()
     else:
-        raise SystemExit(f"wanted the role conductor or contender, got {role!r}")
+        raise SystemExit(f"wanted the role conductor, contender or prover, got {role!r}")
     return 0
 
 

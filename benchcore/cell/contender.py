@@ -21,6 +21,7 @@ from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.manifest import read_manifest
 from benchcore.cell.probes import clock_resolution_ns, drive, sample_latency
 from benchcore.cell.runtime import Runtime, UnsupportedError, load_runtime
+from benchcore.cell.witness import save_proof
 from benchcore.program import Arrays, Program
 
 _STEADY_BLOCKS = 5
@@ -72,17 +73,23 @@ class Contender:
         with self._timed("import"):
             self._runtime.import_framework()
         spec = importlib.import_module(f"benchcore.workloads.{order['workload']}.spec")
-        case = spec.CASES[order["case"]]
+        proves = order["purpose"] == "proof"
+        precision = order["precision"] if proves else spec.CASES[order["case"]].precision
         self._device = order["device"]
         with self._timed("init"):
             self._runtime.initialise(
                 device=self._device,
-                precision=case.precision,
+                precision=precision,
                 threads=order["threads"],
                 settings=order["settings"],
             )
         self._stage = "canary"
-        self._canary = run_canary(self._runtime, case.precision)
+        self._canary = run_canary(self._runtime, precision)
+        if proves:
+            self._spec, self._order = spec, order
+            self._channel.send({"prepared": {"canary": self._canary}})
+            return
+        case = spec.CASES[order["case"]]
         # Whatever the canary compiled and allocated is not the program's.
         already = self._runtime.compile_seconds()
         hits = {"cache_hits": self._runtime.num_cache_hits()}
@@ -154,6 +161,7 @@ class Contender:
             "profile": ("profile", self._profile),
             "drive": ("steps", lambda: self._drive(message["seconds"])),
             "finish": ("finished", self._account),
+            "prove": ("proved", lambda: self._prove(message)),
         }
         if what not in answers:
             raise ValueError(f"wanted one of {sorted(answers)}, got {what!r}; mend the conductor")
@@ -190,6 +198,11 @@ class Contender:
 
             np.savez(path, **dict(evidence))  # type: ignore[arg-type] # its own stubs are wrong
         return sorted(evidence)
+
+    def _prove(self, message: Mapping[str, Any]) -> list[str]:
+        """Save what the equivalence pass holds against its oracle; the names that were saved."""
+        self._stage = "prove"
+        return save_proof(self._spec, message, lambda *given: self._build(self._order, *given))
 
     def _sample_latency(self, limits: Mapping[str, Any]) -> list[int]:
         """Steps waited for one by one: another quantity than a block's, never mixed with it."""

@@ -15,7 +15,7 @@ from benchcore.cell.manifest import join_words, walk_equations, xla_flag
 from benchcore.cell.probes import run_window
 from benchcore.cell.runtime import UnsupportedError
 from benchcore.cell.stage_clock import NestedClock
-from benchcore.program import Program
+from benchcore.program import ORACLE, Program
 from benchcore.protocol import parse_device
 
 # Durations that JAX reports of each compilation, as our stages (jax.monitoring; names as of 0.4.36
@@ -30,6 +30,7 @@ _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 # "highest" is IEEE float32 on every device. In the bf16 cases it leaves bfloat16 operands as they
 # are, and keeps a float32 operation that is left over from TF32, as torch's "ieee" does.
 _MATMUL_PRECISION = {
+    ORACLE: "highest",
     "fp32_ieee": "highest",
     "tf32": "tensorfloat32",
     "bf16": "highest",
@@ -80,7 +81,10 @@ class JaxRuntime:
                 "wanted precision 'tf32' on 'cpu', where JAX computes float32 as IEEE whatever is "
                 "set; plan 'fp32_ieee' there, or a GPU"
             )
-        self._in_bf16 = precision.startswith("bf16")
+        self._computed = {ORACLE: "float64", "bf16": "bfloat16", "bf16_autocast": "bfloat16"}.get(
+            precision, "float32"
+        )
+        self._jax.config.update("jax_enable_x64", precision == ORACLE)
         self._jax.config.update("jax_default_matmul_precision", _MATMUL_PRECISION[precision])
         self._device = self._find_device(device)
         self._jax.block_until_ready(self._jax.device_put(0.0, self._device))
@@ -111,9 +115,8 @@ class JaxRuntime:
         kept, self._clock = self._clock, NestedClock(_STAGES)
         counted = self._num_compilations, self._num_cache_hits
         images, kernel = given.images.transpose(0, 2, 3, 1), given.kernel.transpose(2, 3, 1, 0)
-        dtype = numpy.bfloat16 if self._in_bf16 else numpy.float32
         left, right, images, kernel = (
-            jax.device_put(array, self._device).astype(dtype)
+            jax.device_put(array, self._device).astype(self._computed)
             for array in (given.left, given.right, images, kernel)
         )
         product = numpy.matmul(left, right)
@@ -121,7 +124,8 @@ class JaxRuntime:
             images, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
         product, convolved = (
-            jax.device_get(array.astype(numpy.float32)) for array in (product, convolved)
+            jax.device_get(array.astype(numpy.promote_types(array.dtype, "float32")))
+            for array in (product, convolved)
         )
         self._clock, (self._num_compilations, self._num_cache_hits) = kept, counted
         return Products(product=product, convolved=convolved.transpose(0, 3, 1, 2))

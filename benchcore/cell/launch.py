@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,7 @@ class Launcher:
 
     def launch(self, contender: ContenderOrder) -> ContenderProcess:
         """A fresh process, told nothing yet. Raises ContenderFailedError."""
-        log = self._scratch / f"{contender.name}.log"
-        try:
-            return start_contender(contender.environment.python, self.environ(contender), log)
-        except OSError as error:
-            reason = f"{contender.environment.python!r} does not start: {error}"
-            raise ContenderFailedError("environment", "import", reason) from error
+        return launch(contender, self.environ(contender), self._scratch)
 
     def prepare(
         self,
@@ -82,21 +77,40 @@ class Launcher:
         return process
 
     def environ(self, contender: ContenderOrder) -> dict[str, str]:
-        """Passive waiting for every thread pool, caches of this duel alone, our snapshot."""
-        caches = self._scratch / "caches" / contender.name
+        """The variables of `contender_environ`, with its cure."""
         cure = self.cures.get(contender.name, ())
-        return {
-            **{key: os.environ[key] for key in _INHERITED if key in os.environ},
-            "PYTHONPATH": os.environ["PYTHONPATH"],
-            "PYTHONPYCACHEPREFIX": str(self._scratch / "pycache"),
-            "OMP_WAIT_POLICY": "PASSIVE",
-            "KMP_BLOCKTIME": "0",
-            "OMP_NUM_THREADS": str(host.usable_cpus()),
-            "JAX_PLATFORMS": "cpu" if self._order.device == "cpu" else "cuda",
-            "XLA_FLAGS": " ".join((*xla_flags_of(contender.settings, self._order.device), *cure)),
-            "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-            # Contenders share the device: none may take it all.
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        }
+        return contender_environ(contender, self._order.device, self._scratch, cure)
+
+
+def launch(
+    contender: ContenderOrder, environ: Mapping[str, str], scratch: Path
+) -> ContenderProcess:
+    """A fresh process that logs to the scratch folder. Raises ContenderFailedError."""
+    log = scratch / f"{contender.name}.log"
+    try:
+        return start_contender(contender.environment.python, environ, log)
+    except OSError as error:
+        reason = f"{contender.environment.python!r} does not start: {error}"
+        raise ContenderFailedError("environment", "import", reason) from error
+
+
+def contender_environ(
+    contender: ContenderOrder, device: str, scratch: Path, cure: Sequence[str] = ()
+) -> dict[str, str]:
+    """Passive waiting for every thread pool, caches of this run alone, our snapshot."""
+    caches = scratch / "caches" / contender.name
+    return {
+        **{key: os.environ[key] for key in _INHERITED if key in os.environ},
+        "PYTHONPATH": os.environ["PYTHONPATH"],
+        "PYTHONPYCACHEPREFIX": str(scratch / "pycache"),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "KMP_BLOCKTIME": "0",
+        "OMP_NUM_THREADS": str(host.usable_cpus()),
+        "JAX_PLATFORMS": "cpu" if device == "cpu" else "cuda",
+        "XLA_FLAGS": " ".join((*xla_flags_of(contender.settings, device), *cure)),
+        "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        # Contenders share the device: none may take it all.
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }

@@ -13,11 +13,17 @@ from benchcore.cell.manifest import join_words
 from benchcore.cell.probes import run_window
 from benchcore.cell.runtime import UnsupportedError
 from benchcore.cell.torch_profile import profile_torch
-from benchcore.program import Program
+from benchcore.program import ORACLE, Program
 from benchcore.protocol import parse_device
 
 # What float32 operands are rounded to; in the bf16 cases no matmul has any left over.
-_FP32_PRECISION = {"fp32_ieee": "ieee", "tf32": "tf32", "bf16": "ieee", "bf16_autocast": "ieee"}
+_FP32_PRECISION = {
+    ORACLE: "ieee",
+    "fp32_ieee": "ieee",
+    "tf32": "tf32",
+    "bf16": "ieee",
+    "bf16_autocast": "ieee",
+}
 _AMPERE = (8, 0)
 """First compute capability with TF32 and bfloat16 units."""
 
@@ -60,7 +66,7 @@ class TorchRuntime:
             missing = precision == "tf32"
         else:
             capability = self._torch.cuda.get_device_capability(device)
-            missing = precision != "fp32_ieee" and capability < _AMPERE
+            missing = precision not in ("fp32_ieee", ORACLE) and capability < _AMPERE
         if missing:
             raise UnsupportedError(
                 f"wanted precision {precision!r} on {device!r}, which has no unit for it: torch "
@@ -92,7 +98,8 @@ class TorchRuntime:
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """`torch.matmul` and `conv2d`, cast or under autocast as the case has it."""
         torch, given = self._torch, make_operands()
-        dtype = torch.bfloat16 if self._precision == "bf16" else torch.float32
+        dtypes = {"bf16": torch.bfloat16, ORACLE: torch.float64}
+        dtype = dtypes.get(self._precision, torch.float32)
         left, right, images, kernel = (
             torch.tensor(array, device=self._device, dtype=dtype)
             for array in (given.left, given.right, given.images, given.kernel)
@@ -101,7 +108,10 @@ class TorchRuntime:
         context = torch.autocast(self._device.type, torch.bfloat16) if autocast else nullcontext()
         with torch.no_grad(), context:
             product, convolved = left @ right, torch.nn.functional.conv2d(images, kernel)
-        product, convolved = (each.float().cpu().numpy() for each in (product, convolved))
+        product, convolved = (
+            each.to(torch.promote_types(each.dtype, torch.float32)).cpu().numpy()
+            for each in (product, convolved)
+        )
         return Products(product=product, convolved=convolved)
 
     def synchronise(self, outputs: object) -> None:

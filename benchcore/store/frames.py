@@ -7,8 +7,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Boolean, ColumnElement, Engine, Float, Integer, Select, String, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Engine,
+    Float,
+    Integer,
+    Select,
+    String,
+    and_,
+    select,
+)
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 from sqlalchemy.types import TypeEngine
 
 from benchcore.store.ceilings import add_physics, read_sentinels
@@ -18,6 +28,7 @@ from benchcore.store.models import (
     DuelRun,
     Equivalence,
     PairRatio,
+    Proof,
     StartRun,
     UtcDateTime,
 )
@@ -237,6 +248,30 @@ def equivalence_frame(engine: Engine, campaign: str | None = None) -> pd.DataFra
     query = query.join(Equivalence, Equivalence.duel_run == DuelRun.id)
     order = (*_OLDEST_FIRST, Equivalence.a, Equivalence.b, Equivalence.quantity)
     return _read(engine, query.order_by(*order), campaign)
+
+
+def proof_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a quantity proven of a pair of contenders: of their environments, on the duel's
+    device, by the snapshot that measured them. A pair without rows was not proven."""
+    one, other = aliased(ContenderRun), aliased(ContenderRun)
+    columns = (Proof.oracle_error, Proof.oracle_bound, Proof.a_error, Proof.a_bound)
+    rest = (Proof.b_error, Proof.b_bound, Proof.passed, Proof.reason, Proof.first_drift)
+    query = _select(
+        *_CASE, one.name.label("a"), other.name.label("b"), Proof.quantity, *columns, *rest
+    )
+    query = query.join(one, one.duel_run == DuelRun.id).join(other, other.duel_run == DuelRun.id)
+    query = query.join(
+        Proof,
+        and_(
+            Proof.a_key == one.environment_key,
+            Proof.b_key == other.environment_key,
+            *(getattr(Proof, key) == getattr(DuelRun, key) for key in _PROVEN),
+        ),
+    )
+    return _read(engine, query.order_by(*_OLDEST_FIRST, one.name, other.name, Proof.id), campaign)
+
+
+_PROVEN = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
 
 
 def manifest_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:

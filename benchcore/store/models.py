@@ -191,6 +191,36 @@ class Equivalence(Base):
     agrees: Mapped[bool]
 
 
+class Proof(Base):
+    """One quantity that a pair of environments computed: held against float64, and the bounds."""
+
+    __tablename__ = "proof"
+    __table_args__ = (Index("ix_proof_subject", "workload", "precision", "snapshot"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    workload: Mapped[str] = mapped_column(String(100))
+    use_case: Mapped[str] = mapped_column(String(100))
+    precision: Mapped[str] = mapped_column(String(100))
+    snapshot: Mapped[str] = mapped_column(String(64))
+    device_fingerprint: Mapped[str] = mapped_column(String(16))
+    a_key: Mapped[str] = mapped_column(String(100))
+    b_key: Mapped[str] = mapped_column(String(100))
+    a: Mapped[str] = mapped_column(String(100))
+    b: Mapped[str] = mapped_column(String(100))
+    quantity: Mapped[str] = mapped_column(Text)
+    num_seeds: Mapped[int]
+    oracle_error: Mapped[float | None]
+    oracle_bound: Mapped[float | None]
+    a_error: Mapped[float | None]
+    a_bound: Mapped[float | None]
+    b_error: Mapped[float | None]
+    b_bound: Mapped[float | None]
+    passed: Mapped[bool]
+    reason: Mapped[str] = mapped_column(Text)
+    first_drift: Mapped[str | None] = mapped_column(Text)
+    proved_at: Mapped[datetime]
+
+
 class CheckMark(Base):
     """A failed expectation: what it names takes no part in ratios."""
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchcore.program import Arrays, Program, Settings
+from benchcore.program import ORACLE, Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
     INPUT_BUFFERS,
     LEARNING_RATE,
@@ -18,6 +18,7 @@ from benchcore.workloads.mlp.spec import (
     TRACE_STEPS,
     Case,
     flatten,
+    name_parts,
     tolerances,
 )
 from benchcore.workloads.rotation import Rotation, roll
@@ -30,7 +31,8 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the perceptron up on the device that the settings name."""
     wanted = read_settings(settings, JAX_COMPILE, SETTINGS["jax"])
     device = jax.devices(wanted.platform)[wanted.ordinal]
-    dtype = jnp.bfloat16 if case.precision == "bf16" else jnp.float32
+    dtypes = {"bf16": jnp.bfloat16, ORACLE: jnp.float64}
+    dtype = dtypes.get(case.precision, jnp.float32)
     rotation = Rotation(
         [_place_inputs(each, device, dtype) for each in roll(arrays.inputs, INPUT_BUFFERS)]
     )
@@ -39,7 +41,7 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
         return _place(arrays.params, device, dtype)
 
     if case.use_case == "infer":
-        return _infer(place(), rotation, _forward(case))
+        return _infer(case, place(), rotation)
     return _train(case, arrays, rotation, place, donate=wanted.donate == "yes")
 
 
@@ -66,30 +68,34 @@ def _other_layout(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array.T)
 
 
-def _forward(case: Case) -> Callable[[Params, jax.Array], jax.Array]:
+def _layers(case: Case) -> Callable[[Params, jax.Array], Params]:
     """Under `bf16_autocast` operands are cast where they are used; the parameters stay float32."""
     names = [name for name, _, _ in case.layers]
 
     def cast(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
         return jax.tree.map(lambda value: value.astype(jnp.bfloat16), values)
 
-    def forward(params: Params, images: jax.Array) -> jax.Array:
-        """Images (batch, in) to logits (batch, classes)."""
+    def forward(params: Params, images: jax.Array) -> Params:
+        """Images (batch, in) to what every layer puts out (batch, out) before its ReLU."""
         if case.precision == "bf16_autocast":
             params, images = cast(params), images.astype(jnp.bfloat16)
-        value = images
-        for name in names[:-1]:
-            value = jax.nn.relu(value @ params[f"{name}.weight"] + params[f"{name}.bias"])
-        return value @ params[f"{names[-1]}.weight"] + params[f"{names[-1]}.bias"]
+        value, sums = images, {}
+        for name in names:
+            value = jax.nn.relu(value) if sums else value
+            sums[name] = value = value @ params[f"{name}.weight"] + params[f"{name}.bias"]
+        return sums
 
     return forward
 
 
-def _infer(
-    params: Params,
-    rotation: Rotation[tuple[jax.Array, ...]],
-    forward: Callable[..., jax.Array],
-) -> Program:
+def _forward(case: Case) -> Callable[[Params, jax.Array], jax.Array]:
+    """The last layer's sums: the logits."""
+    layers = _layers(case)
+    return lambda params, images: layers(params, images)[case.layers[-1][0]]
+
+
+def _infer(case: Case, params: Params, rotation: Rotation[tuple[jax.Array, ...]]) -> Program:
+    forward = _forward(case)
     compiled = jax.jit(forward)
     (images,) = rotation.buffers[0]
     return Program(
@@ -104,7 +110,13 @@ def _infer(
             "function": compiled,
             "arguments": (params, images),
         },
+        parts=lambda: _name_layers(case, params, images),
     )
+
+
+def _name_layers(case: Case, params: Params, images: jax.Array) -> dict[str, np.ndarray]:
+    sums = jax.jit(_layers(case))(params, images)
+    return name_parts("layer", {name: _on_host(sums[name]) for name, _, _ in case.layers})
 
 
 def _optimizer() -> optax.GradientTransformation:
@@ -115,7 +127,7 @@ def _train_step(case: Case) -> Callable[..., tuple[Params, optax.OptState, jax.A
     forward, optimizer = _forward(case), _optimizer()
 
     def loss_of(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
-        logits = forward(params, images).astype(jnp.float32)
+        logits = _widen(forward(params, images))
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
     def train_step(
@@ -178,7 +190,13 @@ def _train(
             "arguments": (params, state, images, labels),
         }
 
-    return Program(step=step, evidence=evidence, lower=lower, held=held)
+    def parts() -> dict[str, np.ndarray]:
+        fresh, state = start()
+        layers = _name_layers(case, fresh, images)
+        fresh, state, _ = compiled(fresh, state, images, labels)
+        return layers | name_parts("gradient", _to_host(state[0].trace))
+
+    return Program(step=step, evidence=evidence, lower=lower, held=held, parts=parts)
 
 
 def _first_step(
@@ -196,5 +214,10 @@ def _to_host(params: Params) -> dict[str, np.ndarray]:
 
 
 def _on_host(array: jax.Array) -> np.ndarray:
-    """A float32 copy: numpy's files have no bfloat16, and every bfloat16 is a float32."""
-    return np.array(array, dtype=np.float32)
+    """A copy, of float32 at least: numpy's files have no bfloat16."""
+    return np.array(_widen(array))
+
+
+def _widen(array: jax.Array) -> jax.Array:
+    """Every bfloat16 is a float32; float64 stays."""
+    return array.astype(jnp.promote_types(array.dtype, jnp.float32))

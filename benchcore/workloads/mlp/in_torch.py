@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchcore.program import Arrays, Program, Settings
+from benchcore.program import ORACLE, Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
     INPUT_BUFFERS,
     LEARNING_RATE,
@@ -22,6 +22,7 @@ from benchcore.workloads.mlp.spec import (
     TRACE_STEPS,
     Case,
     flatten,
+    name_parts,
     tolerances,
 )
 from benchcore.workloads.rotation import Rotation, roll
@@ -33,7 +34,8 @@ Tensors = dict[str, torch.Tensor]
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the perceptron up on the device that the settings name."""
     wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
-    dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
+    dtypes = {"bf16": torch.bfloat16, ORACLE: torch.float64}
+    dtype = dtypes.get(case.precision, torch.float32)
     rotation = Rotation(
         [_place_inputs(each, wanted.device, dtype) for each in roll(arrays.inputs, INPUT_BUFFERS)]
     )
@@ -105,7 +107,33 @@ def _infer(
     def held() -> dict[str, object]:
         return _held(model, rotation, mode) | {"output_dtype": step().dtype}
 
-    return Program(step=step, evidence=evidence, held=held)
+    return Program(
+        step=step,
+        evidence=evidence,
+        held=held,
+        parts=lambda: _name_layers(model, forward, *rotation.buffers[0]),
+    )
+
+
+def _name_layers(
+    model: nn.Module, forward: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor
+) -> dict[str, np.ndarray]:
+    """What every `nn.Linear` puts out."""
+    found: dict[str, np.ndarray] = {}
+
+    def hook(name: str) -> Callable[..., None]:
+        return lambda _module, _inputs, output: found.update({name: _to_host(output)})
+
+    handles = [
+        each.register_forward_hook(hook(name))
+        for name, each in model.named_modules()
+        if isinstance(each, nn.Linear)
+    ]
+    with torch.no_grad():
+        forward(images)
+    for handle in handles:
+        handle.remove()
+    return name_parts("layer", found)
 
 
 def _held(
@@ -136,7 +164,7 @@ def _train(
         optimizer.state[param]["momentum_buffer"] = momentum[name]
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return nn.functional.cross_entropy(forward(images).float(), labels)
+        return nn.functional.cross_entropy(_widen(forward(images)), labels)
 
     loss_function = _compile(loss_of, mode)
     owed = list(params.values())
@@ -174,7 +202,15 @@ def _train(
             "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
         }
 
-    return Program(step=step, evidence=evidence, held=held)
+    def parts() -> dict[str, np.ndarray]:
+        """Of a program that has not stepped yet."""
+        layers = _name_layers(model, forward, images)
+        optimizer.zero_grad(set_to_none=True)
+        loss_of(images, labels).backward()
+        gradient = {name: _to_host(param.grad) for name, param in params.items()}
+        return layers | name_parts("gradient", gradient)
+
+    return Program(step=step, evidence=evidence, held=held, parts=parts)
 
 
 def _first_step(
@@ -198,5 +234,10 @@ def _copy_into(targets: Tensors, sources: Tensors) -> None:
 
 
 def _to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A float32 copy: numpy has no bfloat16, and every bfloat16 is a float32."""
-    return tensor.detach().float().cpu().numpy().copy()
+    """A copy, of float32 at least: numpy has no bfloat16."""
+    return _widen(tensor.detach()).cpu().numpy().copy()
+
+
+def _widen(tensor: torch.Tensor) -> torch.Tensor:
+    """Every bfloat16 is a float32; float64 stays."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

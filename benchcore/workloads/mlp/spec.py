@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from benchcore.program import Arrays, Precision
+from benchcore.program import ORACLE, Arrays, Precision
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, Options
 
 SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
@@ -65,6 +65,13 @@ def _make_cases(precision: Precision) -> dict[str, Case]:
 CASES: dict[str, Case] = {
     name: case for precision in get_args(Precision) for name, case in _make_cases(precision).items()
 }
+
+
+PROOFS: dict[str, Case] = {
+    "infer": Case(use_case="infer", batch=32, precision="fp32_ieee", widths=_MNIST),
+    "train": Case(use_case="train", batch=32, precision="fp32_ieee", widths=_MNIST),
+}
+"""What the equivalence pass computes, in every precision and in float64."""
 
 
 def make_arrays(case: Case, seed: int) -> Arrays:
@@ -143,6 +150,7 @@ def tolerances(case: Case) -> dict[str, float]:
     fp32 = {"logits": 1e-5, "loss_trace": 1e-5, "gradient": 1e-5, "update": 2e-5}
     autocast = {"logits": 2.5e-2, "loss_trace": 1e-2, "gradient": 1e-1, "update": 1e-1}
     of_precision = {
+        ORACLE: dict.fromkeys(fp32, 1e-9),
         "fp32_ieee": fp32,
         "tf32": {name: tolerance / 8 for name, tolerance in autocast.items()},
         "bf16": {name: autocast[name] for name in ("logits", "loss_trace", "gradient")},
@@ -207,6 +215,11 @@ def _reference_training(
             evidence = {"gradient": flatten(gradient, params), "update": flatten(update, params)}
     found = {**evidence, "loss_trace": np.array(losses)}
     return {name: found[name] for name in tolerances(case)}
+
+
+def name_parts(quantity: str, parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of a quantity, as the drift report names them."""
+    return {f"{quantity}/{name}": array for name, array in parts.items()}
 
 
 def flatten(parts: Mapping[str, np.ndarray], order: Mapping[str, object]) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from duel_orders import copy_inside_ring, make_order
+from proof_documents import keep_proof, make_proof
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
 from benchcore.shard import run_duel
@@ -64,6 +65,7 @@ def _judge(order: DuelOrder, state: State, snapshot: Path) -> tuple[dict[str, An
     document = read_document(run_duel(order, state, snapshot, lambda event: None))
     engine = open_database(state.database_url)
     ingest_spool(engine, state)
+    keep_proof(state, engine, make_proof(document))
     check_campaign(engine, order.campaign)
     (ratio,) = judge_and_list(engine, order.campaign)
     engine.dispose()

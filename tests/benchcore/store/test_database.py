@@ -22,6 +22,7 @@ TABLES = {
     "contender_run",
     "start_run",
     "equivalence",
+    "proof",
     "check_mark",
     "ratio",
 }

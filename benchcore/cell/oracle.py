@@ -1,0 +1,137 @@
+"""Whether two contenders compute the same function: each is held against float64, also its own.
+
+First the two float64 oracles must agree: that proves one function, whatever its rounding. Then each
+side's error in the case's precision must be no more than 3 times the other's, and under a ceiling:
+a fixed tolerance of gradients would be wrong, for float32 itself may be percents from float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Arrays = Mapping[str, np.ndarray]
+
+ORACLE_BOUND = 1e-9
+"""How far the oracles may be apart. A wrong padding, epsilon or activation gives 1e-4 and more."""
+RATIO = 3.0
+"""How many times the other side's error one side's may be."""
+_BY_LARGEST = ("logits", "loss", "layer")
+"""Compared by max|a-b| / max|b|; all else by its global relative L2 norm, since an array whose true
+gradient is zero has any relative error."""
+_FLOORS = {"gradient": 1e-5, "update": 1e-5}
+_FLOOR = 1e-6
+_COARSER = {"fp32_ieee": 1.0, "tf32": 100.0, "bf16": 1000.0, "bf16_autocast": 1000.0}
+"""What the floors are times, where a sum's rounding may differ by a digit of that precision."""
+_CEILINGS = {
+    "fp32_ieee": {"logits": 1e-5, "loss": 1e-4},
+    "tf32": {"logits": 5e-3, "loss": 2e-2},
+    "bf16": {"logits": 5e-2, "loss": 1e-1},
+    "bf16_autocast": {"logits": 5e-2, "loss": 1e-1},
+}
+"""No precision is so coarse; wider models erred by 1.4e-6, 1.2e-3 and 1.6e-2 (logits, CPU)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What one contender computed in one use case: in the case's precision, and in float64."""
+
+    found: Arrays
+    exact: Arrays
+
+
+def gather(seeds: Sequence[Arrays]) -> dict[str, np.ndarray]:
+    """The first seed's evidence; the loss is its trace's first one, the trace that of all seeds."""
+    import numpy as np
+
+    gathered = dict(seeds[0])
+    if "loss_trace" in gathered:
+        gathered["loss"] = gathered["loss_trace"][:1]
+        gathered["loss_trace"] = np.stack([each["loss_trace"] for each in seeds])
+    return gathered
+
+
+def judge(a: Evidence, b: Evidence, precision: str) -> list[dict[str, Any]]:
+    """One row a quantity that either side has in the case's precision."""
+    quantities = dict.fromkeys([*a.found, *b.found])
+    return [judge_quantity(quantity, a, b, precision) for quantity in quantities]
+
+
+def judge_quantity(
+    quantity: str, a: Evidence, b: Evidence, precision: str, scale: float | None = None
+) -> dict[str, Any]:
+    """Errors of both sides against b's oracle, their bounds, and whether all are kept.
+
+    An error is None where it can't be had: a side lacks the quantity, its shape is another one, it
+    is not finite, or the oracle is all zeros, which proves nothing.
+    """
+    exact, kind = b.exact.get(quantity), quantity.partition("/")[0]
+    sides = {"oracle": a.exact, "a": a.found, "b": b.found}
+    errors = {of: measure(side.get(quantity), exact, kind, scale) for of, side in sides.items()}
+    floor = _FLOORS.get(kind, _FLOOR) * _COARSER[precision]
+    ceiling = _CEILINGS[precision].get(kind)
+    bounds = {
+        "oracle": ORACLE_BOUND,
+        "a": _bound(errors["b"], floor, ceiling),
+        "b": _bound(errors["a"], floor, ceiling),
+    }
+    return {
+        "quantity": quantity,
+        **{f"{of}_error": error for of, error in errors.items()},
+        **{f"{of}_bound": bound for of, bound in bounds.items()},
+        "passed": all(_within(errors[of], bounds[of]) for of in sides),
+    }
+
+
+def _bound(other: float | None, floor: float, ceiling: float | None) -> float | None:
+    if other is None:
+        return None
+    bound = RATIO * other + floor
+    return bound if ceiling is None else min(bound, ceiling)
+
+
+def _within(error: float | None, bound: float | None) -> bool:
+    return error is not None and bound is not None and error <= bound
+
+
+def measure(
+    found: np.ndarray | None, exact: np.ndarray | None, kind: str, scale: float | None = None
+) -> float | None:
+    """How far `found` is from `exact`, as a share of `exact` or of `scale`; None = it can't be."""
+    import numpy as np
+
+    if found is None or exact is None or found.shape != exact.shape or not exact.size:
+        return None
+    exact = exact.astype(np.float64)
+    away = found.astype(np.float64) - exact
+    if kind in _BY_LARGEST:
+        distance, own = np.abs(away).max(), np.abs(exact).max()
+    else:
+        distance, own = np.linalg.norm(away.ravel()), np.linalg.norm(exact.ravel())
+    whole = own if scale is None else scale
+    if not np.isfinite(distance) or not whole > 0.0:
+        return None
+    return float(distance / whole)
+
+
+def trace_drift(quantity: str, a: Evidence, b: Evidence, precision: str) -> list[dict[str, Any]]:
+    """Where a quantity went wrong: one row a part, layers in forward order, arrays in canonical.
+
+    A layer is held against itself, an array against the whole quantity's norm. Of logits and losses
+    the parts are the layers' outputs; of a gradient or an update, its arrays.
+    """
+    import numpy as np
+
+    own = any(name.startswith(f"{quantity}/") for name in b.exact)
+    prefix = f"{quantity if own else 'layer'}/"
+    parts = [name for name in b.exact if name.startswith(prefix)]
+    norms = [np.linalg.norm(b.exact[name].astype(np.float64).ravel()) for name in parts]
+    scale = float(np.linalg.norm(norms)) if own else None
+    return [
+        {**judge_quantity(name, a, b, precision, scale), "quantity": quantity, "part": name}
+        for name in parts
+    ]

@@ -1,0 +1,61 @@
+"""What a contender computes as a proof: one workload's proof case, in any precision and seed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchcore.program import Arrays, Program
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's training images, as torchvision's weights document them; red, green, blue."""
+
+
+def proof_case(spec: Any, use_case: str, precision: str) -> Any:
+    """A workload's proof case, in the precision wanted: the oracle's is no case's own."""
+    return dataclasses.replace(spec.PROOFS[use_case], precision=precision)
+
+
+def save_proof(
+    spec: Any, message: Mapping[str, Any], build: Callable[[Any, Arrays], Program]
+) -> list[str]:
+    """Build anew with the message's seed and save its evidence, or the parts of it; their names."""
+    import numpy as np
+
+    case = proof_case(spec, message["use_case"], message["precision"])
+    arrays = spec.make_arrays(case, message["seed"])
+    if message["photographs"]:
+        with np.load(message["photographs"], allow_pickle=False) as photographs:
+            arrays = put_in(arrays, [photographs[name] for name in photographs.files])
+    program = build(case, arrays)
+    saved = dict(program.evidence() if message["what"] == "evidence" else program.parts())
+    np.savez(Path(message["path"]), **saved)  # type: ignore[arg-type] # its own stubs are wrong
+    return list(saved)
+
+
+def put_in(arrays: Arrays, photographs: list[np.ndarray]) -> Arrays:
+    """Photographs (high, wide, 3) uint8 in place of the first `images`, where they are such:
+    (batch, 3, side, side). The middle square, averaged down, scaled as ImageNet's are."""
+    images = arrays.inputs.get("images")
+    if images is None or images.ndim != 4 or images.shape[1] != 3:
+        return arrays
+    images = images.copy()
+    for index, photograph in enumerate(photographs[: len(images)]):
+        images[index] = _fit(photograph, images.shape[-1])
+    return Arrays(params=arrays.params, inputs={**arrays.inputs, "images": images})
+
+
+def _fit(photograph: np.ndarray, side: int) -> np.ndarray:
+    import numpy as np
+
+    scale = max(1, min(photograph.shape[:2]) // side)
+    high, wide = (scale * side for _ in range(2))
+    top, left = (photograph.shape[0] - high) // 2, (photograph.shape[1] - wide) // 2
+    square = photograph[top : top + high, left : left + wide].astype(np.float64) / 255.0
+    small = square.reshape(side, scale, side, scale, 3).mean(axis=(1, 3))
+    return ((small - _MEAN) / _DEVIATION).transpose(2, 0, 1).astype(np.float32)

@@ -1,0 +1,206 @@
+"""The equivalence pass from outside: what must be proven, what was, and how the rest is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import combinations
+from pathlib import Path
+
+from filelock import FileLock
+
+from benchcore import campaign as steps
+from benchcore.catalog import find_case, proof_use_cases
+from benchcore.cell.host import describe_device
+from benchcore.errors import CampaignIncompleteError
+from benchcore.matrix import Plan
+from benchcore.photographs import write_photographs
+from benchcore.protocol import (
+    SCHEMA,
+    ContenderOrder,
+    EnvironmentRecord,
+    Framework,
+    ProofOrder,
+    encode,
+    write_json,
+)
+from benchcore.snapshot import hash_inside, take_snapshot
+from benchcore.state import State
+from benchcore.store.database import Engine, open_database
+from benchcore.store.proofs import ProofSubject, find_proven, ingest_proofs
+
+SEED = 20260101
+FULL_SEEDS = 5
+"""Of the loss traces in `deadheat equivalence`; a campaign follows one."""
+_TIMEOUT_S = 900.0
+_PLAIN: Mapping[Framework, Mapping[str, str]] = {
+    "jax": {"compile": "jit"},
+    "torch": {"compile": "none"},
+}
+"""The arm that stands for a version; the duels themselves hold the other arms against it."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A version of a framework, in its environment."""
+
+    framework: Framework
+    version: str
+    environment: EnvironmentRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Environments to prove equal, pair by pair: in which precision, on what use cases."""
+
+    workload: str
+    precision: str
+    use_cases: tuple[str, ...]
+    sides: tuple[Side, ...]
+    device: str = "cpu"
+    num_seeds: int = 1
+
+
+def of_campaign(plan: Plan, state: State) -> list[Wanted]:
+    """What a campaign's duels rest on: an entry a workload and precision. One environment against
+    itself needs no proof, and one that could not be built can't have any."""
+    found: dict[tuple[str, str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    for duel in plan.duels:
+        case = find_case(duel.workload, duel.case)
+        if case.use_case in proof_use_cases(duel.workload):
+            key = (duel.workload, case.precision, duel.device)
+            use_cases, requests = found.setdefault(key, ({}, {}))
+            use_cases[case.use_case] = None
+            requests.update(dict.fromkeys(each.release for each in duel.contenders))
+    wanted = []
+    for (workload, precision, device), (use_cases, requests) in found.items():
+        records = {text: steps.recall_environment(plan, text, state) for text in requests}
+        built = {
+            record.key: Side(plan.releases[text].framework, plan.releases[text].version, record)
+            for text, record in records.items()
+            if isinstance(record, EnvironmentRecord)
+        }
+        if len(built) > 1:
+            wanted.append(
+                Wanted(
+                    workload=workload,
+                    precision=precision,
+                    use_cases=tuple(use_cases),
+                    sides=tuple(built.values()),
+                    device=device,
+                )
+            )
+    return wanted
+
+
+def prove(wanted: Wanted, state: State, report: Callable[[str], None], *, anew: bool) -> None:
+    """Prove what is not proven yet (`anew`: all of it), and keep the rows in the database."""
+    engine = open_database(state.database_url)
+    lacking = wanted if anew else _lacking(wanted, engine)
+    if lacking is None:
+        report(f"{wanted.workload} in {wanted.precision} was proven before")
+        return
+    report(f"proving {wanted.workload} in {wanted.precision}: {', '.join(lacking.use_cases)}")
+    run_proof(lacking, state)
+    refused = ingest_proofs(engine, state)
+    if refused:
+        raise CampaignIncompleteError("\n".join(refused))
+
+
+def subject(wanted: Wanted) -> ProofSubject:
+    """What a proof holds for, beside its pair and use case."""
+    return ProofSubject(
+        workload=wanted.workload,
+        precision=wanted.precision,
+        snapshot=hash_inside(),
+        device_fingerprint=describe_device(wanted.device)["fingerprint"],
+    )
+
+
+def _lacking(wanted: Wanted, engine: Engine) -> Wanted | None:
+    proven = find_proven(engine, subject(wanted), wanted.num_seeds)
+    keys = [side.environment.key for side in wanted.sides]
+    pairs = [frozenset(pair) for pair in combinations(keys, 2)]
+    use_cases = [
+        each for each in wanted.use_cases if any((each, pair) not in proven for pair in pairs)
+    ]
+    return dataclasses.replace(wanted, use_cases=tuple(use_cases)) if use_cases else None
+
+
+def run_proof(wanted: Wanted, state: State) -> Path:
+    """Run the pass in this allocation; its document, which the next run of the same replaces.
+
+    Raises CampaignIncompleteError with the prover's last words if it leaves none.
+    """
+    order = _make_order(wanted, write_photographs(state.proofs / "photographs.npz"))
+    name = hashlib.sha256(json.dumps(encode(order), sort_keys=True).encode()).hexdigest()[:16]
+    document, scratch = state.proofs / f"{name}.json", state.proofs / name
+    with FileLock(state.proofs / f"{name}.lock"):
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        write_json(scratch / "order.json", encode(order))
+        command = [wanted.sides[0].environment.python, "-P", "-s", "-m", "benchcore.cell", "prover"]
+        paths = (scratch / "order.json", scratch / "proof.json", scratch)
+        environ = {**os.environ, "PYTHONPATH": str(take_snapshot(state.snapshots))}
+        done = subprocess.run(
+            [*command, *map(str, paths)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environ,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise CampaignIncompleteError(
+                f"the proof of {wanted.workload} ended with {done.returncode} and no document: "
+                f"{done.stderr[-4000:]}"
+            )
+        paths[1].rename(document)
+        shutil.rmtree(scratch)
+    return document
+
+
+def _make_order(wanted: Wanted, photographs: Path) -> ProofOrder:
+    return ProofOrder(
+        schema=SCHEMA,
+        workload=wanted.workload,
+        precision=wanted.precision,
+        use_cases=wanted.use_cases,
+        device=wanted.device,
+        seed=SEED,
+        num_seeds=wanted.num_seeds,
+        photographs=str(photographs),
+        timeout_s=_TIMEOUT_S,
+        harness_version=version("deadheat"),
+        snapshot=hash_inside(),
+        contenders=tuple(_make_contenders(wanted.sides)),
+    )
+
+
+def _make_contenders(sides: Sequence[Side]) -> list[ContenderOrder]:
+    """Named by version; another environment of the same version gets a number."""
+    orders: list[ContenderOrder] = []
+    for side in sides:
+        name = f"{side.framework}-{side.version}".lower()
+        same = sum(order.name.split(".twin")[0] == name for order in orders)
+        orders.append(
+            ContenderOrder(
+                name=f"{name}.twin{same + 1}" if same else name,
+                arm=side.framework,
+                role="proof",
+                framework=side.framework,
+                version=side.version,
+                settings=dict(_PLAIN[side.framework]),
+                environment=side.environment,
+                environment_failure=None,
+            )
+        )
+    return orders

@@ -1,0 +1,110 @@
+"""Proofs that two environments compute the same: from documents into rows, and asked for."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jsonschema
+from sqlalchemy import Engine, delete, select
+from sqlalchemy.orm import Session
+
+from benchcore.state import State
+from benchcore.store.database import begin_writing
+from benchcore.store.models import Proof
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofSubject:
+    """What a proof holds for, beside its pair of environments and use case."""
+
+    workload: str
+    precision: str
+    snapshot: str
+    device_fingerprint: str
+
+
+def ingest_proofs(engine: Engine, state: State) -> list[str]:
+    """Take in every proof document that is newer than what the database has of its pairs.
+
+    Twice changes nothing. Returns what was refused, and why; it stays where it is.
+    """
+    refused = []
+    for path in sorted(state.proofs.glob("*.json")):
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            _validator().validate(document)
+            datetime.fromisoformat(document["ended_at"])
+        except (ValueError, jsonschema.ValidationError) as error:
+            refused.append(f"{path}: wanted a proof document, but {str(error)[:300]}; delete it")
+            continue
+        _store(engine, document)
+    return refused
+
+
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    schema = resources.files("benchcore") / "schemas" / "proof-1.schema.json"
+    return jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
+
+
+def _store(engine: Engine, document: Mapping[str, Any]) -> None:
+    """A pair's rows of one use case go together: new ones take the place of older ones."""
+    keys = {each["name"]: each["environment_key"] for each in document["contenders"]}
+    subject = ProofSubject(
+        workload=document["workload"],
+        precision=document["precision"],
+        snapshot=document["harness"]["snapshot"],
+        device_fingerprint=document["device"]["fingerprint"],
+    )
+    of_pair = defaultdict[tuple[str, str, str], list[Mapping[str, Any]]](list)
+    for row in document["rows"]:
+        of_pair[row["use_case"], row["a"], row["b"]].append(row)
+    proved_at = datetime.fromisoformat(document["ended_at"])
+    for (use_case, a, b), rows in of_pair.items():
+        named = {**asdict(subject), "use_case": use_case, "a_key": keys[a], "b_key": keys[b]}
+        same = [getattr(Proof, key) == value for key, value in named.items()]
+        with begin_writing(engine) as session:
+            newest = session.scalars(select(Proof.proved_at).where(*same).limit(1)).first()
+            if newest is not None and newest >= proved_at:
+                continue
+            session.execute(delete(Proof).where(*same))
+            for row in rows:
+                session.add(
+                    Proof(
+                        **{**row, **named},
+                        num_seeds=document["num_seeds"],
+                        proved_at=proved_at,
+                    )
+                )
+
+
+def find_proven(
+    engine: Engine, subject: ProofSubject, num_seeds: int
+) -> set[tuple[str, frozenset[str]]]:
+    """(use case, pair of environment keys) whose every row passed, over so many seeds or more."""
+    passed = defaultdict[tuple[str, frozenset[str]], list[bool]](list)
+    query = select(Proof).where(*_is(subject))
+    with Session(engine) as session:
+        for each in session.scalars(query):
+            found = passed[each.use_case, frozenset((each.a_key, each.b_key))]
+            found.append(each.passed and each.num_seeds >= num_seeds)
+    return {key for key, rows in passed.items() if all(rows)}
+
+
+def list_proofs(engine: Engine, subject: ProofSubject) -> list[dict[str, Any]]:
+    """Every row of a subject, with its columns by name."""
+    query = select(Proof).where(*_is(subject)).order_by(Proof.use_case, Proof.a, Proof.b, Proof.id)
+    columns = [column.key for column in Proof.__table__.columns]
+    with Session(engine) as session:
+        return [{name: getattr(each, name) for name in columns} for each in session.scalars(query)]
+
+
+def _is(subject: ProofSubject) -> list[Any]:
+    return [getattr(Proof, key) == value for key, value in asdict(subject).items()]

@@ -1,0 +1,67 @@
+"""Whether the environments of a pair were proven to compute the same function."""
+
+# `gxe` is where its manual imports expectations from; it does not say so to type checkers.
+# pyright: reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from benchcore.catalog import needs_proof
+from data_checks.rows import CheckFrames, list_pairs, name_rows
+
+if TYPE_CHECKING:
+    from great_expectations.core import ExpectationSuite
+
+
+def proof_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row a quantity proven of a pair, and one of each pair that lacks its proof: two that
+    finished, of different environments, on a case whose workload has something to prove."""
+    proven = {
+        (each["duel_run"], frozenset((each["a"], each["b"])))
+        for each in frames.proofs.to_dict("records")
+    }
+    finished = frames.contenders.query("status == 'ok'")
+    side = {(each["duel_run"], each["name"]): each for each in finished.to_dict("records")}
+    lacking = []
+    for duel_run, a, b in list_pairs(finished):
+        one, other = side[duel_run, a], side[duel_run, b]
+        wanted = needs_proof(one["workload"], one["use_case"], one["precision"])
+        differ = one["environment_key"] != other["environment_key"]
+        if wanted and differ and (duel_run, frozenset((a, b))) not in proven:
+            reason = f"nobody has proven it; run deadheat equivalence {one['workload']}"
+            missing = {"quantity": "equivalence", "passed": False, "reason": reason}
+            lacking.append({"duel_run": duel_run, "a": a, "b": b, **missing})
+    rows = [*frames.proofs.to_dict("records"), *lacking]
+    return name_rows(pd.DataFrame(rows, columns=frames.proofs.columns), contender="a", other="b")
+
+
+def proof_suite() -> ExpectationSuite:
+    """The float64 oracles are one function, and each side's error is within its bound, also by the
+    numbers: `passed` is only a claim."""
+    import great_expectations.expectations as gxe
+    from great_expectations.core import ExpectationSuite
+    from great_expectations.expectations.row_conditions import Column
+
+    claimed = gxe.ExpectColumnValuesToBeInSet(
+        column="passed",
+        value_set=[True],
+        meta={"name": "proven equal", "reason": "not proven to compute the same: {reason}"},
+    )
+    within = [
+        gxe.ExpectColumnPairValuesAToBeGreaterThanB(
+            column_A=f"{of}_bound",
+            column_B=f"{of}_error",
+            or_equal=True,
+            row_condition=Column("passed") == True,  # noqa: E712 - its own way to say so
+            ignore_row_if="neither",
+            meta={
+                "name": f"{of} within bound",
+                "reason": f"{{quantity!r}} is {{{of}_error!r}} away, of at most {{{of}_bound!r}}",
+            },
+        )
+        for of in ("oracle", "a", "b")
+    ]
+    return ExpectationSuite(name="nightly proofs", expectations=[claimed, *within])

@@ -1,0 +1,144 @@
+"""The command `deadheat equivalence`: whether two environments compute the same, and where not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Annotated, Any
+
+import typer
+
+from benchcore import catalog, proofs
+from benchcore.campaign import describe_release, find_accelerator
+from benchcore.environments import provision
+from benchcore.errors import UserError
+from benchcore.interpreters import find_interpreters
+from benchcore.proofs import FULL_SEEDS, Side, Wanted
+from benchcore.releases import parse_request, resolve
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.proofs import list_proofs
+from flows.options import STATE, JsonOption, PythonOption, StateOption
+from flows.printing import ERR, OUT, print_json, print_rows
+
+_PRECISIONS = ("fp32_ieee", "tf32", "bf16", "bf16_autocast")
+_COLUMNS = (
+    *("use_case", "quantity", "oracles_apart", "of_at_most"),
+    *("a_error", "a_bound", "b_error", "b_bound", "passed"),
+)
+
+
+def equivalence(
+    model: Annotated[str | None, typer.Argument(help="Name of the workload.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every workload that has one.")] = False,
+    precision: Annotated[
+        list[str] | None, typer.Option("--precision", help="Default: all that the device has.")
+    ] = None,
+    version: Annotated[
+        list[str] | None, typer.Option("--version", help="Default: the newest of each.")
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=100)] = FULL_SEEDS,
+    anew: Annotated[bool, typer.Option("--anew", help="Also what was proven before.")] = False,
+    python: PythonOption = None,
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove that versions compute the same function, against float64. Exits with 1 if not."""
+    workloads = _choose_workloads(model, everything)
+    on_gpu = find_accelerator() == "cuda"
+    usual = [each for each in _PRECISIONS if on_gpu or each != "tf32"]
+    precisions = _check_precisions(precision) or usual
+    opened = open_state(state)
+    sides = _provide(version or ["jax@newest", "torch@newest"], opened, python)
+    rows: list[dict[str, Any]] = []
+    for workload, wanted_precision in product(workloads, precisions):
+        wanted = Wanted(
+            workload=workload,
+            precision=wanted_precision,
+            use_cases=catalog.proof_use_cases(workload),
+            sides=sides,
+            device="cuda" if on_gpu else "cpu",
+            num_seeds=seeds,
+        )
+        proofs.prove(wanted, opened, lambda text: ERR.print(text, markup=False), anew=anew)
+        rows += _list_rows(wanted, opened)
+    _tell(rows, as_json)
+    if not precision and not on_gpu and not as_json:
+        OUT.print("note: tf32 needs a GPU, and was left out", soft_wrap=True)
+    if not all(row["passed"] for row in rows):
+        raise typer.Exit(1)
+
+
+def _choose_workloads(model: str | None, everything: bool) -> list[str]:
+    provable = [name for name in catalog.list_workloads() if catalog.proof_use_cases(name)]
+    if everything and model is None:
+        return provable
+    if model in provable and not everything:
+        return [str(model)]
+    came = "both a workload and --all" if model and everything else repr(model)
+    raise UserError(
+        f"wanted a workload with proof cases, or --all, got {came[:120]}; "
+        f"there are {', '.join(provable)}"
+    )
+
+
+def _check_precisions(names: Sequence[str] | None) -> list[str]:
+    for name in names or ():
+        if name not in _PRECISIONS:
+            raise UserError(
+                f"no precision {name[:100]!r}; precisions are {', '.join(_PRECISIONS)}; choose one"
+            )
+    return list(dict.fromkeys(names or ()))
+
+
+def _provide(requests: Sequence[str], state: State, python: str | None) -> tuple[Side, ...]:
+    interpreters = find_interpreters()
+    releases = [resolve(parse_request(text), interpreters, python=python) for text in requests]
+    found: dict[str, Side] = {}
+    for release in releases:
+        if release.framework == "stdlib":
+            raise UserError("wanted versions of jax or torch, got 'stdlib', which computes nothing")
+        ERR.print(f"environment of {describe_release(release)}", markup=False)
+        record = provision(
+            release,
+            state,
+            accelerator=find_accelerator(),
+            report=lambda text: ERR.print(f"  {text}", markup=False),
+        )
+        found.setdefault(record.key, Side(release.framework, release.version, record))
+    if len(found) < 2:
+        raise UserError(
+            f"wanted two environments that differ, got {', '.join(requests)[:200]!r}; "
+            "name another --version"
+        )
+    return tuple(found.values())
+
+
+def _list_rows(wanted: Wanted, state: State) -> list[dict[str, Any]]:
+    """The rows of the pairs asked for, as they are in the database."""
+    keys = {side.environment.key for side in wanted.sides}
+    rows = list_proofs(open_database(state.database_url), proofs.subject(wanted))
+    return [
+        {key: value for key, value in row.items() if key not in ("id", "snapshot")}
+        for row in rows
+        if {row["a_key"], row["b_key"]} <= keys and row["use_case"] in wanted.use_cases
+    ]
+
+
+def _tell(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json({"proven": all(row["passed"] for row in rows), "rows": rows})
+        return
+    tables: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        shown = {**row, "oracles_apart": row["oracle_error"], "of_at_most": row["oracle_bound"]}
+        named = tuple(row[key] for key in ("workload", "precision", "a", "b"))
+        tables.setdefault(named, []).append(shown)
+    for (workload, precision, a, b), of_pair in tables.items():
+        title = f"{workload} in {precision}: errors of a = {a} and b = {b} against float64"
+        print_rows(of_pair, _COLUMNS, title=title)
+    for row in rows:
+        if not row["passed"]:
+            where = f"; first in {row['first_drift']}" if row["first_drift"] else ""
+            case = f"{row['workload']} {row['use_case']} in {row['precision']}"
+            OUT.print(f"{case}: {row['reason']}{where}", markup=False, soft_wrap=True)

@@ -1,0 +1,89 @@
+"""Proof documents: taken in once, replaced by newer ones, and refused when they are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proof_documents import keep_proof, make_proof
+from result_documents import make_document
+
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine
+from benchcore.store.proofs import ProofSubject, find_proven, ingest_proofs, list_proofs
+
+SUBJECT = ProofSubject(
+    workload="mlp",
+    precision="fp32_ieee",
+    snapshot="a" * 64,
+    device_fingerprint="00112233445566ff",
+)
+PAIR = ("train", frozenset(("jax-0.9.0", "torch-2.10.0")))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+def _proof(ended_at: str = "2026-01-02T04:00:00+00:00", **changes: Any) -> dict[str, Any]:
+    document = make_document()
+    document["duel"]["precision"] = "fp32_ieee"
+    return {**make_proof(document, **changes), "ended_at": ended_at}
+
+
+def test_a_proof_is_taken_in_once_and_found(engine: Engine, state: State) -> None:
+    keep_proof(state, engine, _proof())
+    first = list_proofs(engine, SUBJECT)
+    assert ingest_proofs(engine, state) == []
+    assert list_proofs(engine, SUBJECT) == first
+    assert len(first) == 1
+    assert find_proven(engine, SUBJECT, 1) == {PAIR}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"workload": "resnet50"},
+        {"precision": "bf16"},
+        {"snapshot": "b" * 64},
+        {"device_fingerprint": "another"},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_proof_holds_for_nothing_else(
+    engine: Engine, state: State, other: dict[str, str]
+) -> None:
+    keep_proof(state, engine, _proof())
+    assert find_proven(engine, ProofSubject(**{**vars(SUBJECT), **other}), 1) == set()
+
+
+def test_a_failed_or_a_shorter_proof_is_no_proof(engine: Engine, state: State) -> None:
+    keep_proof(state, engine, _proof())
+    assert find_proven(engine, SUBJECT, 5) == set()
+    keep_proof(state, engine, _proof("2026-01-03T04:00:00+00:00", passed=False), "newer")
+    assert find_proven(engine, SUBJECT, 1) == set()
+
+
+def test_the_newest_proof_of_a_pair_takes_the_place_of_older_ones(
+    engine: Engine, state: State
+) -> None:
+    keep_proof(state, engine, _proof("2026-01-03T04:00:00+00:00", reason="newer"), "a-newer")
+    keep_proof(state, engine, _proof("2026-01-02T04:00:00+00:00", reason="older"), "b-older")
+    assert [row["reason"] for row in list_proofs(engine, SUBJECT)] == ["newer"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"schema": 2}, {"extra": 1}, {"ended_at": "2026-13-02T04:00:00+00:00"}, {"rows": [{}]}],
+    ids=str,
+)
+def test_what_is_no_proof_is_refused_and_told(
+    engine: Engine, state: State, change: dict[str, Any]
+) -> None:
+    (state.proofs / "bad.json").write_text(json.dumps({**_proof(), **change}))
+    (refused,) = ingest_proofs(engine, state)
+    assert "bad.json" in refused
+    assert list_proofs(engine, SUBJECT) == []

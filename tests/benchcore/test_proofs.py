@@ -1,0 +1,145 @@
+"""The equivalence pass on real frameworks: right sides pass, and a wrong one is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duel_orders import copy_inside_ring
+
+from benchcore import proofs
+from benchcore.errors import CampaignIncompleteError
+from benchcore.proofs import Side, Wanted, prove, subject
+from benchcore.protocol import EnvironmentRecord
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.proofs import list_proofs
+
+pytestmark = pytest.mark.provisions
+Environments = Callable[[str], EnvironmentRecord]
+Rows = dict[tuple[str, str], dict[str, Any]]
+
+
+def _wanted(environments: Environments, **changes: Any) -> Wanted:
+    sides = tuple(
+        Side(framework, environments(framework).packages[framework], environments(framework))  # type: ignore[arg-type]
+        for framework in ("jax", "torch")
+    )
+    given = {"workload": "mlp", "precision": "fp32_ieee", "use_cases": ("infer", "train")}
+    return Wanted(**{**given, **changes}, sides=sides)
+
+
+def _rows(wanted: Wanted, state: State) -> Rows:
+    rows = list_proofs(open_database(state.database_url), subject(wanted))
+    return {(row["use_case"], row["quantity"]): row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def proven(
+    framework_environment: Environments, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[State, Wanted]:
+    state = open_state(tmp_path_factory.mktemp("proven"))
+    wanted = _wanted(framework_environment, num_seeds=2)
+    prove(wanted, state, lambda text: None, anew=False)
+    return state, wanted
+
+
+def test_both_frameworks_are_proven_to_compute_the_same(proven: tuple[State, Wanted]) -> None:
+    rows = _rows(proven[1], proven[0])
+    assert set(rows) == {
+        ("infer", "logits"),
+        *(("train", each) for each in ("loss", "loss_trace", "gradient", "update")),
+    }
+    for row in rows.values():
+        assert row["passed"], row["reason"]
+        assert row["oracle_error"] < 1e-12
+        assert 1e-9 < row["a_error"] < 1e-4
+
+
+def test_what_was_proven_is_not_computed_again(
+    proven: tuple[State, Wanted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, wanted = proven
+    said: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(proofs, "run_proof", lambda wanted, state: pytest.fail("computed again"))
+        prove(wanted, state, said.append, anew=False)
+    assert said == ["mlp in fp32_ieee was proven before"]
+    assert not [path for path in state.proofs.iterdir() if path.is_dir()]
+
+
+def _prove_broken(
+    environments: Environments,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: tuple[str, str, str],
+    **changes: Any,
+) -> Rows:
+    """The rows of a pass whose inside ring has one line changed on purpose."""
+    file, right, wrong = change
+    copy_inside_ring(tmp_path / "ring")
+    path = tmp_path / "ring" / "benchcore" / file
+    source = path.read_text()
+    assert right in source
+    path.write_text(source.replace(right, wrong))
+    monkeypatch.setattr(proofs, "take_snapshot", lambda folder: tmp_path / "ring")
+    state = open_state(tmp_path / "state")
+    wanted = _wanted(environments, **changes)
+    prove(wanted, state, lambda text: None, anew=False)
+    return _rows(wanted, state)
+
+
+def test_another_function_fails_in_any_precision_and_its_first_layer_is_named(
+    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = ("workloads/mlp/in_torch.py", "nn.ReLU()", "nn.LeakyReLU(1e-4)")
+    settings = {"precision": "bf16", "use_cases": ("infer",)}
+    rows = _prove_broken(framework_environment, tmp_path, monkeypatch, change, **settings)
+    row = rows["infer", "logits"]
+    assert not row["passed"]
+    assert "not the same function" in row["reason"]
+    # In bf16 alone nobody would have noticed: both sides are within their bounds.
+    assert row["a_error"] <= row["a_bound"] and row["b_error"] <= row["b_bound"]
+    assert row["first_drift"] == "layer/fc1"
+
+
+def test_a_side_that_computes_coarser_than_its_label_fails(
+    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = (
+        "workloads/mlp/in_jax.py",
+        "value = value @ params",
+        "value = jax.lax.reduce_precision(value, 8 if value.dtype == jnp.float32 else 11, "
+        "10 if value.dtype == jnp.float32 else 52) @ params",
+    )
+    settings = {"use_cases": ("infer",)}
+    rows = _prove_broken(framework_environment, tmp_path, monkeypatch, change, **settings)
+    row = rows["infer", "logits"]
+    assert row["oracle_error"] < 1e-12
+    assert not row["passed"]
+    assert "errs by" in row["reason"] and "jax" in row["reason"]
+
+
+def test_a_side_that_crashes_is_not_proven_and_says_why(
+    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = ("workloads/mlp/in_torch.py", "nn.ReLU()", "nn.NoSuchThing()")
+    settings = {"use_cases": ("infer",)}
+    rows = _prove_broken(framework_environment, tmp_path, monkeypatch, change, **settings)
+    (row,) = rows.values()
+    assert not row["passed"]
+    assert "crash in prove" in row["reason"] and "NoSuchThing" in row["reason"]
+
+
+def test_a_prover_that_dies_leaves_its_last_words(
+    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = (
+        "cell/prover.py",
+        "        order, started_at =",
+        "        raise OSError('no luck')\n        order, started_at =",
+    )
+    with pytest.raises(CampaignIncompleteError, match="no luck"):
+        _prove_broken(framework_environment, tmp_path, monkeypatch, change)

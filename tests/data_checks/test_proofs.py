@@ -1,0 +1,100 @@
+"""No ratio without a proof: what is missing, failed or beyond its bounds marks the pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proof_documents import keep_proof, make_proof
+from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, spool_document
+
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.outcome import judge_and_list
+from data_checks.campaign import check_campaign
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def engine(state: State) -> Engine:
+    return open_database(state.database_url)
+
+
+def _document(*racers: Any, **duel: Any) -> dict[str, Any]:
+    """A duel of a case that needs a proof."""
+    document = make_document(racers or (JAX, TORCH))
+    document["duel"].update({"precision": "fp32_ieee", **duel})
+    return document
+
+
+def _judge(state: State, engine: Engine, document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    spool_document(state.spool, document)
+    ingest_spool(engine, state)
+    check_campaign(engine, CAMPAIGN)
+    return {ratio["kind"]: ratio for ratio in judge_and_list(engine, CAMPAIGN)}
+
+
+def test_a_proven_pair_counts(state: State, engine: Engine) -> None:
+    document = _document()
+    keep_proof(state, engine, make_proof(document))
+    assert _judge(state, engine, document)["cross_framework"]["counts"]
+
+
+def test_a_pair_that_nobody_proved_gets_no_ratio_until_somebody_does(
+    state: State, engine: Engine
+) -> None:
+    document = _document()
+    ratio = _judge(state, engine, document)["cross_framework"]
+    assert not ratio["counts"]
+    assert "run deadheat equivalence mlp" in ratio["reason"]
+    keep_proof(state, engine, make_proof(document))
+    assert _judge(state, engine, document)["cross_framework"]["counts"]
+
+
+def test_a_proof_of_one_pair_is_none_of_another(state: State, engine: Engine) -> None:
+    document = _document(JAX, OLD_JAX, TORCH)
+    keep_proof(state, engine, make_proof(_document(JAX, TORCH)))
+    ratios = _judge(state, engine, document)
+    assert not ratios["cross_version"]["counts"]
+    keep_proof(state, engine, make_proof(document), "all")
+    assert _judge(state, engine, document)["cross_version"]["counts"]
+
+
+def test_one_environment_against_itself_needs_no_proof(state: State, engine: Engine) -> None:
+    twin = make_document((JAX, TORCH))["contenders"][0]
+    document = _document()
+    document["contenders"] = [twin, {**twin, "name": "twin"}]
+    document["equivalence"][0]["b"] = "twin"
+    assert _judge(state, engine, document)["cross_setting"]["counts"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"passed": False, "reason": "not the same function"},
+        {"oracle_error": 1e-4},
+        {"a_error": 1e-3},
+        {"b_error": 2e-6},
+        {"b_error": None},
+        {"oracle_bound": None},
+    ],
+    ids=str,
+)
+def test_a_row_that_fails_or_only_claims_to_pass_voids_the_pair(
+    state: State, engine: Engine, wrong: dict[str, Any]
+) -> None:
+    document = _document()
+    keep_proof(state, engine, make_proof(document, **wrong))
+    ratio = _judge(state, engine, document)["cross_framework"]
+    assert not ratio["counts"]
+    assert "not proven" in ratio["reason"] or "of at most" in ratio["reason"]
+
+
+def test_what_has_nothing_to_prove_needs_no_proof(state: State, engine: Engine) -> None:
+    assert _judge(state, engine, _document(workload="matmul"))["cross_framework"]["counts"]
