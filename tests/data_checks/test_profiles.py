@@ -39,9 +39,9 @@ def _check(tmp_path: Path, **changes: Any) -> set[tuple[str | None, str, str]]:
 def test_a_step_that_waits_or_fetches_is_void(
     tmp_path: Path, changes: dict[str, Any], expectation: str, reason: str
 ) -> None:
-    ((contender, name, why),) = _check(tmp_path, profile=make_profile(**changes))
-    assert (contender, name) == ("jax-0.9", expectation)
-    assert reason in why
+    (mark,) = _check(tmp_path, profile=make_profile(**changes)) or [("nobody", "", "")]
+    assert mark[:2] == ("jax-0.9", expectation)
+    assert reason in mark[2]
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,7 @@ def test_numbers_pass_and_what_no_profiler_tells_is_not_held_against_anyone(
 def test_a_block_that_the_clock_can_hardly_tell_is_void(tmp_path: Path) -> None:
     """Row 15: 10 ms are 1000 steps of 10 us, and no more than that of 11 us."""
     assert _check(tmp_path / "fine", clock_resolution_ns=9_000) == set()
-    ((contender, name, why),) = _check(tmp_path / "coarse", clock_resolution_ns=11_000)
-    assert (contender, name) == ("jax-0.9", "blocks long enough for the clock")
-    assert "less than 1000 steps of its clock (11000 ns)" in why
+    coarse = _check(tmp_path / "coarse", clock_resolution_ns=11_000)
+    (mark,) = coarse or [("nobody", "", "")]
+    assert mark[:2] == ("jax-0.9", "blocks long enough for the clock")
+    assert "less than 1000 steps of its clock (11000 ns)" in mark[2]

@@ -170,7 +170,7 @@ _CHEATS = {
     ),
     # Every matmul and convolution rounds its operands on the quiet.
     "jax": (
-        "        self._device = self._jax.devices(platform)[0]\n",
+        "        self._device = self._find_device(device)\n",
         "        jax, low = self._jax, self._jax.numpy.bfloat16\n"
         "        real = jax.numpy.matmul\n"
         "        jax.numpy.matmul = lambda a, b: real(a.astype(low), b.astype(low))\n",
