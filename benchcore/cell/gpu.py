@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 
@@ -40,19 +41,73 @@ def survey() -> tuple[bool, str]:
 def why_absent(index: int) -> str | None:
     """Why there is no GPU of that index, in words; None = there is one."""
     usable, found = survey()
-    if usable and index < _nvml().nvmlDeviceGetCount():
+    visible = _visible()
+    if usable and index < (_nvml().nvmlDeviceGetCount() if visible is None else len(visible)):
         return None
-    return found
+    return found if visible is None else f"{found}; CUDA_VISIBLE_DEVICES={','.join(visible)}"
+
+
+def _visible() -> list[str] | None:
+    """What CUDA_VISIBLE_DEVICES lets CUDA see: indices or UUIDs; None = everything."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if named is None else [each.strip() for each in named.split(",") if each.strip()]
+
+
+def _find(index: int) -> Any:
+    """NVML's handle of what CUDA calls by this index, which is not always NVML's own.
+
+    Of a board in MIG mode CUDA sees the first instance alone, unless another one is named.
+    """
+    nvml, visible = _nvml(), _visible()
+    named = str(index) if visible is None else visible[index]
+    if not named.isdigit():
+        handle = nvml.nvmlDeviceGetHandleByUUID(named)
+    else:
+        handle = nvml.nvmlDeviceGetHandleByIndex(int(named))
+    if _is_instance(handle) or _mig_mode(handle) != nvml.NVML_DEVICE_MIG_ENABLE:
+        return handle
+    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            return nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+        except nvml.NVMLError_NotFound:
+            continue
+    return handle
+
+
+def _is_instance(handle: Any) -> bool:
+    """Whether it is a part of a board: a MIG instance."""
+    return bool(_nvml().nvmlDeviceIsMigDeviceHandle(handle).value)
+
+
+def _mig_mode(board: Any) -> int | None:
+    """None = the board can't be divided."""
+    nvml = _nvml()
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(board)
+    except nvml.NVMLError_NotSupported:
+        return None
+    return current
+
+
+def _describe_mig(handle: Any) -> str | None:
+    """`off`, the instance's compute and GPU slices (`1c.3g`), or `on` where there is no instance;
+    None of a board that can't be divided."""
+    nvml = _nvml()
+    if _is_instance(handle):
+        has = nvml.nvmlDeviceGetAttributes(handle)
+        return f"{has.computeInstanceSliceCount}c.{has.gpuInstanceSliceCount}g"
+    mode = _mig_mode(handle)
+    return None if mode is None else "on" if mode == nvml.NVML_DEVICE_MIG_ENABLE else "off"
 
 
 def describe(index: int) -> dict[str, Any]:
-    """Model, memory in bytes and driver version of a GPU."""
-    nvml = _nvml()
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    """Model, memory in bytes, driver version and MIG instance of a GPU as CUDA counts them."""
+    nvml, handle = _nvml(), _find(index)
     return {
         "model": nvml.nvmlDeviceGetName(handle),
         "memory_bytes": nvml.nvmlDeviceGetMemoryInfo(handle).total,
         "driver": nvml.nvmlSystemGetDriverVersion(),
+        "mig": _describe_mig(handle),
     }
 
 
@@ -71,34 +126,38 @@ def list_gpus() -> list[dict[str, Any]]:
 
 
 def sample(index: int, own_pids: frozenset[int]) -> dict[str, float | int | None]:
-    """Clocks, throttle reasons, temperature, power and foreign processes; None where unknown."""
-    nvml = _nvml()
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    """Clocks, throttle reasons, temperature, power and foreign processes; None where unknown.
 
-    def ask(question: Any, *arguments: Any) -> int | None:
+    A MIG instance has its board's clocks and heat; the board's power is also that of others.
+    """
+    nvml, handle = _nvml(), _find(index)
+    part = _is_instance(handle)
+    board = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if part else handle
+
+    def ask(question: Any, *arguments: Any, of: Any = board) -> Any:
         try:
-            return question(handle, *arguments)
+            return question(of, *arguments)
         except nvml.NVMLError_NotSupported:
             return None
 
-    processes = ask(nvml.nvmlDeviceGetComputeRunningProcesses)
+    processes = ask(nvml.nvmlDeviceGetComputeRunningProcesses, of=handle)
     return {
         "sm_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
         "memory_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
         "throttle_reasons": ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
         "temperature_c": ask(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
-        "power_mw": ask(nvml.nvmlDeviceGetPowerUsage),
+        "power_mw": None if part else ask(nvml.nvmlDeviceGetPowerUsage),
         "foreign_processes": None
         if processes is None
-        else count_foreign([process.pid for process in processes], own_pids),  # type: ignore[attr-defined]
+        else count_foreign([process.pid for process in processes], own_pids),
     }
 
 
 def total_energy_mj(index: int) -> int | None:
-    """Millijoules since the driver was loaded; None before Volta."""
-    nvml = _nvml()
+    """Millijoules since the driver was loaded; None before Volta, and of a MIG instance."""
+    nvml, handle = _nvml(), _find(index)
     try:
-        return nvml.nvmlDeviceGetTotalEnergyConsumption(nvml.nvmlDeviceGetHandleByIndex(index))
+        return nvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     except nvml.NVMLError_NotSupported:
         return None
 
@@ -108,8 +167,7 @@ def process_bytes(index: int, pid: int) -> int | None:
 
     In a container the driver may know the process by another number.
     """
-    nvml = _nvml()
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    nvml, handle = _nvml(), _find(index)
     try:
         processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except nvml.NVMLError_NotSupported:

@@ -39,9 +39,10 @@ def describe_host() -> dict[str, Any]:
 
 
 def describe_device(device: str) -> dict[str, Any]:
-    """What a series is tied to: model, count, memory, driver. Never a host's name."""
+    """What a series is tied to: model, count, memory, driver; of a GPU also MIG, and the CPUs that
+    feed it. Never a host's name."""
+    host = describe_host()
     if device == "cpu":
-        host = describe_host()
         facts = {
             "name": device,
             "kind": "cpu",
@@ -56,7 +57,8 @@ def describe_device(device: str) -> dict[str, Any]:
         facts = {"name": device, "kind": kind, **nothing}
     else:
         of_gpu = gpu.describe(parse_device(device).ordinal)
-        facts = {"name": device, "kind": "gpu", "count": 1, **of_gpu}
+        fed_by = {"cpu_model": host["cpu_model"], "cpus": host["cpus"]}
+        facts = {"name": device, "kind": "gpu", "count": 1, **of_gpu, **fed_by}
     return {**facts, "fingerprint": _fingerprint(facts)}
 
 

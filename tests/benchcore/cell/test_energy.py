@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_uint
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -69,10 +70,17 @@ class _NotSupportedError(Exception):
 
 class _Nvml(SimpleNamespace):
     NVMLError_NotSupported = _NotSupportedError
+    NVML_DEVICE_MIG_ENABLE = 1
     energy_mj: int | None = 1234
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return index
+
+    def nvmlDeviceIsMigDeviceHandle(self, handle: int) -> c_uint:
+        return c_uint(0)
+
+    def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
+        raise _NotSupportedError
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> int:
         if self.energy_mj is None:
