@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
@@ -81,3 +81,23 @@ def run_window(
         outputs = [step() for _ in range(steps)]
     synchronise(outputs)
     return max(1, time.perf_counter_ns() - began)
+
+
+FEWEST_KEPT = 2
+"""The device works on the one while the other waits in its queue."""
+_KEPT_BYTES = 4 << 20
+"""As much fits any cache that matters, and an allocator that keeps it asks for no pages."""
+
+
+def how_many_to_keep(outputs: object) -> int:
+    """How many steps' results may stay until all are waited for: the more the smaller they are."""
+    return max(FEWEST_KEPT, _KEPT_BYTES // max(1, _num_bytes(outputs)))
+
+
+def _num_bytes(outputs: object) -> int:
+    """Bytes of the arrays among nested outputs; whatever is no array counts nothing."""
+    if isinstance(outputs, Mapping):
+        return sum(map(_num_bytes, outputs.values()))
+    if isinstance(outputs, list | tuple):
+        return sum(map(_num_bytes, outputs))
+    return int(getattr(outputs, "nbytes", 0))

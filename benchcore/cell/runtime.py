@@ -40,6 +40,13 @@ class Runtime(Protocol):
         """Return when the device has finished everything in `outputs`."""
         ...
 
+    def let_go(self, outputs: object) -> None:
+        """Called before a step's results are dropped: none may be dropped before it is there.
+
+        May return at once where the device runs steps in order, so that the last one tells.
+        """
+        ...
+
     def compile_seconds(self) -> dict[str, float | None]:
         """Seconds spent so far in `trace`, `lower` and `compile`; None = not separable.
 

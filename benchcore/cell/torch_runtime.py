@@ -118,6 +118,9 @@ class TorchRuntime:
         """Wait for the device; on a CPU torch has already finished."""
         self._wait()
 
+    def let_go(self, outputs: object) -> None:
+        """A CUDA stream runs in order, and waiting for it would drain it."""
+
     def compile_seconds(self) -> dict[str, float | None]:
         """Dynamo's own clock: `trace` is its front end, `compile` the back end.
 

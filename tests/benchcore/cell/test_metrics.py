@@ -53,9 +53,12 @@ def tolerances(case):
 
 # The setting `compile` says how; it is free text here. The device is a thread: one thing at a time.
 _DEVICE = f"""
-import time
-from concurrent.futures import ThreadPoolExecutor
+import time, weakref
+from concurrent.futures import Future, ThreadPoolExecutor
 from benchcore.program import Program
+
+class Large(Future):
+    nbytes = 100_000_000
 
 WORK_S = {WORK_MS} / 1e3
 device = ThreadPoolExecutor(1)
@@ -63,8 +66,18 @@ device = ThreadPoolExecutor(1)
 def build(case, arrays, settings):
     how = settings["compile"]
     held = []
+    made, lost = [], []
 
     def step():
+        if how == "large results":
+            if sum(each.alive for each in made) > 2:
+                raise MemoryError("every result is kept")
+            if lost:
+                raise RuntimeError("a result was let go before it was there")
+            result, work = Large(), device.submit(time.sleep, WORK_S)
+            result.result = work.result
+            made.append(weakref.finalize(result, lambda: work.done() or lost.append(work)))
+            return result
         if how == "busy host":
             time.sleep(WORK_S)
         if how == "hungry" and not held:
@@ -127,6 +140,23 @@ def test_the_clock_stops_when_the_device_is_done(
     assert (_latency_ms(contender) >= WORK_MS) is guarded
 
 
+@pytest.mark.parametrize(
+    ("guard", "instead", "status"),
+    [
+        ("", "", "ok"),
+        ("self._program.step, self._kept", "self._program.step, steps", "oom"),
+        ("let_go(outputs[index % kept])", "pass", "crash"),
+    ],
+)
+def test_a_block_lets_large_results_go_once_they_are_there(
+    state: State, snapshot: Path, guard: str, instead: str, status: str
+) -> None:
+    if guard:
+        _break(snapshot, "contender.py", guard, instead)
+    contender = _run(_order("large results"), state, snapshot)
+    assert contender["status"] == status, contender["failure"]
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_throughput_lets_the_host_run_ahead_and_latency_does_not(
     state: State, snapshot: Path, guarded: bool
@@ -136,8 +166,8 @@ def test_throughput_lets_the_host_run_ahead_and_latency_does_not(
         _break(
             snapshot,
             "contender.py",
-            "outputs = [step() for _ in range(steps)]",
-            "outputs = [synchronise(step()) for _ in range(steps)]",
+            "outputs = [step() for _ in range(min(steps, kept))]",
+            "outputs = [synchronise(step()) for _ in range(min(steps, kept))]",
         )
     contender = _run(_order("busy host"), state, snapshot)
     assert _latency_ms(contender) >= 2 * WORK_MS

@@ -163,6 +163,30 @@ print(json.dumps([given.is_deleted(), gone.waited, left.waited, other.waited]))
     assert _ask(framework_python("jax"), _JAX + code) == [True, False, True, True]
 
 
+def test_jax_lets_no_result_go_before_it_is_there(
+    framework_python: Callable[[str], Path],
+) -> None:
+    """A small computation overtakes a large one: to wait for the last one is not enough."""
+    code = """
+slow = jax.jit(lambda x: jax.lax.fori_loop(0, 40, lambda i, y: jnp.tanh(y @ x), x))
+fast = jax.jit(lambda x: x + 1)
+large, small = jnp.full((256, 256), 1e-3), jnp.ones(1)
+jax.block_until_ready([slow(large), fast(small)])
+overtaken = done = 0
+for _ in range(40):
+    first = slow(large)
+    first.is_ready()  # with no question between the two they were seen to keep their order
+    runtime.synchronise(fast(small))
+    overtaken += not first.is_ready()
+    runtime.let_go(first)
+    done += first.is_ready()
+print(json.dumps([overtaken, done]))
+"""
+    overtaken, done = _ask(framework_python("jax"), _JAX + code)
+    assert overtaken > 0, "nothing ran behind the host's back: this shows nothing"
+    assert done == 40
+
+
 def test_jaxs_stages_fit_in_the_time_they_took(framework_python: Callable[[str], Path]) -> None:
     """Functions traced and compiled within others: without the clock they count twice."""
     code = """
