@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,10 @@ class Conductor:
         self._spec = importlib.import_module(f"benchcore.workloads.{order.workload}.spec")
         self._telemetry = host.TelemetrySampler(order.device)
         self._contenders = {c.name: document.new_contender(c) for c in order.contenders}
-        self._equivalence: list[dict[str, Any]] = []
+        self._evidence: dict[str, Path] = {}
         self._absent: str | None = None
-        self._workarounds: dict[str, tuple[ladder.Rung, ContenderFailedError]] = {}
+        self._crashed: dict[str, dict[str, Any]] = {}
+        self._rungs: dict[str, Iterator[ladder.Rung]] = {}
 
     def run(self) -> dict[str, Any]:
         """The whole duel; returns its result document."""
@@ -60,7 +61,7 @@ class Conductor:
             duel={**document.describe_duel(order, self._spec), "stopped_by": stopped_by},
             allocation=self._describe_allocation(started_at),
             contenders=list(self._contenders.values()),
-            equivalence=self._equivalence,
+            equivalence=self._compare_evidence(),
         )
 
     def _run_starts(self) -> StoppedBy:
@@ -69,7 +70,8 @@ class Conductor:
         start_s: list[float] = []
         while True:
             before = time.monotonic()
-            self._run_start(len(start_s))
+            self._run_start(len(start_s), self._order.contenders)
+            self._climb_ladders(len(start_s))
             start_s.append(time.monotonic() - before)
             left = [name for name, each in self._contenders.items() if each["status"] == "ok"]
             starts = [self._times(index, left) for index in range(len(start_s))]
@@ -102,15 +104,13 @@ class Conductor:
             "host": host.describe_host(),
         }
 
-    def _run_start(self, index: int) -> None:
-        """Fresh processes of every contender that is still in the duel."""
+    def _run_start(self, index: int, orders: Sequence[ContenderOrder]) -> None:
+        """Fresh processes of those of these contenders that are still in the duel."""
         running: dict[str, ContenderProcess] = {}
         try:
-            for order in self._order.contenders:
+            for order in orders:
                 if self._contenders[order.name]["status"] == "ok":
                     self._prepare(order, index, running)
-            if index == 0:
-                self._equivalence = self._compare_evidence(running)
             self._play_rounds(index, running)
             self._sample_latencies(index, running)
             for name in list(running):
@@ -159,7 +159,7 @@ class Conductor:
                 raise ContenderFailedError("environment", "import", order.environment_failure)
             if self._absent:
                 raise ContenderFailedError("unsupported", "init", self._absent)
-            prepared = self._climb(order, index, running)
+            prepared = self._start(order, index, running)
             process = running[order.name]
             start["stages"].update(prepared.pop("stages"))
             start.update(prepared, compilations_in_blocks=0)
@@ -167,35 +167,6 @@ class Conductor:
                 self._collect_evidence(order.name, process)
             if self._order.freeze:
                 process.freeze()
-
-    def _climb(
-        self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
-    ) -> dict[str, Any]:
-        """Prepare it, and where it crashes as ladders are for, with one cure after the other.
-
-        A cure that helped stays for the duel's later starts; the next duel begins without one.
-        """
-        try:
-            return self._start(order, index, running)
-        except ContenderFailedError as failed:
-            text = f"{failed.reason}\n{failed.traceback}"
-            if order.name in self._workarounds or not ladder.climbs(
-                order.framework, failed.status, text
-            ):
-                raise
-            first = failed
-        environ = self._launcher.environ(order)
-        for rung in ladder.usable_rungs(
-            lambda flag: ladder.knows_flag(order.environment.python, environ, flag)
-        ):
-            running.pop(order.name).close()
-            self._workarounds[order.name] = (rung, first)
-            self._launcher.cures[order.name] = rung.flags
-            _tell(event="rung", contender=order.name, start=index, rung=rung.number)
-            with suppress(ContenderFailedError):
-                return self._start(order, index, running)
-        del self._workarounds[order.name]
-        raise first
 
     def _start(
         self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
@@ -209,24 +180,60 @@ class Conductor:
             ),
         )
 
+    def _climb_ladders(self, index: int) -> None:
+        """Who crashed as ladders are for begins its duel anew, with one cure after the other."""
+        for order in self._order.contenders:
+            contender = self._contenders[order.name]
+            failure = contender["failure"] or {"reason": "", "traceback": ""}
+            text = f"{failure['reason']}\n{failure['traceback']}"
+            if ladder.climbs(order.framework, contender["status"], text):
+                self._climb(order, index)
+
+    def _climb(self, order: ContenderOrder, index: int) -> None:
+        """Play every start so far again, alone, until a rung holds through them all.
+
+        What was measured without that rung's cure is dropped: no two rungs are ever pooled. A
+        crash that nothing cures leaves what was measured before it.
+        """
+        name = order.name
+        clean = self._crashed.setdefault(name, self._contenders[name])
+        for rung in self._rungs_left(order):
+            _tell(event="rung", contender=name, start=index, rung=rung.number)
+            self._launcher.cures[name] = rung
+            self._contenders[name] = document.new_contender(order)
+            self._evidence.pop(name, None)
+            for again in range(index + 1):
+                self._run_start(again, (order,))
+            if self._contenders[name]["status"] == "ok":
+                return
+        self._launcher.cures.pop(name, None)
+        self._evidence.pop(name, None)
+        self._contenders[name] = clean
+
+    def _rungs_left(self, order: ContenderOrder) -> Iterator[ladder.Rung]:
+        """The rungs not tried yet: who crashes again further on goes on climbing."""
+        environ = self._launcher.environ(order)
+        rungs = ladder.usable_rungs(
+            self._order.device,
+            lambda flag: ladder.knows_flag(order.environment.python, environ, flag),
+        )
+        return self._rungs.setdefault(order.name, rungs)
+
     def _note_workarounds(self) -> None:
         """What needed a cure is no clean result: its status keeps it out of every ratio."""
-        for name, (rung, failed) in self._workarounds.items():
-            contender = self._contenders[name]
+        for name, rung in self._launcher.cures.items():
+            contender, clean = self._contenders[name], self._crashed[name]
             if contender["status"] == "ok":
-                contender["status"] = "workaround"
+                for each in (contender, *contender["starts"]):
+                    each["status"] = "workaround"
                 contender["failure"] = {
-                    "stage": failed.stage,
-                    "start": 0,
-                    "reason": f"{rung.describe()} helped after: {failed.reason}",
-                    "traceback": failed.traceback,
+                    **clean["failure"],
+                    "reason": f"{rung.describe()} helped after: {clean['failure']['reason']}; "
+                    f"without it, {len(clean['starts'])} starts begun and dropped",
                 }
 
-    def _evidence_path(self, name: str) -> Path:
-        return self._scratch / f"{name}.evidence.npz"
-
     def _collect_evidence(self, name: str, process: ContenderProcess) -> None:
-        path = self._evidence_path(name)
+        path = self._scratch / f"{name}.evidence.npz"
         names = process.ask(
             {"do": "evidence", "path": str(path)},
             wanted="evidence",
@@ -235,12 +242,14 @@ class Conductor:
         broken = equivalence.find_non_finite(path) if names else None
         if broken:
             raise ContenderFailedError("numerics", "evidence", f"{broken} is not finite")
+        if names:
+            self._evidence[name] = path
 
-    def _compare_evidence(self, running: dict[str, ContenderProcess]) -> list[dict[str, Any]]:
-        paths = {name: self._evidence_path(name) for name in running}
-        left = {name: path for name, path in paths.items() if path.exists()}
+    def _compare_evidence(self) -> list[dict[str, Any]]:
+        """Of the attempts that are kept: who needed a cure has proved itself with it."""
+        paths = {name: self._evidence[name] for name in self._contenders if name in self._evidence}
         case = self._spec.CASES[self._order.case]
-        return equivalence.compare_all(left, self._spec.tolerances(case)) if left else []
+        return equivalence.compare_all(paths, self._spec.tolerances(case)) if paths else []
 
     def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
         names = [order.name for order in self._order.contenders if order.name in running]

@@ -34,6 +34,7 @@ class Rung:
         return f"rung {self.number} ({' '.join(self.flags) or 'a plain retry'})"
 
 
+CLEAN = Rung(number=0, flags=())
 RUNGS = tuple(
     Rung(number=number, flags=flags)
     for number, flags in enumerate(
@@ -63,10 +64,13 @@ def climbs(framework: str, status: str, text: str) -> bool:
     return framework == "jax" and status == "crash" and classify(text) in _CLIMBING
 
 
-def usable_rungs(knows: Callable[[str], bool]) -> Iterator[Rung]:
-    """The rungs whose flags are known, asked for only when their turn comes: XLA aborts at one
-    that it does not know."""
-    return (rung for rung in RUNGS if all(knows(flag) for flag in rung.flags))
+def usable_rungs(device: str, knows: Callable[[str], bool]) -> Iterator[Rung]:
+    """The rungs that could cure anything: on a CPU, where no flag of a GPU does, a plain retry.
+
+    Whether a flag is known is asked only when its turn comes: XLA aborts at one that it is not.
+    """
+    rungs = [rung for rung in RUNGS if device != "cpu" or not rung.flags]
+    return (rung for rung in rungs if all(knows(flag) for flag in rung.flags))
 
 
 def knows_flag(python: str, environment: Mapping[str, str], flag: str) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchcore.cell import host
 from benchcore.cell.arm_environ import xla_flags_of
+from benchcore.cell.ladder import CLEAN, Rung
 from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
 from benchcore.protocol import ContenderOrder, DuelOrder
 
@@ -27,12 +28,12 @@ _INHERITED = (
 
 
 class Launcher:
-    """Starts the contenders of one duel. `cures` holds, by name, XLA flags beside the arm's own."""
+    """Starts the contenders of one duel. `cures` holds, by name, the rung that one stands on."""
 
     def __init__(self, order: DuelOrder, scratch: Path) -> None:
         self._order = order
         self._scratch = scratch
-        self.cures: dict[str, Sequence[str]] = {}
+        self.cures: dict[str, Rung] = {}
 
     def launch(self, contender: ContenderOrder) -> ContenderProcess:
         """A fresh process, told nothing yet. Raises ContenderFailedError."""
@@ -78,8 +79,8 @@ class Launcher:
 
     def environ(self, contender: ContenderOrder) -> dict[str, str]:
         """The variables of `contender_environ`, with its cure."""
-        cure = self.cures.get(contender.name, ())
-        return contender_environ(contender, self._order.device, self._scratch, cure)
+        rung = self.cures.get(contender.name, CLEAN)
+        return contender_environ(contender, self._order.device, self._scratch, rung)
 
 
 def launch(
@@ -95,10 +96,10 @@ def launch(
 
 
 def contender_environ(
-    contender: ContenderOrder, device: str, scratch: Path, cure: Sequence[str] = ()
+    contender: ContenderOrder, device: str, scratch: Path, rung: Rung = CLEAN
 ) -> dict[str, str]:
     """Passive waiting for every thread pool, caches of this run alone, our snapshot."""
-    caches = scratch / "caches" / contender.name
+    caches = scratch / "caches" / contender.name / f"rung-{rung.number}"
     return {
         **{key: os.environ[key] for key in _INHERITED if key in os.environ},
         "PYTHONPATH": os.environ["PYTHONPATH"],
@@ -107,7 +108,7 @@ def contender_environ(
         "KMP_BLOCKTIME": "0",
         "OMP_NUM_THREADS": str(host.usable_cpus()),
         "JAX_PLATFORMS": "cpu" if device == "cpu" else "cuda",
-        "XLA_FLAGS": " ".join((*xla_flags_of(contender.settings, device), *cure)),
+        "XLA_FLAGS": " ".join((*xla_flags_of(contender.settings, device), *rung.flags)),
         "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),

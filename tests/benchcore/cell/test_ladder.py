@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import make_contender, make_order
+from duel_orders import add_gpus, add_workload, copy_inside_ring, make_contender, make_order
 
 from benchcore.cell import ladder
 from benchcore.cell.ladder import RUNGS, Cause, classify, climbs, usable_rungs
+from benchcore.protocol import DuelOrder
 from benchcore.shard import run_duel
-from benchcore.snapshot import list_inside_files
-from benchcore.state import State, open_state
+from benchcore.state import open_state
 from benchcore.store.documents import read_document
 
 
@@ -52,7 +54,7 @@ def test_only_crashes_of_jax_climb(framework: str, status: str, text: str, expec
 
 
 def test_rungs_go_from_the_narrowest_cure_to_the_widest() -> None:
-    flags = [" ".join(rung.flags) for rung in usable_rungs(lambda flag: True)]
+    flags = [" ".join(rung.flags) for rung in usable_rungs("cuda:0", lambda flag: True)]
     assert flags == [
         "",
         "--xla_gpu_autotune_level=5",
@@ -63,7 +65,7 @@ def test_rungs_go_from_the_narrowest_cure_to_the_widest() -> None:
 
 
 def test_a_flag_that_xla_does_not_know_is_passed_over() -> None:
-    rungs = usable_rungs(lambda flag: "triton" not in flag)
+    rungs = usable_rungs("cuda", lambda flag: "triton" not in flag)
     assert [rung.number for rung in rungs] == [1, 2, 4, 5]
     assert len(RUNGS) == 5
 
@@ -88,6 +90,13 @@ def test_a_flag_is_known_if_xla_starts_with_it(
     assert not ladder.knows_flag(sys.executable, environ, "--slow")
 
 
+def test_on_a_cpu_no_flag_of_a_gpu_is_even_asked_for() -> None:
+    asked: list[str] = []
+    rungs = usable_rungs("cpu", lambda flag: bool(asked.append(flag)) or True)
+    assert [(rung.number, rung.flags) for rung in rungs] == [(1, ())]
+    assert asked == []
+
+
 CURE = "--xla_gpu_enable_triton_gemm=false"
 _FAKE_JAX = """
 import os, sys
@@ -96,54 +105,229 @@ def devices():
     if "autotune_level=5" in os.environ.get("XLA_FLAGS", ""):
         os.abort()  # as XLA does at a flag that it does not know
 """
-_CRASHES_WITHOUT = """
-import os
+_SPEC = """
+from dataclasses import dataclass
+from benchcore.program import Arrays
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    use_case: str = "op"
+    batch: int = 1
+    precision: str = "fp32_ieee"
+
+CASES = {"shaky": Case()}
+
+def make_arrays(case, seed):
+    return Arrays(params={}, inputs={})
+
+def flops(case):
+    return 0
+
+def least_bytes(case):
+    return 0
+
+def tolerances(case):
+    return {"value": 1e-3}
+"""
+_WORKLOAD = """
+import time
+import numpy as np
+from benchcore import shaky
 from benchcore.program import Program
 
 def build(case, arrays, settings):
-    if {cure!r} not in os.environ.get("XLA_FLAGS", ""):
-        raise RuntimeError({words!r})
-    return Program(step=lambda: None, evidence=dict)
+    return Program(
+        step=lambda: time.sleep(0.0002), evidence=lambda: {"value": np.full(2, shaky.VALUE)}
+    )
+"""
+# Only the fake JAX imports this for itself; bare Python is never shaken.
+_SHAKY = """
+import ctypes, os, sys
+
+LOG = {log!r}
+FLAGS = os.environ.get("XLA_FLAGS", "")
+CURED = {cure!r} in FLAGS
+SHAKEN = "benchcore.cell.jax_runtime" in sys.modules
+VALUE = 1.0 if SHAKEN and not CURED else 2.0
+if SHAKEN:
+    with open(LOG, "a") as stream:
+        stream.write(FLAGS + "\\n")
+    LAUNCH = len(open(LOG).readlines())
+
+def shake(stage):
+    if SHAKEN and not CURED and stage == {stage!r} and ({when}):
+        {how}
 """
 
 
-def _run(tmp_path: Path, *, cure: str, words: str) -> dict[str, Any]:
-    """A duel of a JAX that is a fake, and crashes unless it is given a flag."""
-    snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
-    root = Path(__file__).parents[3]
-    for file in list_inside_files():
-        (snapshot / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(root / file, snapshot / file)
-    cell = snapshot / "benchcore" / "cell"
-    shutil.copyfile(cell / "stdlib_runtime.py", cell / "jax_runtime.py")
+@dataclass(frozen=True, kw_only=True)
+class Shake:
+    """How a fake JAX crashes: in which stage, in which of its launches, and what cures it."""
+
+    stage: str = "build"
+    when: str = "True"
+    how: str = 'raise RuntimeError("INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal address")'
+    cure: str = CURE
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def _prepare(folder: Path, shake: Shake) -> None:
+    """A snapshot whose JAX is a fake on a fake GPU, and crashes as asked."""
+    snapshot = folder / "snapshot"
+    copy_inside_ring(snapshot)
+    add_gpus(snapshot, 1)
     (snapshot / "jax.py").write_text(_FAKE_JAX)
-    workload = snapshot / "benchcore" / "workloads" / "noop" / "in_jax.py"
-    workload.write_text(_CRASHES_WITHOUT.format(cure=cure, words=words))
+    add_workload(snapshot, "shaky", _SPEC, _WORKLOAD)
+    workload = snapshot / "benchcore" / "workloads" / "shaky"
+    shutil.copyfile(workload / "in_stdlib.py", workload / "in_jax.py")
+    settings = {"log": str(folder / "launches"), **dataclasses.asdict(shake)}
+    (snapshot / "benchcore" / "shaky.py").write_text(_SHAKY.format(**settings))
+    cell = snapshot / "benchcore" / "cell"
+    runtime = (cell / "stdlib_runtime.py").read_text()
+    assert 'if device != "cpu"' in runtime
+    runtime = runtime.replace('if device != "cpu"', "if False")
+    for name in ("jax", "stdlib"):
+        (cell / f"{name}_runtime.py").write_text(runtime)
+    contender = (cell / "contender.py").read_text()
+    for stage in ("block", "evidence", "latency"):
+        line = f'self._stage = "{stage}"\n'
+        assert line in contender
+        contender = contender.replace(line, line[:-1] + f'; _shake("{stage}")\n')
+    line = "        module = importlib.import_module(name)\n        return module.build("
+    assert line in contender
+    contender = contender.replace(line, '        _shake("build")\n' + line)
+    line = "        manifest = read_manifest("
+    assert line in contender
+    contender = contender.replace(line, '        _shake("finish")\n' + line)
+    contender += "\n\ndef _shake(stage):\n    from benchcore.shaky import shake\n    shake(stage)\n"
+    (cell / "contender.py").write_text(contender)
+
+
+def _order(**changes: Any) -> DuelOrder:
     jax = make_contender("jax", framework="jax", version="0.10.1", arm="jax-jit")
-    order = make_order(jax, make_contender("bare"), rounds=2)
-    return _contenders(order, state, snapshot)
+    limits = {"workload": "shaky", "case": "shaky", "rounds": 2, "device": "cuda:0"}
+    return make_order(jax, make_contender("bare"), **{**limits, **changes})
 
 
-def _contenders(order: Any, state: State, snapshot: Path) -> dict[str, Any]:
-    document = read_document(run_duel(order, state, snapshot, lambda event: None))
-    return {each["name"]: each for each in document["contenders"]}
+def _run(folder: Path, order: DuelOrder) -> dict[str, Any]:
+    """The document, with `launches`: the XLA flags of every process of the fake JAX, in order."""
+    state = open_state(folder / "state")
+    document = read_document(run_duel(order, state, folder / "snapshot", lambda event: None))
+    launches = (folder / "launches").read_text().splitlines()
+    return {**document, "launches": launches, "jax": document["contenders"][0]}
 
 
-def test_a_crash_is_worked_around_by_the_narrowest_cure_and_said_so(tmp_path: Path) -> None:
-    contenders = _run(tmp_path, cure=CURE, words="INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS")
-    assert contenders["bare"]["status"] == "ok"
-    jax = contenders["jax"]
-    assert jax["status"] == "workaround"
+def test_a_crash_is_worked_around_by_the_narrowest_cure_and_said_so(folder: Path) -> None:
+    _prepare(folder, Shake())
+    found = _run(folder, _order())
+    jax, bare = found["contenders"]
+    assert (bare["status"], jax["status"]) == ("ok", "workaround")
     assert jax["failure"]["reason"].startswith(f"rung 3 ({CURE}) helped after: ")
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in jax["failure"]["reason"]
-    assert [bool(start["blocks"]) for start in jax["starts"]] == [True, True]
+    assert (jax["failure"]["stage"], jax["failure"]["start"]) == ("build", 0)
+    assert [(start["index"], start["status"]) for start in jax["starts"]] == [
+        (0, "workaround"),
+        (1, "workaround"),
+    ]
+    assert [len(start["blocks"]) for start in jax["starts"]] == [
+        len(s["blocks"]) for s in bare["starts"]
+    ]
+    # Clean, a plain retry, the cure: start 0, start 1, and the pass for memory.
+    assert found["launches"] == ["", "", CURE, CURE, CURE]
+    assert "failed_passes" not in jax["effective"]
 
 
-def test_a_crash_that_nothing_cures_stays_a_crash(tmp_path: Path) -> None:
-    jax = _run(tmp_path, cure="--no-such-flag", words="Autotuning failed for HLO")["jax"]
-    assert (jax["status"], "Autotuning failed" in jax["failure"]["reason"]) == ("crash", True)
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [("evidence", "evidence"), ("block", "block"), ("latency", "latency"), ("finish", "latency")],
+)
+def test_a_crash_at_any_time_of_a_contenders_life_climbs_and_nothing_is_pooled(
+    folder: Path, stage: str, told: str
+) -> None:
+    """Evidence is taken in start 0; the others go wrong only in start 1."""
+    start = 0 if stage == "evidence" else 1
+    _prepare(folder, Shake(stage=stage, when=f"LAUNCH > {start}"))
+    found = _run(folder, _order())
+    jax, bare = found["contenders"]
+    assert (bare["status"], jax["status"]) == ("ok", "workaround")
+    assert (jax["failure"]["stage"], jax["failure"]["start"]) == (told, start)
+    assert [each["index"] for each in jax["starts"]] == [0, 1]
+    assert {each["status"] for each in jax["starts"]} == {"workaround"}
+    for each in jax["starts"]:
+        assert len(each["blocks"]) >= 2
+        assert each["latency_ns"]
+    # Neither start is of a process without the cure, though one without it went well before.
+    clean, retried = [""] * (start + 1), [""]
+    assert found["launches"] == [*clean, *retried, CURE, CURE, CURE]
+    # It was compared again: without the cure it computes another value.
+    assert [(row["agrees"], row["max_relative"]) for row in found["equivalence"]] == [(True, 0.0)]
 
 
-def test_what_is_no_crash_of_the_autotuner_climbs_no_ladder(tmp_path: Path) -> None:
-    jax = _run(tmp_path, cure=CURE, words="RESOURCE_EXHAUSTED: no room")["jax"]
-    assert (jax["status"], jax["starts"][0]["status"]) == ("oom", "oom")
+def test_without_a_cure_the_value_would_not_have_agreed(folder: Path) -> None:
+    _prepare(folder, Shake(when="False"))
+    found = _run(folder, _order())
+    assert [each["status"] for each in found["contenders"]] == ["ok", "ok"]
+    assert [row["agrees"] for row in found["equivalence"]] == [False]
+
+
+def test_who_crashes_again_under_a_rung_climbs_on(folder: Path) -> None:
+    """Clean and retried alike, the second launch of each crashes."""
+    _prepare(folder, Shake(stage="block", when="LAUNCH % 2 == 0"))
+    found = _run(folder, _order())
+    assert found["jax"]["failure"]["reason"].startswith("rung 3 (")
+    assert found["launches"] == ["", "", "", "", CURE, CURE, CURE]
+    assert found["jax"]["failure"]["start"] == 1
+
+
+def test_a_crash_that_nothing_cures_stays_one_and_keeps_what_was_measured(folder: Path) -> None:
+    shake = Shake(stage="block", when="LAUNCH > 1", cure="--no-such-flag")
+    _prepare(folder, shake)
+    found = _run(folder, _order())
+    jax = found["jax"]
+    assert (jax["status"], "ILLEGAL_ADDRESS" in jax["failure"]["reason"]) == ("crash", True)
+    assert jax["failure"]["start"] == 1
+    assert [(s["status"], len(s["blocks"]) >= 2) for s in jax["starts"]] == [
+        ("ok", True),
+        ("crash", False),
+    ]
+    assert len([flags for flags in found["launches"] if flags]) == 3
+    assert found["equivalence"] == []
+
+
+def test_what_is_no_crash_of_the_autotuner_climbs_no_ladder(folder: Path) -> None:
+    _prepare(folder, Shake(how='raise RuntimeError("RESOURCE_EXHAUSTED: no room")'))
+    found = _run(folder, _order())
+    assert (found["jax"]["status"], found["jax"]["starts"][0]["status"]) == ("oom", "oom")
+    assert found["launches"] == [""]
+
+
+def test_a_segfault_on_a_cpu_is_retried_once_and_tries_no_flag_of_a_gpu(folder: Path) -> None:
+    _prepare(folder, Shake(how="ctypes.string_at(0)"))
+    found = _run(folder, _order(device="cpu"))
+    assert found["jax"]["status"] == "crash"
+    assert "SIGSEGV" in found["jax"]["failure"]["reason"]
+    assert found["launches"] == ["", ""]
+
+
+def test_a_segfault_on_a_gpu_climbs(folder: Path) -> None:
+    _prepare(folder, Shake(how="ctypes.string_at(0)"))
+    jax = _run(folder, _order())["jax"]
+    assert (jax["status"], "SIGSEGV" in jax["failure"]["reason"]) == ("workaround", True)
+
+
+def test_every_new_duel_begins_without_a_cure_and_a_cure_stays_beside_the_arms_flags(
+    folder: Path,
+) -> None:
+    _prepare(folder, Shake())
+    settings = {"compile": "none", "command_buffers": "off"}
+    jax = make_contender("jax", framework="jax", version="0.10.1", settings=settings)
+    own = "--xla_gpu_enable_command_buffer="
+    order = dataclasses.replace(_order(starts=1), contenders=(jax,))
+    first = _run(folder, order)["launches"]
+    assert first == [own, own, f"{own} {CURE}", f"{own} {CURE}"]
+    again = dataclasses.replace(order, duel_run="f" * 16)
+    assert _run(folder, again)["launches"][len(first) :] == first
