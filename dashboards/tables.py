@@ -10,6 +10,7 @@ import pandas as pd
 from dashboards.frames import NightSummary, counting, keep
 from dashboards.wording import (
     FRAMEWORKS,
+    NOT_MEASURED,
     case_label,
     contender_label,
     format_bytes,
@@ -118,6 +119,7 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
             "name": str(row["name"]),
             "role": one_line(row["role"], missing=""),
             "step": format_ns(row["median_step_ns"]),
+            "degraded": _degraded(row),
             "compile": "none: eager" if _is_eager(row) else format_seconds(row["compile_s"]),
             "import": format_seconds(row["import_s"]),
             "ceilings": _ceilings(row),
@@ -127,6 +129,13 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
         }
         for row in rows.to_dict("records")
     ]
+
+
+def _degraded(row: dict[str, Any]) -> str:
+    """`2 of 30`: how many blocks others disturbed, which take no part in step times and ratios."""
+    if is_missing(row["num_degraded"]):
+        return NOT_MEASURED
+    return f"{int(row['num_degraded'])} of {int(row['num_blocks'])}"
 
 
 def _ceilings(row: dict[str, Any]) -> str:

@@ -179,6 +179,7 @@ def _time_expectations() -> tuple[Expectation, ...]:
     return (
         gxe.ExpectColumnValuesToNotBeNull(
             column="median_step_ns",
+            row_condition=Column("disturbed") == "not throughout",
             meta=_meta("timed", "start {start_index} has no time of a step"),
         ),
         gxe.ExpectColumnValuesToBeBetween(

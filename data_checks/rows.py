@@ -48,11 +48,14 @@ def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:
 def start_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row a start of a contender that finished: why another did not is its own mark.
 
-    `clock_steps` is how many steps of the clock its shortest block lasted.
+    `clock_steps` is how many steps of the clock its shortest block lasted. `disturbed`
+    is `throughout` where every block was degraded: such a start has no time, and no fault.
     """
     starts = frames.starts.query("contender_status == 'ok'")
     steps = starts["shortest_block_ns"] / starts["clock_resolution_ns"]
-    return name_rows(starts.assign(clock_steps=steps), contender="name")
+    throughout = (starts["num_blocks"] > 0) & (starts["num_degraded"] == starts["num_blocks"])
+    disturbed = ["throughout" if each else "not throughout" for each in throughout]
+    return name_rows(starts.assign(clock_steps=steps, disturbed=disturbed), contender="name")
 
 
 def profile_rows(frames: CheckFrames) -> pd.DataFrame:

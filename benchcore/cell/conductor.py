@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell import document, energy, equivalence, gpu, host, ladder, stopping
+from benchcore.cell.degraded import leave_out_degraded
 from benchcore.cell.launch import Launcher
 from benchcore.cell.passes import ResourcePasses
 from benchcore.cell.process import ContenderFailedError, ContenderProcess
@@ -80,13 +81,13 @@ class Conductor:
                 return stopped_by
 
     def _times(self, index: int, names: Iterable[str]) -> stopping.Times:
-        """What each contender took in the rounds of a start."""
+        """What each contender took in those rounds of a start that may count."""
         return {
             name: {
                 block["round"]: block["elapsed_ns"] / block["steps"]
                 for start in self._contenders[name]["starts"]
                 if start["index"] == index
-                for block in start["blocks"]
+                for block in leave_out_degraded(start["blocks"])
             }
             for name in names
         }
@@ -254,7 +255,7 @@ class Conductor:
     def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
         names = [order.name for order in self._order.contenders if order.name in running]
         for number, turn in enumerate(deal_turns(names, f"{self._order.seed}-{index}")):
-            if number % 2 == 0 and not self._wants_round(index, running):
+            if number % 2 == 0 and not self._wants_round(index, number, running):
                 return
             for position, name in enumerate(turn):
                 if name in running:
@@ -262,11 +263,12 @@ class Conductor:
                         self._play_block(name, running, number, position)
             _tell(event="round", start=index, round=number)
 
-    def _wants_round(self, index: int, running: Iterable[str]) -> bool:
+    def _wants_round(self, index: int, played: int, running: Iterable[str]) -> bool:
         blocks = [self._contenders[name]["starts"][-1]["blocks"] for name in running]
         return stopping.wants_round(
             self._order,
             self._times(index, running),
+            played,
             [sum(block["steps"] for block in each) for each in blocks],
             stopping.seconds_left(self._order, index, time.monotonic() - self._began),
         )

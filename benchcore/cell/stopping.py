@@ -25,7 +25,7 @@ MIN_STEPS = 50
 """Timed steps of every contender over a duel, whatever else ends it."""
 
 Times = Mapping[str, Mapping[int, float]]
-"""Of one start: per contender, the nanoseconds that a step took in each round."""
+"""Of one start: per contender, the nanoseconds that a step took in each round that counts."""
 
 # Student's t, 97.5 %, for 1 to 10 degrees of freedom; beyond, the normal's quantile expanded.
 _T_975 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
@@ -60,14 +60,16 @@ def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
     return [math.log(b[each] / a[each]) for each in sorted(a.keys() & b.keys())]
 
 
-def wants_round(order: DuelOrder, times: Times, steps: Iterable[int], seconds_left: float) -> bool:
-    """Whether a start goes on with another round and its mirror.
+def wants_round(
+    order: DuelOrder, times: Times, played: int, steps: Iterable[int], seconds_left: float
+) -> bool:
+    """Whether a start goes on with another round and its mirror, after `played` rounds.
 
     `times` and `steps` are of the contenders still running: a start without any is over. Its
-    share of the fewest steps, and the fewest rounds, come before every limit.
+    share of the fewest steps, and the fewest rounds, come before every limit, degraded or not: on
+    a machine that is never quiet they would not end. The interval is of what may count.
     """
-    played = max((max(of_one, default=-1) + 1 for of_one in times.values()), default=-1)
-    if played < 0:
+    if not times:
         return False
     if played < order.rounds or min(steps) < math.ceil(MIN_STEPS / order.starts):
         return True

@@ -61,6 +61,7 @@ _MAY_BE_MISSING = {each.key for each in _MEMORY} | {
     "cache_hits",
     "shortest_block_ns",
     "clock_resolution_ns",
+    "num_degraded",
 }
 _OVER_STARTS = (
     *("latency_samples", "latency_p50_ns", "latency_p95_ns", "latency_p99_ns", "latency_mean_ns"),
@@ -90,11 +91,12 @@ def duel_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
 def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a contender run; None = of every campaign.
 
-    `median_step_ns` is the median of the starts' medians, a stage's seconds are the mean over the
-    starts that reached it, memory is the largest over starts (it is measured once), latency is that
-    of all starts' samples together, and `host_boundness` its median over `median_step_ns`.
-    `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share` and `limit_share` hold
-    the fastest start against the ceilings of the campaign's sentinels.
+    `median_step_ns` is the median of the starts' medians over the blocks that were not degraded;
+    `num_degraded` counts those that were (missing = not counted then). A stage's seconds are the
+    mean over the starts that reached it, memory is the largest over starts (it is measured once),
+    latency is that of all starts' samples together, and `host_boundness` its median over
+    `median_step_ns`. `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share` and
+    `limit_share` hold the fastest start against the ceilings of the campaign's sentinels.
     """
     query = _select(
         *_CASE,
@@ -128,6 +130,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
         {
             "num_starts": per_start.size(),
             "num_blocks": per_start["num_blocks"].sum(),
+            "num_degraded": per_start["num_degraded"].sum(min_count=1),
             "median_step_ns": per_start["median_step_ns"].median(),
             "fastest_step_ns": per_start["median_step_ns"].min(),
             **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in _STAGES},
@@ -190,6 +193,7 @@ def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         StartRun.num_blocks,
         StartRun.shortest_block_ns,
         StartRun.clock_resolution_ns,
+        StartRun.num_degraded,
         StartRun.median_step_ns,
         *_MEMORY,
         StartRun.energy,

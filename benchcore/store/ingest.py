@@ -14,6 +14,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from benchcore.cell.degraded import leave_out_degraded
 from benchcore.state import State
 from benchcore.store.database import begin_writing
 from benchcore.store.documents import read_document
@@ -163,6 +164,7 @@ def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -
 def _start_run(duel_run: str, contender: str, start: Mapping[str, Any]) -> StartRun:
     same = ("status", "caches", "stages", "warm_up", "steps_per_block", "compilations_in_blocks")
     rest = ("blocks", "latency_ns", "energy", "inputs_sha256")
+    valid = leave_out_degraded(start["blocks"])
     return StartRun(
         **{key: start[key] for key in (*same, *rest)},
         **start["memory"],
@@ -175,11 +177,12 @@ def _start_run(duel_run: str, contender: str, start: Mapping[str, Any]) -> Start
         started_at=datetime.fromisoformat(start["started_at"]),
         num_blocks=len(start["blocks"]),
         shortest_block_ns=min((each["elapsed_ns"] for each in start["blocks"]), default=None),
-        median_step_ns=_median_step_ns(start["blocks"]),
+        num_degraded=len(start["blocks"]) - len(valid),
+        median_step_ns=_median_step_ns(valid),
     )
 
 
-def _median_step_ns(blocks: list[Mapping[str, int]]) -> float | None:
+def _median_step_ns(blocks: list[Mapping[str, Any]]) -> float | None:
     if not blocks:
         return None
     return float(statistics.median(each["elapsed_ns"] / each["steps"] for each in blocks))

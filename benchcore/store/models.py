@@ -162,6 +162,7 @@ class StartRun(Base):
     num_blocks: Mapped[int]
     shortest_block_ns: Mapped[int | None]
     clock_resolution_ns: Mapped[int | None]
+    num_degraded: Mapped[int | None]
     blocks: Mapped[list[Any]]
     latency_ns: Mapped[list[Any] | None] = mapped_column(_Json)
     median_step_ns: Mapped[float | None]

@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import Engine, delete, select, update
 from sqlalchemy.orm import Session
 
+from benchcore.cell.degraded import find_degraded
 from benchcore.store.database import begin_writing
 from benchcore.store.models import CheckMark, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import DuelRecord, Mark
 from benchcore.verdict.ratios import Ratio, Side
-from benchcore.verdict.telemetry import find_degraded
 
 
 def duels_to_judge(engine: Engine, campaign: str) -> list[DuelRecord]:

@@ -165,6 +165,7 @@ def test_an_unmeasured_step_is_never_zero() -> None:
     unknown = frames.contenders.assign(process_peak_bytes=pd.array([pd.NA] * 14, dtype="Int64"))
     assert {row["process"] for row in list_costs(unknown)} == {"not measured"}
     costs = {(row["case"], row["name"]): row for row in list_costs(frames.contenders)}
+    assert {row["degraded"] for row in rows} == {"2 of 30", "not measured"}
     jax = costs["mlp train_b128", "jax-jit-0.12.0.1"]
     assert jax["host_boundness"] == "1.04x"
     assert (jax["planned"], jax["allocator"]) == ("114 MiB", "not measured")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import add_workload, copy_inside_ring, make_contender, make_order
+from duel_orders import add_gpus, add_workload, copy_inside_ring, make_contender, make_order
 
 from benchcore.catalog import is_faulty
 from benchcore.cell.conductor import deal_turns
@@ -305,6 +306,23 @@ def test_a_duel_says_what_ended_it(
         assert [len(start["blocks"]) for start in contender["starts"]] == [rounds] * starts
         steps = [block["steps"] for start in contender["starts"] for block in start["blocks"]]
         assert sum(steps) >= MIN_STEPS
+
+
+def test_blocks_that_were_disturbed_neither_settle_a_start_nor_a_duel(
+    state: State, snapshot: Path
+) -> None:
+    """A GPU that throttles all the while, and a target that any valid block would meet."""
+    (runtime,) = snapshot.glob("benchcore/cell/stdlib_runtime.py")
+    runtime.write_text(runtime.read_text().replace('if device != "cpu"', "if False"))
+    limits = {"max_rounds": 6, "max_starts": 4, "target": 50.0, "block_ms": 5.0}
+    order = _faulty("raise_in_build", "healthy", "healthy", device="cuda", **limits)
+    for throttle, stopped_by, rounds in (("0x8", "max_starts", 6), ("0", "target", 4)):
+        add_gpus(snapshot, 1, throttle=throttle)
+        order = dataclasses.replace(order, duel_run=f"{rounds:016x}")
+        document = _run(order, state, snapshot)
+        assert document["duel"]["stopped_by"] == stopped_by
+        for contender in document["contenders"]:
+            assert {len(start["blocks"]) for start in contender["starts"]} == {rounds}
 
 
 def test_slow_steps_get_rounds_until_there_are_fifty(state: State, snapshot: Path) -> None:

@@ -89,7 +89,8 @@ def test_who_has_no_opponent_left_plays_the_fewest_starts() -> None:
 
 
 def _wants(played: int, *, noise: float = 0.0, steps: int = 1000, left_s: float = 9.0) -> bool:
-    return stopping.wants_round(_order(), _start(0.1, played, noise), [steps, 1000], left_s)
+    times = _start(0.1, played, noise)
+    return stopping.wants_round(_order(), times, played, [steps, 1000], left_s)
 
 
 def test_rounds_go_on_until_the_start_is_settled() -> None:
@@ -100,7 +101,18 @@ def test_rounds_go_on_until_the_start_is_settled() -> None:
     assert not _wants(12, noise=0.1)
     assert not _wants(4, noise=0.1, left_s=-1.0)
     assert _wants(2, left_s=-1.0)
-    assert not stopping.wants_round(_order(), {}, [], 9.0)
+    assert not stopping.wants_round(_order(), {}, 0, [], 9.0)
+
+
+def test_rounds_without_a_valid_block_settle_nothing_and_still_end() -> None:
+    nothing: stopping.Times = {"a": {}, "b": {}}
+    played = [stopping.wants_round(_order(), nothing, each, [1000], 9.0) for each in (4, 10, 12)]
+    assert played == [True, True, False]
+    late = {
+        name: {each + 4: ns for each, ns in of_one.items()} for name, of_one in _start(0.1).items()
+    }
+    assert stopping.wants_round(_order(), {**late, "b": {}}, 8, [1000, 1000], 9.0)
+    assert not stopping.wants_round(_order(), late, 8, [1000, 1000], 9.0)
 
 
 def test_no_limit_cuts_fifty_steps_a_contender() -> None:

@@ -6,14 +6,18 @@ from collections.abc import Collection
 
 import pytest
 from result_documents import CAMPAIGN, make_document, spool_document
+from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from benchcore.state import State
 from benchcore.store.database import Engine
-from benchcore.store.frames import contender_frame
+from benchcore.store.frames import contender_frame, start_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.judging import judge_campaign
+from benchcore.store.models import StartRun
 from benchcore.store.queries import replace_marks
 from benchcore.verdict.ratios import Ratio
+from data_checks.campaign import check_campaign
 
 
 def judge(engine: Engine, state: State, disturbed: Collection[int]) -> Ratio:
@@ -39,7 +43,40 @@ def test_a_start_is_judged_by_its_undisturbed_blocks(engine: Engine, state: Stat
         "6 of 24 blocks left out as degraded, the first because "
         "30% CPU time was stolen (at most 5%)"
     )
-    assert list(contender_frame(engine, CAMPAIGN)["num_blocks"]) == [12, 12]  # kept
+    frame = contender_frame(engine, CAMPAIGN)
+    assert list(frame["num_blocks"]) == [12, 12]  # kept
+    assert list(frame["num_degraded"]) == [6, 0]
+    assert list(start_frame(engine, CAMPAIGN)["num_degraded"]) == [2, 2, 2, 0, 0, 0]
+
+
+def test_a_step_takes_what_its_undisturbed_blocks_took(engine: Engine, state: State) -> None:
+    """Three of four blocks took three times as long, and were disturbed."""
+    judge(engine, state, {0, 1, 2})
+    jax, torch = contender_frame(engine, CAMPAIGN)["median_step_ns"]
+    assert jax == pytest.approx(torch, rel=0.01)
+
+
+def test_a_start_that_was_disturbed_throughout_voids_no_other(engine: Engine, state: State) -> None:
+    document = make_document()
+    for block in document["contenders"][0]["starts"][1]["blocks"]:
+        block["telemetry"]["steal_share"] = 0.3
+    spool_document(state.spool, document)
+    assert ingest_spool(engine, state).rejected == ()
+    assert check_campaign(engine, CAMPAIGN).marks == ()
+    (ratio,) = judge_campaign(engine, CAMPAIGN)
+    assert (ratio.num_starts, ratio.counts) == (2, True)
+
+
+def test_a_start_without_a_time_and_without_a_disturbance_is_marked(
+    engine: Engine, state: State
+) -> None:
+    spool_document(state.spool, make_document())
+    ingest_spool(engine, state)
+    with Session(engine) as session:
+        session.execute(update(StartRun).values(median_step_ns=None))
+        session.commit()
+    marks = check_campaign(engine, CAMPAIGN).marks
+    assert {mark.expectation for mark in marks} == {"timed"}
 
 
 def test_a_duel_without_a_valid_block_is_unknown_and_says_so(engine: Engine, state: State) -> None:

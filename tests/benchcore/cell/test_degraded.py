@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from result_documents import make_document
 
+from benchcore.cell.degraded import MAX_FOREIGN_CPU_SHARE, MAX_STEAL_SHARE, find_degraded
 from benchcore.cell.gpu import count_foreign
-from benchcore.verdict.telemetry import find_degraded
 
 
 def blocks(*telemetry: dict[str, Any]) -> list[dict[str, Any]]:
@@ -39,6 +39,20 @@ def test_a_disturbed_block_is_degraded_and_says_why(
 ) -> None:
     disturbed = blocks(QUIET, QUIET | disturbance, QUIET)
     assert find_degraded(disturbed) == {1: words}
+
+
+def test_a_clock_may_wander_five_percent_either_way_and_no_further() -> None:
+    steady = dict.fromkeys(("steal_share", "foreign_cpu_share"))
+    clocks = (1000, 1000, 1000, 951, 1049, 949, 1051)
+    disturbed = find_degraded(blocks(*({**steady, "sm_clock_mhz": clock} for clock in clocks)))
+    assert list(disturbed) == [5, 6]
+
+
+def test_shares_at_their_limits_disturb_nothing() -> None:
+    edge = {"steal_share": MAX_STEAL_SHARE, "foreign_cpu_share": MAX_FOREIGN_CPU_SHARE}
+    assert find_degraded(blocks(edge)) == {}
+    assert list(find_degraded(blocks({**edge, "steal_share": 0.051}))) == [0]
+    assert list(find_degraded(blocks({**edge, "foreign_cpu_share": 0.151}))) == [0]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,12 @@ def find_degraded(blocks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     return {number: reason for number, reason in reasons.items() if reason}
 
 
+def leave_out_degraded(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The blocks of a start that may count."""
+    degraded = find_degraded(blocks)
+    return [block for block in blocks if block["round"] not in degraded]
+
+
 def _why(telemetry: Mapping[str, Any], median_mhz: float | None) -> str:
     found = []
     for key, most, words in (
