@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -254,13 +253,10 @@ def test_a_real_jax_environment_is_built_once_and_reused(
     marker = _folder(record) / "environment.json"
     written = marker.stat().st_mtime_ns
     monkeypatch.setattr(environments, "_build", None)
-    began = time.monotonic()
     again = provision(release, state, accelerator="cpu", report=lines.append)
-    took_s = time.monotonic() - began
 
     assert again == record
     assert marker.stat().st_mtime_ns == written
-    assert took_s < 5
     assert len(lines) == 2
     assert record.name == f"jax-{release.version}"
     assert _folder(record).name == f"jax-{release.version}-{record.key[:12]}"

@@ -73,16 +73,16 @@ def _compare(
 
 
 @pytest.mark.provisions
-def test_a_contender_against_itself_is_not_different(
+def test_a_contender_can_be_compared_with_itself(
     session_state: State, framework_environment: Callable[[str], EnvironmentRecord]
 ) -> None:
     framework_environment("jax")
     done = _compare(session_state, "--a", "jax", "--b", "jax", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["verdict"] in {"same", "unknown"}
-    if found["low"] is not None and found["verdict"] != "same":
-        assert found["low"] <= 1 <= found["high"]
+    if found["low"] is not None and found["verdict"] != "same":  # one in twenty is a false alarm
+        covers = found["low"] <= 1 <= found["high"]
+        assert found["verdict"] == ("unknown" if covers else "different")
     if "degraded" not in found["reason"]:  # by whoever else uses this machine now
         assert (found["num_starts"], found["scope"], found["counts"]) == (5, "this node", True)
     assert (found["outputs_agree"], found["differences"]) == (True, [])
