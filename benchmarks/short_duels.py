@@ -13,6 +13,7 @@ import numpy as np
 from scipy import stats
 
 from benchcore import matrix
+from benchcore.cell.degraded import find_degraded
 from benchcore.environments import provision
 from benchcore.interpreters import find_interpreters
 from benchcore.profiles import Arm, Match, Profile
@@ -23,7 +24,6 @@ from benchcore.snapshot import list_inside_files, take_snapshot
 from benchcore.state import State
 from benchcore.store.documents import read_document
 from benchcore.verdict.ratios import Ratio, Side, judge_duel
-from benchcore.verdict.telemetry import find_degraded
 
 Document = dict[str, Any]
 _ARM = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})

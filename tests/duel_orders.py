@@ -101,6 +101,7 @@ class NVMLError(Exception): pass
 class NVMLError_LibraryNotFound(NVMLError): pass
 class NVMLError_NotSupported(NVMLError): pass
 
+NVML_DEVICE_MIG_ENABLE = 1
 NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
 def nvmlInit(): pass
@@ -108,6 +109,8 @@ def nvmlShutdown(): pass
 def nvmlSystemGetDriverVersion(): return "580.1"
 def nvmlDeviceGetCount(): return {count}
 def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceIsMigDeviceHandle(handle): return SimpleNamespace(value=0)
+def nvmlDeviceGetMigMode(handle): raise NVMLError_NotSupported
 def nvmlDeviceGetName(handle): return "Fake GPU"
 def nvmlDeviceGetUUID(handle): return f"GPU-{{handle}}"
 def nvmlDeviceGetMemoryInfo(handle): return SimpleNamespace(total=2**36)

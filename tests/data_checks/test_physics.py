@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proof_documents import keep_proof, make_proof
 from result_documents import CAMPAIGN, DUEL_RUN, JAX, TORCH, make_document, spool_document
 
 from benchcore.state import State, open_state
@@ -26,10 +27,13 @@ def state(tmp_path: Path) -> State:
 
 
 def ingest(state: State, *documents: Document) -> Engine:
+    """All of them proven equal: what is marked here is marked for its speed alone."""
     for document in documents:
         spool_document(state.spool, document)
     engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
     assert ingest_spool(engine, state).rejected == ()
+    for document in documents:
+        keep_proof(state, engine, make_proof(document), document["duel_run"])
     return engine
 
 

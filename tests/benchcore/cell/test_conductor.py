@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import add_gpus, add_workload, copy_inside_ring, make_contender, make_order
+from duel_orders import add_gpus, copy_inside_ring, make_contender, make_order
 
 from benchcore.catalog import is_faulty
 from benchcore.cell.conductor import deal_turns

@@ -47,6 +47,7 @@ def test_documents_become_rows_and_stay_in_the_spool(engine: Engine, state: Stat
         "contender_run": 9,
         "start_run": 27,
         "equivalence": 9,
+        "proof": 0,
         "check_mark": 0,
         "ratio": 0,
     }
