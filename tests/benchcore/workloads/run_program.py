@@ -53,6 +53,10 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
         for _ in range(job["steps"]):
             program.step()
         if job["steps"]:
+            held = program.held()
+            if "output_dtype" in held:
+                facts["output_dtype"] = str(held["output_dtype"]).removeprefix("torch.")
+                facts["state_update"] = held.get("state_update")
             evidence |= _evidence(program, "after")
     facts["arrays_untouched"] = digest == _digest(arrays)
     np.savez(job["out"] + ".npz", **evidence)  # type: ignore[arg-type]
@@ -151,6 +155,94 @@ def _layer_option(layer: str, **forced: Any) -> Callable[[ModuleType], Any]:
     return patch
 
 
+def _norm_option(**forced: Any) -> Callable[[ModuleType], Any]:
+    """Every batch norm of the JAX side is made with these options."""
+
+    def patch(module: ModuleType) -> Any:
+        layers = importlib.import_module("benchcore.workloads.vision.layers.in_jax")
+        real = layers.BatchNorm
+        return mock.patch.object(
+            layers, "BatchNorm", lambda *args, **options: real(*args, **{**options, **forced})
+        )
+
+    return patch
+
+
+def _altered_model(alter: Callable[[Any, ModuleType], None]) -> Callable[[ModuleType], Any]:
+    """Every module of torchvision's model passes through `alter`, which also gets torch."""
+
+    def patch(module: ModuleType) -> Any:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        real = module.vision._state_dict
+
+        def alter_and_load(model: Any, params: Any) -> Any:
+            for each in model.modules():
+                alter(each, torch)
+            return real(model, params)
+
+        return mock.patch.object(module.vision, "_state_dict", alter_and_load)
+
+    return patch
+
+
+def _set_on_norms(**attributes: float) -> Callable[[Any, ModuleType], None]:
+    def alter(layer: Any, torch: ModuleType) -> None:
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            for name, value in attributes.items():
+                setattr(layer, name, value)
+
+    return alter
+
+
+def _own_variance(*, biased: bool, fast: bool) -> Callable[[Any, ModuleType], None]:
+    """Batch norms that keep the biased variance, or compute it as E[x^2] - E[x]^2."""
+
+    def alter(layer: Any, torch: ModuleType) -> None:
+        if not isinstance(layer, torch.nn.BatchNorm2d):
+            return
+
+        def forward(value: Any) -> Any:
+            axes, count = (0, 2, 3), value.numel() / value.shape[1]
+            mean, var = value.mean(axes), value.var(axes, unbiased=False)
+            if fast:
+                var = ((value * value).mean(axes) - mean * mean).clamp(min=0.0)
+            kept = var if biased else var * count / (count - 1)
+            with torch.no_grad():
+                layer.running_mean.lerp_(mean, layer.momentum)
+                layer.running_var.lerp_(kept, layer.momentum)
+            shape = (1, -1, 1, 1)
+            factor = (layer.weight * (var + layer.eps).rsqrt()).view(shape)
+            return (value - mean.view(shape)) * factor + layer.bias.view(shape)
+
+        layer.forward = forward
+
+    return alter
+
+
+def _other_decay(*, at_the_end: bool) -> Callable[[ModuleType], Any]:
+    """No weight decay, or one that is added to what the momentum gave (as AdamW does)."""
+
+    def patch(module: ModuleType) -> Any:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        class Other(torch.optim.SGD):
+            def __init__(self, params: Any, *, weight_decay: float, **options: Any) -> None:
+                super().__init__(params, **options)
+                self.decay = weight_decay if at_the_end else 0.0
+
+            def step(self) -> None:
+                with torch.no_grad():
+                    for group in self.param_groups:
+                        for param in group["params"]:
+                            param.mul_(1 - group["lr"] * self.decay)
+                super().step()
+
+        return mock.patch.object(torch.optim, "SGD", Other)
+
+    return patch
+
+
 def _stride_in_first(module: ModuleType) -> Any:
     """ResNet v1: the stride in the block's first convolution, not in its 3x3 (v1.5)."""
     real = module.Bottleneck.__init__
@@ -169,7 +261,9 @@ def _no_momentum(module: ModuleType) -> Any:
 def _no_operators(module: ModuleType) -> Any:
     """torchvision beside a torch of another build: its operator library does not load."""
     assert "torchvision" not in sys.modules, "run this in a process of its own"
-    return mock.patch.object(module.torch.ops, "load_library", side_effect=OSError("mutation"))
+    return mock.patch.object(
+        module.vision.torch.ops, "load_library", side_effect=OSError("mutation")
+    )
 
 
 _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] = {
@@ -181,7 +275,15 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
     ),
     "missing_array": (_renamed, _unpatched),
     "same_padding": (_same, _layer_option("Conv", padding="SAME")),
-    "wrong_epsilon": (_same, _layer_option("BatchNorm", epsilon=1e-3)),
+    "wrong_epsilon": (_same, _norm_option(epsilon=1e-3)),
+    "bias_before_norm": (_same, _layer_option("Conv", use_bias=True)),
+    "norms_as_torch": (_same, _altered_model(_own_variance(biased=False, fast=False))),
+    "epsilon_in_training": (_same, _altered_model(_set_on_norms(eps=1e-3))),
+    "norm_momentum": (_same, _altered_model(_set_on_norms(momentum=0.01))),
+    "biased_variance": (_same, _altered_model(_own_variance(biased=True, fast=False))),
+    "fast_variance": (_same, _altered_model(_own_variance(biased=False, fast=True))),
+    "no_decay": (_same, _other_decay(at_the_end=False)),
+    "decay_after_momentum": (_same, _other_decay(at_the_end=True)),
     "v1_stride": (_same, _stride_in_first),
     "no_momentum": (_same, _no_momentum),
     "no_operators": (_same, _no_operators),

@@ -85,6 +85,18 @@ MUTATED = [
     Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="v1_stride"),
     Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="wrong_epsilon"),
     Job(workload="resnet50", case="tiny_infer", arm="torch", mutation="transposed_kernel"),
+    *(
+        Job(workload=workload, case=f"tiny_{use_case}", arm="torch", mutation=mutation)
+        for workload, use_case, mutations in (
+            (
+                "resnet50",
+                "train",
+                "epsilon_in_training norm_momentum biased_variance fast_variance no_decay "
+                "decay_after_momentum",
+            ),
+        )
+        for mutation in mutations.split()
+    ),
     Job(workload="mlp", case="tiny_infer", arm="jax", mutation="transposed_matrix"),
     Job(workload="mlp", case="tiny_train", arm="torch", mutation="transposed_matrix"),
     Job(workload="mlp", case="tiny_train", arm="torch", mutation="no_momentum"),
@@ -92,6 +104,8 @@ MUTATED = [
     Job(workload="mlp", case="tiny_train_bf16", arm="torch", mutation="no_momentum"),
     Job(workload="mlp", case="tiny_train_bf16_autocast", arm="torch", mutation="no_momentum"),
 ]
+BIASED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="bias_before_norm")
+OWN_NORMS = Job(workload="resnet50", case="tiny_train", arm="torch", mutation="norms_as_torch")
 MISNAMED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="missing_array")
 WRONG_SETTINGS = [
     Job(workload=job.workload, case=job.case, arm=job.arm, wrong_mode="faster") for job in RIGHT
@@ -114,6 +128,7 @@ def _launch(python: str | Path, jobs: list[Job], folder: Path) -> Outcomes:
     listed.write_text(json.dumps([job.document(folder) for job in jobs]), encoding="utf-8")
     passive = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     environment = {**os.environ, **passive, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # compiles in two thirds
     script = Path(__file__).with_name("run_program.py")
     done = subprocess.run(
         [str(python), "-P", "-s", str(script), str(listed)],
@@ -151,7 +166,10 @@ def outcomes(
 ) -> Outcomes:
     """Every job's outcome; one process a framework, because importing one takes seconds."""
     folder = tmp_path_factory.mktemp("programs")
-    jobs = _wanted(request.session.items, [*RIGHT, *MUTATED, MISNAMED, *WRONG_SETTINGS])
+    jobs = _wanted(
+        request.session.items,
+        [*RIGHT, *MUTATED, OWN_NORMS, MISNAMED, BIASED, *WRONG_SETTINGS],
+    )
     found: dict[str, Outcome] = {}
     for framework in ("stdlib", "jax", "torch"):
         mine = [job for job in jobs if ARMS[job.arm][0] == framework]
@@ -213,6 +231,17 @@ def test_tiny_case_runs_three_steps_and_leaves_everything_as_it_was(
 
 
 @pytest.mark.parametrize("job", RIGHT, ids=_key)
+def test_what_a_program_computes_in_is_told_alike_on_both_sides(
+    job: Job, outcomes: Outcomes
+) -> None:
+    expected = "bfloat16" if "bf16" in job.case else "float32"
+    in_place = "in place" if "train" in job.case else None
+    if "output_dtype" in outcomes[job.key].facts:
+        assert outcomes[job.key].facts["output_dtype"] == expected
+        assert outcomes[job.key].facts["state_update"] == in_place
+
+
+@pytest.mark.parametrize("job", RIGHT, ids=_key)
 def test_program_uses_nothing_deprecated(job: Job, outcomes: Outcomes) -> None:
     ours = str(ROOT / "benchcore")
     assert [text for text in outcomes[job.key].facts["warnings"] if text.startswith(ours)] == []
@@ -238,6 +267,17 @@ def test_program_agrees_with_the_float64_oracle(job: Job, outcomes: Outcomes) ->
     case = spec.CASES[job.case]
     oracle = spec.reference(case, spec.make_arrays(case, SEED))
     assert _disagreements(job, oracle, outcomes[job.key].before) == {}
+
+
+@pytest.mark.parametrize("job", [OWN_NORMS], ids=_key)
+def test_a_mistakes_own_batch_norm_agrees_without_the_mistake(job: Job, outcomes: Outcomes) -> None:
+    partner = Job(workload=job.workload, case=job.case, arm="jax")
+    assert _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before) == {}
+
+
+@pytest.mark.parametrize("job", [BIASED], ids=_key)
+def test_a_convolution_with_a_bias_before_its_norm_is_refused(job: Job, outcomes: Outcomes) -> None:
+    assert "lacks ['conv1.bias'" in outcomes[job.key].facts["refused"]
 
 
 @pytest.mark.parametrize("job", MUTATED, ids=_key)

@@ -22,6 +22,8 @@ from benchcore.workloads.settings import (
     TORCH_IMAGE_OPTIONS,
     read_settings,
 )
+from benchcore.workloads.vision import case as vision
+from benchcore.workloads.vision import layer_table
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKLOADS = sorted(path.parent.name for path in (ROOT / "benchcore/workloads").glob("*/spec.py"))
@@ -50,7 +52,9 @@ def test_case_is_complete(workload: str, name: str) -> None:
     assert case.use_case in ("infer", "train", "op")
     assert case.batch >= 1
     ceiling = {"fp32_ieee": 1e-4, "tf32": 2e-2, "bf16": 0.1, "bf16_autocast": 0.1}[case.precision]
-    assert all(0.0 < tolerance <= ceiling for tolerance in spec.tolerances(case).values())
+    for quantity, tolerance in spec.tolerances(case).items():
+        backward = quantity in ("gradient", "update", "travel", "loss_trace")
+        assert 0.0 < tolerance <= (max(ceiling, 5e-2) if backward else ceiling)
     assert ("_" + case.precision in name) == (case.precision != "fp32_ieee")
     assert spec.flops(case) >= 0
     assert spec.least_bytes(case) >= 0
@@ -154,8 +158,9 @@ def test_a_side_takes_the_settings_that_its_spec_declares_and_no_others() -> Non
     """Planning refuses by the spec, `build` by what it hands to `read_settings`."""
     for workload in WORKLOADS:
         declared = vars(_spec(workload)).get("SETTINGS", {})
+        owner = "vision" if declared is vision.SETTINGS else workload
         for framework in ("jax", "torch"):
-            path = ROOT / "benchcore" / "workloads" / workload / f"in_{framework}.py"
+            path = ROOT / "benchcore" / "workloads" / owner / f"in_{framework}.py"
             handed = re.findall(
                 r"read_settings\(([^)]*)\)", path.read_text() if path.exists() else ""
             )
@@ -199,9 +204,12 @@ def test_mlp_gradient_of_the_oracle_is_that_of_finite_differences() -> None:
 
 def test_resnet50_is_torchvisions_by_the_numbers() -> None:
     case = resnet50.CASES["infer_b1"]
-    assert resnet50.num_parameters() == resnet50.NUM_PARAMETERS
-    assert len(resnet50.parameter_shapes()) == 320 - 53  # without num_batches_tracked
+    assert layer_table.num_parameters(resnet50.layers(224)) == 25_557_032
+    shapes = layer_table.parameter_shapes(resnet50.layers(224))
+    assert len(shapes) == 320 - 53  # without num_batches_tracked
     assert resnet50.flops(case) == pytest.approx(2 * 4.089e9, rel=1e-3)
+    stem = 2 * 64 * 3 * 49 * 112**2
+    assert resnet50.flops(resnet50.CASES["train_b32"]) == 32 * (3 * resnet50.flops(case) - stem)
     assert resnet50.flops(resnet50.CASES["infer_b32"]) == 32 * resnet50.flops(case)
 
 
@@ -227,3 +235,15 @@ def test_device_is_read(device: str, platform: str, ordinal: int) -> None:
 def test_settings_are_refused_with_the_cure(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         read_settings(settings, TORCH_COMPILE)
+
+
+def test_a_sketch_keeps_relative_distances_and_notices_every_array() -> None:
+    rng = np.random.Generator(np.random.PCG64(0))
+    arrays = [rng.standard_normal(shape) for shape in ((300, 200), (64,), (50, 40, 3, 3))]
+    near = [array + 1e-3 * rng.standard_normal(array.shape) for array in arrays]
+    whole = vision.sketch(arrays)
+    distance = np.linalg.norm(vision.sketch(near) - whole) / np.linalg.norm(whole)
+    assert distance == pytest.approx(1e-3, rel=0.05)
+    for index in range(3):
+        changed = [array * (2.0 if index == i else 1.0) for i, array in enumerate(arrays)]
+        assert np.linalg.norm(vision.sketch(changed) - whole) > 0.0

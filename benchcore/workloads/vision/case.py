@@ -1,0 +1,186 @@
+"""What vision workloads share: cases, the recipe of a training step, inputs, tolerances, sketches.
+
+Canonical names are the keys of the `state_dict()` of torchvision's model, canonical layouts are
+torch's: convolutions (out, in / groups, high, wide), images (batch, channel, high, wide). The
+counters `num_batches_tracked` are left out: nothing here reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from benchcore.program import Precision
+from benchcore.workloads.settings import JAX_OPTIONS, TORCH_IMAGE_OPTIONS, Options
+
+SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_IMAGE_OPTIONS}
+"""What each side of a vision workload takes; its spec names it too, where the matrix looks."""
+
+CLASSES = 1000
+TRACE_STEPS = 3
+"""A wrong update shows from the second step on, a wrong momentum or order of decay the third."""
+SKETCH_SIZE = 4096
+MOMENTUM = 0.9
+LABEL_SMOOTHING = 0.1
+WEIGHT_DECAY = 1e-4
+"""Of torchvision's recipe for ResNet-50; as `torch.optim.SGD` has it, of every parameter."""
+TINY_WEIGHT_DECAY = 0.2
+"""So strong that three steps of a tiny case show where it is applied."""
+
+UseCase = Literal["infer", "train"]
+_TINY_TOO = (("infer", "bf16"), ("infer", "bf16_autocast"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`side` is the height and width of an image in pixels; inference decays nothing."""
+
+    use_case: UseCase
+    batch: int
+    precision: Precision
+    side: int
+    weight_decay: float = 0.0
+
+    @property
+    def learning_rate(self) -> float:
+        """0.1 for a batch of 256, and in proportion for another."""
+        return 0.1 * self.batch / 256
+
+
+def make_cases(
+    *, tiny_batch: Mapping[UseCase, int], infer: Iterable[int], train: Iterable[int]
+) -> dict[str, Case]:
+    """Cases of these batch sizes in every precision at 224 pixels, and tiny ones at 64.
+
+    IEEE float32 goes without saying in a name. There is no tiny case of tf32, which CPUs lack, and
+    none of training in bf16: the tests would pay for each with a compilation.
+    """
+    wanted: list[tuple[str, UseCase, int, int]] = [
+        *((f"tiny_{use_case}", use_case, batch, 64) for use_case, batch in tiny_batch.items()),
+        *((f"infer_b{batch}", "infer", batch, 224) for batch in infer),
+        *((f"train_b{batch}", "train", batch, 224) for batch in train),
+    ]
+    return {
+        name if precision == "fp32_ieee" else f"{name}_{precision}": Case(
+            use_case=use_case,
+            batch=batch,
+            precision=precision,
+            side=side,
+            weight_decay=_weight_decay(use_case, side),
+        )
+        for precision in get_args(Precision)
+        for name, use_case, batch, side in wanted
+        if side > 64 or precision == "fp32_ieee" or (use_case, precision) in _TINY_TOO
+    }
+
+
+def _weight_decay(use_case: str, side: int) -> float:
+    if use_case == "infer":
+        return 0.0
+    return TINY_WEIGHT_DECAY if side == 64 else WEIGHT_DECAY
+
+
+def make_inputs(case: Case, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """`images` (batch, 3, side, side) float32, standard normal; in training `labels` int32."""
+    shape = (case.batch, 3, case.side, case.side)
+    images = {"images": rng.standard_normal(shape, dtype=np.float32)}
+    if case.use_case == "infer":
+        return images
+    return images | {"labels": rng.integers(0, CLASSES, case.batch, dtype=np.int32)}
+
+
+def is_statistic(name: str) -> bool:
+    """Whether a canonical name is that of a running statistic of a batch norm."""
+    return name.endswith((".running_mean", ".running_var"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """What training leaves on the host, in canonical names and layouts.
+
+    `before`, `after_first` and `after_last` hold parameters and running statistics; `gradient` is
+    the first step's, of the loss alone, without the weight decay.
+    """
+
+    before: Mapping[str, np.ndarray]
+    gradient: Mapping[str, np.ndarray]
+    after_first: Mapping[str, np.ndarray]
+    after_last: Mapping[str, np.ndarray]
+    losses: list[float]
+
+
+def make_evidence(case: Case, steps: Steps) -> dict[str, np.ndarray]:
+    """The quantities that `tolerances` speaks of, of TRACE_STEPS steps on the same images."""
+    losses = np.array(steps.losses)
+    evidence = {"loss": losses[:1], "loss_trace": losses}
+    if case.precision == "fp32_ieee":
+        trained = [name for name in steps.before if not is_statistic(name)]
+        evidence["gradient"] = sketch(steps.gradient[name] for name in trained)
+        for quantity, after in (("update", steps.after_first), ("travel", steps.after_last)):
+            evidence[quantity] = sketch(after[name] - steps.before[name] for name in trained)
+    for kind in ("running_mean", "running_var"):
+        names = [name for name in steps.before if name.endswith(f".{kind}")]
+        if names:
+            evidence[kind] = np.concatenate([steps.after_first[name] for name in names])
+    return evidence
+
+
+def sketch(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    """SKETCH_SIZE signed sums of all values, each value in one of them: a count sketch.
+
+    Charikar, Chen and Farach-Colton (2002). It is linear and keeps lengths within some 1 %, so the
+    distance of two sketches, as a share of their length, is the global relative L2 distance of
+    what was sketched: 32 kB instead of 100 MB.
+    """
+    rng = np.random.Generator(np.random.PCG64(0))
+    sums = np.zeros(SKETCH_SIZE)
+    for array in arrays:
+        places = rng.integers(0, SKETCH_SIZE, array.size, dtype=np.uint16)
+        signs = rng.integers(0, 2, array.size, dtype=np.int8) * 2 - 1
+        values = array.ravel().astype(np.float64)
+        sums += np.bincount(places, weights=signs * values, minlength=SKETCH_SIZE)
+    return sums
+
+
+def tolerances(case: Case, *, gradient: float, normed: bool = True) -> dict[str, float]:
+    """Largest allowed max|a-b| / max(max|a|, max|b|) between two contenders, of every quantity.
+
+    fp32_ieee: each side's logits are 4e-7 to 1.6e-6 from an fp64 oracle on CPUs; wrong padding,
+    stride, epsilon or layout give 1e-4 and more, TF32 6e-4 (emulated). The loss and the running
+    statistics of one step are as sharp (up to 3e-7 and 1.5e-6). What went backward is not: rounding
+    alone puts a ReLU's input on either side of zero, and one such unit late in the network moves
+    the gradient by 1e-2. So `gradient` is the model's own, and allows for what follows from it in
+    `update` (step one), `travel` and `loss_trace` (TRACE_STEPS steps).
+
+    bf16 and bf16_autocast: some three times what was measured on CPUs between the sides (logits
+    1.4e-2, loss 2e-3, loss trace 1e-2, running mean 9e-3 and variance 2.3e-2), which hides a wrong
+    padding or epsilon; gradients differ by 0.6 and are no evidence. The fp32 case is the proof that
+    it is the same network. tf32: logits some three times the emulated error, else an eighth of
+    bf16's; it has not been run on a GPU.
+    """
+    coarse = {"loss": 1e-2, "loss_trace": 4e-2, "running_mean": 3e-2, "running_var": 7e-2}
+    train = {
+        "fp32_ieee": {
+            "loss": 1e-5,
+            "loss_trace": gradient,
+            "gradient": gradient,
+            "update": gradient,
+            "travel": gradient,
+            "running_mean": 2e-6,
+            "running_var": 1e-5,
+        },
+        "tf32": {quantity: tolerance / 8 for quantity, tolerance in coarse.items()},
+        "bf16": coarse,
+        "bf16_autocast": coarse,
+    }[case.precision]
+    if case.use_case == "infer":
+        logits = {"fp32_ieee": 1e-5, "tf32": 2e-3, "bf16": 4e-2, "bf16_autocast": 4e-2}
+        return {"logits": logits[case.precision]}
+    return {
+        quantity: tolerance
+        for quantity, tolerance in train.items()
+        if normed or not quantity.startswith("running_")
+    }

@@ -1,0 +1,329 @@
+"""Vision models in Flax NNX: weights by torchvision's names, inference and training of whichever
+network a workload makes. Images are NHWC inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from benchcore.program import Arrays, Program, Settings
+from benchcore.workloads.settings import JAX_COMPILE, BuildSettings, read_settings
+from benchcore.workloads.vision.case import (
+    CLASSES,
+    LABEL_SMOOTHING,
+    MOMENTUM,
+    SETTINGS,
+    TRACE_STEPS,
+    Case,
+    Steps,
+    make_evidence,
+)
+from benchcore.workloads.vision.layers.in_jax import Layers, Noise
+
+Leaves = list[jax.Array]
+
+
+Network = Callable[[jax.Array, Noise | None], jax.Array]
+"""An NNX module called with images (batch, high, wide, 3); it gives logits (batch, classes)."""
+MakeNetwork = Callable[[Layers], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    """A network split into what is compiled and what is held, on the device.
+
+    Arrays go into compiled functions as flat lists: arguments, so that nothing is folded into the
+    program, and lists, because flattening an NNX state takes Python time.
+    """
+
+    graph: Any
+    params: _Group
+    statistics: _Group
+    inputs: dict[str, jax.Array]
+    device: jax.Device
+    donate: bool
+
+    def merge(self, params: Leaves, statistics: Leaves) -> Any:
+        """The network with these arrays."""
+        states = self.params.unflatten(params), self.statistics.unflatten(statistics)
+        return nnx.merge(self.graph, *states)
+
+    def to_canonical(self, state: _State) -> dict[str, np.ndarray]:
+        """Host copies of parameters and running statistics: the buffers are donated next."""
+        params = self.params.to_canonical(state.params)
+        return params | self.statistics.to_canonical(state.statistics)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """Variables of one kind: their canonical names and arrays, in the order of the leaves."""
+
+    names: tuple[str, ...]
+    treedef: Any
+    host: list[np.ndarray]
+    dtype: jnp.dtype
+    device: jax.Device
+
+    def place(self) -> Leaves:
+        """A fresh copy on the device: donation must never reach the originals."""
+        return [
+            jnp.array(array, dtype=self.dtype, copy=True, device=self.device) for array in self.host
+        ]
+
+    def unflatten(self, leaves: Leaves) -> Any:
+        """The NNX state."""
+        return jax.tree.unflatten(self.treedef, leaves)
+
+    def to_canonical(self, leaves: Leaves) -> dict[str, np.ndarray]:
+        """Host copies under canonical names in canonical layout, float32: numpy has no bfloat16."""
+        pairs = zip(self.names, leaves, strict=True)
+        return {name: to_torch(np.array(leaf, dtype=np.float32)) for name, leaf in pairs}
+
+
+def build(case: Case, arrays: Arrays, settings: Settings, *, make: MakeNetwork) -> Program:
+    """Set the network that `make` makes up on the device that the settings name."""
+    placed = _place(case, arrays, read_settings(settings, JAX_COMPILE, SETTINGS["jax"]), make)
+    if case.use_case == "infer":
+        return _infer(placed)
+    return _train(case, arrays, placed)
+
+
+def _place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) -> _Placed:
+    dtype = jnp.bfloat16 if case.precision == "bf16" else jnp.float32
+    device = jax.devices(wanted.platform)[wanted.ordinal]
+    graph, *states = nnx.split(
+        nnx.eval_shape(lambda: make(_layers(case))), nnx.Param, nnx.BatchStat
+    )
+    check_names([name for state in states for name in _names(state)], arrays.params)
+    params, statistics = (
+        _Group(
+            names=_names(state),
+            treedef=jax.tree.structure(state),
+            host=fill(state, arrays.params),
+            dtype=dtype,
+            device=device,
+        )
+        for state in states
+    )
+    images = np.ascontiguousarray(arrays.inputs["images"].transpose(0, 2, 3, 1))
+    inputs = jax.device_put({**arrays.inputs, "images": images}, device)
+    inputs["images"] = inputs["images"].astype(dtype)
+    return _Placed(
+        graph=graph,
+        params=params,
+        statistics=statistics,
+        inputs=inputs,
+        device=device,
+        donate=wanted.donate == "yes",
+    )
+
+
+def _layers(case: Case) -> Layers:
+    computed = jnp.bfloat16 if case.precision.startswith("bf16") else jnp.float32
+    return Layers(dtype=computed, training=case.use_case == "train", rngs=nnx.Rngs(0))
+
+
+def _infer(placed: _Placed) -> Program:
+    images = placed.inputs["images"]
+    leaves = placed.params.place(), placed.statistics.place()
+
+    def forward(params: Leaves, statistics: Leaves, images: jax.Array) -> jax.Array:
+        return placed.merge(params, statistics)(images, None)
+
+    compiled = jax.jit(forward)
+    return Program(
+        step=lambda: compiled(*leaves, images),
+        lower=lambda: compiled.lower(*leaves, images),
+        evidence=lambda: {"logits": np.asarray(compiled(*leaves, images), dtype=np.float32)},
+        held=lambda: {
+            "params": leaves,
+            "inputs": images,
+            "output_dtype": jax.eval_shape(forward, *leaves, images).dtype,
+            "function": compiled,
+            "arguments": (*leaves, images),
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """What a training step takes and gives back."""
+
+    params: Leaves
+    statistics: Leaves
+    optimizer: Any
+    step: jax.Array
+
+
+jax.tree_util.register_dataclass(
+    _State, data_fields=["params", "statistics", "optimizer", "step"], meta_fields=[]
+)
+
+
+def make_optimizer(case: Case) -> optax.GradientTransformation:
+    """As `torch.optim.SGD`: the decay is added to the gradient, before the momentum."""
+    return optax.chain(
+        optax.add_decayed_weights(case.weight_decay),
+        optax.sgd(case.learning_rate, momentum=MOMENTUM),
+    )
+
+
+def _train_step(case: Case, placed: _Placed) -> Callable[..., tuple[_State, jax.Array]]:
+    optimizer = make_optimizer(case)
+
+    def loss_of(
+        params: Leaves, statistics: Leaves, noise: Noise, inputs: Mapping[str, jax.Array]
+    ) -> tuple[jax.Array, Leaves]:
+        network = placed.merge(params, statistics)
+        logits = network(inputs["images"], noise).astype(jnp.float32)
+        wanted = optax.smooth_labels(jax.nn.one_hot(inputs["labels"], CLASSES), LABEL_SMOOTHING)
+        loss = optax.softmax_cross_entropy(logits, wanted).mean()
+        return loss, jax.tree.leaves(nnx.state(network, nnx.BatchStat))
+
+    def train_step(
+        state: _State, inputs: Mapping[str, jax.Array], strength: jax.Array
+    ) -> tuple[_State, jax.Array]:
+        noise = Noise(state.step, strength)
+        (loss, statistics), gradient = jax.value_and_grad(loss_of, has_aux=True)(
+            state.params, state.statistics, noise, inputs
+        )
+        updates, moved = optimizer.update(gradient, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, updates)
+        after = _State(params=params, statistics=statistics, optimizer=moved, step=state.step + 1)
+        return after, loss
+
+    return train_step
+
+
+def _logits(placed: _Placed) -> Callable[[_State, jax.Array, jax.Array], jax.Array]:
+    def logits(state: _State, images: jax.Array, strength: jax.Array) -> jax.Array:
+        network = placed.merge(state.params, state.statistics)
+        return network(images, Noise(state.step, strength))
+
+    return logits
+
+
+def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
+    compiled = jax.jit(_train_step(case, placed), donate_argnums=0 if placed.donate else ())
+    inputs = placed.inputs
+    silent, noisy = (jax.device_put(jnp.float32(each), placed.device) for each in (0.0, 1.0))
+
+    def start() -> _State:
+        params = placed.params.place()
+        optimizer = jax.device_put(make_optimizer(case).init(params), placed.device)
+        return _State(
+            params=params,
+            statistics=placed.statistics.place(),
+            optimizer=optimizer,
+            step=jax.device_put(jnp.int32(0), placed.device),
+        )
+
+    state = start()
+    before = state.params[-1]
+
+    def step() -> object:
+        nonlocal state, before
+        before = state.params[-1]
+        state, loss = compiled(state, inputs, noisy)
+        return state, loss
+
+    def evidence() -> dict[str, np.ndarray]:
+        fresh, loss = compiled(start(), inputs, silent)
+        losses, first = [float(loss)], placed.to_canonical(fresh)
+        gradient = _gradient(case, arrays.params, placed, fresh)
+        for _ in range(TRACE_STEPS - 1):
+            fresh, loss = compiled(fresh, inputs, silent)
+            losses.append(float(loss))
+        steps = Steps(
+            before=arrays.params,
+            gradient=gradient,
+            after_first=first,
+            after_last=placed.to_canonical(fresh),
+            losses=losses,
+        )
+        return make_evidence(case, steps)
+
+    def held() -> dict[str, object]:
+        logits = jax.eval_shape(_logits(placed), state, inputs["images"], noisy)
+        return {
+            "params": state.params,
+            "inputs": inputs,
+            "output_dtype": logits.dtype,
+            "state_update": "in place" if before.is_deleted() else "copied",
+            "function": compiled,
+            "arguments": (state, inputs, noisy),
+        }
+
+    return Program(
+        step=step,
+        evidence=evidence,
+        lower=lambda: compiled.lower(state, inputs, noisy),
+        held=held,
+    )
+
+
+def _gradient(
+    case: Case, before: Mapping[str, np.ndarray], placed: _Placed, state: _State
+) -> dict[str, np.ndarray]:
+    """Momentum starts at zero, so after step one its trace is the gradient with the decay."""
+    trace = placed.params.to_canonical(optax.tree.get(state.optimizer, "trace"))
+    return {name: trace[name] - np.float32(case.weight_decay) * before[name] for name in trace}
+
+
+_LEAF_NAMES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
+"""Of NNX's variables, as torch calls them; any other is called the same on both sides."""
+
+
+def _names(state: nnx.State) -> tuple[str, ...]:
+    """Canonical names: attributes bear torchvision's names, so a path in the state is one."""
+    paths = [path for path, _ in nnx.to_flat_state(state)]
+    return tuple(
+        ".".join([*map(str, owner), _LEAF_NAMES.get(str(leaf), str(leaf))])
+        for *owner, leaf in paths
+    )
+
+
+def check_names(names: list[str], params: Mapping[str, np.ndarray]) -> None:
+    """Raises ValueError unless every array has one place and every place one array."""
+    if sorted(names) != sorted(params):
+        raise ValueError(
+            f"the network lacks {sorted(set(names) - set(params))} and has no place for "
+            f"{sorted(set(params) - set(names))}; name the arrays as the state_dict() of "
+            "torchvision's model does"
+        )
+
+
+def fill(state: nnx.State, params: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The canonical arrays in the layout of the state's leaves, and in their order.
+
+    Raises ValueError where a shape does not fit.
+    """
+    filled = []
+    for name, leaf in zip(_names(state), jax.tree.leaves(state), strict=True):
+        array = from_torch(params[name])
+        if array.shape != leaf.shape:
+            raise ValueError(
+                f"{name!r} should become {leaf.shape}, got {array.shape} from "
+                f"{params[name].shape}; give it in torch's layout"
+            )
+        filled.append(array)
+    return filled
+
+
+def from_torch(array: np.ndarray) -> np.ndarray:
+    """(out, in, high, wide) to (high, wide, in, out), (out, in) to (in, out); others stay."""
+    axes = {4: (2, 3, 1, 0), 2: (1, 0)}.get(array.ndim, range(array.ndim))
+    return np.ascontiguousarray(array.transpose(axes))
+
+
+def to_torch(array: np.ndarray) -> np.ndarray:
+    """The inverse of `from_torch`."""
+    axes = {4: (3, 2, 0, 1), 2: (1, 0)}.get(array.ndim, range(array.ndim))
+    return np.ascontiguousarray(array.transpose(axes))

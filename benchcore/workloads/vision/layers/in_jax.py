@@ -1,0 +1,153 @@
+"""Layers of Flax NNX with torch's conventions; images are (batch, high, wide, features)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """Makes layers that compute in `dtype`, whatever their parameters are held in."""
+
+    dtype: jnp.dtype
+    training: bool
+    rngs: nnx.Rngs
+    epsilon: float = 1e-5
+    momentum: float = 0.1
+    """Of the batch norms: torch's own defaults."""
+
+    def conv(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        kernel: int,
+        stride: int = 1,
+        groups: int = 1,
+        bias: bool = False,
+    ) -> nnx.Conv:
+        """Padded alike on both sides, as torch does: 'SAME' pads on the right at stride 2."""
+        pad = (kernel - 1) // 2
+        return nnx.Conv(
+            inputs,
+            outputs,
+            (kernel, kernel),
+            strides=(stride, stride),
+            padding=((pad, pad), (pad, pad)),
+            feature_group_count=groups,
+            use_bias=bias,
+            dtype=self.dtype,
+            rngs=self.rngs,
+        )
+
+    def norm(self, features: int) -> BatchNorm:
+        """Over the last axis."""
+        return BatchNorm(
+            features,
+            epsilon=self.epsilon,
+            momentum=self.momentum,
+            training=self.training,
+            dtype=self.dtype,
+        )
+
+    def conv_norm(
+        self, inputs: int, outputs: int, *, kernel: int, stride: int = 1, groups: int = 1
+    ) -> nnx.List:
+        """A convolution and its batch norm, to be called with `chain`."""
+        conv = self.conv(inputs, outputs, kernel=kernel, stride=stride, groups=groups)
+        return nnx.List([conv, self.norm(outputs)])
+
+    def linear(self, inputs: int, outputs: int) -> nnx.Linear:
+        """With a bias."""
+        return nnx.Linear(inputs, outputs, dtype=self.dtype, rngs=self.rngs)
+
+
+class BatchNorm(nnx.Module):
+    """As `torch.nn.BatchNorm2d`: in training it normalises with the batch's own biased variance,
+    and moves the running one towards the unbiased one by `momentum` (torch's: 0.1 of the new)."""
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        epsilon: float,
+        momentum: float,
+        training: bool,
+        dtype: jnp.dtype,
+    ) -> None:
+        self.scale = nnx.Param(jnp.ones(features))
+        self.bias = nnx.Param(jnp.zeros(features))
+        self.mean = nnx.BatchStat(jnp.zeros(features))
+        self.var = nnx.BatchStat(jnp.ones(features))
+        self.epsilon, self.momentum = epsilon, momentum
+        self.training, self.dtype = training, dtype
+
+    def __call__(self, value: jax.Array) -> jax.Array:
+        """(batch, high, wide, features), normalised in float32, returned in the dtype."""
+        value = value.astype(jnp.float32)
+        mean, var = self.mean[...], self.var[...]
+        if self.training:
+            mean, var = measure(value)
+            count = value.size // value.shape[-1]
+            self._move(self.mean, mean)
+            self._move(self.var, unbias(var, count))
+        factor = jax.lax.rsqrt(var.astype(jnp.float32) + self.epsilon) * self.scale[...]
+        return ((value - mean) * factor + self.bias[...]).astype(self.dtype)
+
+    def _move(self, running: nnx.Variable, observed: jax.Array) -> None:
+        """Rounded once, to what the statistic is held in."""
+        kept = running[...]
+        moved = (1 - self.momentum) * kept.astype(jnp.float32) + self.momentum * observed
+        running[...] = jax.lax.stop_gradient(moved).astype(kept.dtype)
+
+
+def measure(value: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and biased variance of each feature, in two passes: E[x^2] - E[x]^2 loses digits."""
+    axes = tuple(range(value.ndim - 1))
+    mean = value.mean(axes)
+    return mean, jnp.square(value - mean).mean(axes)
+
+
+def unbias(var: jax.Array, count: int) -> jax.Array:
+    """The unbiased variance, from the biased one of `count` values."""
+    return var * (count / (count - 1))
+
+
+class Noise:
+    """The random numbers of one training step, which is a count. `strength` 0 drops nothing, 1 what
+    the rates say. A network that drops nothing makes no random numbers."""
+
+    def __init__(self, step: jax.Array, strength: jax.Array) -> None:
+        self._step, self._strength = step, strength
+        self._num_drawn = 0
+
+    def drop(self, value: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
+        """Zeroes parts of the value and scales up the rest; one draw for each place of `shape`."""
+        self._num_drawn += 1
+        key = jax.random.fold_in(jax.random.key(0), self._step)
+        keep = 1 - rate * self._strength
+        kept = jax.random.bernoulli(jax.random.fold_in(key, self._num_drawn), keep, shape)
+        return value * (kept / keep).astype(value.dtype)
+
+
+def drop_elements(value: jax.Array, rate: float, noise: Noise | None) -> jax.Array:
+    """`torch.nn.Dropout`; none in inference."""
+    return value if noise is None else noise.drop(value, rate, value.shape)
+
+
+def drop_rows(value: jax.Array, rate: float, noise: Noise | None) -> jax.Array:
+    """`torchvision.ops.StochasticDepth` in mode "row": whole images at a time."""
+    if noise is None or rate == 0.0:
+        return value
+    return noise.drop(value, rate, (value.shape[0],) + (1,) * (value.ndim - 1))
+
+
+def chain(layers: nnx.List, value: jax.Array) -> jax.Array:
+    """One layer after the other."""
+    for layer in layers:
+        value = layer(value)
+    return value
