@@ -103,9 +103,9 @@ def test_a_step_that_jits_a_fresh_closure_is_void(
     _break(
         snapshot,
         "workloads/mlp/in_jax.py",
-        "        params, state, loss = compiled(params, state, images, labels)\n        return",
+        "        params, state, loss = compiled(params, state, *rotation.take())\n",
         "        fresh = jax.jit(lambda *each: _train_step(case)(*each), donate_argnums=(0, 1))\n"
-        "        params, state, loss = fresh(params, state, images, labels)\n        return",
+        "        params, state, loss = fresh(params, state, *rotation.take())\n",
     )
     order = _order(framework_environment("jax@newest"), "jax", "jit", "a", "b")
     document = _run(order, state, snapshot)
