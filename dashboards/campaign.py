@@ -22,6 +22,7 @@ from benchcore.store.frames import (
     duel_frame,
     equivalence_frame,
     mark_frame,
+    profile_frame,
     ratio_frame,
 )
 from dashboards.frames import NightSummary, SiteFrames
@@ -58,6 +59,7 @@ def publish_campaign(state: State, campaign: str) -> Path:
         contenders=contender_frame(engine, campaign),
         equivalence=equivalence_frame(engine, campaign),
         marks=mark_frame(engine, campaign),
+        profiles=profile_frame(engine, campaign),
         night=night,
     )
     folder = state.site / campaign

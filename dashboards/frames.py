@@ -37,6 +37,11 @@ MARK_COLUMNS = (
     "campaign", "duel_run", "workload", "case_name", "contender", "other", "suite", "expectation",
     "reason",
 )
+PROFILE_COLUMNS = (
+    "campaign", "duel_run", "workload", "case_name", "use_case", "batch", "precision", "track",
+    "name", "arm", "framework", "version", "kernel_ns", "dispatch_ns", "num_kernels", "host_syncs",
+    "copied_bytes", "longest",
+)
 # fmt: on
 
 
@@ -73,6 +78,7 @@ class SiteFrames:
     contenders: pd.DataFrame
     equivalence: pd.DataFrame
     marks: pd.DataFrame
+    profiles: pd.DataFrame
     night: NightSummary
 
     def __post_init__(self) -> None:
@@ -81,6 +87,7 @@ class SiteFrames:
             ("contenders", self.contenders, CONTENDER_COLUMNS),
             ("equivalence", self.equivalence, EQUIVALENCE_COLUMNS),
             ("marks", self.marks, MARK_COLUMNS),
+            ("profiles", self.profiles, PROFILE_COLUMNS),
         ):
             missing = [column for column in columns if column not in frame.columns]
             if missing:

@@ -142,13 +142,18 @@ def _write_text(frames: SiteFrames, campaign: str) -> dict[str, str]:
 def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
     ratios = of_campaign(frames.ratios, campaign)
     contenders = of_campaign(frames.contenders, campaign)
+    costs = tables.list_costs(contenders)
+    measured = tables.measured_costs(costs)
     return {
         "ratios": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_framework")),
         "versions": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_version")),
         "settings": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_setting")),
         "failures": tables.list_failures(contenders),
         "contenders": tables.list_contenders(contenders),
-        "costs": tables.list_costs(contenders),
+        "costs": costs,
+        "cost_columns": measured,
+        "unmeasured_costs": [each for key, each in tables.COSTS.items() if key not in measured],
+        "profiles": tables.list_profiles(of_campaign(frames.profiles, campaign)),
         "excluded": tables.list_excluded(ratios),
         "marks": tables.list_marks(of_campaign(frames.marks, campaign)),
         "equivalence": tables.list_equivalence(of_campaign(frames.equivalence, campaign)),

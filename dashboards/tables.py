@@ -13,6 +13,7 @@ from dashboards.wording import (
     NOT_MEASURED,
     case_label,
     contender_label,
+    format_average,
     format_bytes,
     format_count,
     format_energy,
@@ -147,6 +148,28 @@ def _ceilings(row: dict[str, Any]) -> str:
     return ", ".join(known) or "no ceiling measured"
 
 
+COSTS = {
+    "latency": "Latency, median",
+    "p95": "Latency, p95",
+    "host_boundness": "Against queue",
+    "planned": "Memory planned",
+    "allocator": "Allocator peak",
+    "process": "Process peak",
+    "baseline": "Of it before work",
+    "energy": "Energy a step",
+    "net_energy": "Net of idle",
+}
+
+
+def measured_costs(rows: list[Row]) -> dict[str, str]:
+    """Those of COSTS in which any row has a value: a device that lacks a counter has no column."""
+    return {
+        column: heading
+        for column, heading in COSTS.items()
+        if any(row[column] != NOT_MEASURED for row in rows)
+    }
+
+
 def list_costs(contenders: pd.DataFrame) -> list[Row]:
     """Latency, memory in its three columns, and energy, of those contenders that ran."""
     ran = keep(contenders, contenders["num_blocks"] > 0)
@@ -165,6 +188,25 @@ def list_costs(contenders: pd.DataFrame) -> list[Row]:
             "baseline": format_bytes(row["process_baseline_bytes"]),
             "energy": format_energy(row["gross_mj"]),
             "net_energy": format_energy(row["net_mj"]),
+        }
+        for row in rows.to_dict("records")
+    ]
+
+
+def list_profiles(profiles: pd.DataFrame) -> list[Row]:
+    """Where the time of a step goes, as the framework's profiler saw it."""
+    rows = profiles.sort_values(["workload", "case_name", "framework", "name"], kind="stable")
+    return [
+        {
+            "case": case_label(row),
+            "contender": contender_label(row["framework"], row["version"], row["arm"]),
+            "name": str(row["name"]),
+            "kernels": format_ns(row["kernel_ns"]),
+            "dispatch": format_ns(row["dispatch_ns"]),
+            "num_kernels": format_average(row["num_kernels"]),
+            "waits": format_average(row["host_syncs"]),
+            "copied": format_bytes(row["copied_bytes"]),
+            "longest": one_line(row["longest"], missing="not recorded"),
         }
         for row in rows.to_dict("records")
     ]

@@ -140,6 +140,11 @@ def format_bytes(num_bytes: float | None) -> str:
     return f"{_three_digits(mib)} MiB" if mib < 1000 else f"{_three_digits(mib / 1024)} GiB"
 
 
+def format_average(number: float | None) -> str:
+    """A count a step, which need not be whole."""
+    return NOT_MEASURED if number is None or is_missing(number) else f"{number:.4g}"
+
+
 def format_energy(millijoules: float | None) -> str:
     """Energy of a step in mJ or J."""
     if millijoules is None or is_missing(millijoules):

@@ -280,7 +280,7 @@ def report(
 ) -> None:
     """Publish a campaign's dashboard again from the database."""
     from benchcore.store.database import open_database
-    from benchcore.store.outcome import list_contenders, list_ratios
+    from benchcore.store.outcome import list_contenders, list_profiles, list_ratios
     from dashboards.campaign import publish_campaign
 
     opened = open_state(state)
@@ -290,7 +290,8 @@ def report(
     rows, contenders = list_ratios(engine, campaign), list_contenders(engine, campaign)
     if as_json:
         named = {"campaign": campaign, "dashboard": str(page)}
-        print_json({**named, "ratios": rows, "contenders": contenders})
+        profiles = list_profiles(engine, campaign)
+        print_json({**named, "ratios": rows, "contenders": contenders, "profiles": profiles})
         return
     _print_ratios(rows, campaign)
     print_costs(contenders)

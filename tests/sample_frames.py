@@ -18,6 +18,7 @@ from dashboards.frames import (
     CONTENDER_COLUMNS,
     EQUIVALENCE_COLUMNS,
     MARK_COLUMNS,
+    PROFILE_COLUMNS,
     RATIO_COLUMNS,
     NightSummary,
     SiteFrames,
@@ -321,6 +322,22 @@ def _marks() -> list[dict[str, object]]:
     ]
 
 
+def _profiles() -> list[dict[str, object]]:
+    ran = [row for row in _contenders() if row["num_blocks"] and row["framework"] != "stdlib"]
+    return [
+        {key: row[key] for key in PROFILE_COLUMNS if key in row}
+        | {
+            "kernel_ns": 0.9 * float(str(row["median_step_ns"])),
+            "dispatch_ns": 0.1 * float(str(row["median_step_ns"])),
+            "num_kernels": 43.0,
+            "host_syncs": 0.0,
+            "copied_bytes": 0.0,
+            "longest": "ynn_fusion.2 [dot] 41%; dot.1 12%",
+        }
+        for row in ran
+    ]
+
+
 def sample_night() -> NightSummary:
     return NightSummary(
         campaign=nightly_campaign(0),
@@ -360,6 +377,7 @@ def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
         contenders=pd.DataFrame(_contenders(), columns=list(CONTENDER_COLUMNS)),
         equivalence=pd.DataFrame(_equivalence(), columns=list(EQUIVALENCE_COLUMNS)),
         marks=pd.DataFrame(_marks(), columns=list(MARK_COLUMNS)),
+        profiles=pd.DataFrame(_profiles(), columns=list(PROFILE_COLUMNS)),
         night=sample_night(),
     )
 
@@ -379,6 +397,7 @@ def hostile_frames() -> SiteFrames:
         ),
         equivalence=frames.equivalence.assign(campaign=HOSTILE, a=HOSTILE, quantity=HOSTILE),
         marks=frames.marks.assign(campaign=HOSTILE, suite=HOSTILE, reason=HOSTILE),
+        profiles=frames.profiles.assign(campaign=HOSTILE, name=HOSTILE, longest=HOSTILE),
         night=replace(
             sample_night(),
             campaign=HOSTILE,
@@ -401,6 +420,7 @@ def empty_frames() -> SiteFrames:
         contenders=frames.contenders.iloc[:0],
         equivalence=frames.equivalence.iloc[:0],
         marks=frames.marks.iloc[:0],
+        profiles=frames.profiles.iloc[:0],
         night=frames.night,
     )
 

@@ -81,6 +81,8 @@ def _bytes_of(event: Event) -> int:
 
 def _label(event: Event) -> str:
     """A convolution's name tells its groups: input channels over those of its kernel."""
+    if graph := _GRAPH.match(event.name):
+        return f"compiled graph {graph[1][:8]}"
     dims = event.args.get("Input Dims", [])
     if "conv" in event.name and len(dims) > 1 and len(dims[0]) == len(dims[1]) > 2:
         groups = dims[0][1] // max(1, dims[1][1])

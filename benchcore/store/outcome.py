@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 from sqlalchemy import Engine
 
-from benchcore.store.frames import contender_frame, ratio_frame
+from benchcore.store.frames import contender_frame, profile_frame, ratio_frame
 from benchcore.store.judging import judge_campaign
+from benchcore.verdict.where_time import StepProfile
 
 _COPIED = (
     *("kind", "a", "b", "num_starts", "verdict", "reason", "scope", "duel_run"),
@@ -57,6 +59,19 @@ def list_contenders(engine: Engine, campaign: str) -> list[dict[str, Any]]:
             **{key: None if math.isnan(row[key]) else row[key] for key in _MEASURED},
         }
         for row in contender_frame(engine, campaign).to_dict("records")
+    ]
+
+
+def list_profiles(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """Where the time of a step goes, of each contender that was profiled; None = not known."""
+    columns = [each.name for each in dataclasses.fields(StepProfile)]
+    return [
+        {
+            "case": _name_case(row),
+            **{key: row[key] for key in ("name", "longest")},
+            **{key: None if math.isnan(row[key]) else row[key] for key in columns},
+        }
+        for row in profile_frame(engine, campaign).to_dict("records")
     ]
 
 

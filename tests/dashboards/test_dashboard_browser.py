@@ -74,6 +74,17 @@ def test_the_page_works_offline_at_every_width(
     visit.context.close()
 
 
+def test_every_table_fits_a_laptop(browser: Browser, site: Path) -> None:
+    visit = Visit(browser, site, 1280, "light")
+    visit.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    cut = visit.page.evaluate(
+        "[...document.querySelectorAll('div.table')]"
+        ".filter(each => each.scrollWidth > each.clientWidth).map(each => each.ariaLabel)"
+    )
+    assert cut == []
+    visit.context.close()
+
+
 def test_charts_follow_a_change_to_dark(browser: Browser, site: Path) -> None:
     visit = Visit(browser, site, 800, "light")
     label = visit.page.locator("#frameworks svg .mark-text text").first

@@ -51,6 +51,13 @@ def test_hostile_strings_stay_text() -> None:
     assert html.escape("<script>alert(1)</script>") in page
 
 
+def test_where_the_time_goes_is_a_table_of_its_own() -> None:
+    page = _without_bundle(_render(sample_frames(num_nights=1)))
+    assert "Where the time of a step goes, by each framework" in page
+    assert "ynn_fusion.2 [dot] 41%" in page
+    assert "Where the time of a step goes" not in _without_bundle(_render(empty_frames()))
+
+
 def test_json_cannot_leave_its_script_element() -> None:
     text = escape_json({"reason": HOSTILE})
     assert "<" not in text

@@ -6,7 +6,13 @@ from sample_frames import nightly_campaign, nothing_counts, sample_frames, sampl
 
 from dashboards import headline
 from dashboards.frames import is_fair, of_campaign
-from dashboards.tables import list_contenders, list_costs, list_facts, list_ratios
+from dashboards.tables import (
+    list_contenders,
+    list_costs,
+    list_facts,
+    list_ratios,
+    measured_costs,
+)
 from dashboards.wording import (
     case_label,
     contender_label,
@@ -155,6 +161,17 @@ def test_answers_leave_no_pair_out() -> None:
         "Yes: against 0.12.0, JAX 0.12.0.1 is slower on mlp train_b128; the same speed on "
         "mlp infer_b128; unknown on resnet50 infer_b4."
     )
+
+
+def test_what_no_device_measured_has_no_column() -> None:
+    frames = sample_frames(num_nights=1)
+    lacking = measured_costs(list_costs(frames.contenders))
+    assert "planned" in lacking
+    assert not {"allocator", "energy", "net_energy"} & set(lacking)
+    one = frames.contenders.index[frames.contenders["num_blocks"] > 0][0]
+    metered = frames.contenders.astype({"gross_mj": "float64"})
+    metered.loc[one, "gross_mj"] = 3.0
+    assert "energy" in measured_costs(list_costs(metered))
 
 
 def test_an_unmeasured_step_is_never_zero() -> None:

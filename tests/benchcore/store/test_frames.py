@@ -13,11 +13,13 @@ from benchcore.store.frames import (
     contender_frame,
     equivalence_frame,
     mark_frame,
+    profile_frame,
     ratio_frame,
     start_frame,
 )
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.judging import judge_campaign
+from benchcore.store.outcome import list_profiles
 from benchcore.store.queries import replace_marks
 from benchcore.store.records import Mark
 
@@ -213,3 +215,15 @@ def test_a_pair_without_numbers_is_a_row_of_ratios(filled: Engine) -> None:
     assert (row["counts"], row["verdict"], row["num_starts"]) == (False, "unknown", 0)
     assert row["start_log_ratios"] == []
     assert pd.isna(row["log_ratio"]) and pd.isna(row["low"]) and pd.isna(row["high"])
+
+
+def test_where_the_time_of_a_step_goes_is_a_row_a_contender(filled: Engine) -> None:
+    frame = profile_frame(filled, CAMPAIGN)
+    assert list(frame["name"]) == ["jax-0.9", "torch-2.10", "jax-0.8"]
+    first = frame.iloc[0]
+    assert first["kernel_ns"] + first["dispatch_ns"] == 50_000
+    assert (first["num_kernels"], first["host_syncs"], first["copied_bytes"]) == (2, 0, 0)
+    assert first["longest"] == "dot.1 75%; fusion.2 25%"
+    assert list(frame.dtypes) == list(profile_frame(filled, "no such campaign").dtypes)
+    rows = list_profiles(filled, CAMPAIGN)
+    assert [row["dispatch_ns"] for row in rows] == [25_000] * 3
