@@ -32,7 +32,7 @@ Leaves = list[jax.Array]
 
 Network = Callable[[jax.Array, Noise | None], jax.Array]
 """An NNX module called with images (batch, high, wide, 3); it gives logits (batch, classes)."""
-MakeNetwork = Callable[[Layers], Any]
+MakeNetwork = Callable[[Layers], Network]
 
 
 @dataclass(frozen=True, kw_only=True)

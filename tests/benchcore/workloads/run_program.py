@@ -7,6 +7,7 @@ of objects with the keys workload, case, seed, framework, settings, steps, mutat
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import importlib
 import json
@@ -195,6 +196,23 @@ def _set_on_norms(**attributes: float) -> Callable[[Any, ModuleType], None]:
     return alter
 
 
+def _without_squeeze(layer: Any, torch: ModuleType) -> None:
+    if type(layer).__name__ == "SqueezeExcitation":
+        layer.forward = lambda value: value
+
+
+def _truncated_channels(module: ModuleType) -> Any:
+    """`int()` where torchvision makes channels divisible by eight."""
+    real = module.blocks
+
+    def blocks() -> Iterator[Any]:
+        for block in real():
+            squeezed = int(block.expanded / 4) if block.squeezed else 0
+            yield dataclasses.replace(block, squeezed=squeezed)
+
+    return mock.patch.object(module, "blocks", blocks)
+
+
 def _own_variance(*, biased: bool, fast: bool) -> Callable[[Any, ModuleType], None]:
     """Batch norms that keep the biased variance, or compute it as E[x^2] - E[x]^2."""
 
@@ -282,6 +300,18 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
     "norm_momentum": (_same, _altered_model(_set_on_norms(momentum=0.01))),
     "biased_variance": (_same, _altered_model(_own_variance(biased=True, fast=False))),
     "fast_variance": (_same, _altered_model(_own_variance(biased=False, fast=True))),
+    "usual_momentum": (_same, _altered_model(_set_on_norms(momentum=0.1))),
+    "usual_epsilon": (_same, _altered_model(_set_on_norms(eps=1e-5))),
+    "no_squeeze": (_same, _altered_model(_without_squeeze)),
+    "truncated_channels": (_same, _truncated_channels),
+    "transposed_mobile_kernel": (
+        _with_param("features.1.block.0.0.weight", lambda array: array.swapaxes(2, 3)),
+        _unpatched,
+    ),
+    "transposed_efficient_kernel": (
+        _with_param("features.1.0.block.0.0.weight", lambda array: array.swapaxes(2, 3)),
+        _unpatched,
+    ),
     "no_decay": (_same, _other_decay(at_the_end=False)),
     "decay_after_momentum": (_same, _other_decay(at_the_end=True)),
     "v1_stride": (_same, _stride_in_first),

@@ -94,6 +94,10 @@ MUTATED = [
                 "epsilon_in_training norm_momentum biased_variance fast_variance no_decay "
                 "decay_after_momentum",
             ),
+            ("mobilenet_v3_small", "infer", "usual_epsilon no_squeeze transposed_mobile_kernel"),
+            ("mobilenet_v3_small", "train", "usual_epsilon usual_momentum"),
+            ("efficientnet_b0", "infer", "no_squeeze transposed_efficient_kernel"),
+            ("efficientnet_b0", "train", "biased_variance fast_variance"),
         )
         for mutation in mutations.split()
     ),
@@ -105,6 +109,9 @@ MUTATED = [
     Job(workload="mlp", case="tiny_train_bf16_autocast", arm="torch", mutation="no_momentum"),
 ]
 BIASED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="bias_before_norm")
+TRUNCATED = Job(
+    workload="mobilenet_v3_small", case="tiny_infer", arm="jax", mutation="truncated_channels"
+)
 OWN_NORMS = Job(workload="resnet50", case="tiny_train", arm="torch", mutation="norms_as_torch")
 MISNAMED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="missing_array")
 WRONG_SETTINGS = [
@@ -168,7 +175,7 @@ def outcomes(
     folder = tmp_path_factory.mktemp("programs")
     jobs = _wanted(
         request.session.items,
-        [*RIGHT, *MUTATED, OWN_NORMS, MISNAMED, BIASED, *WRONG_SETTINGS],
+        [*RIGHT, *MUTATED, OWN_NORMS, MISNAMED, BIASED, TRUNCATED, *WRONG_SETTINGS],
     )
     found: dict[str, Outcome] = {}
     for framework in ("stdlib", "jax", "torch"):
@@ -278,6 +285,12 @@ def test_a_mistakes_own_batch_norm_agrees_without_the_mistake(job: Job, outcomes
 @pytest.mark.parametrize("job", [BIASED], ids=_key)
 def test_a_convolution_with_a_bias_before_its_norm_is_refused(job: Job, outcomes: Outcomes) -> None:
     assert "lacks ['conv1.bias'" in outcomes[job.key].facts["refused"]
+
+
+@pytest.mark.parametrize("job", [TRUNCATED], ids=_key)
+def test_truncated_channels_are_refused_by_shape(job: Job, outcomes: Outcomes) -> None:
+    refused = outcomes[job.key].facts["refused"]
+    assert "'features.1.block.1.fc1.bias' should become (4,), got (8,)" in refused
 
 
 @pytest.mark.parametrize("job", MUTATED, ids=_key)

@@ -214,6 +214,23 @@ def test_resnet50_is_torchvisions_by_the_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("workload", "parameters", "entries", "norms", "gmacs"),
+    [
+        ("mobilenet_v3_small", 2_542_856, 244, 34, 0.057),
+        ("efficientnet_b0", 5_288_548, 360, 49, 0.386),
+    ],
+)
+def test_mobile_networks_are_torchvisions_by_the_numbers(
+    workload: str, parameters: int, entries: int, norms: int, gmacs: float
+) -> None:
+    spec = _spec(workload)
+    assert layer_table.num_parameters(spec.layers(224)) == parameters
+    assert len(layer_table.parameter_shapes(spec.layers(224))) == entries - norms
+    assert spec.flops(spec.CASES["infer_b1"]) == pytest.approx(2e9 * gmacs, rel=1e-2)
+    assert 0.0 < spec.winograd_share(spec.CASES["infer_b1"]) < 0.05
+
+
+@pytest.mark.parametrize(
     ("device", "platform", "ordinal"),
     [("cpu", "cpu", 0), ("cuda", "cuda", 0), ("cuda:3", "cuda", 3)],
 )

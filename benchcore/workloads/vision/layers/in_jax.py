@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from benchcore.workloads.vision.inverted_residual import Block
+
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
@@ -151,3 +153,52 @@ def chain(layers: nnx.List, value: jax.Array) -> jax.Array:
     for layer in layers:
         value = layer(value)
     return value
+
+
+_ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "hard_swish": jax.nn.hard_swish}
+
+
+class SqueezeExcitation(nnx.Module):
+    """Scales each channel by what its image's mean says, through two 1x1 convolutions."""
+
+    def __init__(self, block: Block, *, layers: Layers) -> None:
+        self.fc1 = layers.conv(block.expanded, block.squeezed, kernel=1, bias=True)
+        self.fc2 = layers.conv(block.squeezed, block.expanded, kernel=1, bias=True)
+        hard = block.gate == "hard_sigmoid"
+        self.activation = jax.nn.relu if hard else jax.nn.silu
+        self.gate = jax.nn.hard_sigmoid if hard else jax.nn.sigmoid
+
+    def __call__(self, value: jax.Array) -> jax.Array:
+        """(batch, high, wide, features), scaled."""
+        mean = value.mean(axis=(1, 2), keepdims=True)
+        return value * self.gate(self.fc2(self.activation(self.fc1(mean))))
+
+
+class InvertedResidual(nnx.Module):
+    """1x1 expansion, depthwise convolution, squeeze-and-excitation, 1x1 projection (no activation);
+    attributes bear torchvision's names."""
+
+    def __init__(self, block: Block, *, layers: Layers) -> None:
+        wide = block.expanded
+        self.spec = block
+        self.block = nnx.List([])
+        if block.expands:
+            self.block.append(layers.conv_norm(block.inputs, wide, kernel=1))
+        self.block.append(
+            layers.conv_norm(wide, wide, kernel=block.kernel, stride=block.stride, groups=wide)
+        )
+        if block.squeezed:
+            self.block.append(SqueezeExcitation(block, layers=layers))
+        self.block.append(layers.conv_norm(wide, block.outputs, kernel=1))
+
+    def __call__(self, value: jax.Array, noise: Noise | None) -> jax.Array:
+        """(batch, high, wide, inputs) to (batch, high / stride, wide / stride, outputs)."""
+        around, activation = value, _ACTIVATIONS[self.spec.activation]
+        *inner, projection = self.block
+        for layer in inner:
+            squeezes = isinstance(layer, SqueezeExcitation)
+            value = layer(value) if squeezes else activation(chain(layer, value))
+        value = chain(projection, value)
+        if not self.spec.is_residual:
+            return value
+        return drop_rows(value, self.spec.drop_rate, noise) + around

@@ -1,0 +1,116 @@
+"""EfficientNet-B0, as torchvision defines it: cases, table of its layers, tolerances.
+
+Canonical names are the keys of `torchvision.models.efficientnet_b0().state_dict()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchcore.program import Arrays
+from benchcore.workloads.vision import case as vision
+from benchcore.workloads.vision import layer_table
+from benchcore.workloads.vision.case import CLASSES, Case, make_cases
+from benchcore.workloads.vision.inverted_residual import (
+    Block,
+    block_layers,
+    make_divisible,
+    side_after,
+)
+from benchcore.workloads.vision.layer_table import Layer, halved
+
+SETTINGS = vision.SETTINGS
+CASES: dict[str, Case] = make_cases(
+    tiny_batch={"infer": 2, "train": 4}, infer=(1, 8, 32, 128), train=(32,)
+)
+DROPOUT = 0.2
+"""Before the last layer, in training: the speed is with it, the evidence without."""
+STOCHASTIC_DEPTH = 0.2
+"""What the chance of leaving a block out rises to, from 0 at the first one."""
+STEM, HEAD = 32, 1280
+"""Channels of the first and the last convolution."""
+_ROWS = (
+    # expansion, kernel, stride, outputs, blocks
+    (1, 3, 1, 16, 1),
+    (6, 3, 2, 24, 2),
+    (6, 5, 2, 40, 2),
+    (6, 3, 2, 80, 3),
+    (6, 5, 1, 112, 3),
+    (6, 5, 2, 192, 4),
+    (6, 3, 1, 320, 1),
+)
+_STEEP = ("features.1.0.block.2.1", "features.2.0.block.0.0", "features.2.0.block.0.1")
+
+
+def stages() -> Iterator[list[Block]]:
+    """The seven rows of blocks, from the first to the last; the first block of each has its stride.
+
+    The squeeze is a quarter of what goes into the block, not of what it is expanded to.
+    """
+    inputs, index, total = STEM, 0, sum(row[-1] for row in _ROWS)
+    for number, (expansion, kernel, stride, outputs, count) in enumerate(_ROWS, 1):
+        stage = []
+        for place in range(count):
+            stage.append(
+                Block(
+                    name=f"features.{number}.{place}",
+                    inputs=inputs,
+                    expanded=make_divisible(inputs * expansion),
+                    outputs=outputs,
+                    kernel=kernel,
+                    stride=stride if place == 0 else 1,
+                    squeezed=inputs // 4,
+                    activation="silu",
+                    gate="sigmoid",
+                    drop_rate=STOCHASTIC_DEPTH * index / total,
+                )
+            )
+            inputs, index = outputs, index + 1
+        yield stage
+
+
+def layers(side: int) -> Iterator[Layer]:
+    """Every layer in torchvision's order, for images of this side."""
+    side = halved(side)
+    yield Layer(
+        name="features.0.0",
+        norm="features.0.1",
+        inputs=3,
+        outputs=STEM,
+        kernel=3,
+        stride=2,
+        side=side,
+    )
+    for block in (block for stage in stages() for block in stage):
+        yield from block_layers(block, side)
+        side = side_after(block, side)
+    yield Layer(
+        name="features.8.0", norm="features.8.1", inputs=320, outputs=HEAD, kernel=1, side=side
+    )
+    yield Layer(name="classifier.1", norm=None, inputs=HEAD, outputs=CLASSES, kernel=0)
+
+
+def make_arrays(case: Case, seed: int) -> Arrays:
+    """Seeded parameters, running statistics and inputs."""
+    return layer_table.make_arrays(case, seed, layers(case.side), steep=_STEEP)
+
+
+def flops(case: Case) -> int:
+    """At 224 pixels 0.386 G multiply-adds an image forward, as torchvision's own table says
+    (`EfficientNet_B0_Weights`, `_ops`)."""
+    return layer_table.flops(case, layers(case.side))
+
+
+def winograd_share(case: Case) -> float:
+    """What share of the FLOPs are 3x3 convolutions of stride 1."""
+    return layer_table.winograd_share(case, layers(case.side))
+
+
+def least_bytes(case: Case) -> int:
+    """Bytes that must cross the memory border once in a step."""
+    return layer_table.least_bytes(case, layers(case.side))
+
+
+def tolerances(case: Case) -> dict[str, float]:
+    """Gradients of the two sides differ by 4e-6 to 3e-5 on CPUs: SiLU has no kink."""
+    return vision.tolerances(case, gradient=1e-3)

@@ -1,0 +1,12 @@
+"""MobileNetV3-Small in PyTorch: torchvision's own."""
+
+from __future__ import annotations
+
+from benchcore.program import Arrays, Program, Settings
+from benchcore.workloads.vision import in_torch as vision
+from benchcore.workloads.vision.case import Case
+
+
+def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
+    """Set the network up on the device that the settings name."""
+    return vision.build(case, arrays, settings, constructor="mobilenet_v3_small")

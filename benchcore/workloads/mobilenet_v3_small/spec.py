@@ -1,0 +1,112 @@
+"""MobileNetV3-Small, as torchvision defines it: cases, table of its layers, tolerances.
+
+Canonical names are the keys of `torchvision.models.mobilenet_v3_small().state_dict()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchcore.program import Arrays
+from benchcore.workloads.vision import case as vision
+from benchcore.workloads.vision import layer_table
+from benchcore.workloads.vision.case import CLASSES, Case, make_cases
+from benchcore.workloads.vision.inverted_residual import (
+    Activation,
+    Block,
+    block_layers,
+    make_divisible,
+    side_after,
+)
+from benchcore.workloads.vision.layer_table import Layer, halved
+
+SETTINGS = vision.SETTINGS
+CASES: dict[str, Case] = make_cases(
+    tiny_batch={"infer": 2, "train": 4}, infer=(1, 8, 32, 128), train=(32,)
+)
+DROPOUT = 0.2
+"""Before the last layer, in training: the speed is with it, the evidence without."""
+NORM_EPSILON, NORM_MOMENTUM = 1e-3, 0.01
+STEM, HEAD, HIDDEN = 16, 576, 1024
+"""Channels of the first and the last convolution, and between the two matrix products."""
+_ROWS: tuple[tuple[int, int, int, bool, Activation, int], ...] = (
+    # kernel, expanded, outputs, squeezes, activation, stride
+    (3, 16, 16, True, "relu", 2),
+    (3, 72, 24, False, "relu", 2),
+    (3, 88, 24, False, "relu", 1),
+    (5, 96, 40, True, "hard_swish", 2),
+    (5, 240, 40, True, "hard_swish", 1),
+    (5, 240, 40, True, "hard_swish", 1),
+    (5, 120, 48, True, "hard_swish", 1),
+    (5, 144, 48, True, "hard_swish", 1),
+    (5, 288, 96, True, "hard_swish", 2),
+    (5, 576, 96, True, "hard_swish", 1),
+    (5, 576, 96, True, "hard_swish", 1),
+)
+_STEEP = ("features.1.block.2.1", "features.2.block.0.0", "features.2.block.0.1")
+
+
+def blocks() -> Iterator[Block]:
+    """The eleven blocks, from the first to the last."""
+    inputs = STEM
+    for index, (kernel, expanded, outputs, squeezes, activation, stride) in enumerate(_ROWS, 1):
+        yield Block(
+            name=f"features.{index}",
+            inputs=inputs,
+            expanded=expanded,
+            outputs=outputs,
+            kernel=kernel,
+            stride=stride,
+            squeezed=make_divisible(expanded // 4) if squeezes else 0,
+            activation=activation,
+            gate="hard_sigmoid",
+        )
+        inputs = outputs
+
+
+def layers(side: int) -> Iterator[Layer]:
+    """Every layer in torchvision's order, for images of this side."""
+    side = halved(side)
+    yield Layer(
+        name="features.0.0",
+        norm="features.0.1",
+        inputs=3,
+        outputs=STEM,
+        kernel=3,
+        stride=2,
+        side=side,
+    )
+    for block in blocks():
+        yield from block_layers(block, side)
+        side = side_after(block, side)
+    yield Layer(
+        name="features.12.0", norm="features.12.1", inputs=96, outputs=HEAD, kernel=1, side=side
+    )
+    yield Layer(name="classifier.0", norm=None, inputs=HEAD, outputs=HIDDEN, kernel=0)
+    yield Layer(name="classifier.3", norm=None, inputs=HIDDEN, outputs=CLASSES, kernel=0)
+
+
+def make_arrays(case: Case, seed: int) -> Arrays:
+    """Seeded parameters, running statistics and inputs."""
+    return layer_table.make_arrays(case, seed, layers(case.side), steep=_STEEP)
+
+
+def flops(case: Case) -> int:
+    """At 224 pixels 0.057 G multiply-adds an image forward, as torchvision's own table says
+    (`MobileNet_V3_Small_Weights`, `_ops`)."""
+    return layer_table.flops(case, layers(case.side))
+
+
+def winograd_share(case: Case) -> float:
+    """What share of the FLOPs are 3x3 convolutions of stride 1."""
+    return layer_table.winograd_share(case, layers(case.side))
+
+
+def least_bytes(case: Case) -> int:
+    """Bytes that must cross the memory border once in a step."""
+    return layer_table.least_bytes(case, layers(case.side))
+
+
+def tolerances(case: Case) -> dict[str, float]:
+    """Gradients of the two sides differ by 2e-6 to 5e-5 on CPUs: few units have a kink."""
+    return vision.tolerances(case, gradient=1e-3)

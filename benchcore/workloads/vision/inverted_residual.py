@@ -1,0 +1,90 @@
+"""The block of MobileNetV3 and EfficientNet: its numbers, and its rows of the table of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from benchcore.workloads.vision.layer_table import Layer, halved
+
+Activation = Literal["relu", "silu", "hard_swish"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Channels and kernel of a block called `name`; `squeezed` 0 = no squeeze-and-excitation.
+
+    `drop_rate` is the chance that stochastic depth leaves the block out in training.
+    """
+
+    name: str
+    inputs: int
+    expanded: int
+    outputs: int
+    kernel: int
+    stride: int
+    squeezed: int
+    activation: Activation
+    gate: Literal["sigmoid", "hard_sigmoid"]
+    drop_rate: float = 0.0
+
+    @property
+    def expands(self) -> bool:
+        """Whether there is a 1x1 convolution before the depthwise one."""
+        return self.expanded != self.inputs
+
+    @property
+    def is_residual(self) -> bool:
+        """Whether what goes in is added to what comes out."""
+        return self.stride == 1 and self.inputs == self.outputs
+
+
+def make_divisible(channels: float) -> int:
+    """The nearest multiple of 8, but not below nine tenths of what was asked for."""
+    nearest = max(8, int(channels + 4) // 8 * 8)
+    return nearest if nearest >= 0.9 * channels else nearest + 8
+
+
+def side_after(block: Block, side: int) -> int:
+    """The side of what a block puts out."""
+    return side if block.stride == 1 else halved(side)
+
+
+def block_layers(block: Block, side: int) -> Iterator[Layer]:
+    """The block's layers in torchvision's order; `side` is that of what goes in."""
+    prefix, after, index = f"{block.name}.block", side_after(block, side), 0
+    wide = block.expanded
+    if block.expands:
+        yield _conv(f"{prefix}.0", block.inputs, wide, side)
+        index = 1
+    yield Layer(
+        name=f"{prefix}.{index}.0",
+        norm=f"{prefix}.{index}.1",
+        inputs=wide,
+        outputs=wide,
+        kernel=block.kernel,
+        stride=block.stride,
+        side=after,
+        groups=wide,
+    )
+    if block.squeezed:
+        index += 1
+        for name, inputs, outputs in (("fc1", wide, block.squeezed), ("fc2", block.squeezed, wide)):
+            yield Layer(
+                name=f"{prefix}.{index}.{name}", norm=None, inputs=inputs, outputs=outputs, kernel=1
+            )
+    scale = 0.7 if block.is_residual else 1.5  # makes up for the gate, and for what is added
+    yield _conv(f"{prefix}.{index + 1}", wide, block.outputs, after, norm_scale=scale)
+
+
+def _conv(name: str, inputs: int, outputs: int, side: int, *, norm_scale: float = 1.0) -> Layer:
+    return Layer(
+        name=f"{name}.0",
+        norm=f"{name}.1",
+        inputs=inputs,
+        outputs=outputs,
+        kernel=1,
+        side=side,
+        norm_scale=norm_scale,
+    )
