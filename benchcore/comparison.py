@@ -128,17 +128,22 @@ def _check_limits(question: Question) -> None:
             )
 
 
-def summarise(document: Mapping[str, Any], ratios: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarise(
+    document: Mapping[str, Any],
+    ratios: Sequence[Mapping[str, Any]],
+    failures: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
     """What a comparison found: who is faster, what that holds for, and what differed.
 
-    `document` is the duel's result, `ratios` the rows that `list_ratios` made of it. Every number
-    is of a against b as they were asked for.
+    `document` is the duel's result, `ratios` and `failures` are the rows that `list_ratios` and
+    `list_failures` made of it. Every number is of a against b as they were asked for.
     """
     a, b = document["contenders"]
+    statuses = {each["name"]: each["status"] for each in failures}
     return {
         "case": f"{document['duel']['workload']} {document['duel']['case']}",
-        "a": _name_side(a),
-        "b": _name_side(b),
+        "a": _name_side(a, statuses),
+        "b": _name_side(b, statuses),
         **_turn(next(iter(ratios), None), a["name"]),
         "node": document["allocation"]["node"],
         "device": document["allocation"]["device"]["model"],
@@ -152,8 +157,10 @@ def summarise(document: Mapping[str, Any], ratios: Sequence[Mapping[str, Any]]) 
     }
 
 
-def _name_side(contender: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: contender[key] for key in ("name", "framework", "version", "arm", "status")}
+def _name_side(contender: Mapping[str, Any], statuses: Mapping[str, str]) -> dict[str, Any]:
+    """What a document can't know of its contender, such as `invalid_physics`, is in `statuses`."""
+    named = {key: contender[key] for key in ("name", "framework", "version", "arm")}
+    return {**named, "status": statuses.get(contender["name"], contender["status"])}
 
 
 def _turn(row: Mapping[str, Any] | None, first: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from benchcore.store.records import Mark
+from benchcore.verdict.physics import LIMIT_SHARE
 from data_checks.proofs import proof_rows, proof_suite
 from data_checks.rows import (
     CheckFrames,
@@ -98,7 +99,7 @@ def contender_suite() -> ExpectationSuite:
         ),
         gxe.ExpectColumnValuesToBeInSet(
             column="status",
-            value_set=["ok"],
+            value_set=["ok", "invalid_physics"],  # which the physics suite tells of
             meta=_meta("finished", "status is {status!r}, not 'ok'; stage {stage!r}: {reason}"),
         ),
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(
@@ -118,9 +119,11 @@ def physics_suite() -> ExpectationSuite:
         gxe.ExpectColumnValuesToBeBetween(
             column="limit_share",
             min_value=0,
-            max_value=1,
+            max_value=LIMIT_SHARE,
             meta=_meta(
-                "invalid_physics", "{limit_share:.3g} times what the device can do: {limit_reason}"
+                "invalid_physics",
+                "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
+                "{limit_reason}",
             ),
         ),
     )

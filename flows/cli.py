@@ -154,15 +154,19 @@ def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_jso
         print_json(outcome)
         return
     _print_ratios(outcome["ratios"], name)
-    if outcome["failures"]:
-        columns = ("case", "name", "status", "stage", "reason")
-        print_rows(outcome["failures"], columns, title="What did not end well")
+    _print_failures(outcome["failures"])
     OUT.print(f"Dashboard: {outcome['dashboard']}", soft_wrap=True, highlight=False)
 
 
 def _print_ratios(rows: list[dict[str, Any]], name: str) -> None:
     columns = ("case", "pair", "speedup", "low", "high", "verdict", "counts", "fair")
     print_rows(rows, columns, title=f"{name}: how many times as fast the first is")
+
+
+def _print_failures(rows: list[dict[str, Any]]) -> None:
+    if rows:
+        columns = ("case", "name", "status", "stage", "reason")
+        print_rows(rows, columns, title="What did not end well")
 
 
 @app.command()
@@ -280,7 +284,12 @@ def report(
 ) -> None:
     """Publish a campaign's dashboard again from the database."""
     from benchcore.store.database import open_database
-    from benchcore.store.outcome import list_contenders, list_profiles, list_ratios
+    from benchcore.store.outcome import (
+        list_contenders,
+        list_failures,
+        list_profiles,
+        list_ratios,
+    )
     from dashboards.campaign import publish_campaign
 
     opened = open_state(state)
@@ -288,12 +297,14 @@ def report(
     page = publish_campaign(opened, campaign)
     engine = open_database(opened.database_url)
     rows, contenders = list_ratios(engine, campaign), list_contenders(engine, campaign)
+    failures = list_failures(engine, campaign)
     if as_json:
         named = {"campaign": campaign, "dashboard": str(page)}
-        profiles = list_profiles(engine, campaign)
-        print_json({**named, "ratios": rows, "contenders": contenders, "profiles": profiles})
+        listed = {"ratios": rows, "contenders": contenders, "failures": failures}
+        print_json({**named, **listed, "profiles": list_profiles(engine, campaign)})
         return
     _print_ratios(rows, campaign)
+    _print_failures(failures)
     print_costs(contenders)
     OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
 

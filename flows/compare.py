@@ -91,7 +91,8 @@ def compare(
 
     (duel,) = drafted.duels
     document = read_document(result_path(opened, drafted.campaign, duel.duel_run))
-    found = summarise(document, [r for r in outcome["ratios"] if r["duel_run"] == duel.duel_run])
+    ratios = [row for row in outcome["ratios"] if row["duel_run"] == duel.duel_run]
+    found = summarise(document, ratios, outcome["failures"])
     if as_json:
         told = {"words": say_verdict(found), "holds_for": say_scope(found)}
         kept = {key: outcome[key] for key in ("campaign", "dashboard", "failures")}

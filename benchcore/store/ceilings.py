@@ -11,10 +11,12 @@ from sqlalchemy import Engine, not_, or_, select
 from sqlalchemy.orm import Session
 
 from benchcore.catalog import winograd_share
+from benchcore.protocol import Status
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
 from benchcore.verdict.physics import (
     GPU_CACHE_BYTES,
     SENTINELS,
+    Finding,
     SentinelTime,
     Work,
     find_ceilings,
@@ -23,28 +25,38 @@ from benchcore.verdict.physics import (
 
 Sentinels = Mapping[tuple[str, str], list[SentinelTime]]
 """By campaign and device fingerprint."""
-COLUMNS = ("compute_share", "bandwidth_share", "limit_share")
+_SHARES = ("compute_share", "bandwidth_share", "limit_share")
 
 
 def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
     """Put what the ceilings say of each contender in place of the columns it takes to say it.
 
     Takes `flops_per_step`, `least_bytes_per_step`, `device` and `host`; gives the columns of
-    `benchcore.verdict.physics.Finding`, its reason as `limit_reason`.
+    `benchcore.verdict.physics.Finding`, its reason as `limit_reason`. A contender that finished
+    in an impossible time has the status `invalid_physics`, which no document knows: it takes the
+    ceilings of the whole campaign to tell.
     """
     findings = [_judge(row, sentinels) for row in frame.to_dict("records")]
     added = {
         name: pd.Series(
             [getattr(each, name) for each in findings], index=frame.index, dtype="float64"
         )
-        for name in COLUMNS
+        for name in _SHARES
     }
     reasons = pd.Series([each.reason for each in findings], index=frame.index, dtype="str")
     taken = ["flops_per_step", "least_bytes_per_step", "device", "host"]
-    return frame.drop(columns=taken).assign(**added, limit_reason=reasons)
+    judged = frame.drop(columns=taken).assign(**added, limit_reason=reasons)
+    impossible = pd.Series([each.impossible for each in findings], index=frame.index, dtype="bool")
+    void = impossible & (frame["status"] == "ok")
+    for name, value in (("status", _IMPOSSIBLE), ("stage", "block"), ("reason", reasons)):
+        judged[name] = judged[name].mask(void, value)
+    return judged
 
 
-def _judge(row: Mapping[str, Any], sentinels: Sentinels) -> Any:
+_IMPOSSIBLE: Status = "invalid_physics"
+
+
+def _judge(row: Mapping[str, Any], sentinels: Sentinels) -> Finding:
     """By the fastest start: one that left its work out shows, however slow the others were."""
     gpu = row["device"]["kind"] == "gpu"
     work = Work(

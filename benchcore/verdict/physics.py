@@ -21,6 +21,8 @@ BANDWIDTH_SLACK = 1.25
 """As above; and memory reads faster when nothing is written in between, as the sentinel does."""
 WINOGRAD_SAVING = 4.0
 """Multiplications saved on 3x3 convolutions of stride 1 by F(4x4, 3x3); F(2x2, 3x3) saves 2.25."""
+LIMIT_SHARE = 1.0
+"""Of what the device can do, with every allowance made: a step that claims more is impossible."""
 GPU_CACHE_BYTES = 128 * 2**20
 """Of any GPU: the largest second-level cache so far (B200: 126 MB); NVML does not tell."""
 
@@ -61,14 +63,19 @@ class Work:
 class Finding:
     """What the ceilings say of a step.
 
-    The shares are of the plain ceilings; `limit_share` has every allowance made: above 1 the step
-    is impossible. None = the ceiling, or the step, was not measured. `reason` says it in numbers.
+    The shares are of the plain ceilings; `limit_share` has every allowance made. None = the
+    ceiling, or the step, was not measured. `reason` says it in numbers.
     """
 
     compute_share: float | None
     bandwidth_share: float | None
     limit_share: float | None
     reason: str
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the step was shorter than any that does the work."""
+        return self.limit_share is not None and self.limit_share > LIMIT_SHARE
 
 
 def find_ceilings(sentinels: Iterable[SentinelTime], precision: str) -> Ceilings:

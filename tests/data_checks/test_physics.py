@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from proof_documents import keep_proof, make_proof
 from result_documents import CAMPAIGN, DUEL_RUN, JAX, TORCH, make_document, spool_document
+from sample_frames import GENERATED_AT, sample_frames
 
+from benchcore.comparison import summarise
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.frames import contender_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.judging import judge_campaign
+from benchcore.store.outcome import judge_and_list, list_failures
+from dashboards.publish import render_page
 from data_checks.campaign import check_campaign
 
 Document = dict[str, Any]
@@ -92,8 +97,51 @@ def test_steps_ten_times_too_fast_are_marked_invalid_physics(
     """As dead code or a forgotten synchronisation make them; one such start is enough."""
     marks = marks_of(state, matmul(), copy(), hurry(candidate(), 10, start=start))
     assert list(marks) == [("jax-0.9", "invalid_physics")]
-    assert marks["jax-0.9", "invalid_physics"].startswith("9.08 times what the device can do: ")
+    assert marks["jax-0.9", "invalid_physics"].startswith(
+        "jax-0.9 is invalid_physics, 9.08 times what the device can do: a step took "
+    )
     assert "2147 GFLOP/s" in marks["jax-0.9", "invalid_physics"]
+
+
+def test_an_impossible_contender_has_that_status_everywhere_and_its_duel_counts_nowhere(
+    state: State,
+) -> None:
+    documents = matmul(), copy(), hurry(candidate(), 10)
+    engine = ingest(state, *documents)
+    check_campaign(engine, CAMPAIGN)
+    pairs = {row["case"]: row for row in judge_and_list(engine, CAMPAIGN)}
+    pair, failures = pairs["mlp tiny"], list_failures(engine, CAMPAIGN)
+    assert {case for case, row in pairs.items() if not row["counts"]} == {"mlp tiny"}
+    assert pair["verdict"] == "unknown"
+    assert "jax-0.9 is invalid_physics, 9.08 times" in pair["reason"]
+    assert [(row["name"], row["status"]) for row in failures] == [("jax-0.9", "invalid_physics")]
+    assert failures[0]["reason"].startswith("a step took 1.002e+05 ns; the ceilings (2147 GFLOP/s")
+    found = summarise(documents[-1], [pair], failures)
+    assert [found[side]["status"] for side in ("a", "b")] == ["invalid_physics", "ok"]
+    frames = replace(sample_frames(), contenders=contender_frame(engine, CAMPAIGN))
+    engine.dispose()
+    page = render_page(frames, campaign=CAMPAIGN, generated_at=GENERATED_AT)
+    assert '<span class="badge bad">invalid_physics</span>' in page
+    assert "JAX 0.9.0 on mlp tiny: invalid_physics in stage block" in page
+
+
+def test_checking_again_finds_the_same(state: State) -> None:
+    engine = ingest(state, matmul(), copy(), hurry(candidate(), 10))
+    first, again = (check_campaign(engine, CAMPAIGN).marks for _ in range(2))
+    assert [mark.expectation for mark in first] == ["invalid_physics"]
+    assert again == first
+    engine.dispose()
+
+
+@pytest.mark.parametrize("status", ["workaround", "crash"])
+def test_what_did_not_end_well_keeps_its_own_status(status: str, state: State) -> None:
+    document = hurry(candidate(), 10)
+    failure = {"stage": "block", "start": 0, "reason": "it fell", "traceback": None}
+    document["contenders"][0].update(status=status, failure=failure)
+    engine = ingest(state, matmul(), copy(), document)
+    frame = contender_frame(engine, CAMPAIGN).query("name == 'jax-0.9' and workload == 'mlp'")
+    assert list(zip(frame["status"], frame["reason"], strict=True)) == [(status, "it fell")]
+    engine.dispose()
 
 
 def test_memory_that_moves_too_fast_is_marked_unless_a_cache_may_hold_it(state: State) -> None:

@@ -113,6 +113,10 @@ def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
     finished = [mark for mark in marks if mark["expectation"] == "finished"]
     assert {mark["contender"] for mark in finished} == {found[side]["name"] for side in ("a", "b")}
     assert all("status is 'unsupported'" in mark["reason"] for mark in finished)
+    command = [DEADHEAT, "report", found["campaign"], "--state", str(session_state.root)]
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert "What did not end well" in said
+    assert said.count("unsupported") == len(found["failures"]) == 2
 
 
 @pytest.mark.provisions

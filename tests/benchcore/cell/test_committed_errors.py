@@ -16,6 +16,7 @@ from benchcore.protocol import EnvironmentRecord
 from benchcore.shard import run_duel
 from benchcore.state import open_state
 from benchcore.store.database import open_database
+from benchcore.store.frames import contender_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.verdict.parity import Parity, ParitySide, compare_sides
 from data_checks.campaign import check_campaign
@@ -169,6 +170,8 @@ def test_real_dead_code_is_faster_than_physics_allows(
     engine = open_database(state.database_url)
     assert ingest_spool(engine, state).rejected == ()
     marks = check_campaign(engine, "test").marks
+    contenders = contender_frame(engine, "test").set_index("workload")
     engine.dispose()
     assert [(mark.duel_run[0], mark.expectation) for mark in marks] == [("d", "invalid_physics")]
-    assert float(marks[0].reason.partition(" ")[0]) > 20
+    assert contenders["status"].to_dict() == {"matmul": "ok", "dead": "invalid_physics"}
+    assert contenders.loc["dead", "limit_share"] > 20
