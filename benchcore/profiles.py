@@ -114,15 +114,16 @@ def ci() -> Profile:
     )
 
 
-_VISION = ("resnet50",)
-"""The models of `h100`: workloads with the cases infer_b1, _b8, _b32 and _b128 in every precision
-below."""
+_VISION = ("resnet50", "mobilenet_v3_small", "efficientnet_b0")
+"""The models of `h100`: workloads with all of the cases below, in every precision below them."""
+_H100_CASES = ("infer_b1", "infer_b8", "infer_b32", "infer_b128", "train_b32")
 _H100_PRECISIONS = ("", "_tf32", "_bf16")
 """As they end a case's name; nothing is fp32_ieee. Each has a sentinel of its own."""
 
 
 def h100() -> Profile:
-    """An H100: vision models at four batch sizes in three precisions, in both tracks.
+    """An H100: vision models at four batch sizes, and in training, in three precisions, in both
+    tracks.
 
     Planned here, and not run on a GPU: its expected seconds are guesses.
     """
@@ -130,14 +131,14 @@ def h100() -> Profile:
     matches = [
         Match(
             workload=model,
-            case=f"infer_b{batch}{precision}",
+            case=f"{case}{precision}",
             track=track,
             arms=arms,
             expected_s=150,
             budget_s=120,
         )
-        for model, batch, precision, (track, arms) in product(
-            _VISION, (1, 8, 32, 128), _H100_PRECISIONS, TRACKS.items()
+        for model, case, precision, (track, arms) in product(
+            _VISION, _H100_CASES, _H100_PRECISIONS, TRACKS.items()
         )
     ]
     return Profile(

@@ -90,11 +90,15 @@ def test_the_gpu_profile_covers_every_batch_precision_and_track_and_has_their_se
     specs = {duel.duel_run: load_spec(duel.workload).CASES[duel.case] for duel in plan.duels}
     measured = [duel for duel in plan.duels if duel.workload not in SENTINELS]
     covered = {
-        (duel.workload, specs[duel.duel_run].batch, specs[duel.duel_run].precision, duel.track)
+        (duel.workload, spec.use_case, spec.batch, spec.precision, duel.track)
         for duel in measured
+        for spec in [specs[duel.duel_run]]
     }
+    models = ("resnet50", "mobilenet_v3_small", "efficientnet_b0")
+    works = [*(("infer", batch) for batch in (1, 8, 32, 128)), ("train", 32)]
     precisions = ("fp32_ieee", "tf32", "bf16")
-    assert covered == set(product(["resnet50"], (1, 8, 32, 128), precisions, ("default", "tuned")))
+    everything = product(models, works, precisions, ("default", "tuned"))
+    assert covered == {(model, *work, *rest) for model, work, *rest in everything}
     for duel in measured:
         assert [c.arm for c in duel.contenders] == [arm.name for arm in TRACKS[duel.track]]
     ceilings = {specs[d.duel_run].precision for d in plan.duels if d.workload == "matmul"}

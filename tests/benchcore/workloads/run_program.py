@@ -156,19 +156,6 @@ def _layer_option(layer: str, **forced: Any) -> Callable[[ModuleType], Any]:
     return patch
 
 
-def _norm_option(**forced: Any) -> Callable[[ModuleType], Any]:
-    """Every batch norm of the JAX side is made with these options."""
-
-    def patch(module: ModuleType) -> Any:
-        layers = importlib.import_module("benchcore.workloads.vision.layers.in_jax")
-        real = layers.BatchNorm
-        return mock.patch.object(
-            layers, "BatchNorm", lambda *args, **options: real(*args, **{**options, **forced})
-        )
-
-    return patch
-
-
 def _altered_model(alter: Callable[[Any, ModuleType], None]) -> Callable[[ModuleType], Any]:
     """Every module of torchvision's model passes through `alter`, which also gets torch."""
 
@@ -194,6 +181,30 @@ def _set_on_norms(**attributes: float) -> Callable[[Any, ModuleType], None]:
                 setattr(layer, name, value)
 
     return alter
+
+
+def _padded_on_the_right(layer: Any, torch: ModuleType) -> None:
+    """'SAME', as XLA has it: at stride 2 an even image is padded on the right and below alone."""
+    if not isinstance(layer, torch.nn.Conv2d):
+        return
+
+    def forward(value: Any) -> Any:
+        around: list[int] = []
+        for axis in (1, 0):
+            size, step = value.shape[2 + axis], layer.stride[axis]
+            whole = max((-(-size // step) - 1) * step + layer.kernel_size[axis] - size, 0)
+            around += [whole // 2, whole - whole // 2]
+        padded = torch.nn.functional.pad(value, around)
+        weights = layer.weight, layer.bias
+        return torch.nn.functional.conv2d(padded, *weights, layer.stride, groups=layer.groups)
+
+    layer.forward = forward
+
+
+def _stride_in_first(layer: Any, torch: ModuleType) -> None:
+    """ResNet v1: the stride in the block's first convolution, not in its 3x3 (v1.5)."""
+    if type(layer).__name__ == "Bottleneck":
+        layer.conv1.stride, layer.conv2.stride = layer.conv2.stride, layer.conv1.stride
 
 
 def _without_squeeze(layer: Any, torch: ModuleType) -> None:
@@ -261,17 +272,6 @@ def _other_decay(*, at_the_end: bool) -> Callable[[ModuleType], Any]:
     return patch
 
 
-def _stride_in_first(module: ModuleType) -> Any:
-    """ResNet v1: the stride in the block's first convolution, not in its 3x3 (v1.5)."""
-    real = module.Bottleneck.__init__
-
-    def init(self: Any, *args: Any, **options: Any) -> None:
-        real(self, *args, **options)
-        self.conv1.strides, self.conv2.strides = self.conv2.strides, self.conv1.strides
-
-    return mock.patch.object(module.Bottleneck, "__init__", init)
-
-
 def _no_momentum(module: ModuleType) -> Any:
     return mock.patch.object(module, "MOMENTUM", 0.0)
 
@@ -292,11 +292,11 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
         _unpatched,
     ),
     "missing_array": (_renamed, _unpatched),
-    "same_padding": (_same, _layer_option("Conv", padding="SAME")),
-    "wrong_epsilon": (_same, _norm_option(epsilon=1e-3)),
+    "same_padding": (_same, _altered_model(_padded_on_the_right)),
+    "v1_stride": (_same, _altered_model(_stride_in_first)),
+    "wrong_epsilon": (_same, _altered_model(_set_on_norms(eps=1e-3))),
     "bias_before_norm": (_same, _layer_option("Conv", use_bias=True)),
     "norms_as_torch": (_same, _altered_model(_own_variance(biased=False, fast=False))),
-    "epsilon_in_training": (_same, _altered_model(_set_on_norms(eps=1e-3))),
     "norm_momentum": (_same, _altered_model(_set_on_norms(momentum=0.01))),
     "biased_variance": (_same, _altered_model(_own_variance(biased=True, fast=False))),
     "fast_variance": (_same, _altered_model(_own_variance(biased=False, fast=True))),
@@ -314,7 +314,6 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
     ),
     "no_decay": (_same, _other_decay(at_the_end=False)),
     "decay_after_momentum": (_same, _other_decay(at_the_end=True)),
-    "v1_stride": (_same, _stride_in_first),
     "no_momentum": (_same, _no_momentum),
     "no_operators": (_same, _no_operators),
 }

@@ -3,6 +3,7 @@ process: this one, which has neither framework."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import os
@@ -81,17 +82,14 @@ RIGHT = [
     for arm in _arms(workload)
 ]
 MUTATED = [
-    Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="same_padding"),
-    Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="v1_stride"),
-    Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="wrong_epsilon"),
-    Job(workload="resnet50", case="tiny_infer", arm="torch", mutation="transposed_kernel"),
     *(
         Job(workload=workload, case=f"tiny_{use_case}", arm="torch", mutation=mutation)
         for workload, use_case, mutations in (
+            ("resnet50", "infer", "same_padding v1_stride wrong_epsilon transposed_kernel"),
             (
                 "resnet50",
                 "train",
-                "epsilon_in_training norm_momentum biased_variance fast_variance no_decay "
+                "wrong_epsilon norm_momentum biased_variance fast_variance no_decay "
                 "decay_after_momentum",
             ),
             ("mobilenet_v3_small", "infer", "usual_epsilon no_squeeze transposed_mobile_kernel"),
@@ -117,6 +115,26 @@ MISNAMED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="miss
 WRONG_SETTINGS = [
     Job(workload=job.workload, case=job.case, arm=job.arm, wrong_mode="faster") for job in RIGHT
 ]
+MISTAKES = {
+    "same_padding": "padding 'SAME' at stride 2",
+    "v1_stride": "stride in the first 1x1 (v1)",
+    "wrong_epsilon": "epsilon 1e-3, not 1e-5",
+    "usual_epsilon": "epsilon 1e-5, not 1e-3",
+    "norm_momentum": "momentum 0.01, not 0.1",
+    "usual_momentum": "momentum 0.1, not 0.01",
+    "biased_variance": "running variance biased",
+    "fast_variance": "variance in one pass",
+    "transposed_kernel": "one 3x3 kernel transposed",
+    "transposed_mobile_kernel": "one depthwise kernel transposed",
+    "transposed_efficient_kernel": "one depthwise kernel transposed",
+    "no_squeeze": "no squeeze-and-excitation",
+    "no_decay": "no weight decay",
+    "decay_after_momentum": "weight decay after the momentum",
+    "bias_before_norm": "bias before a batch norm",
+    "truncated_channels": "channels cut by int()",
+}
+"""Mutations of convolutional networks, as the table in benchcore/workloads/README.md has them."""
+TABLED = [job for job in [*MUTATED, BIASED, TRUNCATED] if job.mutation in MISTAKES]
 NO_OPERATORS = Job(workload="resnet50", case="tiny_infer", arm="torch", mutation="no_operators")
 
 
@@ -300,6 +318,54 @@ def test_gate_catches_the_mistake(job: Job, outcomes: Outcomes) -> None:
     caught = _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before)
     margin = 10 if "bf16" not in job.case else 2
     assert any(difference > margin * tolerance for difference, tolerance in caught.values())
+
+
+def _table_row(job: Job, outcomes: Outcomes) -> list[str]:
+    """What the mistake moves most, how far, and which tolerances would have let it through."""
+    spec, facts = _spec(job.workload), outcomes[job.key].facts
+    case = spec.CASES[job.case]
+    cells = [job.workload, case.use_case, MISTAKES[job.mutation or ""]]
+    if "refused" in facts:
+        return [*cells, "shape" if "should become" in facts["refused"] else "names", *4 * ["-"]]
+    other = "torch" if job.arm == "jax" else "jax"
+    partner = Job(workload=job.workload, case=job.case, arm=other)
+    one, two = outcomes[partner.key].before, outcomes[job.key].before
+    differences = {name: _difference(one[name], two[name]) for name in one}
+    tolerances, coarse = (
+        spec.tolerances(dataclasses.replace(case, precision=each)) for each in ("fp32_ieee", "bf16")
+    )
+    worst = max(differences, key=lambda name: differences[name] / tolerances[name])
+    found = (
+        any(differences[name] > tolerance for name, tolerance in allowed.items())
+        for allowed in (coarse, dict.fromkeys(differences, 5e-2))
+    )
+    verdicts = ["caught" if each else "missed" for each in found]
+    return [*cells, worst, f"{differences[worst]:.0e}", f"{tolerances[worst]:.0e}", *verdicts]
+
+
+def _stored_table() -> list[list[str]]:
+    text = (ROOT / "benchcore/workloads/README.md").read_text(encoding="utf-8")
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in row] for row in rows[1:]]
+
+
+@pytest.mark.parametrize("job", TABLED, ids=_key)
+def test_the_table_of_mistakes_says_what_was_found(job: Job, outcomes: Outcomes) -> None:
+    """Of how far a mistake goes, the order of magnitude: roundoff differs between machines."""
+    *words, difference, tolerance, coarse, public = found = _table_row(job, outcomes)
+    stored = {tuple(row[:3]): row for row in _stored_table()}
+    cure = f"benchcore/workloads/README.md should say | {' | '.join(found)} |"
+    row = stored.get(tuple(found[:3]), [""] * len(found))
+    assert [*row[:4], *row[5:]] == [*words, tolerance, coarse, public], cure
+    assert row[4] == difference or 0.1 < float(row[4]) / float(difference) < 10.0, cure
+
+
+def test_the_table_of_mistakes_has_no_other_rows() -> None:
+    cases = {job: _spec(job.workload).CASES[job.case] for job in TABLED}
+    made = [
+        [job.workload, case.use_case, MISTAKES[job.mutation or ""]] for job, case in cases.items()
+    ]
+    assert sorted(row[:3] for row in _stored_table()) == sorted(made)
 
 
 @pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "jax"], ids=_key)

@@ -69,7 +69,14 @@ def test_every_use_case_has_a_tiny_case(workload: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "use_case"), [("mlp", "infer"), ("mlp", "train"), ("resnet50", "infer")]
+    ("workload", "use_case"),
+    [
+        ("mlp", "infer"),
+        ("mlp", "train"),
+        ("resnet50", "infer"),
+        ("mobilenet_v3_small", "infer"),
+        ("efficientnet_b0", "infer"),
+    ],
 )
 @pytest.mark.parametrize("precision", get_args(Precision))
 def test_throughput_is_asked_at_four_batch_sizes(
