@@ -23,6 +23,8 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -106,7 +108,7 @@ class Runner:
         if source.count(mutant.guard) != 1:
             words = f"{mutant.file} holds the guard {source.count(mutant.guard)} times"
             return Finding(what="STALE", words=words)
-        failing = self._find_failing(mutant.tests)
+        failing = [test for test in mutant.tests if not self._known.get(self._key(test))]
         if failing:
             return Finding(what="FAILS ANYWAY", words=", ".join(failing))
         path.write_text(source.replace(mutant.guard, mutant.instead), encoding="utf-8")
@@ -115,16 +117,29 @@ class Runner:
         finally:
             path.write_text(source, encoding="utf-8")
 
-    def _find_failing(self, tests: Sequence[str]) -> list[str]:
-        """Tests that fail (or are skipped) without any mutant; each is asked once."""
-        unknown = [test for test in tests if self._key(test) not in self._known]
-        outcomes = self._run(unknown) if unknown else {}
-        for test in unknown:
-            mine = [text for case, text in outcomes.items() if test in (case, _name(case))]
-            self._remember(self._key(test), bool(mine) and not any(mine))
-        return [test for test in tests if not self._known[self._key(test)]]
+    def ask_untouched(self, mutants: Sequence[Mutant]) -> Iterator[str]:
+        """Have the tests of these mutants pass without them, a file of tests at a time; its path.
 
-    def _run(self, tests: Sequence[str]) -> dict[str, str]:
+        Nothing is changed yet, so what Python compiles here may serve later: a mutated file is
+        newer than what was compiled of it.
+        """
+        unknown = {
+            test
+            for mutant in mutants
+            if self._key(asdict(mutant)) not in self._known
+            for test in mutant.tests
+            if self._key(test) not in self._known and _name(test) in self._files
+        }
+        named = sorted((self._files[_name(test)][0], test) for test in unknown)
+        for file, tests_of in groupby(named, itemgetter(0)):
+            tests = [test for _, test in tests_of]
+            outcomes = self._run(tests, keep_compiled=True)
+            for test in tests:
+                mine = [text for case, text in outcomes.items() if test in (case, _name(case))]
+                self._remember(self._key(test), bool(mine) and not any(mine))
+            yield file
+
+    def _run(self, tests: Sequence[str], *, keep_compiled: bool = False) -> dict[str, str]:
         """Test with its parameters -> '' or the message that it failed with."""
         report = self._copy / "junit.xml"
         report.unlink(missing_ok=True)
@@ -138,7 +153,7 @@ class Runner:
                 **os.environ,
                 "PYTHONPATH": str(self._copy),
                 # Compiled files are told apart by second and size: two mutants may share both.
-                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONDONTWRITEBYTECODE": "" if keep_compiled else "1",
             },
             capture_output=True,
             text=True,
@@ -227,7 +242,10 @@ def _judge_all(runner: Runner, mutants: Sequence[Mutant]) -> list[Finding]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), now)
     findings = []
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=len(mutants), now="")
+        task = progress.add_task("", total=None, now="the tests pass without any mutant")
+        for file in runner.ask_untouched(mutants):
+            progress.update(task, now=f"asked without any mutant: {file}")
+        progress.reset(task, total=len(mutants))
         for mutant in mutants:
             progress.update(task, now=mutant.error)
             findings.append(runner.judge(mutant))
