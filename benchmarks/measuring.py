@@ -5,24 +5,35 @@ and which difference is found in which time?
 
 `agreement` (4 minutes): the real block code against torch's Timer, pyperf and timm's loop, on the
 same functions in the same processes. `alarms` (8 minutes): bare Python against itself under the
-adaptive stopping rule. `power` (10 minutes): against itself with so much more to do. Run again, it
-goes on where it was; `--fresh` begins anew. Each prints a table, and keeps it under `results/`.
+adaptive stopping rule. `power` (6 minutes): against itself with so much more to do. Run again, it
+goes on where it was; `--fresh` begins anew. Each prints a table, and keeps it in
+`results/measuring.json`. Times are for two CPUs that nobody else uses.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agreement import FUNCTIONS, TURNS, compare, measure_turns, show
-from one_duel import describe_machine, keep
+from one_duel import RESULTS, describe_machine, keep
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from short_duels import ShortDuels, count_alarms, find_power, judge, measured_shift
+from short_duels import (
+    Document,
+    ShortDuels,
+    count_alarms,
+    find_power,
+    judge,
+    measured_shift,
+    play_abreast,
+)
 
 from benchcore.cell.document import utc_now
 from benchcore.cell.host import describe_device, usable_cpus
@@ -80,18 +91,18 @@ def _agreement(options: argparse.Namespace, state: State, progress: Progress) ->
         "cpus": usable_cpus(),
         "day": utc_now()[:10],
     }
-    keep("measuring-agreement", {**machine, "turns": options.turns, "rows": rows})
+    _keep_part("agreement", {**machine, "turns": options.turns, "rows": rows})
     return show(rows)
 
 
 def _alarms(options: argparse.Namespace, state: State, progress: Progress) -> str:
     duels = ShortDuels(state, "alarms")
     limits = {"starts": 3, "max_starts": 10, "target": 0.01, "budget_s": 6.0}
-    documents = []
-    deadline = time.monotonic() + options.seconds
-    for number in progress.track(range(options.duels), description="alarms"):
-        if not documents or time.monotonic() < deadline:
-            documents.append(duels.play(number, shift=0.0, **limits))
+    task = progress.add_task("alarms", total=options.duels)
+    play = _player(duels, options.seconds, lambda: progress.advance(task))
+    numbers = range(options.duels)
+    came = play_abreast([partial(play, number, 0.0, limits) for number in numbers])
+    documents = [each for each in came if each is not None]
     rows = count_alarms([judge(each) for each in documents])
     starts = [len(each["contenders"][0]["starts"]) for each in documents]
     ended = [each["duel"]["stopped_by"] for each in documents]
@@ -101,7 +112,7 @@ def _alarms(options: argparse.Namespace, state: State, progress: Progress) -> st
         "stopped_by": {why: ended.count(why) for why in sorted(set(ended))},
         "rows": rows,
     }
-    keep("measuring-alarms", found)
+    _keep_part("alarms", found)
     lines = [f"{len(documents)} duels, {found['mean_starts']:.1f} starts, {found['stopped_by']}"]
     lines += ["", "| of a contender against itself | share (95 %) |", "|---|---|"]
     lines += [
@@ -113,16 +124,15 @@ def _alarms(options: argparse.Namespace, state: State, progress: Progress) -> st
 def _power(options: argparse.Namespace, state: State, progress: Progress) -> str:
     duels = ShortDuels(state, "power")
     limits = {"starts": POWER_STARTS, "max_starts": POWER_STARTS, "budget_s": 1e9}
-    numbers = range(options.power_duels)
-    task = progress.add_task("power", total=len(numbers) * len(SHIFTS))
-    documents: dict[float, list[dict[str, Any]]] = {shift: [] for shift in SHIFTS}
-    deadline = time.monotonic() + options.seconds
-    for number in numbers:
-        if number and time.monotonic() > deadline:
-            break
-        for shift in SHIFTS:  # turn about, so that none has the machine's better hour
-            documents[shift].append(duels.play(number, shift=shift, **limits))
-            progress.advance(task)
+    # turn about, so that none has the machine's better hour
+    wanted = [(number, shift) for number in range(options.power_duels) for shift in SHIFTS]
+    task = progress.add_task("power", total=len(wanted))
+    play = _player(duels, options.seconds, lambda: progress.advance(task))
+    came = play_abreast([partial(play, *each, limits) for each in wanted])
+    documents: dict[float, list[Document]] = {shift: [] for shift in SHIFTS}
+    for (_, shift), document in zip(wanted, came, strict=True):
+        if document is not None:
+            documents[shift].append(document)
     rows = [
         {"shift": shift, "measured_shift": measured_shift(of_shift), **row}
         for shift, of_shift in documents.items()
@@ -133,8 +143,31 @@ def _power(options: argparse.Namespace, state: State, progress: Progress) -> str
         "rows": rows,
         "smallest": find_smallest(rows),
     }
-    keep("measuring-power", found)
+    _keep_part("power", found)
     return _show_power(found)
+
+
+def _player(
+    duels: ShortDuels, seconds: float, advance: Callable[[], None]
+) -> Callable[..., Document | None]:
+    """Plays one duel; None for those that would begin after so many seconds, but for the first."""
+    deadline = time.monotonic() + seconds
+
+    def play(number: int, shift: float, limits: dict[str, Any]) -> Document | None:
+        if number and time.monotonic() > deadline:
+            return None
+        document = duels.play(number, shift=shift, **limits)
+        advance()
+        return document
+
+    return play
+
+
+def _keep_part(part: str, found: dict[str, Any]) -> None:
+    """Beside the parts that were kept before."""
+    path = RESULTS / "measuring.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    keep("measuring", {**kept, part: found})
 
 
 def find_smallest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

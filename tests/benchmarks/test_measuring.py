@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import time
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from agreement import FUNCTIONS, compare, judge, median_interval
-from measuring import POWER_STARTS, SIZES, find_smallest
-from short_duels import count_alarms, find_power, measured_shift
+from measuring import POWER_STARTS, SIZES, _keep_part, find_smallest
+from short_duels import count_alarms, find_power, measured_shift, play_abreast
 from short_duels import judge as judge_document
 
 
@@ -114,3 +119,41 @@ def test_the_smallest_shift_is_found_with_every_larger_one() -> None:
     smallest = {row["starts"]: row["shift"] for row in find_smallest(rows)}
     assert smallest == {3: 0.05, 6: 0.02}
     assert all(POWER_STARTS % size == 0 for size in SIZES)
+
+
+def test_duels_abreast_have_a_cpu_each_and_come_in_their_order() -> None:
+    def play(number: int) -> dict[str, Any]:
+        return {"number": number, "cpus": os.sched_getaffinity(0)}
+
+    all_cpus = os.sched_getaffinity(0)
+    came = [each for each in play_abreast([partial(play, n) for n in range(20)]) if each]
+    assert [each["number"] for each in came] == list(range(20))
+    assert all(len(each["cpus"]) == 1 and each["cpus"] <= all_cpus for each in came)
+    assert os.sched_getaffinity(0) == all_cpus
+
+
+def test_after_a_failure_no_further_duel_begins() -> None:
+    begun: list[int] = []
+
+    def play(number: int) -> None:
+        begun.append(number)
+        if number:
+            time.sleep(0.01)
+        else:
+            raise RuntimeError("duel 0 failed")
+
+    with pytest.raises(RuntimeError, match="duel 0 failed"):
+        play_abreast([partial(play, number) for number in range(5000)])
+    assert len(begun) < 5000
+
+
+def test_a_part_measured_again_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("measuring.RESULTS", tmp_path)
+    monkeypatch.setattr("one_duel.RESULTS", tmp_path)
+    _keep_part("alarms", {"rows": [1]})
+    _keep_part("power", {"rows": [2]})
+    _keep_part("alarms", {"rows": [3]})
+    kept = json.loads((tmp_path / "measuring.json").read_text())
+    assert kept == {"alarms": {"rows": [3]}, "power": {"rows": [2]}}
