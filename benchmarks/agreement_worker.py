@@ -63,7 +63,7 @@ def main(job: dict[str, Any]) -> None:
     def latency() -> float:
         limits = {"fewest": _FEWEST_STEPS, "most": 10**6, "budget_s": MIN_TIME_S}
         contender._answer({"do": "latency", **limits})
-        return statistics.fmean(loopback.last["latency_ns"])
+        return statistics.fmean(loopback.last["latency"]["samples_ns"])
 
     methods: dict[str, Method] = {
         "block": block,

@@ -305,10 +305,12 @@ class Conductor:
         }
         for name in list(running):
             with self._surviving(name, index, running), self._awake(running[name]):
-                samples = running[name].ask(
-                    message, wanted="latency_ns", timeout_s=self._order.block_timeout_s
+                found = running[name].ask(
+                    message, wanted="latency", timeout_s=self._order.block_timeout_s
                 )
-                self._contenders[name]["starts"][-1]["latency_ns"] = samples
+                start = self._contenders[name]["starts"][-1]
+                start["latency_ns"] = found["samples_ns"]
+                start["compilations_in_blocks"] += found["compilations"]
 
     def _finish(self, name: str, process: ContenderProcess) -> None:
         process.thaw()

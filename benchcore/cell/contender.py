@@ -173,7 +173,7 @@ class Contender:
         what = message["do"]
         answers: dict[str, tuple[str, Callable[[], object]]] = {
             "block": ("block", self._run_block),
-            "latency": ("latency_ns", lambda: self._sample_latency(message)),
+            "latency": ("latency", lambda: self._sample_latency(message)),
             "evidence": ("evidence", lambda: self._write_evidence(Path(message["path"]))),
             "weigh": ("memory", self._weigh),
             "profile": ("profile", self._profile),
@@ -222,11 +222,12 @@ class Contender:
         self._stage = "prove"
         return save_proof(self._spec, message, lambda *given: self._build(self._order, *given))
 
-    def _sample_latency(self, limits: Mapping[str, Any]) -> list[int]:
+    def _sample_latency(self, limits: Mapping[str, Any]) -> dict[str, Any]:
         """Steps waited for one by one: another quantity than a block's, never mixed with it."""
         self._stage = "latency"
         self._rewarm()
-        return sample_latency(
+        before = self._runtime.num_compilations()
+        samples_ns = sample_latency(
             self._program.step,
             self._runtime.synchronise,
             fewest=limits["fewest"],
@@ -234,6 +235,10 @@ class Contender:
             budget_s=limits["budget_s"],
             tell=lambda: self._channel.send({"stage": "latency"}),
         )
+        return {
+            "samples_ns": samples_ns,
+            "compilations": self._runtime.num_compilations() - before,
+        }
 
     def _weigh(self) -> dict[str, int | None]:
         """Memory of single steps. The plan comes last: asking for it may compile once more."""

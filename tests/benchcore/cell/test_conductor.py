@@ -235,9 +235,9 @@ def test_a_conductor_that_dies_is_an_infrastructure_failure_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("limits", "stopped_by", "starts", "rounds"),
     [
-        ({"max_starts": 4, "target": 1e-9}, "max_starts", 4, 6),
+        ({"max_starts": 4, "target": 1e-9, "budget_s": 1e6}, "max_starts", 4, 6),
         ({"max_starts": 4, "target": 1e-9, "budget_s": 0.0}, "budget", 2, 4),
-        ({"max_starts": 9, "target": 50.0}, "target", 3, 4),
+        ({"max_starts": 9, "target": 50.0, "budget_s": 1e6}, "target", 3, 4),
     ],
 )
 def test_a_duel_says_what_ended_it(
