@@ -30,6 +30,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -38,6 +39,7 @@ _LEFT_BEHIND = (".git", ".venv", ".tools", "state", "__pycache__", ".*_cache", "
 _SOURCES = (".py", ".json", ".j2", ".toml")
 _ASSERTED = re.compile(r"(AssertionError|assert |Failed: (?!Timeout))")
 """How JUnit's message begins where a test noticed: an assertion, or `pytest.raises` in vain."""
+_ENDED = "pytest ended with"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +110,11 @@ class Runner:
         if source.count(mutant.guard) != 1:
             words = f"{mutant.file} holds the guard {source.count(mutant.guard)} times"
             return Finding(what="STALE", words=words)
-        failing = [test for test in mutant.tests if not self._known.get(self._key(test))]
+        failing = {test: self._known[self._key(test)] for test in mutant.tests}
+        failing = {test: why for test, why in failing.items() if why}
         if failing:
-            return Finding(what="FAILS ANYWAY", words=", ".join(failing))
+            words = "; ".join(f"{test}: {why}" for test, why in failing.items())
+            return Finding(what="FAILS ANYWAY", words=words)
         path.write_text(source.replace(mutant.guard, mutant.instead), encoding="utf-8")
         try:
             return judge_outcomes(mutant.tests, self._run(mutant.tests))
@@ -128,15 +132,19 @@ class Runner:
             for mutant in mutants
             if self._key(asdict(mutant)) not in self._known
             for test in mutant.tests
-            if self._key(test) not in self._known and _name(test) in self._files
+            if self._key(test) not in self._known
         }
         named = sorted((self._files[_name(test)][0], test) for test in unknown)
         for file, tests_of in groupby(named, itemgetter(0)):
             tests = [test for _, test in tests_of]
             outcomes = self._run(tests, keep_compiled=True)
+            if any(text.startswith(_ENDED) for text in outcomes.values()):  # one is not there
+                alone = [self._run([test], keep_compiled=True) for test in tests]
+                outcomes = {case: text for each in alone for case, text in each.items()}
             for test in tests:
                 mine = [text for case, text in outcomes.items() if test in (case, _name(case))]
-                self._remember(self._key(test), bool(mine) and not any(mine))
+                why = next(filter(None, mine), "" if mine else "it did not run")
+                self._remember(self._key(test), " ".join(why.split())[:500])
             yield file
 
     def _run(self, tests: Sequence[str], *, keep_compiled: bool = False) -> dict[str, str]:
@@ -160,7 +168,7 @@ class Runner:
             check=False,
         )
         if not report.exists() or done.returncode not in (0, 1):
-            words = f"pytest ended with {done.returncode}: {done.stdout[-500:]}"
+            words = f"{_ENDED} {done.returncode}: {done.stderr[-300:]} {done.stdout[-200:]}"
             return dict.fromkeys(tests, words)
         return dict(_read_report(report))
 
@@ -249,7 +257,8 @@ def _judge_all(runner: Runner, mutants: Sequence[Mutant]) -> list[Finding]:
         for mutant in mutants:
             progress.update(task, now=mutant.error)
             findings.append(runner.judge(mutant))
-            progress.console.print(f"{findings[-1].what}: {mutant.error} {findings[-1].words}")
+            told = f"{findings[-1].what}: {mutant.error} {findings[-1].words}"
+            progress.console.print(told, markup=False, soft_wrap=True)
             progress.advance(task)
     return findings
 
@@ -259,7 +268,7 @@ def _print(mutants: Sequence[Mutant], findings: Sequence[Finding]) -> None:
     ordered = sorted(zip(mutants, findings, strict=True), key=lambda each: each[0].rows or (99,))
     for mutant, finding in ordered:
         rows = ", ".join(map(str, mutant.rows)) or "-"
-        table.add_row(rows, mutant.error, "\n".join(mutant.tests), finding.what)
+        table.add_row(rows, mutant.error, escape("\n".join(mutant.tests)), finding.what)
     console = Console(width=160)
     console.print(table)
     killed = sum(finding.what == "killed" for finding in findings)

@@ -68,6 +68,10 @@ def test_doubled(x):
 
 def test_that_fails_anyway():
     assert half(2) == 3
+
+@pytest.mark.parametrize("x", [1])
+def test_alone(x):
+    assert half(x)
 """
 _TABLE = """
 [[mutant]]
@@ -86,6 +90,7 @@ _MADE = {
     "BROKEN in a test": ("x / 2", "x / None", ["test_half"]),
     "STALE": ("x / 3", "x", ["test_half"]),
     "FAILS ANYWAY": ("x / 2", "x", ["test_that_fails_anyway"]),
+    "FAILS ANYWAY without being there": ("x / 2", "x", ["test_alone[7]"]),
 }
 
 
@@ -109,9 +114,12 @@ def test_a_mutant_is_killed_only_where_every_test_of_it_notices(
     assert main([], tree) == 1
     printed = capsys.readouterr()
     for what in _MADE:
-        said = f"{what.partition(' ')[0]}: {what} " if "ANYWAY" not in what else what
-        assert said in printed.err
-    assert "2 of 7 mutants killed, of 7 rows" in printed.out
+        found = "FAILS ANYWAY" if "ANYWAY" in what else what.partition(" ")[0]
+        assert f"{found}: {what} " in printed.err
+    assert "test_that_fails_anyway: assert 1.0 == 3" in printed.err
+    assert "test_alone[7]: pytest ended with 4: ERROR: not found" in printed.err
+    assert "test_doubled[6]" in printed.out
+    assert "2 of 8 mutants killed, of 8 rows" in printed.out
     assert (tree / "code_under_test.py").read_text() == _CODE
 
 
