@@ -90,7 +90,13 @@ def add_gpus(snapshot: Path, count: int, **readings: object) -> None:
 
     `readings` replace what it says of a GPU, as Python expressions by the names below.
     """
-    says = {"sm_clock": "1980", "throttle": "0", "processes": "[]", **readings}
+    says = {
+        "sm_clock": "1980",
+        "throttle": "0",
+        "processes": "[]",
+        "energy": "_refuse()",
+        **readings,
+    }
     (snapshot / "pynvml.py").write_text(_NVML.format(count=count, **says))
 
 
@@ -119,5 +125,6 @@ def nvmlDeviceGetCurrentClocksThrottleReasons(handle): return {throttle}
 def nvmlDeviceGetTemperature(handle, which): return 40
 def nvmlDeviceGetPowerUsage(handle): return 100_000
 def nvmlDeviceGetComputeRunningProcesses(handle): return {processes}
-def nvmlDeviceGetTotalEnergyConsumption(handle): raise NVMLError_NotSupported
+def nvmlDeviceGetTotalEnergyConsumption(handle): return {energy}
+def _refuse(): raise NVMLError_NotSupported
 """

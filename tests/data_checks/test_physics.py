@@ -133,6 +133,30 @@ def test_checking_again_finds_the_same(state: State) -> None:
     engine.dispose()
 
 
+@pytest.mark.parametrize(
+    ("workload", "case", "share", "marked"),
+    [
+        ("resnet50", "infer_b1", 0.70, False),
+        ("resnet50", "infer_b1", 0.64, True),
+        ("mlp", "infer_b128", 0.92, False),
+        ("mlp", "infer_b128", 0.70, True),
+    ],
+)
+def test_only_what_winograd_can_do_is_allowed_its_saving(
+    workload: str, case: str, share: float, marked: bool, state: State
+) -> None:
+    """37 % of ResNet-50's operations are in convolutions where it may save three quarters."""
+    tried = candidate()
+    tried["duel"].update(workload=workload, case=case)
+    for start in tried["contenders"][0]["starts"]:
+        for block in start["blocks"]:
+            block["elapsed_ns"] = int(block["elapsed_ns"] * share)
+    engine = ingest(state, matmul(), copy(), tried)
+    frame = contender_frame(engine, CAMPAIGN).query("workload == @workload and name == 'jax-0.9'")
+    engine.dispose()
+    assert list(frame["status"]) == ["invalid_physics" if marked else "ok"]
+
+
 @pytest.mark.parametrize("status", ["workaround", "crash"])
 def test_what_did_not_end_well_keeps_its_own_status(status: str, state: State) -> None:
     document = hurry(candidate(), 10)
@@ -235,9 +259,15 @@ def test_another_devices_ceiling_is_none(state: State) -> None:
     engine.dispose()
 
 
-def test_a_sentinel_that_did_not_do_its_work_raises_no_ceiling(state: State) -> None:
+@pytest.mark.parametrize("failing", ["disagrees", "crash", "numerics"])
+def test_a_sentinel_that_did_not_do_its_work_raises_no_ceiling(failing: str, state: State) -> None:
+    """Neither side's: of two that disagree, nobody knows which one is wrong."""
     wrong = hurry(matmul(), 10)
-    wrong["equivalence"][0]["agrees"] = False
+    wrong["equivalence"][0]["agrees"] = failing != "disagrees"
+    if failing != "disagrees":
+        failure = {"stage": "block", "start": 1, "reason": "it fell", "traceback": None}
+        for contender in wrong["contenders"]:
+            contender.update(status=failing, failure=failure)
     engine = ingest(state, wrong, hurry(candidate(), 10))
     assert "mlp tiny: no ceiling measured: compute" in check_campaign(engine, CAMPAIGN).unbounded
     engine.dispose()

@@ -14,7 +14,8 @@ import pytest
 from duel_orders import add_gpus, add_workload, copy_inside_ring, make_contender, make_order
 
 from benchcore.cell import ladder
-from benchcore.cell.ladder import RUNGS, Cause, classify, climbs, usable_rungs
+from benchcore.cell.ladder import CLEAN, RUNGS, Cause, classify, climbs, usable_rungs
+from benchcore.cell.launch import contender_environ
 from benchcore.protocol import DuelOrder
 from benchcore.shard import run_duel
 from benchcore.state import open_state
@@ -263,6 +264,33 @@ def test_a_crash_at_any_time_of_a_contenders_life_climbs_and_nothing_is_pooled(
     assert found["launches"] == [*clean, *retried, CURE, CURE, CURE]
     # It was compared again: without the cure it computes another value.
     assert [(row["agrees"], row["max_relative"]) for row in found["equivalence"]] == [(True, 0.0)]
+
+
+def test_every_pass_of_a_cured_contender_runs_under_its_cure(folder: Path) -> None:
+    """Memory and profile share a process; energy has one of its own, where the GPU counts it."""
+    _prepare(folder, Shake())
+    add_gpus(folder / "snapshot", 1, energy="__import__('time').monotonic_ns() // 10_000")
+    passes = folder / "snapshot" / "benchcore" / "cell" / "passes.py"
+    shorter = passes.read_text()
+    for line in ("IDLE_S = 2.0", "SETTLE_S = 1.0", "WINDOW_S = 5.0"):
+        assert line in shorter
+        shorter = shorter.replace(line, line.partition("=")[0] + "= 0.1")
+    passes.write_text(shorter)
+    found = _run(folder, _order(starts=1))
+    assert found["jax"]["status"] == "workaround"
+    assert "failed_passes" not in found["jax"]["effective"]
+    assert found["jax"]["starts"][-1]["energy"]["gross_mj"] > 0
+    assert found["launches"] == ["", "", CURE, CURE, CURE]
+
+
+def test_caches_that_a_crash_left_are_none_of_a_rungs(tmp_path: Path) -> None:
+    """Else the first start under a rung would find compiled what it calls compiled cold."""
+    contender = make_contender("jax", framework="jax")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", "")
+        found = [contender_environ(contender, "cuda:0", tmp_path, rung) for rung in (CLEAN, *RUNGS)]
+    for name in ("JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+        assert len({environ[name] for environ in found}) == len(found)
 
 
 def test_without_a_cure_the_value_would_not_have_agreed(folder: Path) -> None:
