@@ -114,7 +114,7 @@ def ci() -> Profile:
     )
 
 
-_VISION = ("resnet50", "mobilenet_v3_small", "efficientnet_b0")
+_VISION = ("resnet50", "vit_b_16", "mobilenet_v3_small", "efficientnet_b0")
 """The models of `h100`: workloads with all of the cases below, in every precision below them."""
 _H100_CASES = ("infer_b1", "infer_b8", "infer_b32", "infer_b128", "train_b32")
 _H100_PRECISIONS = ("", "_tf32", "_bf16")

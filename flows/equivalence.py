@@ -11,7 +11,7 @@ import typer
 from benchcore import catalog, proofs
 from benchcore.campaign import describe_release, find_accelerator
 from benchcore.environments import provision
-from benchcore.errors import UserError
+from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.interpreters import find_interpreters
 from benchcore.proofs import FULL_SEEDS, Side, Wanted
 from benchcore.releases import parse_request, resolve
@@ -61,7 +61,13 @@ def equivalence(
             num_seeds=seeds,
         )
         proofs.prove(wanted, opened, lambda text: ERR.print(text, markup=False), anew=anew)
-        rows += _list_rows(wanted, opened)
+        found = _list_rows(wanted, opened)
+        if not found:
+            raise CampaignIncompleteError(
+                f"the proof of {workload} in {wanted_precision} left no rows: its code changed "
+                "while it ran; run it again"
+            )
+        rows += found
     _tell(rows, as_json)
     if not precision and not on_gpu and not as_json:
         OUT.print("note: tf32 needs a GPU, and was left out", soft_wrap=True)

@@ -23,7 +23,9 @@ RATIO = 3.0
 _BY_LARGEST = ("logits", "loss", "layer")
 """Compared by max|a-b| / max|b|; all else by its global relative L2 norm, since an array whose true
 gradient is zero has any relative error."""
-_FLOORS = {"gradient": 1e-5, "update": 1e-5}
+_BACKWARD = ("gradient", "update", "travel", "loss_trace")
+"""What rounding may move much further than itself: a ReLU's input falls on either side of zero."""
+_FLOORS = {"gradient": 1e-5, "update": 1e-5, "travel": 1e-5}
 _FLOOR = 1e-6
 _COARSER = {"fp32_ieee": 1.0, "tf32": 100.0, "bf16": 1000.0, "bf16_autocast": 1000.0}
 """What the floors are times, where a sum's rounding may differ by a digit of that precision."""
@@ -55,14 +57,28 @@ def gather(seeds: Sequence[Arrays]) -> dict[str, np.ndarray]:
     return gathered
 
 
-def judge(a: Evidence, b: Evidence, precision: str) -> list[dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What errors are held against; `tolerances` are what the workload allows two contenders."""
+
+    precision: str
+    tolerances: Mapping[str, float]
+
+    def floor(self, quantity: str) -> float:
+        """Of the quantity's error, on top of the other side's."""
+        kind = quantity.partition("/")[0]
+        floor = _FLOORS.get(kind, _FLOOR) * _COARSER[self.precision]
+        return max(floor, self.tolerances.get(kind, 0.0)) if kind in _BACKWARD else floor
+
+
+def judge(a: Evidence, b: Evidence, rule: Rule) -> list[dict[str, Any]]:
     """One row a quantity that either side has in the case's precision."""
     quantities = dict.fromkeys([*a.found, *b.found])
-    return [judge_quantity(quantity, a, b, precision) for quantity in quantities]
+    return [judge_quantity(quantity, a, b, rule) for quantity in quantities]
 
 
 def judge_quantity(
-    quantity: str, a: Evidence, b: Evidence, precision: str, scale: float | None = None
+    quantity: str, a: Evidence, b: Evidence, rule: Rule, scale: float | None = None
 ) -> dict[str, Any]:
     """Errors of both sides against b's oracle, their bounds, and whether all are kept.
 
@@ -72,8 +88,7 @@ def judge_quantity(
     exact, kind = b.exact.get(quantity), quantity.partition("/")[0]
     sides = {"oracle": a.exact, "a": a.found, "b": b.found}
     errors = {of: measure(side.get(quantity), exact, kind, scale) for of, side in sides.items()}
-    floor = _FLOORS.get(kind, _FLOOR) * _COARSER[precision]
-    ceiling = _CEILINGS[precision].get(kind)
+    floor, ceiling = rule.floor(quantity), _CEILINGS[rule.precision].get(kind)
     bounds = {
         "oracle": ORACLE_BOUND,
         "a": _bound(errors["b"], floor, ceiling),
@@ -118,7 +133,7 @@ def measure(
     return float(distance / whole)
 
 
-def trace_drift(quantity: str, a: Evidence, b: Evidence, precision: str) -> list[dict[str, Any]]:
+def trace_drift(quantity: str, a: Evidence, b: Evidence, rule: Rule) -> list[dict[str, Any]]:
     """Where a quantity went wrong: one row a part, layers in forward order, arrays in canonical.
 
     A layer is held against itself, an array against the whole quantity's norm. Of logits and losses
@@ -128,10 +143,10 @@ def trace_drift(quantity: str, a: Evidence, b: Evidence, precision: str) -> list
 
     own = any(name.startswith(f"{quantity}/") for name in b.exact)
     prefix = f"{quantity if own else 'layer'}/"
-    parts = [name for name in b.exact if name.startswith(prefix)]
+    parts = [name for name in b.exact if name.startswith(prefix) and name in a.exact]
     norms = [np.linalg.norm(b.exact[name].astype(np.float64).ravel()) for name in parts]
     scale = float(np.linalg.norm(norms)) if own else None
     return [
-        {**judge_quantity(name, a, b, precision, scale), "quantity": quantity, "part": name}
+        {**judge_quantity(name, a, b, rule, scale), "quantity": quantity, "part": name}
         for name in parts
     ]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from benchcore.cell import host, oracle
 from benchcore.cell.document import utc_now
 from benchcore.cell.launch import contender_environ, launch
-from benchcore.cell.oracle import Evidence
+from benchcore.cell.oracle import Evidence, Rule
 from benchcore.cell.process import ContenderFailedError, ContenderProcess
+from benchcore.cell.witness import proof_case
 from benchcore.program import ORACLE
 from benchcore.protocol import SCHEMA, ContenderOrder, ProofOrder
 
@@ -103,6 +104,7 @@ class Prover:
                     "what": what,
                     "use_case": use_case,
                     "precision": precision,
+                    "label": order.precision,
                     "seed": seed,
                     "photographs": order.photographs,
                     "path": str(self._path(what, contender.name, use_case, precision, seed)),
@@ -127,8 +129,12 @@ class Prover:
                 yield {**pair, **_NOTHING, "reason": reason[:2000]}
                 continue
             one, other = (self._evidence(name, use_case) for name in (a, b))
-            for row in oracle.judge(one, other, self._order.precision) or [_NOTHING]:
+            for row in oracle.judge(one, other, self._rule(use_case)) or [_NOTHING]:
                 yield {**pair, **row, "reason": "" if row["passed"] else _say(row, a, b)}
+
+    def _rule(self, use_case: str) -> Rule:
+        case = proof_case(self._spec, use_case, self._order.precision)
+        return Rule(precision=self._order.precision, tolerances=self._spec.tolerances(case))
 
     def _evidence(self, name: str, use_case: str) -> Evidence:
         seeds = self._seeds(use_case)
@@ -149,7 +155,7 @@ class Prover:
             if {row["a"], row["b"]} & self._failures.keys():
                 continue
             a, b = (self._parts(name, row["use_case"]) for name in (row["a"], row["b"]))
-            parts = oracle.trace_drift(row["quantity"], a, b, self._order.precision)
+            parts = oracle.trace_drift(row["quantity"], a, b, self._rule(row["use_case"]))
             first = next((part["part"] for part in parts if not part["passed"]), None)
             row["first_drift"] = first
             pair = {key: row[key] for key in ("use_case", "a", "b", "quantity")}

@@ -27,8 +27,10 @@ def save_proof(
     """Build anew with the message's seed and save its evidence, or the parts of it; their names."""
     import numpy as np
 
-    case = proof_case(spec, message["use_case"], message["precision"])
-    arrays = spec.make_arrays(case, message["seed"])
+    case, labelled = (
+        proof_case(spec, message["use_case"], message[key]) for key in ("precision", "label")
+    )
+    arrays = spec.make_arrays(labelled, message["seed"])
     if message["photographs"]:
         with np.load(message["photographs"], allow_pickle=False) as photographs:
             arrays = put_in(arrays, [photographs[name] for name in photographs.files])

@@ -94,7 +94,7 @@ def test_the_gpu_profile_covers_every_batch_precision_and_track_and_has_their_se
         for duel in measured
         for spec in [specs[duel.duel_run]]
     }
-    models = ("resnet50", "mobilenet_v3_small", "efficientnet_b0")
+    models = ("resnet50", "vit_b_16", "mobilenet_v3_small", "efficientnet_b0")
     works = [*(("infer", batch) for batch in (1, 8, 32, 128)), ("train", 32)]
     precisions = ("fp32_ieee", "tf32", "bf16")
     everything = product(models, works, precisions, ("default", "tuned"))

@@ -24,6 +24,8 @@ SETTINGS = vision.SETTINGS
 CASES: dict[str, Case] = make_cases(
     tiny_batch={"infer": 2, "train": 4}, infer=(1, 8, 32, 128), train=(32,)
 )
+PROOFS = vision.make_proofs()
+"""What the equivalence pass computes, in every precision and in float64."""
 DROPOUT = 0.2
 """Before the last layer, in training: the speed is with it, the evidence without."""
 NORM_EPSILON, NORM_MOMENTUM = 1e-3, 0.01

@@ -40,6 +40,8 @@ STAGES = (
 CASES: dict[str, Case] = make_cases(
     tiny_batch={"infer": 2, "train": 4}, infer=(1, 4, 8, 32, 128), train=(32,)
 )
+PROOFS = vision.make_proofs()
+"""What the equivalence pass computes, in every precision and in float64."""
 _STEEP = ("layer1.0.bn2", "layer1.0.conv3", "layer1.0.bn3")
 
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from benchcore.program import Precision
+from benchcore.program import ORACLE, Precision
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_IMAGE_OPTIONS, Options
 
 SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_IMAGE_OPTIONS}
@@ -22,8 +22,11 @@ SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_IMAGE_OPTI
 CLASSES = 1000
 TRACE_STEPS = 3
 """A wrong update shows from the second step on, a wrong momentum or order of decay the third."""
+PROOF_TRACE_STEPS = 10
 SKETCH_SIZE = 4096
 MOMENTUM = 0.9
+ADAMW_BETAS = (0.9, 0.999)
+ADAMW_EPSILON = 1e-8
 LABEL_SMOOTHING = 0.1
 WEIGHT_DECAY = 1e-4
 """Of torchvision's recipe for ResNet-50; as `torch.optim.SGD` has it, of every parameter."""
@@ -31,6 +34,7 @@ TINY_WEIGHT_DECAY = 0.2
 """So strong that three steps of a tiny case show where it is applied."""
 
 UseCase = Literal["infer", "train"]
+Optimizer = Literal["sgd", "adamw"]
 _TINY_TOO = (("infer", "bf16"), ("infer", "bf16_autocast"))
 
 
@@ -43,11 +47,18 @@ class Case:
     precision: Precision
     side: int
     weight_decay: float = 0.0
+    optimizer: Optimizer = "sgd"
+    trace_steps: int = TRACE_STEPS
+    """Steps of the loss trace in the evidence, all on the same images."""
+    depth: int | None = None
+    """Blocks of an encoder, where a network has one; None = as many as the model."""
 
     @property
     def learning_rate(self) -> float:
-        """0.1 for a batch of 256, and in proportion for another."""
-        return 0.1 * self.batch / 256
+        """SGD: 0.1 for a batch of 256, and in proportion for another. AdamW: 1e-4 for any, which
+        in torchvision's recipe (0.003 for 4096) belongs to one of 137; with less, the update, a
+        difference of two parameters, would have no digits."""
+        return 0.1 * self.batch / 256 if self.optimizer == "sgd" else 1e-4
 
 
 def make_cases(
@@ -77,6 +88,21 @@ def make_cases(
     }
 
 
+def make_proofs() -> dict[str, Case]:
+    """Photographs at 224 pixels forward; a training step of a few at 64, and its loss trace."""
+    return {
+        "infer": Case(use_case="infer", batch=2, precision="fp32_ieee", side=224),
+        "train": Case(
+            use_case="train",
+            batch=4,
+            precision="fp32_ieee",
+            side=64,
+            weight_decay=TINY_WEIGHT_DECAY,
+            trace_steps=PROOF_TRACE_STEPS,
+        ),
+    }
+
+
 def _weight_decay(use_case: str, side: int) -> float:
     if use_case == "infer":
         return 0.0
@@ -97,6 +123,9 @@ def is_statistic(name: str) -> bool:
     return name.endswith((".running_mean", ".running_var"))
 
 
+ByName = Mapping[str, np.ndarray]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Steps:
     """What training leaves on the host, in canonical names and layouts.
@@ -105,18 +134,18 @@ class Steps:
     the first step's, of the loss alone, without the weight decay.
     """
 
-    before: Mapping[str, np.ndarray]
-    gradient: Mapping[str, np.ndarray]
-    after_first: Mapping[str, np.ndarray]
-    after_last: Mapping[str, np.ndarray]
+    before: ByName
+    gradient: ByName
+    after_first: ByName
+    after_last: ByName
     losses: list[float]
 
 
 def make_evidence(case: Case, steps: Steps) -> dict[str, np.ndarray]:
-    """The quantities that `tolerances` speaks of, of TRACE_STEPS steps on the same images."""
+    """The quantities that `tolerances` speaks of, of the case's steps on the same images."""
     losses = np.array(steps.losses)
     evidence = {"loss": losses[:1], "loss_trace": losses}
-    if case.precision == "fp32_ieee":
+    if case.precision in ("fp32_ieee", ORACLE):
         trained = [name for name in steps.before if not is_statistic(name)]
         evidence["gradient"] = sketch(steps.gradient[name] for name in trained)
         for quantity, after in (("update", steps.after_first), ("travel", steps.after_last)):
@@ -126,6 +155,20 @@ def make_evidence(case: Case, steps: Steps) -> dict[str, np.ndarray]:
         if names:
             evidence[kind] = np.concatenate([steps.after_first[name] for name in names])
     return evidence
+
+
+def make_parts(layers: ByName, steps: Steps | None = None) -> dict[str, np.ndarray]:
+    """What tells where evidence went wrong: layers' outputs (channels second), and of gradient and
+    update the sketch of every array, which has its length."""
+    parts = {f"layer/{name}": array for name, array in layers.items()}
+    if steps is None:
+        return parts
+    trained = [name for name in steps.before if not is_statistic(name)]
+    for name in trained:
+        parts[f"gradient/{name}"] = sketch([steps.gradient[name]])
+    for name in trained:
+        parts[f"update/{name}"] = sketch([steps.after_first[name] - steps.before[name]])
+    return parts
 
 
 def sketch(arrays: Iterable[np.ndarray]) -> np.ndarray:
@@ -145,7 +188,9 @@ def sketch(arrays: Iterable[np.ndarray]) -> np.ndarray:
     return sums
 
 
-def tolerances(case: Case, *, gradient: float, normed: bool = True) -> dict[str, float]:
+def tolerances(
+    case: Case, *, gradient: float, update: float | None = None, normed: bool = True
+) -> dict[str, float]:
     """Largest allowed max|a-b| / max(max|a|, max|b|) between two contenders, of every quantity.
 
     fp32_ieee: each side's logits are 4e-7 to 1.6e-6 from an fp64 oracle on CPUs; wrong padding,
@@ -167,8 +212,8 @@ def tolerances(case: Case, *, gradient: float, normed: bool = True) -> dict[str,
             "loss": 1e-5,
             "loss_trace": gradient,
             "gradient": gradient,
-            "update": gradient,
-            "travel": gradient,
+            "update": update or gradient,
+            "travel": update or gradient,
             "running_mean": 2e-6,
             "running_var": 1e-5,
         },

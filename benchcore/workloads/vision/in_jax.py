@@ -13,19 +13,21 @@ import numpy as np
 import optax
 from flax import nnx
 
-from benchcore.program import Arrays, Program, Settings
+from benchcore.program import ORACLE, Arrays, Program, Settings
 from benchcore.workloads.settings import JAX_COMPILE, BuildSettings, read_settings
 from benchcore.workloads.vision.case import (
+    ADAMW_BETAS,
+    ADAMW_EPSILON,
     CLASSES,
     LABEL_SMOOTHING,
     MOMENTUM,
     SETTINGS,
-    TRACE_STEPS,
     Case,
     Steps,
     make_evidence,
+    make_parts,
 )
-from benchcore.workloads.vision.layers.in_jax import Layers, Noise
+from benchcore.workloads.vision.layers.in_jax import Layers, Noise, record, widen
 
 Leaves = list[jax.Array]
 
@@ -82,9 +84,9 @@ class _Group:
         return jax.tree.unflatten(self.treedef, leaves)
 
     def to_canonical(self, leaves: Leaves) -> dict[str, np.ndarray]:
-        """Host copies under canonical names in canonical layout, float32: numpy has no bfloat16."""
+        """Host copies under canonical names in canonical layout."""
         pairs = zip(self.names, leaves, strict=True)
-        return {name: to_torch(np.array(leaf, dtype=np.float32)) for name, leaf in pairs}
+        return {name: to_torch(_on_host(leaf)) for name, leaf in pairs}
 
 
 def build(case: Case, arrays: Arrays, settings: Settings, *, make: MakeNetwork) -> Program:
@@ -96,7 +98,7 @@ def build(case: Case, arrays: Arrays, settings: Settings, *, make: MakeNetwork) 
 
 
 def _place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) -> _Placed:
-    dtype = jnp.bfloat16 if case.precision == "bf16" else jnp.float32
+    dtype = {"bf16": jnp.bfloat16, ORACLE: jnp.float64}.get(case.precision, jnp.float32)
     device = jax.devices(wanted.platform)[wanted.ordinal]
     graph, *states = nnx.split(
         nnx.eval_shape(lambda: make(_layers(case))), nnx.Param, nnx.BatchStat
@@ -127,6 +129,7 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork)
 
 def _layers(case: Case) -> Layers:
     computed = jnp.bfloat16 if case.precision.startswith("bf16") else jnp.float32
+    computed = jnp.float64 if case.precision == ORACLE else computed
     return Layers(dtype=computed, training=case.use_case == "train", rngs=nnx.Rngs(0))
 
 
@@ -141,7 +144,7 @@ def _infer(placed: _Placed) -> Program:
     return Program(
         step=lambda: compiled(*leaves, images),
         lower=lambda: compiled.lower(*leaves, images),
-        evidence=lambda: {"logits": np.asarray(compiled(*leaves, images), dtype=np.float32)},
+        evidence=lambda: {"logits": _on_host(compiled(*leaves, images))},
         held=lambda: {
             "params": leaves,
             "inputs": images,
@@ -149,7 +152,27 @@ def _infer(placed: _Placed) -> Program:
             "function": compiled,
             "arguments": (*leaves, images),
         },
+        parts=lambda: make_parts(_name_layers(placed, *leaves, images, None)),
     )
+
+
+def _name_layers(
+    placed: _Placed, params: Leaves, statistics: Leaves, images: jax.Array, noise: Noise | None
+) -> dict[str, np.ndarray]:
+    """What every layer puts out, channels second as in torch."""
+
+    names: list[str] = []  # a dictionary would leave the compiled function sorted
+
+    def forward(params: Leaves, statistics: Leaves, images: jax.Array) -> list[jax.Array]:
+        outputs = record(placed.merge(params, statistics), images, noise)
+        names[:] = outputs
+        return list(outputs.values())
+
+    outputs = map(_on_host, jax.jit(forward)(params, statistics, images))
+    return {
+        name: np.moveaxis(output, -1, 1) if output.ndim == 4 else output
+        for name, output in zip(names, outputs, strict=True)
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +191,17 @@ jax.tree_util.register_dataclass(
 
 
 def make_optimizer(case: Case) -> optax.GradientTransformation:
-    """As `torch.optim.SGD`: the decay is added to the gradient, before the momentum."""
+    """As `torch.optim.SGD`, which adds the decay to the gradient, before the momentum; or as its
+    `AdamW`, which takes it off the parameters and leaves the moments alone."""
+    if case.optimizer == "adamw":
+        first, second = ADAMW_BETAS
+        return optax.adamw(
+            case.learning_rate,
+            b1=first,
+            b2=second,
+            eps=ADAMW_EPSILON,
+            weight_decay=case.weight_decay,
+        )
     return optax.chain(
         optax.add_decayed_weights(case.weight_decay),
         optax.sgd(case.learning_rate, momentum=MOMENTUM),
@@ -182,7 +215,7 @@ def _train_step(case: Case, placed: _Placed) -> Callable[..., tuple[_State, jax.
         params: Leaves, statistics: Leaves, noise: Noise, inputs: Mapping[str, jax.Array]
     ) -> tuple[jax.Array, Leaves]:
         network = placed.merge(params, statistics)
-        logits = network(inputs["images"], noise).astype(jnp.float32)
+        logits = widen(network(inputs["images"], noise))
         wanted = optax.smooth_labels(jax.nn.one_hot(inputs["labels"], CLASSES), LABEL_SMOOTHING)
         loss = optax.softmax_cross_entropy(logits, wanted).mean()
         return loss, jax.tree.leaves(nnx.state(network, nnx.BatchStat))
@@ -234,21 +267,25 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
         state, loss = compiled(state, inputs, noisy)
         return state, loss
 
-    def evidence() -> dict[str, np.ndarray]:
+    def follow(num_steps: int) -> Steps:
         fresh, loss = compiled(start(), inputs, silent)
         losses, first = [float(loss)], placed.to_canonical(fresh)
         gradient = _gradient(case, arrays.params, placed, fresh)
-        for _ in range(TRACE_STEPS - 1):
+        for _ in range(num_steps - 1):
             fresh, loss = compiled(fresh, inputs, silent)
             losses.append(float(loss))
-        steps = Steps(
+        return Steps(
             before=arrays.params,
             gradient=gradient,
             after_first=first,
             after_last=placed.to_canonical(fresh),
             losses=losses,
         )
-        return make_evidence(case, steps)
+
+    def parts() -> dict[str, np.ndarray]:
+        fresh, noise = start(), Noise(jnp.int32(0), silent)
+        layers = _name_layers(placed, fresh.params, fresh.statistics, inputs["images"], noise)
+        return make_parts(layers, follow(1))
 
     def held() -> dict[str, object]:
         logits = jax.eval_shape(_logits(placed), state, inputs["images"], noisy)
@@ -263,18 +300,31 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
 
     return Program(
         step=step,
-        evidence=evidence,
+        evidence=lambda: make_evidence(case, follow(case.trace_steps)),
         lower=lambda: compiled.lower(state, inputs, noisy),
         held=held,
+        parts=parts,
     )
 
 
 def _gradient(
     case: Case, before: Mapping[str, np.ndarray], placed: _Placed, state: _State
 ) -> dict[str, np.ndarray]:
-    """Momentum starts at zero, so after step one its trace is the gradient with the decay."""
-    trace = placed.params.to_canonical(optax.tree.get(state.optimizer, "trace"))
-    return {name: trace[name] - np.float32(case.weight_decay) * before[name] for name in trace}
+    """Momentum starts at zero, so after step one SGD's trace is the gradient with the decay, and
+    AdamW's first moment the gradient's share of it."""
+    key = "trace" if case.optimizer == "sgd" else "mu"
+    trace = placed.params.to_canonical(optax.tree.get(state.optimizer, key))
+    if case.optimizer == "adamw":
+        return {name: array / (1 - ADAMW_BETAS[0]) for name, array in trace.items()}
+    return {
+        name: array - case.weight_decay * before[name].astype(array.dtype)
+        for name, array in trace.items()
+    }
+
+
+def _on_host(array: jax.Array) -> np.ndarray:
+    """A copy, of float32 at least: numpy has no bfloat16."""
+    return np.array(widen(array))
 
 
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}

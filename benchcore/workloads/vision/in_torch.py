@@ -10,24 +10,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
 
-from benchcore.program import Arrays, Program, Settings
+from benchcore.program import ORACLE, Arrays, Program, Settings
 from benchcore.workloads.settings import (
     TORCH_COMPILE,
     BuildSettings,
     read_settings,
 )
 from benchcore.workloads.vision.case import (
+    ADAMW_BETAS,
+    ADAMW_EPSILON,
     LABEL_SMOOTHING,
     MOMENTUM,
     SETTINGS,
-    TRACE_STEPS,
     Case,
     Steps,
     make_evidence,
+    make_parts,
 )
 
 Tensors = dict[str, torch.Tensor]
@@ -53,20 +56,24 @@ class _Placed:
         }
 
 
-def build(case: Case, arrays: Arrays, settings: Settings, *, constructor: str) -> Program:
-    """Set `torchvision.models.<constructor>` up on the device that the settings name."""
+def build(
+    case: Case, arrays: Arrays, settings: Settings, *, constructor: str, **options: Any
+) -> Program:
+    """Set `torchvision.models.<constructor>` up on the device that the settings name; the options
+    are the constructor's."""
     wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
-    placed = _place(case, arrays, wanted, constructor)
+    model = getattr(import_models(), constructor)(**options)
+    placed = _place(case, arrays, wanted, model)
     if case.use_case == "infer":
         return _infer(placed)
     return _train(case, arrays, placed)
 
 
-def _place(case: Case, arrays: Arrays, wanted: BuildSettings, constructor: str) -> _Placed:
+def _place(case: Case, arrays: Arrays, wanted: BuildSettings, model: torch.nn.Module) -> _Placed:
     last = wanted.layout == "channels_last"
     memory_format = torch.channels_last if last else torch.contiguous_format
-    dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
-    model = getattr(import_models(), constructor)(weights=None)
+    dtypes = {"bf16": torch.bfloat16, ORACLE: torch.float64}
+    dtype = dtypes.get(case.precision, torch.float32)
     model.load_state_dict(_state_dict(model, arrays.params), strict=True)
     model = model.train(case.use_case == "train")
     model = model.to(wanted.device, dtype, memory_format=memory_format)
@@ -99,23 +106,68 @@ def _infer(placed: _Placed) -> Program:
         step=step,
         evidence=lambda: {"logits": _to_host(step())},
         held=lambda: placed.hold() | {"output_dtype": step().dtype},
+        parts=lambda: make_parts(_name_layers(placed)),
     )
+
+
+def _name_layers(placed: _Placed) -> dict[str, np.ndarray]:
+    """What every module with parameters of its own puts out, in forward order."""
+    found: dict[str, np.ndarray] = {}
+
+    def hook(name: str) -> Callable[..., None]:
+        def keep(_module: torch.nn.Module, _given: Any, output: Any) -> None:
+            attention = isinstance(output, tuple)  # its output, and its weights
+            found[name] = _to_host(output[0] if attention else output)
+
+        return keep
+
+    handles = [
+        module.register_forward_hook(hook(name))
+        for name, module in placed.model.named_modules()
+        if name and any(True for _ in module.parameters(recurse=False))
+    ]
+    with torch.no_grad():
+        placed.forward(placed.images)
+    for handle in handles:
+        handle.remove()
+    return found
+
+
+def _make_optimizer(
+    case: Case, params: Mapping[str, torch.nn.Parameter]
+) -> tuple[torch.optim.Optimizer, Tensors]:
+    """torch's own, and the tensors it remembers things in: zeros from which step one is as defined.
+
+    They are made here, because evidence puts them back to zero."""
+    remembered: Tensors = {}
+
+    def remember(param: torch.nn.Parameter, key: str, tensor: torch.Tensor) -> None:
+        optimizer.state[param][key] = tensor
+        remembered[f"{key} {len(remembered)}"] = tensor
+
+    decay = {"lr": case.learning_rate, "weight_decay": case.weight_decay}
+    if case.optimizer == "sgd":
+        optimizer = torch.optim.SGD(params.values(), momentum=MOMENTUM, **decay)
+        for param in params.values():
+            remember(param, "momentum_buffer", torch.zeros_like(param))
+        return optimizer, remembered
+    optimizer = torch.optim.AdamW(params.values(), betas=ADAMW_BETAS, eps=ADAMW_EPSILON, **decay)
+    for param in params.values():
+        remember(param, "step", torch.tensor(0.0))
+        remember(param, "exp_avg", torch.zeros_like(param))
+        remember(param, "exp_avg_sq", torch.zeros_like(param))
+    return optimizer, remembered
 
 
 def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
     model, images = placed.model, placed.images
     labels = torch.tensor(arrays.inputs["labels"], device=images.device).long()
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=case.learning_rate, momentum=MOMENTUM, weight_decay=case.weight_decay
-    )
     params = dict(model.named_parameters())
-    momentum = {f"momentum of {name}": torch.zeros_like(param) for name, param in params.items()}
-    for param, buffer in zip(params.values(), momentum.values(), strict=True):
-        optimizer.state[param]["momentum_buffer"] = buffer  # from zeros step one is as SGD has it
+    optimizer, remembered = _make_optimizer(case, params)
     state = {name: tensor for name, tensor in model.state_dict().items() if name in arrays.params}
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        logits = placed.forward(images).float()
+        logits = _widen(placed.forward(images))
         return torch.nn.functional.cross_entropy(logits, labels, label_smoothing=LABEL_SMOOTHING)
 
     loss_function = _compile(loss_of, placed.mode)
@@ -129,25 +181,30 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
         optimizer.step()
         return loss.detach(), owed
 
-    def evidence() -> dict[str, np.ndarray]:
-        kept = {name: tensor.clone() for name, tensor in (state | momentum).items()}
+    def follow(num_steps: int) -> Steps:
+        kept = {name: tensor.clone() for name, tensor in (state | remembered).items()}
         _copy_into(state, {name: torch.tensor(arrays.params[name]) for name in state})
-        _copy_into(momentum, {name: torch.zeros(()) for name in momentum})
+        _copy_into(remembered, {name: torch.zeros(()) for name in remembered})
         with _without_noise(model):
             losses = [step()[0].item()]
             gradient = {name: _to_host(param.grad) for name, param in params.items()}
             first = {name: _to_host(tensor) for name, tensor in state.items()}
-            losses += [step()[0].item() for _ in range(TRACE_STEPS - 1)]
+            losses += [step()[0].item() for _ in range(num_steps - 1)]
         last = {name: _to_host(tensor) for name, tensor in state.items()}
-        _copy_into(state | momentum, kept)
-        steps = Steps(
+        _copy_into(state | remembered, kept)
+        return Steps(
             before=arrays.params,
             gradient=gradient,
             after_first=first,
             after_last=last,
             losses=losses,
         )
-        return make_evidence(case, steps)
+
+    def parts() -> dict[str, np.ndarray]:
+        """Of a program that has not stepped yet."""
+        with _without_noise(model):
+            layers = _name_layers(placed)
+        return make_parts(layers, follow(1))
 
     def held() -> dict[str, object]:
         return placed.hold() | {
@@ -156,7 +213,12 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
             "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
         }
 
-    return Program(step=step, evidence=evidence, held=held)
+    return Program(
+        step=step,
+        evidence=lambda: make_evidence(case, follow(case.trace_steps)),
+        held=held,
+        parts=parts,
+    )
 
 
 @contextmanager
@@ -187,8 +249,13 @@ def _copy_into(targets: Tensors, sources: Tensors) -> None:
 
 
 def _to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A float32 copy: numpy has no bfloat16, and every bfloat16 is a float32."""
-    return tensor.detach().float().cpu().numpy().copy()
+    """A copy, of float32 at least: numpy has no bfloat16."""
+    return _widen(tensor.detach()).cpu().numpy().copy()
+
+
+def _widen(tensor: torch.Tensor) -> torch.Tensor:
+    """Every bfloat16 is a float32; float64 stays."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def _state_dict(model: torch.nn.Module, params: Mapping[str, np.ndarray]) -> Tensors:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchcore.cell.oracle import Evidence, gather, judge, measure, trace_drift
+from benchcore.cell.oracle import Evidence, Rule, gather, judge, measure, trace_drift
 from benchcore.cell.witness import put_in
 from benchcore.program import Arrays
 
 EXACT = np.linspace(-1.0, 1.0, 1001)
+FP32 = Rule(precision="fp32_ieee", tolerances={})
 
 
 def _side(error: float, *, exact: np.ndarray = EXACT, quantity: str = "logits") -> Evidence:
@@ -19,12 +20,12 @@ def _side(error: float, *, exact: np.ndarray = EXACT, quantity: str = "logits") 
 
 
 def _passes(a: Evidence, b: Evidence, precision: str = "fp32_ieee") -> bool:
-    (row,) = judge(a, b, precision)
+    (row,) = judge(a, b, Rule(precision=precision, tolerances={}))
     return row["passed"]
 
 
 def test_two_sides_that_err_alike_pass() -> None:
-    (row,) = judge(_side(5e-7), _side(1e-6), "fp32_ieee")
+    (row,) = judge(_side(5e-7), _side(1e-6), FP32)
     assert row["passed"]
     assert (row["oracle_error"], row["oracle_bound"]) == (0.0, 1e-9)
     assert row["a_error"] == pytest.approx(5e-7)
@@ -60,6 +61,14 @@ def test_a_gradient_far_from_float64_passes_if_both_sides_are() -> None:
     assert not _passes(a, _side(1e-4, quantity="gradient"))
 
 
+def test_a_unit_at_its_kink_is_forgiven_backward_alone() -> None:
+    """By what the workload says that it may move; a loss or logits are not moved by it."""
+    rule = Rule(precision="fp32_ieee", tolerances=dict.fromkeys(("gradient", "logits"), 1e-2))
+    for quantity, forgiven in (("gradient", True), ("logits", False)):
+        pair = _side(5e-3, quantity=quantity), _side(1e-6, quantity=quantity)
+        assert [judge(*pair, each)[0]["passed"] for each in (FP32, rule)] == [False, forgiven]
+
+
 @pytest.mark.parametrize(
     "found",
     [
@@ -89,8 +98,7 @@ def test_the_loss_is_the_first_of_the_trace_and_traces_of_all_seeds_count() -> N
     exact = Evidence(found=gathered, exact=gathered)
     off = gather([seeds[0], {"loss_trace": np.array([2.0, 1.001])}])
     rows = {
-        each["quantity"]: each
-        for each in judge(Evidence(found=off, exact=gathered), exact, "fp32_ieee")
+        each["quantity"]: each for each in judge(Evidence(found=off, exact=gathered), exact, FP32)
     }
     assert rows["loss"]["passed"]
     assert not rows["loss_trace"]["passed"]
@@ -105,7 +113,7 @@ def _parts(errors: dict[str, float]) -> Evidence:
 def test_drift_names_the_first_layer_that_went_wrong() -> None:
     right = _parts({"layer/first": 1e-7, "layer/second": 1e-7, "layer/third": 1e-7})
     wrong = _parts({"layer/first": 1e-7, "layer/second": 1e-4, "layer/third": 1e-2})
-    parts = trace_drift("logits", wrong, right, "fp32_ieee")
+    parts = trace_drift("logits", wrong, right, FP32)
     assert [(each["part"], each["passed"]) for each in parts] == [
         ("layer/first", True),
         ("layer/second", False),
@@ -118,7 +126,7 @@ def test_an_array_whose_true_gradient_is_zero_is_not_blamed() -> None:
     noise = {"gradient/weight": EXACT, "gradient/idle": EXACT * 1e-16}
     right = Evidence(found={**noise, "gradient/idle": EXACT * 3e-8}, exact=noise)
     away = Evidence(found={**noise, "gradient/idle": EXACT * -2e-7}, exact=noise)
-    parts = trace_drift("gradient", away, right, "fp32_ieee")
+    parts = trace_drift("gradient", away, right, FP32)
     assert all(each["passed"] for each in parts)
 
 

@@ -1,7 +1,7 @@
 """Runs programs in a framework's own Python and leaves evidence (.npz) and facts (.json) behind.
 
 Usage: python -P run_program.py JOBS.json, with the repository's root on PYTHONPATH. JOBS is a list
-of objects with the keys workload, case, seed, framework, settings, steps, mutation, out.
+of objects with the keys workload, case, seed, framework, settings, steps, mutation, parts, out.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     with _mutated(job["mutation"], module, arrays) as given, _recorded_jits(job, facts):
         program = module.build(case, given, job["settings"])
         evidence = _evidence(program, "before")
+        if job["parts"]:
+            measured = list(facts["jits"])
+            evidence |= {f"parts/{name}": array for name, array in program.parts().items()}
+            facts["jits"][:] = measured
         for _ in range(job["steps"]):
             program.step()
         if job["steps"]:
@@ -272,6 +276,37 @@ def _other_decay(*, at_the_end: bool) -> Callable[[ModuleType], Any]:
     return patch
 
 
+def _other_adamw(*, coupled: bool) -> Callable[[ModuleType], Any]:
+    """Adam, whose decay passes through the moments, or AdamW without any decay."""
+
+    def patch(module: ModuleType) -> Any:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        real = torch.optim.AdamW
+
+        def without(params: Any, **options: Any) -> Any:
+            return real(params, **{**options, "weight_decay": 0.0})
+
+        return mock.patch.object(torch.optim, "AdamW", torch.optim.Adam if coupled else without)
+
+    return patch
+
+
+def _tanh_gelu(layer: Any, torch: ModuleType) -> None:
+    if isinstance(layer, torch.nn.GELU):
+        layer.approximate = "tanh"
+
+
+def _usual_layer_norm(layer: Any, torch: ModuleType) -> None:
+    if isinstance(layer, torch.nn.LayerNorm):
+        layer.eps = 1e-5
+
+
+def _swap_query_and_key(array: np.ndarray) -> np.ndarray:
+    query, key, value = np.split(array, 3)
+    return np.concatenate([key, query, value])
+
+
 def _no_momentum(module: ModuleType) -> Any:
     return mock.patch.object(module, "MOMENTUM", 0.0)
 
@@ -314,6 +349,16 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
     ),
     "no_decay": (_same, _other_decay(at_the_end=False)),
     "decay_after_momentum": (_same, _other_decay(at_the_end=True)),
+    "adam": (_same, _other_adamw(coupled=True)),
+    "adamw_without_decay": (_same, _other_adamw(coupled=False)),
+    "tanh_gelu": (_same, _altered_model(_tanh_gelu)),
+    "usual_layer_norm": (_same, _altered_model(_usual_layer_norm)),
+    "swapped_query_and_key": (
+        _with_param(
+            "encoder.layers.encoder_layer_0.self_attention.in_proj_weight", _swap_query_and_key
+        ),
+        _unpatched,
+    ),
     "no_momentum": (_same, _no_momentum),
     "no_operators": (_same, _no_operators),
 }

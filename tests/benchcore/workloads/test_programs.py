@@ -28,6 +28,13 @@ ARMS: dict[str, tuple[str, str]] = {
     "torch": ("torch", "none"),
     "torch_compiled": ("torch", "default"),
 }
+TRACED = {("resnet50", "tiny_infer"), ("vit_b_16", "tiny_train")}
+"""Cases whose parts are asked for too, in which a mistake is searched."""
+GUILTY = {
+    "transposed_kernel": "layer1.0.conv2",
+    "swapped_query_and_key": "encoder.layers.encoder_layer_0.self_attention",
+}
+"""Of these mistakes, the layer that makes it."""
 COMPILED = ("mlp",)
 """Workloads small enough to go through torch's compiler on every run of the tests."""
 
@@ -71,6 +78,8 @@ class Job:
             "settings": {"device": "cpu", "compile": self.wrong_mode or mode},
             "steps": 0 if self.mutation else 3,
             "mutation": self.mutation,
+            "parts": (self.workload, self.case) in TRACED
+            and (self.mutation is None or self.mutation in GUILTY),
             "out": str(folder / self.key),
         }
 
@@ -96,6 +105,8 @@ MUTATED = [
             ("mobilenet_v3_small", "train", "usual_epsilon usual_momentum"),
             ("efficientnet_b0", "infer", "no_squeeze transposed_efficient_kernel"),
             ("efficientnet_b0", "train", "biased_variance fast_variance"),
+            ("vit_b_16", "infer", "tanh_gelu usual_layer_norm"),
+            ("vit_b_16", "train", "swapped_query_and_key adam adamw_without_decay"),
         )
         for mutation in mutations.split()
     ),
@@ -132,8 +143,13 @@ MISTAKES = {
     "decay_after_momentum": "weight decay after the momentum",
     "bias_before_norm": "bias before a batch norm",
     "truncated_channels": "channels cut by int()",
+    "tanh_gelu": "GELU by tanh",
+    "usual_layer_norm": "epsilon 1e-5, not 1e-6",
+    "swapped_query_and_key": "queries and keys swapped",
+    "adam": "Adam, whose moments are decayed",
+    "adamw_without_decay": "no weight decay",
 }
-"""Mutations of convolutional networks, as the table in benchcore/workloads/README.md has them."""
+"""Mutations of vision models, as the table in benchcore/workloads/README.md has them."""
 TABLED = [job for job in [*MUTATED, BIASED, TRUNCATED] if job.mutation in MISTAKES]
 NO_OPERATORS = Job(workload="resnet50", case="tiny_infer", arm="torch", mutation="no_operators")
 
@@ -143,6 +159,7 @@ class Outcome:
     facts: dict[str, Any]
     before: dict[str, np.ndarray]
     after: dict[str, np.ndarray]
+    parts: dict[str, np.ndarray]
 
 
 Outcomes = Mapping[str, Outcome]
@@ -178,9 +195,9 @@ def _read(stem: Path) -> Outcome:
             for name, array in evidence.items()
             if name.startswith(f"{when}/")
         }
-        for when in ("before", "after")
+        for when in ("before", "after", "parts")
     }
-    return Outcome(facts=facts, before=parts["before"], after=parts["after"])
+    return Outcome(facts=facts, **parts)
 
 
 @pytest.fixture(scope="session")
@@ -366,6 +383,32 @@ def test_the_table_of_mistakes_has_no_other_rows() -> None:
         [job.workload, case.use_case, MISTAKES[job.mutation or ""]] for job, case in cases.items()
     ]
     assert sorted(row[:3] for row in _stored_table()) == sorted(made)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [job for job in RIGHT if job.arm == "torch" and (job.workload, job.case) in TRACED],
+    ids=_key,
+)
+def test_parts_bear_the_same_names_and_agree(job: Job, outcomes: Outcomes) -> None:
+    one = outcomes[Job(workload=job.workload, case=job.case, arm="jax").key].parts
+    other = outcomes[job.key].parts
+    assert any(name.startswith("layer/") for name in other)
+    assert any(name.startswith("gradient/") for name in other) == (job.case == "tiny_train")
+    assert set(other) <= set(one)
+    # What torch's fused attention projects is nobody's output; JAX's is told of.
+    assert all("out_proj" in name for name in set(one) - set(other))
+    for name in (name for name in other if name.startswith("layer/")):
+        assert _difference(one[name], other[name]) < 1e-4, name
+
+
+@pytest.mark.parametrize("job", [job for job in MUTATED if job.mutation in GUILTY], ids=_key)
+def test_the_first_layer_that_went_wrong_is_found(job: Job, outcomes: Outcomes) -> None:
+    right = outcomes[Job(workload=job.workload, case=job.case, arm="jax").key].parts
+    wrong = outcomes[job.key].parts
+    layers = [name for name in right if name.startswith("layer/") and name in wrong]
+    first = next(name for name in layers if _difference(right[name], wrong[name]) > 1e-4)
+    assert first == f"layer/{GUILTY[str(job.mutation)]}"
 
 
 @pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "jax"], ids=_key)

@@ -220,6 +220,19 @@ def test_resnet50_is_torchvisions_by_the_numbers() -> None:
     assert resnet50.flops(resnet50.CASES["infer_b32"]) == 32 * resnet50.flops(case)
 
 
+def test_vit_b_16_is_torchvisions_by_the_numbers() -> None:
+    spec = _spec("vit_b_16")
+    case = spec.CASES["infer_b1"]
+    assert spec.num_parameters(case) == 86_567_656
+    assert len(spec.parameter_shapes(case)) == 152
+    assert spec.flops(case) == pytest.approx(2e9 * 17.564, rel=1e-4)
+    patches = 2 * 196 * 768 * 3 * 16**2
+    assert spec.flops(spec.CASES["train_b32"]) == 32 * (3 * spec.flops(case) - patches)
+    assert spec.least_bytes(spec.CASES["train_b32"]) > 6 * 4 * 86_567_656
+    proof = spec.PROOFS["train"]
+    assert (spec.num_blocks(proof), proof.optimizer, proof.trace_steps) == (12, "adamw", 10)
+
+
 @pytest.mark.parametrize(
     ("workload", "parameters", "entries", "norms", "gmacs"),
     [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -89,21 +92,21 @@ class BatchNorm(nnx.Module):
         self.training, self.dtype = training, dtype
 
     def __call__(self, value: jax.Array) -> jax.Array:
-        """(batch, high, wide, features), normalised in float32, returned in the dtype."""
-        value = value.astype(jnp.float32)
+        """(batch, high, wide, features), normalised in float32 at least, returned in the dtype."""
+        value = widen(value)
         mean, var = self.mean[...], self.var[...]
         if self.training:
             mean, var = measure(value)
             count = value.size // value.shape[-1]
             self._move(self.mean, mean)
             self._move(self.var, unbias(var, count))
-        factor = jax.lax.rsqrt(var.astype(jnp.float32) + self.epsilon) * self.scale[...]
+        factor = jax.lax.rsqrt(widen(var) + self.epsilon) * self.scale[...]
         return ((value - mean) * factor + self.bias[...]).astype(self.dtype)
 
     def _move(self, running: nnx.Variable, observed: jax.Array) -> None:
         """Rounded once, to what the statistic is held in."""
         kept = running[...]
-        moved = (1 - self.momentum) * kept.astype(jnp.float32) + self.momentum * observed
+        moved = (1 - self.momentum) * widen(kept) + self.momentum * observed
         running[...] = jax.lax.stop_gradient(moved).astype(kept.dtype)
 
 
@@ -114,9 +117,41 @@ def measure(value: jax.Array) -> tuple[jax.Array, jax.Array]:
     return mean, jnp.square(value - mean).mean(axes)
 
 
+def widen(array: jax.Array) -> jax.Array:
+    """At least float32: every bfloat16 is one, and float64 stays."""
+    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
+
+
 def unbias(var: jax.Array, count: int) -> jax.Array:
     """The unbiased variance, from the biased one of `count` values."""
     return var * (count / (count - 1))
+
+
+def record(network: nnx.Module, *given: Any) -> dict[str, jax.Array]:
+    """Call the network; what each layer with arrays of its own puts out, by its path, in order."""
+    paths = {
+        id(layer): ".".join(map(str, path))
+        for path, layer in nnx.iter_modules(network)
+        if path and any(isinstance(each, nnx.Variable) for each in vars(layer).values())
+    }
+    kinds = {type(layer) for _, layer in nnx.iter_modules(network) if id(layer) in paths}
+    found: dict[str, jax.Array] = {}
+
+    def watch(call: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+        def watched(layer: nnx.Module, *args: Any) -> jax.Array:
+            value = call(layer, *args)
+            if id(layer) in paths:
+                found[paths[id(layer)]] = value
+            return value
+
+        return watched
+
+    with contextlib.ExitStack() as undo:
+        for kind in kinds:
+            undo.callback(setattr, kind, "__call__", kind.__call__)
+            kind.__call__ = watch(kind.__call__)
+        network(*given)
+    return found
 
 
 class Noise:

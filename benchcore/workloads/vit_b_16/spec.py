@@ -1,0 +1,160 @@
+"""ViT-B/16, as torchvision defines it: cases, table of its arrays, counts, tolerances.
+
+Canonical names are the keys of `torchvision.models.vit_b_16().state_dict()`, layouts are torch's:
+matrices (out, in), the patches' convolution (out, in, high, wide), tokens (1, token, feature).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from benchcore.program import Arrays
+from benchcore.workloads.vision import case as vision
+from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
+
+SETTINGS = vision.SETTINGS
+PATCH = 16
+BLOCKS = 12
+HEADS = 12
+FEATURES = 768
+HIDDEN = 3072
+"""Features within a block's perceptron."""
+EPSILON = 1e-6
+"""Of every layer norm; torch's own default is 1e-5."""
+WEIGHT_DECAY = 0.3
+"""Of torchvision's recipe; as `torch.optim.AdamW` has it, of every parameter."""
+TINY_WEIGHT_DECAY = 50.0
+"""So strong that one step shows where it is applied: a parameter is some 0.04, an update 1e-4."""
+TINY_BLOCKS = 2
+
+
+def _train_as_torchvision(name: str, case: Case) -> Case:
+    """AdamW where the others take SGD; and few blocks where the case is tiny."""
+    depth = TINY_BLOCKS if name.startswith("tiny") else None
+    if case.use_case == "infer":
+        return replace(case, depth=depth)
+    decay = WEIGHT_DECAY if case.side == 224 else TINY_WEIGHT_DECAY
+    return replace(case, depth=depth, optimizer="adamw", weight_decay=decay)
+
+
+CASES: dict[str, Case] = {
+    name: _train_as_torchvision(name, case)
+    for name, case in make_cases(
+        tiny_batch={"infer": 2, "train": 2}, infer=(1, 8, 32, 128), train=(32,)
+    ).items()
+}
+PROOFS: dict[str, Case] = {
+    use_case: _train_as_torchvision("proof", case)
+    for use_case, case in vision.make_proofs().items()
+}
+"""What the equivalence pass computes, in every precision and in float64: all blocks."""
+
+
+def num_blocks(case: Case) -> int:
+    """Of the encoder."""
+    return BLOCKS if case.depth is None else case.depth
+
+
+def num_tokens(case: Case) -> int:
+    """The patches, and the class token: 197 at 224 pixels."""
+    return (case.side // PATCH) ** 2 + 1
+
+
+def parameter_shapes(case: Case) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every parameter, in torchvision's order."""
+    return {
+        "class_token": (1, 1, FEATURES),
+        "conv_proj.weight": (FEATURES, 3, PATCH, PATCH),
+        "conv_proj.bias": (FEATURES,),
+        "encoder.pos_embedding": (1, num_tokens(case), FEATURES),
+        **{
+            name: shape for index in range(num_blocks(case)) for name, shape in _block_shapes(index)
+        },
+        "encoder.ln.weight": (FEATURES,),
+        "encoder.ln.bias": (FEATURES,),
+        "heads.head.weight": (CLASSES, FEATURES),
+        "heads.head.bias": (CLASSES,),
+    }
+
+
+def _block_shapes(index: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    block = f"encoder.layers.encoder_layer_{index}"
+    yield from ((f"{block}.ln_1.{part}", (FEATURES,)) for part in ("weight", "bias"))
+    yield f"{block}.self_attention.in_proj_weight", (3 * FEATURES, FEATURES)
+    yield f"{block}.self_attention.in_proj_bias", (3 * FEATURES,)
+    yield f"{block}.self_attention.out_proj.weight", (FEATURES, FEATURES)
+    yield f"{block}.self_attention.out_proj.bias", (FEATURES,)
+    yield from ((f"{block}.ln_2.{part}", (FEATURES,)) for part in ("weight", "bias"))
+    for name, inputs, outputs in (("mlp.0", FEATURES, HIDDEN), ("mlp.3", HIDDEN, FEATURES)):
+        yield f"{block}.{name}.weight", (outputs, inputs)
+        yield f"{block}.{name}.bias", (outputs,)
+
+
+def num_parameters(case: Case) -> int:
+    """All of them are trained: 86,567,656 at 224 pixels."""
+    return sum(math.prod(shape) for shape in parameter_shapes(case).values())
+
+
+def make_arrays(case: Case, seed: int) -> Arrays:
+    """Seeded parameters and inputs. Queries and keys are twice as large as the rest, so that the
+    attention is far from even; what the first norm reads is small, so that its epsilon shows."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    params = {name: _initial(rng, name, shape) for name, shape in parameter_shapes(case).items()}
+    return Arrays(params=params, inputs=make_inputs(case, rng))
+
+
+def _initial(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    if ".ln" in name and name.endswith("weight"):
+        return rng.uniform(0.8, 1.2, shape).astype(np.float32)
+    array = rng.standard_normal(shape, dtype=np.float32)
+    array *= 0.2 if len(shape) in (1, 3) else 1 / math.sqrt(math.prod(shape[1:]))
+    if name.startswith(("class_token", "conv_proj", "encoder.pos_embedding")):
+        array *= 0.1
+    if name.endswith("in_proj_weight"):
+        array[: 2 * FEATURES] *= 2.0
+    return array
+
+
+def flops(case: Case) -> int:
+    """Operations of a step's matrix products, a multiply-add being two.
+
+    17.564 G multiply-adds an image forward, as torchvision's own table says (`ViT_B_16_Weights`,
+    `_ops`); 0.7 G are the attention's own two products, that some counters leave out. Backward: one
+    product for each factor, but for the images. Norms, softmax, GELU and the optimiser (under 1 to
+    2 %) are left out.
+    """
+    tokens = num_tokens(case)
+    patches = (tokens - 1) * FEATURES * 3 * PATCH**2
+    matrices = tokens * FEATURES * (4 * FEATURES + 2 * HIDDEN)
+    attention = 2 * tokens**2 * FEATURES
+    forward = patches + num_blocks(case) * (matrices + attention) + FEATURES * CLASSES
+    macs = forward if case.use_case == "infer" else 3 * forward - patches
+    return 2 * case.batch * macs
+
+
+def least_bytes(case: Case) -> int:
+    """Bytes that must cross the memory border once in a step.
+
+    Infer: parameters and images in, logits out. Train: parameters and both moments in and out,
+    images and labels in, the loss out; activations could stay on the chip.
+    """
+    held = 2 if case.precision == "bf16" else 4
+    computed = 2 if case.precision.startswith("bf16") else 4
+    images = case.batch * 3 * case.side**2
+    if case.use_case == "train":
+        return held * (6 * num_parameters(case) + images) + 4 * case.batch + 4
+    return held * (num_parameters(case) + images) + computed * case.batch * CLASSES
+
+
+def tolerances(case: Case) -> dict[str, float]:
+    """Largest allowed difference between two contenders: as of the other vision models.
+
+    Without a ReLU gradients are sharp. Updates are not: AdamW divides each gradient by its own size
+    and so gives one that is all rounding (softmax does not see the keys' biases) its full step;
+    the sides differ by up to 8e-3 on CPUs.
+    """
+    return vision.tolerances(case, gradient=1e-4, update=3e-2, normed=False)
