@@ -39,8 +39,8 @@ MARK_COLUMNS = (
 )
 PROFILE_COLUMNS = (
     "campaign", "duel_run", "workload", "case_name", "use_case", "batch", "precision", "track",
-    "name", "arm", "framework", "version", "kernel_ns", "dispatch_ns", "num_kernels", "host_syncs",
-    "copied_bytes", "longest",
+    "name", "arm", "framework", "version", "kernel_ns", "dispatch_ns", "python_calls",
+    "num_kernels", "host_syncs", "copied_bytes", "longest",
 )
 # fmt: on
 

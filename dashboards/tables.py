@@ -203,6 +203,7 @@ def list_profiles(profiles: pd.DataFrame) -> list[Row]:
             "name": str(row["name"]),
             "kernels": format_ns(row["kernel_ns"]),
             "dispatch": format_ns(row["dispatch_ns"]),
+            "python_calls": format_average(row["python_calls"]),
             "num_kernels": format_average(row["num_kernels"]),
             "waits": format_average(row["host_syncs"]),
             "copied": format_bytes(row["copied_bytes"]),

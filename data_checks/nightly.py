@@ -15,6 +15,7 @@ import pandas as pd
 
 from benchcore.store.records import Mark
 from benchcore.verdict.physics import LIMIT_SHARE
+from data_checks.profiles import profile_rows, profile_suite
 from data_checks.proofs import proof_rows, proof_suite
 from data_checks.rows import (
     CheckFrames,
@@ -23,7 +24,6 @@ from data_checks.rows import (
     equivalence_rows,
     pair_rows,
     parity_rows,
-    profile_rows,
     start_rows,
     unbounded_cases,
 )
@@ -265,28 +265,6 @@ def parity_suite() -> ExpectationSuite:
             column="differs",
             value_set=[""],
             meta=_meta("ran alike", "the two sides did not run alike: {differs}"),
-        ),
-    )
-
-
-def profile_suite() -> ExpectationSuite:
-    """A step enqueues work on what is on the device: it neither waits for values nor fetches any.
-
-    Where a profiler can't tell, the column is null and nothing is said.
-    """
-    return _suite(
-        "profiles",
-        gxe.ExpectColumnValuesToBeBetween(
-            column="host_syncs",
-            max_value=0,
-            meta=_meta("no wait within a step", "each step waits for {host_syncs:.3g} values"),
-        ),
-        gxe.ExpectColumnValuesToBeBetween(
-            column="host_copies",
-            max_value=0,
-            meta=_meta(
-                "inputs on the device", "each step takes {host_copies:.3g} arrays from the host"
-            ),
         ),
     )
 

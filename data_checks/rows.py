@@ -58,11 +58,6 @@ def start_rows(frames: CheckFrames) -> pd.DataFrame:
     return name_rows(starts.assign(clock_steps=steps, disturbed=disturbed), contender="name")
 
 
-def profile_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a contender that was profiled."""
-    return name_rows(frames.profiles, contender="name")
-
-
 def duel_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row a duel: `num_inputs` counts the different inputs that its contenders worked on."""
     inputs = start_rows(frames).groupby("duel_run")["inputs_sha256"]

@@ -122,6 +122,9 @@ def make_profile(**changes: Any) -> dict[str, Any]:
         "host_syncs": 0,
         "host_copies": 0,
         "copied_bytes": 0,
+        "python_calls": 12,
+        "module_calls": 0,
+        "grad_mode": None,
         "kernels": [
             {"name": "dot.1", "ns": 300_000, "calls": 10},
             {"name": "fusion.2", "ns": 100_000, "calls": 10},

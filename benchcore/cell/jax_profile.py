@@ -6,6 +6,7 @@ The GPU's side (kernels on the streams of a `/device:GPU` process) has not been 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ from unittest import mock
 import numpy as np
 
 from benchcore.cell.hlo import HloText
+from benchcore.cell.python_calls import count_python_calls
 from benchcore.cell.trace import WINDOW, Event, in_window, outermost, read_trace, summarise_kernels
 
 _TRANSFERS = ("DevicePut", "DevicePutWithSharding")
@@ -52,6 +54,14 @@ def profile_jax(
         "program": None if compiled is None else hlo.statistics(_bytes_accessed(compiled)),
         "missing": {},
     }
+
+
+def count_calls(step: Callable[[], object]) -> dict[str, Any]:
+    """Python's calls in a step. A compiled step that enters Flax splits or merges a module again,
+    each time: that is Python's time on the host, and no work."""
+    folder = f"{os.sep}flax{os.sep}"
+    calls = count_python_calls(step, lambda code: folder in code.co_filename)
+    return {"python_calls": calls.total, "module_calls": calls.modules, "grad_mode": None}
 
 
 def size_first_copy(jax: Any, step: Callable[[], object]) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchcore.cell.canary import Operands, Products
 from benchcore.cell.host import usable_cpus
-from benchcore.cell.jax_profile import profile_jax, size_first_copy
+from benchcore.cell.jax_profile import count_calls, profile_jax, size_first_copy
 from benchcore.cell.manifest import join_words, walk_equations, xla_flag
 from benchcore.cell.probes import run_window
 from benchcore.cell.runtime import UnsupportedError
@@ -176,6 +176,7 @@ class JaxRuntime:
             lambda annotate: run_window(program.step, self.synchronise, steps, annotate),
             folder,
         )
+        seen |= count_calls(program.step)
         if seen["host_copies"]:
             seen["copied_bytes"] = size_first_copy(self._jax, program.step)
             seen["missing"]["copied_bytes"] = "of the first copy only: the trace tells no sizes"

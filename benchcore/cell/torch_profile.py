@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell.python_calls import count_python_calls
 from benchcore.cell.trace import WINDOW, Event, in_window, outermost, read_trace, summarise_kernels
 
 _GRAPH = re.compile(r"## Call CompiledFxGraph (\w+) ##")
@@ -49,6 +50,23 @@ def profile_torch(
         "program": _describe_program(events),
         "missing": {},
     }
+
+
+def count_calls(torch: Any, step: Callable[[], object]) -> dict[str, Any]:
+    """Python's calls in a step, those of an `nn.Module` among them, and what autograd kept of it.
+
+    `inference_mode` keeps neither a graph nor version counters, `no_grad` keeps the counters.
+    """
+    called = torch.nn.Module._call_impl.__code__
+    calls = count_python_calls(step, lambda code: code is called)
+    outputs = torch.utils._pytree.tree_leaves(calls.outputs)
+    tensors = [each for each in outputs if isinstance(each, torch.Tensor)]
+    mode = "no_grad"
+    if any(each.requires_grad for each in tensors):
+        mode = "tracked"
+    elif tensors and all(each.is_inference() for each in tensors):
+        mode = "inference_mode"
+    return {"python_calls": calls.total, "module_calls": calls.modules, "grad_mode": mode}
 
 
 def _is_operator(event: Event) -> bool:

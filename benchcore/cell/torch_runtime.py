@@ -12,7 +12,7 @@ from benchcore.cell.canary import Operands, Products
 from benchcore.cell.manifest import join_words
 from benchcore.cell.probes import run_window
 from benchcore.cell.runtime import UnsupportedError
-from benchcore.cell.torch_profile import profile_torch
+from benchcore.cell.torch_profile import count_calls, profile_torch
 from benchcore.program import ORACLE, Program
 from benchcore.protocol import parse_device
 
@@ -155,13 +155,14 @@ class TorchRuntime:
         return None
 
     def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
-        """By `torch.profiler`."""
-        return profile_torch(
+        """By `torch.profiler`; Python's calls by the interpreter, in a step of their own."""
+        seen = profile_torch(
             self._torch,
             lambda annotate: run_window(program.step, self.synchronise, steps, annotate),
             folder / "trace.json",
             on_gpu=self._device.type == "cuda",
         )
+        return seen | count_calls(self._torch, program.step)
 
     def _dynamo(self) -> Any:
         """The compiler, if the workload brought it in: eager work never pays for its import."""

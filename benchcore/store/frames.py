@@ -214,7 +214,8 @@ def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
 def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a contender run that was profiled: where the time of a step goes.
 
-    The columns of `benchcore.verdict.where_time.StepProfile`, and `longest`, its longest kernels.
+    The columns of `benchcore.verdict.where_time.StepProfile`, `longest`, its longest kernels, and
+    `grad_mode`, what torch kept for a backward pass.
     """
     columns = (ContenderRun.name, ContenderRun.arm, ContenderRun.framework, ContenderRun.version)
     query = _select(*_CASE, *columns, DuelRun.device, StartRun.median_step_ns, StartRun.profile)
@@ -234,7 +235,10 @@ def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     }
     longest = ["; ".join(list_kernels(each, _MOST_NAMED)) for each in frame["profile"]]
     kept = frame.drop(columns=["profile", "device"]).assign(**numbers)
-    return kept.assign(longest=pd.Series(longest, index=frame.index, dtype="str"))
+    words = {"longest": longest, "grad_mode": [each.get("grad_mode") for each in frame["profile"]]}
+    return kept.assign(
+        **{name: pd.Series(each, index=frame.index, dtype="str") for name, each in words.items()}
+    )
 
 
 def equivalence_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:

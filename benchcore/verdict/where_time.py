@@ -14,7 +14,8 @@ class StepProfile:
     """Of one step. `kernel_ns` and `dispatch_ns` add up to a step without a profiler.
 
     `dispatch_ns` is what no kernel covers: Python, dispatch, launch gaps, waiting. `host_syncs`
-    are waits for a value, `host_copies` arrays taken from the host. None = the profiler can't tell.
+    are waits for a value, `host_copies` arrays taken from the host; `python_calls` what the host
+    ran in Python, `module_calls` those into a module system. None = the profiler can't tell.
     """
 
     kernel_ns: float | None
@@ -23,6 +24,8 @@ class StepProfile:
     host_syncs: float | None
     host_copies: float | None
     copied_bytes: float | None
+    python_calls: float | None
+    module_calls: float | None
 
 
 def profile_step(profile: Mapping[str, Any] | None, *, on_gpu: bool) -> StepProfile | None:
@@ -50,6 +53,8 @@ def profile_step(profile: Mapping[str, Any] | None, *, on_gpu: bool) -> StepProf
         host_syncs=_each(profile["host_syncs"], steps),
         host_copies=_each(copies, steps),
         copied_bytes=_each(copied_bytes, steps),
+        python_calls=profile.get("python_calls"),
+        module_calls=profile.get("module_calls"),
     )
 
 

@@ -15,11 +15,14 @@ from data_checks.campaign import read_frames
 from data_checks.nightly import run_checks
 
 
-def _check(tmp_path: Path, **changes: Any) -> set[tuple[str | None, str, str]]:
-    """What is marked where JAX's first start has these keys."""
+def _check(
+    tmp_path: Path, *, contender: int = 0, use_case: str = "train", **changes: Any
+) -> set[tuple[str | None, str, str]]:
+    """What is marked where the first start of a contender, JAX's, has these keys."""
     state = open_state(tmp_path / "state")
     document = make_document()
-    document["contenders"][0]["starts"][0].update(changes)
+    document["duel"]["use_case"] = use_case
+    document["contenders"][contender]["starts"][0].update(changes)
     spool_document(state.spool, document)
     engine = open_database(state.database_url)
     assert ingest_spool(engine, state).rejected == ()
@@ -34,6 +37,7 @@ def _check(tmp_path: Path, **changes: Any) -> set[tuple[str | None, str, str]]:
         ({"host_syncs": 20}, "no wait within a step", "each step waits for 2 values"),
         ({"host_copies": 10, "copied_bytes": 40_000}, "inputs on the device", "takes 1 arrays"),
         ({"host_copies": 10, "copied_bytes": None}, "inputs on the device", "takes 1 arrays"),
+        ({"module_calls": 31}, "no module in a compiled step", "calls 31 functions of Flax"),
     ],
 )
 def test_a_step_that_waits_or_fetches_is_void(
@@ -57,6 +61,22 @@ def test_numbers_pass_and_what_no_profiler_tells_is_not_held_against_anyone(
     tmp_path: Path, profile: dict[str, Any] | None
 ) -> None:
     assert _check(tmp_path, profile=profile) == set()
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "tracked"])
+def test_inference_that_keeps_more_than_it_needs_is_void(tmp_path: Path, mode: str) -> None:
+    """Row 43: training keeps a graph, and so is asked nothing."""
+    kept = make_profile(grad_mode=mode)
+    found = _check(tmp_path / "infer", contender=1, use_case="infer", profile=kept)
+    (mark,) = found or [("nobody", "", "")]
+    assert mark == ("torch-2.10", "inference keeps no graph", f"inference ran in torch's {mode}")
+    good = make_profile(grad_mode="inference_mode")
+    assert _check(tmp_path / "good", contender=1, use_case="infer", profile=good) == set()
+    assert _check(tmp_path / "train", contender=1, profile=kept) == set()
+
+
+def test_an_eager_module_is_called_as_it_is(tmp_path: Path) -> None:
+    assert _check(tmp_path, contender=1, profile=make_profile(module_calls=161)) == set()
 
 
 def test_a_block_that_the_clock_can_hardly_tell_is_void(tmp_path: Path) -> None:

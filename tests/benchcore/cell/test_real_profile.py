@@ -75,6 +75,20 @@ copies = {
 }
 found["waits"] = {name: profile(step) for name, step in waits.items()}
 found["copies"] = {name: profile(step) for name, step in copies.items()}
+from flax import nnx
+layer = nnx.Linear(64, 64, rngs=nnx.Rngs(0))
+graph, state = nnx.split(layer)
+leaves, form = jax.tree.flatten(state)
+of_module = nnx.jit(lambda layer, x: layer(x))
+of_state = jax.jit(lambda state, x: nnx.merge(graph, state)(x))
+of_leaves = jax.jit(lambda leaves, x: nnx.merge(graph, jax.tree.unflatten(form, leaves))(x))
+calls = {
+    "arrays": lambda: of_leaves(leaves, x),
+    "Flax's own state": lambda: of_state(state, x),
+    "split each time": lambda: of_state(nnx.split(layer)[1], x),
+    "nnx.jit": lambda: of_module(layer, x),
+}
+found["calls"] = {name: profile(step) for name, step in calls.items()}
 print(json.dumps(found))
 """
 
@@ -109,6 +123,18 @@ copies = {
 }
 found["waits"] = {name: profile(step) for name, step in waits.items()}
 found["copies"] = {name: profile(step) for name, step in copies.items()}
+layers = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU())
+def under(context):
+    def step():
+        with context():
+            return layers(x)
+    return step
+modes = {
+    "inference_mode": under(torch.inference_mode),
+    "no_grad": under(torch.no_grad),
+    "tracked": lambda: layers(x),
+}
+found["calls"] = {name: profile(step) for name, step in modes.items()}
 print(json.dumps(found))
 """
 
@@ -174,6 +200,24 @@ def test_a_convolution_that_vmap_grouped_says_so(
         grouped = profiles["jax"]["vmapped conv"]["program"]["counts"]["grouped convolution"]
         assert grouped == 1
         assert profiles["jax"]["conv"]["program"]["counts"]["grouped convolution"] == 0
+
+
+def test_a_module_that_enters_a_compiled_step_is_counted(profiles: dict[str, Profiles]) -> None:
+    """Row 43: around a step that is given arrays no code of Flax runs; else some does, always."""
+    calls = {name: each["module_calls"] for name, each in profiles["jax"]["calls"].items()}
+    assert calls.pop("arrays") == 0 < profiles["jax"]["calls"]["arrays"]["python_calls"]
+    assert list(calls) == ["Flax's own state", "split each time", "nnx.jit"]
+    assert list(calls.values()) == sorted(calls.values())
+    assert min(calls.values()) > 0
+
+
+def test_what_torch_keeps_of_inference_is_read_from_its_outputs(
+    profiles: dict[str, Profiles],
+) -> None:
+    """Row 43: `inference_mode` against `no_grad`, and a graph that nobody asked for."""
+    calls = profiles["torch"]["calls"]
+    assert {name: each["grad_mode"] for name, each in calls.items()} == {n: n for n in calls}
+    assert {each["module_calls"] for each in calls.values()} == {3}
 
 
 def test_the_attention_kernel_is_named(profiles: dict[str, Profiles]) -> None:

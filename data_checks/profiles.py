@@ -1,0 +1,66 @@
+"""Whether the steps of a profiled contender only enqueue work on what is on the device."""
+
+# `gxe` is where its manual imports expectations from; it does not say so to type checkers.
+# pyright: reportPrivateImportUsage=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from data_checks.rows import CheckFrames, name_rows
+
+if TYPE_CHECKING:
+    from great_expectations.core import ExpectationSuite
+
+
+def profile_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row a contender that was profiled."""
+    return name_rows(frames.profiles, contender="name")
+
+
+def profile_suite() -> ExpectationSuite:
+    """A step enqueues work on what is on the device: it neither waits for values nor fetches any,
+    calls no module system around compiled code, and keeps no graph that nobody asked for.
+
+    Where a profiler can't tell, the column is null and nothing is said.
+    """
+    import great_expectations.expectations as gxe
+    from great_expectations.core import ExpectationSuite
+    from great_expectations.expectations.row_conditions import Column
+
+    expectations = [
+        gxe.ExpectColumnValuesToBeBetween(
+            column="host_syncs",
+            max_value=0,
+            meta=_meta("no wait within a step", "each step waits for {host_syncs:.3g} values"),
+        ),
+        gxe.ExpectColumnValuesToBeBetween(
+            column="host_copies",
+            max_value=0,
+            meta=_meta(
+                "inputs on the device", "each step takes {host_copies:.3g} arrays from the host"
+            ),
+        ),
+        gxe.ExpectColumnValuesToBeBetween(
+            column="module_calls",
+            max_value=0,
+            row_condition=Column("framework") == "jax",
+            meta=_meta(
+                "no module in a compiled step",
+                "each step calls {module_calls:.0f} functions of Flax; jit what its state is given",
+            ),
+        ),
+        gxe.ExpectColumnValuesToBeInSet(
+            column="grad_mode",
+            value_set=["inference_mode"],
+            row_condition=Column("use_case") == "infer",
+            meta=_meta("inference keeps no graph", "inference ran in torch's {grad_mode}"),
+        ),
+    ]
+    return ExpectationSuite(name="nightly profiles", expectations=expectations)
+
+
+def _meta(name: str, reason: str) -> dict[str, str]:
+    return {"name": name, "reason": reason}
