@@ -21,7 +21,7 @@ from unittest import mock
 
 import numpy as np
 
-from benchcore.program import Arrays, Program
+from benchcore.program import ORACLE, Arrays, Program
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
@@ -43,6 +43,12 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     module = importlib.import_module(f"{package}.in_{job['framework']}")
     case = spec.CASES[job["case"]]
     arrays = spec.make_arrays(case, job["seed"])
+    if job["exact"]:
+        case = dataclasses.replace(case, precision=ORACLE)
+    if job["framework"] == "jax":
+        import jax  # pyright: ignore[reportMissingImports]
+
+        jax.config.update("jax_enable_x64", job["exact"])
     for array in (*arrays.params.values(), *arrays.inputs.values()):
         array.flags.writeable = False
     facts["params_bytes"] = sum(array.nbytes for array in arrays.params.values())

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from benchcore.catalog import is_faulty, list_workloads
+from benchcore.cell.oracle import Evidence, Rule, judge
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKLOADS = [name for name in list_workloads() if not is_faulty(name)]
@@ -61,12 +62,14 @@ class Job:
     arm: str
     mutation: str | None = None
     wrong_mode: str | None = None
+    exact: bool = False
+    """In float64, whatever the case says."""
 
     @property
     def key(self) -> str:
-        return "-".join(
-            [self.workload, self.case, self.arm, self.mutation or self.wrong_mode or "right"]
-        )
+        end = ["exact"] if self.exact else []
+        what = self.mutation or self.wrong_mode or "right"
+        return "-".join([self.workload, self.case, self.arm, what, *end])
 
     def document(self, folder: Path) -> dict[str, Any]:
         framework, mode = ARMS[self.arm]
@@ -76,10 +79,12 @@ class Job:
             "seed": SEED,
             "framework": framework,
             "settings": {"device": "cpu", "compile": self.wrong_mode or mode},
-            "steps": 0 if self.mutation else 3,
+            "steps": 0 if self.mutation or self.exact else 3,
             "mutation": self.mutation,
             "parts": (self.workload, self.case) in TRACED
+            and not self.exact
             and (self.mutation is None or self.mutation in GUILTY),
+            "exact": self.exact,
             "out": str(folder / self.key),
         }
 
@@ -117,6 +122,16 @@ MUTATED = [
     Job(workload="mlp", case="tiny_train_bf16", arm="torch", mutation="no_momentum"),
     Job(workload="mlp", case="tiny_train_bf16_autocast", arm="torch", mutation="no_momentum"),
 ]
+PROVEN = {
+    ("resnet50", "tiny_infer"),
+    ("resnet50", "tiny_train"),
+    ("mobilenet_v3_small", "tiny_infer"),
+}
+"""Cases that are held against float64 too, right and with every mistake: one for each mistake."""
+EXACT_RIGHT, EXACT_WRONG = (
+    [dataclasses.replace(job, exact=True) for job in jobs if (job.workload, job.case) in PROVEN]
+    for jobs in (RIGHT, MUTATED)
+)
 BIASED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="bias_before_norm")
 TRUNCATED = Job(
     workload="mobilenet_v3_small", case="tiny_infer", arm="jax", mutation="truncated_channels"
@@ -210,7 +225,17 @@ def outcomes(
     folder = tmp_path_factory.mktemp("programs")
     jobs = _wanted(
         request.session.items,
-        [*RIGHT, *MUTATED, OWN_NORMS, MISNAMED, BIASED, TRUNCATED, *WRONG_SETTINGS],
+        [
+            *RIGHT,
+            *MUTATED,
+            *EXACT_RIGHT,
+            *EXACT_WRONG,
+            OWN_NORMS,
+            MISNAMED,
+            BIASED,
+            TRUNCATED,
+            *WRONG_SETTINGS,
+        ],
     )
     found: dict[str, Outcome] = {}
     for framework in ("stdlib", "jax", "torch"):
@@ -228,6 +253,11 @@ def _wanted(items: list[pytest.Item], jobs: list[Job]) -> list[Job]:
     asked = [item.callspec.params["job"] for item in mine if "job" in item.fixturenames]
     if len(asked) < len(mine):  # one that names no job may look at any
         return jobs
+    for job in [job for job in asked if job.exact]:  # a proof rests on four outcomes
+        asked += [
+            dataclasses.replace(job, exact=False),
+            dataclasses.replace(job, arm="jax", mutation=None),
+        ]
     cases = {(job.workload, job.case) for job in asked}
     return [
         job for job in jobs if job in asked or (job in RIGHT and (job.workload, job.case) in cases)
@@ -335,6 +365,31 @@ def test_gate_catches_the_mistake(job: Job, outcomes: Outcomes) -> None:
     caught = _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before)
     margin = 10 if "bf16" not in job.case else 2
     assert any(difference > margin * tolerance for difference, tolerance in caught.values())
+
+
+def _prove(job: Job, outcomes: Outcomes) -> list[dict[str, Any]]:
+    """The equivalence pass's rows of a job of torch's, against the right one of JAX's."""
+    spec = _spec(job.workload)
+    partner = dataclasses.replace(job, arm="jax", mutation=None)
+    a, b = (
+        Evidence(
+            found=outcomes[dataclasses.replace(side, exact=False).key].before,
+            exact=outcomes[side.key].before,
+        )
+        for side in (partner, job)
+    )
+    case = spec.CASES[job.case]
+    return judge(a, b, Rule(precision=case.precision, tolerances=spec.tolerances(case)))
+
+
+@pytest.mark.parametrize("job", [job for job in EXACT_RIGHT if job.arm == "torch"], ids=_key)
+def test_float64_proves_the_right_sides_equal(job: Job, outcomes: Outcomes) -> None:
+    assert [row for row in _prove(job, outcomes) if not row["passed"]] == []
+
+
+@pytest.mark.parametrize("job", EXACT_WRONG, ids=_key)
+def test_float64_proves_nothing_of_a_side_with_a_mistake(job: Job, outcomes: Outcomes) -> None:
+    assert [row for row in _prove(job, outcomes) if not row["passed"]]
 
 
 def _table_row(job: Job, outcomes: Outcomes) -> list[str]:
