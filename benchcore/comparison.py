@@ -184,7 +184,12 @@ def _agreement(rows: Sequence[Mapping[str, Any]]) -> bool | None:
 
 
 def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What differed between two contenders: packages, settings asked for, and those read back."""
+    """What differed between two contenders: packages, settings asked for, and those read back.
+
+    And, within one framework, the compiled program: instructions by kind, bytes, graphs and their
+    breaks, its hash, and kernels and Python's calls in a step.
+    """
+    alike = a["framework"] == b["framework"] and _read_program(a) and _read_program(b)
     described = [
         {
             "environment": {
@@ -193,6 +198,7 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dic
             "package": side["environment"]["packages"],
             "setting": side["settings"],
             "effective": dict(_flatten(side["effective"])),
+            "program": _read_program(side) if alike else {},
         }
         for side in (a, b)
     ]
@@ -201,6 +207,19 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dic
         for name in sorted(one.keys() | other.keys()):
             if one.get(name) != other.get(name):
                 yield {"kind": kind, "name": name, "a": one.get(name), "b": other.get(name)}
+
+
+def _read_program(side: Mapping[str, Any]) -> dict[str, Any]:
+    """From the start that was profiled; nothing where none was."""
+    profile = next((each["profile"] for each in side["starts"] if each.get("profile")), None)
+    if profile is None:
+        return {}
+    kernels = profile["num_kernels"]
+    return {
+        **dict(_flatten(profile["program"] or {})),
+        "kernels a step": None if kernels is None else round(kernels / profile["steps"], 2),
+        "python calls a step": profile.get("python_calls"),
+    }
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -173,16 +174,17 @@ def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:
 
 
 _WORDS = {"effective": "read back", "lock_sha256": "lock"}
+_PREFIX = re.compile(r"^(manifest|counts)\.")
 
 
 def _shorten(row: Mapping[str, Any]) -> dict[str, Any]:
     """A lock's hash is told by its first digits; what is not set is what goes without saying."""
     a, b = row["a"], row["b"]
-    if row["name"] == "lock_sha256":
+    if row["name"] in ("lock_sha256", "hash"):
         a, b = (value and value[:12] for value in (a, b))
     elif row["kind"] == "setting":
         a, b = ("not set" if value is None else value for value in (a, b))
-    name = _WORDS.get(row["name"], row["name"].removeprefix("manifest.").replace("_", " "))
+    name = _WORDS.get(row["name"], _PREFIX.sub("", row["name"]).replace("_", " "))
     return {"kind": _WORDS.get(row["kind"], row["kind"]), "name": name, "a": a, "b": b}
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from result_documents import JAX, OLD_JAX, TORCH, make_document
+from result_documents import JAX, OLD_JAX, TORCH, make_document, make_profile
 
 from benchcore.comparison import Wanted, find_case, list_differences, summarise
 from benchcore.errors import UserError
@@ -115,3 +115,29 @@ def test_what_differs_is_named_with_both_values(
 ) -> None:
     (found,) = list_differences(*_sides(**changes))
     assert difference.items() <= found.items()
+
+
+def test_two_programs_of_a_framework_are_told_apart() -> None:
+    """Hash, counts, bytes, kernels and Python's calls; what is the same is not listed."""
+    a, b = _sides()
+    program = {"hash": "e" * 64, "counts": {"dot": 1, "fusion": 3}, "bytes": 8192}
+    b["starts"][0]["profile"] = make_profile(program=program, num_kernels=40, python_calls=7)
+    found = {each["name"]: (each["a"], each["b"]) for each in list_differences(a, b)}
+    assert found == {
+        "hash": ("d" * 64, "e" * 64),
+        "counts.fusion": (1, 3),
+        "bytes": (4096, 8192),
+        "kernels a step": (2.0, 4.0),
+        "python calls a step": (12, 7),
+    }
+    b["starts"][0]["profile"] = make_profile(program=None)
+    gone = {each["name"] for each in list_differences(a, b)}
+    assert gone == {"hash", "counts.dot", "counts.fusion", "bytes"}
+    b["starts"][0]["profile"] = None
+    assert list(list_differences(a, b)) == []
+
+
+def test_programs_of_two_frameworks_are_not_compared() -> None:
+    a, b = make_document((JAX, TORCH))["contenders"]
+    b["starts"][0]["profile"] = make_profile(num_kernels=40)
+    assert not [each for each in list_differences(a, b) if each["kind"] == "program"]
