@@ -74,7 +74,7 @@ def parse_arm(text: str) -> Arm:
     request, *settings = text.split(",")
     framework = parse_request(request).framework
     options = _OPTIONS[framework]
-    chosen = {"compile": _DEFAULT_MODE[framework]}
+    chosen, named = {"compile": _DEFAULT_MODE[framework]}, set[str]()
     for setting in settings:
         key, _, value = setting.partition("=")
         if value not in options.get(key, ()):
@@ -83,6 +83,9 @@ def parse_arm(text: str) -> Arm:
                 f"{setting[:100]!r}{_NO_SETTINGS.get(key, '')}; "
                 f"write for example {request},compile={chosen['compile']}"
             )
+        if key in named:
+            raise UserError(f"wanted {key!r} of {request!r} once, got it again; leave one out")
+        named.add(key)
         chosen[key] = value
     return Arm(name=name_arm(framework, chosen), request=request, settings=chosen)
 

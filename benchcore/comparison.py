@@ -72,10 +72,15 @@ def find_case(workload: str, wanted: Wanted) -> str:
     said = "".join(f", {key} {str(value)[:100]!r}" for key, value in asked.items())
     of_case = f"case {wanted.case!r}" if wanted.case else "one case"
     came = f"{len(fitting)} fit: {', '.join(fitting)}" if fitting else "none fits"
+    alike = {
+        name: case
+        for name, case in cases.items()
+        if case.precision == (wanted.precision or _USUAL_PRECISION)
+    }
     raise UserError(
         f"wanted {of_case} of {workload!r}{said}, but {came}; there are "
-        f"{', '.join(_describe_case(name, case) for name, case in cases.items())}; "
-        "name one with --case"
+        f"{', '.join(_describe_case(*each) for each in (alike or cases).items())}; "
+        f"name one with --case, of those that `deadheat workloads` lists"
     )
 
 
@@ -131,19 +136,19 @@ def _check_limits(question: Question) -> None:
 def summarise(
     document: Mapping[str, Any],
     ratios: Sequence[Mapping[str, Any]],
-    failures: Sequence[Mapping[str, Any]] = (),
+    contenders: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """What a comparison found: who is faster, what that holds for, and what differed.
 
-    `document` is the duel's result, `ratios` and `failures` are the rows that `list_ratios` and
-    `list_failures` made of it. Every number is of a against b as they were asked for.
+    `document` is the duel's result, `ratios` and `contenders` are the rows that `list_ratios` and
+    `list_contenders` made of it. Every number is of a against b as they were asked for.
     """
     a, b = document["contenders"]
-    statuses = {each["name"]: each["status"] for each in failures}
+    listed = {each["name"]: each for each in contenders}
     return {
         "case": f"{document['duel']['workload']} {document['duel']['case']}",
-        "a": _name_side(a, statuses),
-        "b": _name_side(b, statuses),
+        "a": _name_side(a, listed),
+        "b": _name_side(b, listed),
         **_turn(next(iter(ratios), None), a["name"]),
         "node": document["allocation"]["node"],
         "device": document["allocation"]["device"]["model"],
@@ -157,10 +162,16 @@ def summarise(
     }
 
 
-def _name_side(contender: Mapping[str, Any], statuses: Mapping[str, str]) -> dict[str, Any]:
-    """What a document can't know of its contender, such as `invalid_physics`, is in `statuses`."""
-    named = {key: contender[key] for key in ("name", "framework", "version", "arm")}
-    return {**named, "status": statuses.get(contender["name"], contender["status"])}
+def _name_side(contender: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[str, Any]:
+    """What a document can't know of its contender, such as `invalid_physics`, is in `listed`."""
+    named = {key: contender[key] for key in ("name", "framework", "version", "arm", "status")}
+    found = listed.get(contender["name"], {})
+    keys = ("median_step_ns", "limit_share")
+    return {
+        **named,
+        "status": found.get("status", named["status"]),
+        **{key: found.get(key) for key in keys},
+    }
 
 
 def _turn(row: Mapping[str, Any] | None, first: str) -> dict[str, Any]:

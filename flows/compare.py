@@ -13,7 +13,7 @@ from benchcore.adhoc import tell_settings
 from benchcore.comparison import MIN_STARTS, Question, Wanted, draft_comparison, summarise
 from benchcore.shard import result_path
 from benchcore.state import open_state
-from dashboards.wording import format_relative, format_speedup
+from dashboards.wording import format_ns, format_relative, format_speedup
 from flows.options import (
     STATE,
     CampaignOption,
@@ -88,14 +88,21 @@ def compare(
     opened = open_state(state)
     outcome = run_flow(measure_plan(drafted, opened), opened, drafted.campaign)
 
+    from benchcore.store.database import open_database
     from benchcore.store.documents import read_document
+    from benchcore.store.outcome import list_contenders
 
     (duel,) = drafted.duels
     document = read_document(result_path(opened, drafted.campaign, duel.duel_run))
     ratios = [row for row in outcome["ratios"] if row["duel_run"] == duel.duel_run]
-    found = summarise(document, ratios, outcome["failures"])
+    contenders = list_contenders(open_database(opened.database_url), drafted.campaign)
+    found = summarise(document, ratios, contenders)
     if as_json:
-        told = {"words": say_verdict(found), "holds_for": say_scope(found)}
+        told = {
+            "words": say_verdict(found),
+            "holds_for": say_scope(found),
+            "physics": say_physics(found),
+        }
         kept = {key: outcome[key] for key in ("campaign", "dashboard", "failures")}
         print_json({**kept, **told, **found})
     else:
@@ -124,7 +131,7 @@ def say_verdict(found: Mapping[str, Any]) -> str:
 def say_scope(found: Mapping[str, Any]) -> str:
     """What the verdict holds for, and how many starts say so."""
     if found["num_starts"] == 0:
-        return "nothing"
+        return "nothing: no start gave a ratio"
     if found["scope"] == "this start":
         return "this one start: a suspicion only"
     ended = _ENDS[found["stopped_by"]]
@@ -134,14 +141,30 @@ def say_scope(found: Mapping[str, Any]) -> str:
     )
 
 
+def say_physics(found: Mapping[str, Any]) -> str:
+    """Whether the device's ceilings were there to hold the steps against."""
+    shares = [found[side]["limit_share"] for side in ("a", "b")]
+    if None in shares:
+        return (
+            "Physics: not judged, as no ceiling of this device was measured beside them; "
+            "a night measures its own."
+        )
+    return f"Physics: the fastest step claims {max(shares):.0%} of what the device allows."
+
+
 def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
     """Verdict, scope, agreement and differences, as text."""
     for side in ("a", "b"):
-        _say(f"{side}: {found[side]['name']}")
+        took = found[side]["median_step_ns"]
+        time = "no time that counts" if took is None else f"{format_ns(took)} a step"
+        _say(f"{side}: {found[side]['name']}, {time}")
     _say(f"On {found['case']}, {say_verdict(found)}.")
     reason = "" if found["verdict"] == "unknown" else f" ({found['reason']})"
     _say(f"Verdict: {found['verdict']}{reason}. Holds for {say_scope(found)}.")
+    if "degraded" in found["reason"] and found["verdict"] == "unknown":
+        _say("The machine was disturbed meanwhile: ask again when it is quiet.")
     _say(_say_agreement(found))
+    _say(say_physics(found))
     for failure in outcome["failures"]:
         _say(f"{failure['name']}: {failure['status']} in {failure['stage']}: {failure['reason']}")
     _print_differences(found["differences"])

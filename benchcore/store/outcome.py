@@ -20,7 +20,7 @@ _MEASURED = (
     *("median_step_ns", "latency_p50_ns", "latency_p95_ns", "latency_p99_ns", "latency_mean_ns"),
     *("latency_sd_ns", "latency_min_ns", "latency_max_ns", "latency_samples", "host_boundness"),
     *("planned_bytes", "allocator_peak_bytes", "process_peak_bytes", "process_baseline_bytes"),
-    *("gross_mj", "net_mj"),
+    *("gross_mj", "net_mj", "limit_share"),
 )
 
 
@@ -51,7 +51,8 @@ def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:
 
 def list_contenders(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     """What each of a campaign's contenders took: a step's time, latency, memory in its columns,
-    and energy, as `benchcore.store.frames.contender_frame` has them; None = not measured."""
+    energy, and its share of what the device allows, as `benchcore.store.frames.contender_frame`
+    has them; None = not measured."""
     return [
         {
             "case": _name_case(row),

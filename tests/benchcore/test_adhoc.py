@@ -61,6 +61,8 @@ def test_profiles_and_tracks_name_their_arms_the_same_way() -> None:
         "torch,",
         "torch,compile=default,layout=channels_last;id",
         "torch,compile=none;rm -rf /",
+        "jax,donate=no,donate=yes",
+        "jax,compile=jit,compile=jit",
         "tensorflow",
         "jax==1.0 --index-url x",
         "",

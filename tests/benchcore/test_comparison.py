@@ -50,6 +50,8 @@ def test_a_case_is_found_by_what_it_is(workload: str, wanted: Wanted, case: str)
         (Wanted(case="tiny_infer", batch=9), "case 'tiny_infer' of 'mlp', batch '9', but none"),
         (Wanted(case="nope"), "no case 'nope'"),
         (Wanted(use_case="x" * 5000), "'x{100}'"),
+        (Wanted(batch=3), r"there are [^;]*fp32_ieee\); name one"),
+        (Wanted(batch=3, precision="tf32"), r"there are tiny_infer_tf32 \(infer, batch 8, tf32\)"),
     ],
 )
 def test_no_case_or_several_are_refused_with_what_there_is(wanted: Wanted, words: str) -> None:

@@ -17,7 +17,7 @@ from benchcore.store.database import Engine, open_database
 from benchcore.store.frames import contender_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.judging import judge_campaign
-from benchcore.store.outcome import judge_and_list, list_failures
+from benchcore.store.outcome import judge_and_list, list_contenders, list_failures
 from dashboards.publish import render_page
 from data_checks.campaign import check_campaign
 
@@ -116,7 +116,7 @@ def test_an_impossible_contender_has_that_status_everywhere_and_its_duel_counts_
     assert "jax-0.9 is invalid_physics, 9.08 times" in pair["reason"]
     assert [(row["name"], row["status"]) for row in failures] == [("jax-0.9", "invalid_physics")]
     assert failures[0]["reason"].startswith("a step took 1.002e+05 ns; the ceilings (2147 GFLOP/s")
-    found = summarise(documents[-1], [pair], failures)
+    found = summarise(documents[-1], [pair], list_contenders(engine, CAMPAIGN)[:2])
     assert [found[side]["status"] for side in ("a", "b")] == ["invalid_physics", "ok"]
     frames = replace(sample_frames(), contenders=contender_frame(engine, CAMPAIGN))
     engine.dispose()

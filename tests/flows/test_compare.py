@@ -15,7 +15,7 @@ import pytest
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_COMPILE, TORCH_IMAGE_OPTIONS
-from flows.compare import say_scope, say_verdict
+from flows.compare import print_comparison, say_physics, say_scope, say_verdict
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 FOUND = {
@@ -61,7 +61,43 @@ def test_what_a_verdict_holds_for_is_said_and_one_start_is_a_suspicion() -> None
         "this node (n1, Some CPU); 5 starts, until the interval was narrow enough; 95 % interval"
     )
     assert say_scope({**FOUND, "scope": "this start"}) == "this one start: a suspicion only"
-    assert say_scope({**FOUND, "scope": "this start", "num_starts": 0}) == "nothing"
+    none = say_scope({**FOUND, "scope": "this start", "num_starts": 0})
+    assert none == "nothing: no start gave a ratio"
+
+
+def _found(**changes: Any) -> dict[str, Any]:
+    side = {"name": "jax-jit", "status": "ok", "median_step_ns": 1.5e6, "limit_share": None}
+    sides = {"a": side, "b": {**side, "name": "torch-eager", "median_step_ns": None}}
+    rest = {"case": "mlp tiny", "outputs_agree": None, "outputs": [], "differences": []}
+    return {**FOUND, **sides, **rest, **changes}
+
+
+def _print(capsys: pytest.CaptureFixture[str], found: dict[str, Any]) -> str:
+    print_comparison(found, {"failures": [], "dashboard": "page"})
+    return capsys.readouterr().out
+
+
+def test_each_sides_step_is_told_and_a_missing_one_is_no_zero(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = _print(capsys, _found())
+    assert "a: jax-jit, 1.50 ms a step\nb: torch-eager, no time that counts\n" in said
+
+
+def test_a_disturbed_machine_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "The machine was disturbed meanwhile: ask again when it is quiet."
+    reason = "no valid block; 4 of 4 blocks left out as degraded"
+    assert words in _print(capsys, _found(verdict="unknown", reason=reason))
+    assert words not in _print(capsys, _found(verdict="unknown", reason="it is wide"))
+    assert words not in _print(capsys, _found(reason=f"excludes none; {reason}"))
+
+
+def test_it_is_said_when_nothing_was_held_against_the_ceilings() -> None:
+    found = _found()
+    assert say_physics(found).startswith("Physics: not judged, as no ceiling of this device")
+    for side, share in (("a", 0.0), ("b", 0.4)):
+        found = {**found, side: {**found[side], "limit_share": share}}
+    assert say_physics(found) == "Physics: the fastest step claims 40% of what the device allows."
 
 
 def _compare(
