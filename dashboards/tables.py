@@ -35,7 +35,8 @@ _VERDICTS = ("same", "different", "unknown")
 
 
 def list_ratios(ratios: pd.DataFrame) -> list[Row]:
-    """One row a pair: who against whom, how much, which verdict and why."""
+    """One row a pair: who against whom, how much, which verdict and why. What does not count is
+    no ratio, and so has no number here."""
     rows = [_ratio_row(row) for row in ratios.to_dict("records")]
     return sorted(rows, key=lambda row: (row["case"], row["a"], row["b"]))
 
@@ -43,11 +44,12 @@ def list_ratios(ratios: pd.DataFrame) -> list[Row]:
 def _ratio_row(row: dict[str, Any]) -> Row:
     verdict = row["verdict"] if row["verdict"] in _VERDICTS else "unknown"
     counts = row["counts"] is True or row["counts"] == 1
+    speedup = format_speedup(row["log_ratio"], row["low"], row["high"])
     return {
         "case": case_label(row),
         "a": side_label(row, "a"),
         "b": side_label(row, "b"),
-        "speedup": format_speedup(row["log_ratio"], row["low"], row["high"]),
+        "speedup": speedup if counts else "withheld",
         "verdict": verdict,
         "direction": _direction(row) if verdict == "different" else "",
         "reason": one_line(row["reason"], missing=""),

@@ -19,7 +19,7 @@ def make_proof(document: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
         "use_case": document["duel"]["use_case"],
         "quantity": "logits",
         "oracle_error": 1e-15,
-        "oracle_bound": 1e-9,
+        "oracle_bound": 2e-8,
         "a_error": 1e-7,
         "a_bound": 1e-6,
         "b_error": 1e-7,

@@ -1,0 +1,94 @@
+"""A campaign of a workload that is another function on one side, from its plan to its page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from duel_orders import copy_inside_ring
+
+from benchcore import campaign, proofs
+from benchcore.profiles import Match, Profile
+from benchcore.protocol import EnvironmentRecord
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.outcome import judge_and_list
+from benchcore.store.proofs import list_proofs
+from benchcore.tracks import JAX_NEWEST, TORCH_EAGER
+from dashboards.campaign import publish_campaign
+from data_checks.campaign import check_campaign
+
+pytestmark = pytest.mark.provisions
+PROFILE = Profile(
+    name="broken",
+    matches=(
+        Match(
+            workload="mlp",
+            case="tiny_infer_bf16",
+            arms=(JAX_NEWEST, TORCH_EAGER),
+            expected_s=1,
+            budget_s=20.0,
+        ),
+    ),
+    starts=2,
+    rounds=4,
+    block_ms=1.0,
+    warm_up_limit_s=0.2,
+)
+
+
+@pytest.fixture
+def state(
+    session_state: State,
+    framework_environment: Callable[[str], EnvironmentRecord],
+    tmp_path: Path,
+) -> State:
+    """A state folder of its own, but for the session's environments."""
+    for request in ("jax@newest", "torch@newest"):
+        framework_environment(request)
+    state = open_state(tmp_path / "state")
+    state.environments.rmdir()
+    state.environments.symlink_to(session_state.environments)
+    return state
+
+
+def test_a_broken_model_gets_no_ratio_onto_the_page(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mistake is so small that in bf16 the outputs agree: the proof alone tells."""
+    ring = tmp_path / "ring"
+    copy_inside_ring(ring)
+    broken = ring / "benchcore" / "workloads" / "mlp" / "in_torch.py"
+    source = broken.read_text()
+    assert "nn.ReLU()" in source
+    broken.write_text(source.replace("nn.ReLU()", "nn.LeakyReLU(1e-4)"))
+    for module in (campaign, proofs):
+        monkeypatch.setattr(module, "take_snapshot", lambda folder: ring)
+
+    plan = campaign.plan_campaign(PROFILE, site="local", campaign="broken", state=state)
+    (wanted,) = proofs.of_campaign(plan, state)
+    proofs.prove(wanted, state, lambda text: None, anew=False)
+    (row,) = list_proofs(open_database(state.database_url), proofs.subject(wanted))
+    assert not row["passed"] and "not the same function" in row["reason"]
+    assert row["a_error"] <= row["a_bound"] and row["b_error"] <= row["b_bound"]
+    assert row["first_drift"] == "layer/fc1"
+    (duel,) = plan.duels
+    document = read_document(campaign.measure_duel(plan, duel, state))
+    assert [each["status"] for each in document["contenders"]] == ["ok", "ok"]
+    assert all(row["agrees"] for row in document["equivalence"])
+
+    engine = open_database(state.database_url)
+    ingest_spool(engine, state)
+    check_campaign(engine, "broken")
+    (ratio,) = judge_and_list(engine, "broken")
+    assert not ratio["counts"]
+    page = publish_campaign(state, "broken").read_text(encoding="utf-8")
+    assert '"frameworks":' not in page
+    assert "Nothing counts in this campaign" in page
+    assert "not the same function" in page
+    table = page.partition("<table")[2]
+    assert "withheld" in table and not re.findall(r"\d+(?:\.\d+)?x \(", table)
