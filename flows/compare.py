@@ -175,11 +175,15 @@ def _say_agreement(found: Mapping[str, Any]) -> str:
     if found["outputs_agree"] is None:
         return "Outputs: not compared."
     rows = [
-        f"{row['quantity']} within {format_relative(row['max_relative'])}"
+        f"{row['quantity']} {_say_distance(row['max_relative'])}"
         f" (tolerance {format_relative(row['tolerance'])})"
         for row in found["outputs"]
     ]
     return f"Outputs {'agree' if found['outputs_agree'] else 'DIFFER'}: {', '.join(rows)}."
+
+
+def _say_distance(max_relative: float | None) -> str:
+    return "identical" if max_relative == 0 else f"within {format_relative(max_relative)}"
 
 
 def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:

@@ -84,6 +84,17 @@ def test_each_sides_step_is_told_and_a_missing_one_is_no_zero(
     assert "a: jax-jit, 1.50 ms a step\nb: torch-eager, no time that counts\n" in said
 
 
+def test_outputs_without_any_difference_are_called_identical(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [
+        {"quantity": name, "max_relative": far, "tolerance": 1e-5}
+        for name, far in (("logits", 0.0), ("loss", 2e-7))
+    ]
+    said = _print(capsys, _found(outputs=rows, outputs_agree=True))
+    assert "agree: logits identical (tolerance 1.0e-05), loss within 2.0e-07 (tol" in said
+
+
 def test_a_disturbed_machine_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     words = "The machine was disturbed meanwhile: ask again when it is quiet."
     reason = "no valid block; 4 of 4 blocks left out as degraded"
