@@ -150,6 +150,13 @@ def _renamed(arrays: Arrays) -> Arrays:
     return Arrays(params=params, inputs=arrays.inputs)
 
 
+def _untransposed(array: np.ndarray) -> np.ndarray:
+    """What a depthwise kernel (out, 1, high, wide) becomes if its numbers are taken for one of
+    (high, wide, 1, out), as if it lay in memory like that."""
+    features, _, high, wide = array.shape
+    return array.reshape(high, wide, 1, features).transpose(3, 2, 0, 1)
+
+
 def _unpatched(module: ModuleType) -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
@@ -345,12 +352,12 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
     "usual_epsilon": (_same, _altered_model(_set_on_norms(eps=1e-5))),
     "no_squeeze": (_same, _altered_model(_without_squeeze)),
     "truncated_channels": (_same, _truncated_channels),
-    "transposed_mobile_kernel": (
-        _with_param("features.1.block.0.0.weight", lambda array: array.swapaxes(2, 3)),
+    "untransposed_in_mobilenet": (
+        _with_param("features.1.block.0.0.weight", _untransposed),
         _unpatched,
     ),
-    "transposed_efficient_kernel": (
-        _with_param("features.1.0.block.0.0.weight", lambda array: array.swapaxes(2, 3)),
+    "untransposed_in_efficientnet": (
+        _with_param("features.1.0.block.0.0.weight", _untransposed),
         _unpatched,
     ),
     "no_decay": (_same, _other_decay(at_the_end=False)),
