@@ -20,6 +20,7 @@ from dashboards.wording import (
     format_factor,
     format_ns,
     format_range,
+    format_rate,
     format_relative,
     format_seconds,
     format_share,
@@ -123,7 +124,8 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
             "role": one_line(row["role"], missing=""),
             "step": format_ns(row["median_step_ns"]),
             "degraded": _degraded(row),
-            "compile": "none: eager" if _is_eager(row) else format_seconds(row["compile_s"]),
+            "rate": format_rate(row["items_per_s"]),
+            "compile": _compilation(row),
             "import": format_seconds(row["import_s"]),
             "ceilings": _ceilings(row),
             "status": str(row["status"]),
@@ -215,8 +217,12 @@ def list_profiles(profiles: pd.DataFrame) -> list[Row]:
     ]
 
 
-def _is_eager(row: dict[str, Any]) -> bool:
-    return str(row["arm"]).endswith("eager") and is_missing(row["compile_s"])
+def _compilation(row: dict[str, Any]) -> str:
+    """`2.1 s, then 0.3 s`: trace, lower and compile with caches empty, and with caches filled."""
+    cold, warm = row["cold_compile_s"], row["warm_compile_s"]
+    if is_missing(cold) and is_missing(warm):
+        return "none: eager" if str(row["arm"]).endswith("eager") else NOT_MEASURED
+    return f"{format_seconds(cold)}, then {format_seconds(warm)}"
 
 
 def list_excluded(ratios: pd.DataFrame) -> list[Row]:

@@ -145,6 +145,13 @@ def format_average(number: float | None) -> str:
     return NOT_MEASURED if number is None or is_missing(number) else f"{number:.4g}"
 
 
+def format_rate(per_s: float | None) -> str:
+    """Of a throughput: three digits, thousands as `12.3k`."""
+    if per_s is None or is_missing(per_s):
+        return NOT_MEASURED
+    return _three_digits(per_s) if per_s < 999.5 else f"{_three_digits(per_s / 1e3)}k"
+
+
 def format_energy(millijoules: float | None) -> str:
     """Energy of a step in mJ or J."""
     if millijoules is None or is_missing(millijoules):

@@ -6,12 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from dashboards.wording import format_bytes, format_energy, format_factor, format_ns
+from dashboards.wording import (
+    format_bytes,
+    format_energy,
+    format_factor,
+    format_ns,
+    format_rate,
+    format_seconds,
+)
 from flows.printing import print_rows
 
 _Words = Callable[[Any], str]
 _QUANTITIES: Mapping[str, tuple[str, _Words]] = {
     "median_step_ns": ("step, queued", format_ns),
+    "items_per_s": ("items a second, queued", format_rate),
     "latency_p50_ns": ("latency p50", format_ns),
     "latency_p95_ns": ("latency p95", format_ns),
     "latency_p99_ns": ("latency p99", format_ns),
@@ -26,6 +34,8 @@ _QUANTITIES: Mapping[str, tuple[str, _Words]] = {
     "process_baseline_bytes": ("of it before work", format_bytes),
     "gross_mj": ("energy a step, gross", format_energy),
     "net_mj": ("energy a step, net", format_energy),
+    "cold_compile_s": ("compilation, caches empty", format_seconds),
+    "warm_compile_s": ("compilation, caches filled", format_seconds),
 }
 
 

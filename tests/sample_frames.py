@@ -212,6 +212,9 @@ def _contender(case: SampleCase, arm: str, version: str, role: str) -> dict[str,
         "stopped_by": "target" if case.workload == "mlp" else "budget",
         "compute_share": 0.61 / factor,
         "bandwidth_share": math.nan,
+        "items_per_s": case.batch / (case.jax_step_ns * factor) * 1e9,
+        "cold_compile_s": (0.84 if framework == "jax" else 14.2) if compiles else math.nan,
+        "warm_compile_s": (0.11 if framework == "jax" else 2.9) if compiles else math.nan,
     }
 
 
@@ -243,6 +246,8 @@ def _contenders() -> list[dict[str, object]]:
         "build": None,
         "median_step_ns": 412.0,
         "compile_s": math.nan,
+        "cold_compile_s": math.nan,
+        "warm_compile_s": math.nan,
         "import_s": math.nan,
         "process_peak_bytes": 1.9e7,
         "planned_bytes": math.nan,
@@ -259,8 +264,11 @@ def _contenders() -> list[dict[str, object]]:
         "Traceback (most recent call last):\n"
         '  File "in_torch.py", line 41, in build\n    step = torch.compile(model)\n'
         "torch._inductor.exc.InductorError: C++ compile error: <vector> not found & gave up",
+        "items_per_s": math.nan,
         "median_step_ns": math.nan,
         "compile_s": math.nan,
+        "cold_compile_s": math.nan,
+        "warm_compile_s": math.nan,
         "first_run_s": math.nan,
         "warm_up_s": math.nan,
         "process_peak_bytes": math.nan,

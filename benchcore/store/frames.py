@@ -95,7 +95,9 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     `num_degraded` counts those that were (missing = not counted then). A stage's seconds are the
     mean over the starts that reached it, memory is the largest over starts (it is measured once),
     latency is that of all starts' samples together, and `host_boundness` its median over
-    `median_step_ns`. `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share` and
+    `median_step_ns`. `cold_compile_s` and `warm_compile_s` are trace, lower and compile together,
+    with empty and with filled caches; `items_per_s` is the batch over `median_step_ns`. `gross_mj`
+    and `net_mj` are a step's. `compute_share`, `bandwidth_share` and
     `limit_share` hold the fastest start against the ceilings of the campaign's sentinels.
     """
     query = _select(
@@ -125,7 +127,11 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     )
     query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
     contenders = _read(engine, query.order_by(*_OLDEST_FIRST, ContenderRun.position), campaign)
-    per_start = start_frame(engine, campaign).groupby(["duel_run", "name"])
+    starts = start_frame(engine, campaign)
+    compiling = [f"{stage}_s" for stage in ("trace", "lower", "compile")]
+    starts["compiled_s"] = starts[compiling].sum(axis=1, min_count=1)
+    per_start = starts.groupby(["duel_run", "name"])
+    caches = {each: starts.loc[starts["caches"].eq(each)] for each in ("cold", "warm")}
     over_starts = pd.DataFrame(
         {
             "num_starts": per_start.size(),
@@ -135,6 +141,10 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
             "fastest_step_ns": per_start["median_step_ns"].min(),
             **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in _STAGES},
             **{each.key: per_start[each.key].max() for each in _MEMORY},
+            **{
+                f"{each}_compile_s": of_these.groupby(["duel_run", "name"])["compiled_s"].mean()
+                for each, of_these in caches.items()
+            },
         }
     )
     over_starts = over_starts.join(_latency_and_energy(engine, campaign))
@@ -143,6 +153,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     frame["host_boundness"] = pd.Series(
         [host_boundness(*each) for each in times], index=frame.index, dtype="float64"
     )
+    frame["items_per_s"] = frame["batch"] / frame["median_step_ns"] * 1e9
     counts = ["num_starts", "num_blocks"]
     frame = frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
     return add_physics(frame, read_sentinels(engine, campaign))

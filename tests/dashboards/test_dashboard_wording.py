@@ -21,6 +21,7 @@ from dashboards.wording import (
     format_count,
     format_ns,
     format_range,
+    format_rate,
     format_seconds,
     format_share,
     format_speedup,
@@ -172,6 +173,19 @@ def test_what_no_device_measured_has_no_column() -> None:
     metered = frames.contenders.astype({"gross_mj": "float64"})
     metered.loc[one, "gross_mj"] = 3.0
     assert "energy" in measured_costs(list_costs(metered))
+
+
+def test_throughput_and_compilation_with_empty_and_with_filled_caches_are_told() -> None:
+    frames = sample_frames(num_nights=1)
+    rows = {(row["case"], row["name"]): row for row in list_contenders(frames.contenders)}
+    jax = rows["mlp train_b128", "jax-jit-0.12.0.1"]
+    step_ns = frames.contenders.set_index(["case_name", "name"])["median_step_ns"]
+    rate = 128 * 1e9 / step_ns["train_b128", "jax-jit-0.12.0.1"]
+    assert jax["rate"] == format_rate(rate)
+    assert jax["compile"] == "840 ms, then 110 ms"
+    assert rows["mlp train_b128", "torch-eager-2.15.0"]["compile"] == "none: eager"
+    assert {row["rate"] for row in rows.values() if row["status"] == "crash"} == {"not measured"}
+    assert [format_rate(each) for each in (7.25, 61_234.0)] == ["7.25", "61.2k"]
 
 
 def test_an_unmeasured_step_is_never_zero() -> None:

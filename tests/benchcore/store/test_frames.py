@@ -155,6 +155,7 @@ def test_a_contender_sums_up_its_starts(filled: Engine) -> None:
     assert (row["planned_starts"], row["planned_rounds"]) == (3, 4)
     assert row["median_step_ns"] == pytest.approx(1_001_500)
     assert row["compile_s"] == pytest.approx(1.5)
+    assert row["items_per_s"] == pytest.approx(row["batch"] * 1e9 / 1_001_500)
     assert row["process_peak_bytes"] == 1_000_002
     assert pd.isna(row["planned_bytes"])
     assert pd.isna(row["reason"])
@@ -183,6 +184,24 @@ def test_latency_is_of_all_starts_together_and_energy_of_the_one_that_has_it(
     assert list(start_frame(engine)["cache_hits"].iloc[:3].fillna(-1)) == [-1, 3, -1]
     for missing in ("latency_p50_ns", "host_boundness", "gross_mj"):
         assert pd.isna(other[missing])
+
+
+def test_compilation_with_empty_and_with_filled_caches_is_told_apart(
+    engine: Engine, state: State
+) -> None:
+    document = make_document((JAX, TORCH))
+    for start, caches, seconds in zip(
+        document["contenders"][0]["starts"], ("cold", "warm", "warm"), (9.0, 1.0, 2.0), strict=True
+    ):
+        start["caches"] = caches
+        start["stages"] |= {"trace": 0.5, "lower": None, "compile": seconds}
+    for start in document["contenders"][1]["starts"]:
+        start["stages"] |= {"trace": None, "lower": None, "compile": None}
+    spool_document(state.spool, document)
+    ingest_spool(engine, state)
+    jax, torch = contender_frame(engine).to_dict("records")
+    assert (jax["cold_compile_s"], jax["warm_compile_s"]) == (9.5, 2.0)
+    assert pd.isna(torch["cold_compile_s"]) and pd.isna(torch["warm_compile_s"])
 
 
 def test_a_stage_that_no_start_reached_is_missing(engine: Engine, state: State) -> None:
