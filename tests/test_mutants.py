@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,14 @@ def test_a_mutant_can_be_made_and_its_tests_exist(mutant: Mutant) -> None:
     assert mutant.tests
     tests = find_tests()
     assert [test for test in mutant.tests if len(tests.get(_bare(test), ())) != 1] == []
+
+
+def test_every_case_that_a_mutant_names_is_there() -> None:
+    files, named = find_tests(), {test for each in MUTANTS for test in each.tests if "[" in test}
+    nodes = sorted(f"{files[_bare(test)][0]}::{test}" for test in named)
+    collect = [sys.executable, "-m", "pytest", "--collect-only", *nodes]
+    done = subprocess.run(collect, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_errors_are_told_apart_by_their_names() -> None:

@@ -43,9 +43,10 @@ def _drop_out(runtime: Any, module: Any) -> Any:
 
 
 def _lie_channels_last(runtime: Any, module: Any) -> Any:
-    real = module.read_settings
+    shared = importlib.import_module("benchcore.workloads.vision.in_torch")
+    real = shared.read_settings
     return mock.patch.object(
-        module, "read_settings", lambda *a: dataclasses.replace(real(*a), layout="channels_last")
+        shared, "read_settings", lambda *a: dataclasses.replace(real(*a), layout="channels_last")
     )
 
 
