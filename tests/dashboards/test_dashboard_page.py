@@ -92,6 +92,12 @@ def test_a_night_where_nothing_counts_is_published_and_says_so() -> None:
     assert '"frameworks":' not in page
 
 
+def test_what_does_not_count_has_no_number() -> None:
+    rows = [row for row in _render(nothing_counts()).split("<tr>") if "Does not count." in row]
+    assert rows
+    assert all('<td class="number">withheld</td>' in row for row in rows)
+
+
 def test_a_night_without_rows_is_published() -> None:
     page = _render(empty_frames())
     assert "Nothing counts tonight" in page
