@@ -25,7 +25,10 @@ def test_the_readme_is_short_and_runs_early() -> None:
         assert len(readme.read_text().splitlines()) <= 40, readme
 
 
-@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
+PAGES = [*READMES, *sorted((ROOT / "benchcore").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("readme", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(readme: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", readme.read_text()):
         if not target.startswith(("http", "#")):
