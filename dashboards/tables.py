@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchcore.verdict.outliers import find_slower
 from dashboards.frames import NightSummary, counting, keep
 from dashboards.wording import (
     FRAMEWORKS,
@@ -85,6 +86,12 @@ def _describe_scope(row: dict[str, Any]) -> str:
 
 
 def _direction(row: dict[str, Any]) -> str:
+    slower = find_slower(row["workload"], row["low"], row["high"])
+    end = f", {side_label(row, slower)} an outlier" if slower else ""
+    return f"{_faster(row)}{end}"
+
+
+def _faster(row: dict[str, Any]) -> str:
     if is_missing(row["log_ratio"]):
         return ""
     if row["kind"] == "cross_version":

@@ -161,6 +161,12 @@ def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_jso
 def _print_ratios(rows: list[dict[str, Any]], name: str) -> None:
     columns = ("case", "pair", "speedup", "low", "high", "verdict", "counts", "fair")
     print_rows(rows, columns, title=f"{name}: how many times as fast the first is")
+    for row in rows:
+        if row["outlier"]:
+            said = (
+                f"outlier: in {row['case']}, {row['outlier']} takes a multiple of the other's time"
+            )
+            OUT.print(said, markup=False, soft_wrap=True)
 
 
 def _print_failures(rows: list[dict[str, Any]]) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 
 from benchcore.store.frames import contender_frame, profile_frame, ratio_frame
 from benchcore.store.judging import judge_campaign
+from benchcore.verdict.outliers import find_slower
 from benchcore.verdict.where_time import StepProfile
 
 _COPIED = (
@@ -32,7 +33,7 @@ def judge_and_list(engine: Engine, campaign: str) -> list[dict[str, Any]]:
 
 def list_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     """A campaign's ratios: `speedup` is how many times as fast a is as b, `low` to `high` its
-    95 % interval."""
+    95 % interval; `outlier` names the side of a single operation that takes a multiple."""
     frame = ratio_frame(engine, campaign)
     return [_describe(row) for row in frame.to_dict("records")]
 
@@ -77,6 +78,7 @@ def list_profiles(engine: Engine, campaign: str) -> list[dict[str, Any]]:
 
 
 def _describe(row: dict[str, Any]) -> dict[str, Any]:
+    slower = find_slower(row["workload"], row["low"], row["high"]) if row["counts"] else None
     return {
         "case": _name_case(row),
         "pair": f"{row['a']} against {row['b']}",
@@ -84,6 +86,7 @@ def _describe(row: dict[str, Any]) -> dict[str, Any]:
         "low": _factor(row["low"]),
         "high": _factor(row["high"]),
         "counts": bool(row["counts"]),
+        "outlier": row[slower] if slower else None,
         **{key: row[key] for key in _COPIED},
     }
 

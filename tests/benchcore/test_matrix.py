@@ -139,7 +139,7 @@ def test_a_contender_that_meets_itself_gets_a_name_of_its_own() -> None:
             "nope",
             "bare",
             "stdlib",
-            "no workload 'nope'; workloads are copy, efficientnet_b0, faulty, matmul",
+            "no workload 'nope'; workloads are convolution, copy, efficientnet_b0",
         ),
         ("../mlp", "bare", "stdlib", "no workload '../mlp'"),
         ("noop", "huge", "stdlib", "no case 'huge' in workload 'noop'; cases are bare"),

@@ -139,3 +139,14 @@ def test_a_comparison_of_settings_is_told_and_called_no_version() -> None:
         not in page.partition("<main>")[0].partition("<h1")[2].partition("</h1>")[0]
     )
     assert "Which setting is faster?" not in _render(sample_frames(num_nights=1))
+
+
+def test_a_convolution_at_a_multiple_of_the_others_time_is_called_an_outlier() -> None:
+    frames = sample_frames(num_nights=1)
+    row = frames.ratios[frames.ratios["counts"].eq(True)].head(1)
+    changes = {"workload": "convolution", "verdict": "different", "log_ratio": 1.2, "low": 1.1}
+    ratios = row.assign(**changes, high=1.3)
+    assert " an outlier" in _without_bundle(_render(replace(frames, ratios=ratios)))
+    assert " an outlier" not in _without_bundle(
+        _render(replace(frames, ratios=ratios.assign(workload="resnet50")))
+    )

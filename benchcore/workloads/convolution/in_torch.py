@@ -1,0 +1,42 @@
+"""The convolution in PyTorch: one `conv2d`, or autograd's own operator for its weight; NCHW."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from benchcore.program import Arrays, Program, Settings
+from benchcore.workloads.convolution.spec import Case
+from benchcore.workloads.settings import TORCH_COMPILE, read_settings
+
+
+def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
+    """Arrays on the device that the settings name; a step convolves, or has the gradient."""
+    wanted = read_settings(settings, TORCH_COMPILE)
+    inputs = tuple(torch.tensor(array, device=wanted.device) for array in arrays.inputs.values())
+    edge = case.kernel // 2
+
+    def convolve(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv2d(images, weight, padding=edge, groups=case.groups)
+
+    def differentiate(
+        images: torch.Tensor, weight: torch.Tensor, cotangent: torch.Tensor
+    ) -> torch.Tensor:
+        return torch.ops.aten.convolution_backward(
+            cotangent, images, weight, None, [1, 1], [edge, edge], [1, 1], False, [0, 0],
+            case.groups, [False, True, False],
+        )[1]  # fmt: skip
+
+    name, work = ("gradient", differentiate) if case.gradient else ("output", convolve)
+    if wanted.compile != "none":
+        work = torch.compile(work, mode=wanted.compile, fullgraph=True)
+
+    def step() -> torch.Tensor:
+        with torch.inference_mode():
+            return work(*inputs)
+
+    def evidence() -> dict[str, np.ndarray]:
+        with torch.inference_mode():
+            return {name: work(*inputs).cpu().numpy().copy()}
+
+    return Program(step=step, evidence=evidence, held=lambda: {"inputs": inputs})
