@@ -292,6 +292,7 @@ def report(
     from benchcore.store.database import open_database
     from benchcore.store.outcome import (
         list_contenders,
+        list_device_ratios,
         list_failures,
         list_profiles,
         list_ratios,
@@ -304,12 +305,17 @@ def report(
     engine = open_database(opened.database_url)
     rows, contenders = list_ratios(engine, campaign), list_contenders(engine, campaign)
     failures = list_failures(engine, campaign)
+    of_model = list_device_ratios(engine, campaign)
     if as_json:
         named = {"campaign": campaign, "dashboard": str(page)}
         listed = {"ratios": rows, "contenders": contenders, "failures": failures}
+        listed["device_ratios"] = of_model
         print_json({**named, **listed, "profiles": list_profiles(engine, campaign)})
         return
     _print_ratios(rows, campaign)
+    if of_model:
+        columns = ("case", "pair", "speedup", "low", "high", "verdict", "num_nodes", "device")
+        print_rows(of_model, columns, title="For the device model, from its nodes")
     _print_failures(failures)
     print_costs(contenders)
     OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)

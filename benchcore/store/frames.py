@@ -325,6 +325,8 @@ def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     (`benchcore.store.parity`); None = of every campaign."""
     query = _select(
         *_CASE,
+        DuelRun.duel_hash,
+        DuelRun.node,
         DuelRun.device_model,
         DuelRun.device_fingerprint,
         PairRatio.kind,

@@ -11,12 +11,14 @@ from sqlalchemy import Engine
 from benchcore.store.frames import contender_frame, profile_frame, ratio_frame
 from benchcore.store.judging import judge_campaign
 from benchcore.verdict.outliers import find_slower
+from benchcore.verdict.ratios import judge_nodes
 from benchcore.verdict.where_time import StepProfile
 
 _COPIED = (
     *("kind", "a", "b", "num_starts", "verdict", "reason", "scope", "duel_run"),
     *("fair", "differences", "violations"),
 )
+_SAME_DUEL = ["duel_hash", "method", "device_fingerprint", "a", "b"]
 _MEASURED = (
     *("median_step_ns", "latency_p50_ns", "latency_p95_ns", "latency_p99_ns", "latency_mean_ns"),
     *("latency_sd_ns", "latency_min_ns", "latency_max_ns", "latency_samples", "host_boundness"),
@@ -36,6 +38,37 @@ def list_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     95 % interval; `outlier` names the side of a single operation that takes a multiple."""
     frame = ratio_frame(engine, campaign)
     return [_describe(row) for row in frame.to_dict("records")]
+
+
+def list_device_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """What holds for a device model: the campaign's pairs that count on two nodes of it or more.
+
+    The same duel (by its hash, method and device) may have run on the other nodes in any campaign;
+    of each node its newest run that counts is one sample.
+    """
+    frame = ratio_frame(engine)
+    counting = frame.loc[frame["counts"]]
+    found = []
+    for _, rows in counting.groupby(_SAME_DUEL, sort=False):
+        of_nodes = rows.groupby("node", sort=False).tail(1)
+        if len(of_nodes) > 1 and campaign in set(rows["campaign"]):
+            finding = judge_nodes(list(of_nodes["log_ratio"]))
+            last = of_nodes.to_dict("records")[-1]
+            found.append(
+                {
+                    "case": _name_case(last),
+                    "pair": f"{last['a']} against {last['b']}",
+                    "speedup": _factor(finding.log_ratio),
+                    "low": _factor(finding.low),
+                    "high": _factor(finding.high),
+                    "verdict": finding.verdict,
+                    "reason": finding.reason,
+                    "num_nodes": len(of_nodes),
+                    "scope": "this device model",
+                    "device": last["device_model"],
+                }
+            )
+    return found
 
 
 def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from scipy import stats
 
 Kind = Literal["cross_framework", "cross_version", "cross_setting"]
 Verdict = Literal["same", "different", "unknown"]
-Scope = Literal["this node", "this start"]
+Scope = Literal["this start", "this node", "this device model"]
 
 EQUIVALENCE_BOUND = 0.02
 """Contenders within 2 % of each other are the same, unless the caller names another bound."""
@@ -126,7 +126,9 @@ def _order_pair(one: Side, other: Side, *, alone: bool) -> tuple[Kind, Side, Sid
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Finding:
+class Finding:
+    """A verdict over samples that are independent: starts of a node, or nodes of a model."""
+
     log_ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -141,7 +143,7 @@ def _judge_pair(
     finding = _find(np.array(start_log_ratios), equivalence_bound)
     left_out = _describe_degraded(a, b)
     if left_out and not start_log_ratios:
-        finding = _Finding(reason="no valid block")
+        finding = Finding(reason="no valid block")
     return Ratio(
         kind=kind,
         a=a.name,
@@ -199,7 +201,7 @@ def _hodges_lehmann(samples: np.ndarray) -> float:
     return float(np.median((samples[first] + samples[second]) / 2))
 
 
-def _find(samples: np.ndarray, equivalence_bound: float) -> _Finding:
+def _find(samples: np.ndarray, equivalence_bound: float) -> Finding:
     """The verdict over starts: Student's t over the starts' log ratios, never over rounds.
 
     `same` is asked first: where the 90 % interval lies within the bound (two one-sided tests at
@@ -207,10 +209,10 @@ def _find(samples: np.ndarray, equivalence_bound: float) -> _Finding:
     relevance: with enough starts, any two programs differ by something.
     """
     if len(samples) == 0:
-        return _Finding(reason="no round that both contenders finished")
+        return Finding(reason="no round that both contenders finished")
     mean = float(samples.mean())
     if len(samples) == 1:
-        return _Finding(log_ratio=mean, reason="one start is a suspicion only: it has no interval")
+        return Finding(log_ratio=mean, reason="one start is a suspicion only: it has no interval")
     half_90, half_95 = _half_width(samples, 0.90), _half_width(samples, 0.95)
     bound = math.log1p(equivalence_bound)
     verdict: Verdict = "unknown"
@@ -222,9 +224,23 @@ def _find(samples: np.ndarray, equivalence_bound: float) -> _Finding:
         verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
     elif abs(mean) > half_95:
         verdict, reason = "different", "95 % interval excludes no difference"
-    return _Finding(
+    return Finding(
         log_ratio=mean, low=mean - half_95, high=mean + half_95, verdict=verdict, reason=reason
     )
+
+
+def judge_nodes(
+    log_ratios: Sequence[float], equivalence_bound: float = EQUIVALENCE_BOUND
+) -> Finding:
+    """The verdict for a device model, from one log ratio a node.
+
+    The starts of a node share its board, its cooling and its neighbours, so that they tell nothing
+    of other nodes: here the nodes are the samples, however many starts each of them had. Raises
+    ValueError for fewer than two.
+    """
+    if len(log_ratios) < 2:
+        raise ValueError(f"wanted the log ratios of two nodes at least, got {len(log_ratios)}")
+    return _find(np.array(log_ratios), equivalence_bound)
 
 
 def _half_width(samples: np.ndarray, confidence: float) -> float:
