@@ -11,7 +11,7 @@ nightly: sync
 	.venv/bin/deadheat nightly --profile laptop
 
 test: sync lint
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile
 
 lint: sync
 	.venv/bin/ruff check .

@@ -19,10 +19,12 @@ REPOSITORY = Path(__file__).parent.parent
 
 @pytest.fixture(scope="session")
 def session_state(tmp_path_factory: pytest.TempPathFactory) -> State:
-    """A state folder that lives as long as the session; DEADHEAT_TEST_STATE keeps one for longer,
-    so that a developer's next run finds its environments built."""
+    """A state folder that lives as long as the session, and that all its workers share;
+    DEADHEAT_TEST_STATE keeps one for longer, so that the next run finds its environments built."""
     kept = os.environ.get("DEADHEAT_TEST_STATE")
-    return open_state(Path(kept) if kept else tmp_path_factory.mktemp("state"))
+    folder = tmp_path_factory.getbasetemp()
+    whole = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    return open_state(Path(kept) if kept else whole / "state")
 
 
 @pytest.fixture(scope="session")
