@@ -77,7 +77,7 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
             "no setting 'layout=channels_last'",
         ),
         ("run bad.json --device cpu", "a plan says its own device"),
-        ("equivalence", "or --all, got None; there are mlp"),
+        ("equivalence", "or --all, got None; there are efficientnet_b0, mlp"),
         ("equivalence noop", "or --all, got 'noop'"),
         ("equivalence mlp --all", "both a workload and --all"),
         ("equivalence mlp --precision fp7", "no precision 'fp7'; precisions are fp32_ieee"),
