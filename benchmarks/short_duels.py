@@ -30,30 +30,7 @@ from benchcore.verdict.ratios import Ratio, Side, judge_duel
 
 Document = dict[str, Any]
 _ARM = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
-_SPEC = """
-from dataclasses import dataclass
-from benchcore.program import Arrays
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    use_case: str = "op"
-    batch: int = 1
-    precision: str = "fp32_ieee"
-
-CASES = {"bare": Case()}
-
-def make_arrays(case, seed):
-    return Arrays(params={}, inputs={})
-
-def flops(case):
-    return 0
-
-def least_bytes(case):
-    return 0
-
-def tolerances(case):
-    return {}
-"""
+_SPEC = "from benchcore.workloads.noop.spec import *"
 _STEP = '''
 import hashlib
 from benchcore.program import Program

@@ -107,9 +107,7 @@ def list_failures(contenders: pd.DataFrame) -> list[Row]:
     failed = keep(contenders, contenders["status"] != "ok")
     return [
         {
-            "case": case_label(row),
-            "contender": contender_label(row["framework"], row["version"], row["arm"]),
-            "name": str(row["name"]),
+            **_name_contender(row),
             "status": str(row["status"]),
             "stage": one_line(row["stage"], missing="not recorded"),
             "reason": one_line(row["reason"], missing="no reason recorded"),
@@ -125,9 +123,7 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
     )
     return [
         {
-            "case": case_label(row),
-            "contender": contender_label(row["framework"], row["version"], row["arm"]),
-            "name": str(row["name"]),
+            **_name_contender(row),
             "role": one_line(row["role"], missing=""),
             "step": format_ns(row["median_step_ns"]),
             "degraded": _degraded(row),
@@ -141,6 +137,14 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
         }
         for row in rows.to_dict("records")
     ]
+
+
+def _name_contender(row: dict[str, Any]) -> Row:
+    return {
+        "case": case_label(row),
+        "contender": contender_label(row["framework"], row["version"], row["arm"]),
+        "name": str(row["name"]),
+    }
 
 
 def _degraded(row: dict[str, Any]) -> str:
@@ -187,9 +191,7 @@ def list_costs(contenders: pd.DataFrame) -> list[Row]:
     rows = ran.sort_values(["workload", "case_name", "framework", "role", "name"], kind="stable")
     return [
         {
-            "case": case_label(row),
-            "contender": contender_label(row["framework"], row["version"], row["arm"]),
-            "name": str(row["name"]),
+            **_name_contender(row),
             "latency": format_ns(row["latency_p50_ns"]),
             "p95": format_ns(row["latency_p95_ns"]),
             "host_boundness": format_factor(row["host_boundness"]),
@@ -209,9 +211,7 @@ def list_profiles(profiles: pd.DataFrame) -> list[Row]:
     rows = profiles.sort_values(["workload", "case_name", "framework", "name"], kind="stable")
     return [
         {
-            "case": case_label(row),
-            "contender": contender_label(row["framework"], row["version"], row["arm"]),
-            "name": str(row["name"]),
+            **_name_contender(row),
             "kernels": format_ns(row["kernel_ns"]),
             "dispatch": format_ns(row["dispatch_ns"]),
             "python_calls": format_average(row["python_calls"]),

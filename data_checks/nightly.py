@@ -20,6 +20,7 @@ from data_checks.proofs import proof_rows, proof_suite
 from data_checks.rows import (
     CheckFrames,
     contender_rows,
+    describe,
     duel_rows,
     equivalence_rows,
     pair_rows,
@@ -95,19 +96,19 @@ def contender_suite() -> ExpectationSuite:
     return _suite(
         "contenders",
         gxe.ExpectTableRowCountToBeBetween(
-            min_value=1, meta=_meta("there are contenders", "wanted at least 1 row, got {value}")
+            min_value=1, meta=describe("there are contenders", "wanted at least 1 row, got {value}")
         ),
         gxe.ExpectColumnValuesToBeInSet(
             column="status",
             value_set=["ok", "invalid_physics"],  # which the physics suite tells of
-            meta=_meta("finished", "status is {status!r}, not 'ok'; stage {stage!r}: {reason}"),
+            meta=describe("finished", "status is {status!r}, not 'ok'; stage {stage!r}: {reason}"),
         ),
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(
             column_A="num_starts",
             column_B="planned_starts",
             or_equal=True,
             row_condition=_FINISHED,
-            meta=_meta("all starts", "{num_starts} of at least {planned_starts} planned starts"),
+            meta=describe("all starts", "{num_starts} of at least {planned_starts} planned starts"),
         ),
     )
 
@@ -120,7 +121,7 @@ def physics_suite() -> ExpectationSuite:
             column="limit_share",
             min_value=0,
             max_value=LIMIT_SHARE,
-            meta=_meta(
+            meta=describe(
                 "invalid_physics",
                 "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
                 "{limit_reason}",
@@ -136,13 +137,13 @@ def start_suite() -> ExpectationSuite:
         gxe.ExpectColumnValuesToBeInSet(
             column="status",
             value_set=["ok"],
-            meta=_meta("start finished", "start {start_index} has status {status!r}, not 'ok'"),
+            meta=describe("start finished", "start {start_index} has status {status!r}, not 'ok'"),
         ),
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(
             column_A="num_blocks",
             column_B="planned_rounds",
             or_equal=True,
-            meta=_meta(
+            meta=describe(
                 "all rounds",
                 "start {start_index} has {num_blocks} blocks of at least {planned_rounds} planned "
                 "rounds",
@@ -150,12 +151,12 @@ def start_suite() -> ExpectationSuite:
         ),
         gxe.ExpectColumnValuesToNotBeNull(
             column="compilations_in_blocks",
-            meta=_meta("compilations counted", "start {start_index} did not count compilations"),
+            meta=describe("compilations counted", "start {start_index} did not count compilations"),
         ),
         gxe.ExpectColumnValuesToBeInSet(
             column="compilations_in_blocks",
             value_set=[0],
-            meta=_meta(
+            meta=describe(
                 "nothing compiled while the clock ran",
                 "start {start_index} compiled {compilations_in_blocks:.0f} times in timed blocks",
             ),
@@ -164,7 +165,7 @@ def start_suite() -> ExpectationSuite:
         gxe.ExpectColumnValuesToBeBetween(
             column="clock_steps",
             min_value=FEWEST_CLOCK_STEPS,
-            meta=_meta(
+            meta=describe(
                 "blocks long enough for the clock",
                 "start {start_index} has a block of {shortest_block_ns:.0f} ns, less than 1000 "
                 "steps of its clock ({clock_resolution_ns:.0f} ns)",
@@ -173,7 +174,9 @@ def start_suite() -> ExpectationSuite:
         gxe.ExpectColumnValuesToNotBeNull(
             column="inputs_sha256",
             row_condition=_MEASURED,
-            meta=_meta("inputs known", "start {start_index} did not say what inputs it worked on"),
+            meta=describe(
+                "inputs known", "start {start_index} did not say what inputs it worked on"
+            ),
         ),
     )
 
@@ -183,14 +186,14 @@ def _time_expectations() -> tuple[Expectation, ...]:
         gxe.ExpectColumnValuesToNotBeNull(
             column="median_step_ns",
             row_condition=Column("disturbed") == "not throughout",
-            meta=_meta("timed", "start {start_index} has no time of a step"),
+            meta=describe("timed", "start {start_index} has no time of a step"),
         ),
         gxe.ExpectColumnValuesToBeBetween(
             column="median_step_ns",
             min_value=0,
             strict_min=True,
             max_value=sys.float_info.max,
-            meta=_meta(
+            meta=describe(
                 "positive finite time", "start {start_index} took {median_step_ns!r} ns a step"
             ),
         ),
@@ -204,7 +207,9 @@ def duel_suite() -> ExpectationSuite:
         gxe.ExpectColumnValuesToBeBetween(
             column="num_inputs",
             max_value=1,
-            meta=_meta("same inputs", "contenders worked on {num_inputs} different inputs, not 1"),
+            meta=describe(
+                "same inputs", "contenders worked on {num_inputs} different inputs, not 1"
+            ),
         ),
     )
 
@@ -216,7 +221,7 @@ def pair_suite() -> ExpectationSuite:
         gxe.ExpectColumnPairValuesToBeEqual(
             column_A="num_quantities",
             column_B="wanted_quantities",
-            meta=_meta(
+            meta=describe(
                 "proof complete",
                 "{num_quantities} of {wanted_quantities} quantities compared between {contender!r} "
                 "and {other!r}",
@@ -232,24 +237,24 @@ def equivalence_suite() -> ExpectationSuite:
         gxe.ExpectColumnValuesToBeInSet(
             column="agrees",
             value_set=[True],
-            meta=_meta("agrees", "{quantity!r} differs: {max_relative!r} against {tolerance!r}"),
+            meta=describe("agrees", "{quantity!r} differs: {max_relative!r} against {tolerance!r}"),
         ),
         gxe.ExpectColumnValuesToNotBeNull(
             column="max_relative",
-            meta=_meta("compared", "{quantity!r} could not be compared"),
+            meta=describe("compared", "{quantity!r} could not be compared"),
         ),
         gxe.ExpectColumnValuesToBeBetween(
             column="max_relative",
             min_value=0,
             max_value=sys.float_info.max,
-            meta=_meta("finite difference", "{quantity!r} differs by {max_relative!r}"),
+            meta=describe("finite difference", "{quantity!r} differs by {max_relative!r}"),
         ),
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(
             column_A="tolerance",
             column_B="max_relative",
             or_equal=True,
             ignore_row_if="either_value_is_missing",
-            meta=_meta(
+            meta=describe(
                 "within tolerance",
                 "{quantity!r} differs by {max_relative!r}, above its tolerance {tolerance!r}",
             ),
@@ -264,7 +269,7 @@ def parity_suite() -> ExpectationSuite:
         gxe.ExpectColumnValuesToBeInSet(
             column="differs",
             value_set=[""],
-            meta=_meta("ran alike", "the two sides did not run alike: {differs}"),
+            meta=describe("ran alike", "the two sides did not run alike: {differs}"),
         ),
     )
 
@@ -286,11 +291,6 @@ _SUITES: tuple[
 
 def _suite(name: str, *expectations: Expectation) -> ExpectationSuite:
     return ExpectationSuite(name=f"nightly {name}", expectations=list(expectations))
-
-
-def _meta(name: str, reason: str) -> dict[str, str]:
-    """The name of an expectation, and what to say of a row that fails it, with its columns."""
-    return {"name": name, "reason": reason}
 
 
 @dataclass(frozen=True)

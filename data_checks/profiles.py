@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from data_checks.rows import CheckFrames, name_rows
+from data_checks.rows import CheckFrames, describe, name_rows
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuite
@@ -34,12 +34,12 @@ def profile_suite() -> ExpectationSuite:
         gxe.ExpectColumnValuesToBeBetween(
             column="host_syncs",
             max_value=0,
-            meta=_meta("no wait within a step", "each step waits for {host_syncs:.3g} values"),
+            meta=describe("no wait within a step", "each step waits for {host_syncs:.3g} values"),
         ),
         gxe.ExpectColumnValuesToBeBetween(
             column="host_copies",
             max_value=0,
-            meta=_meta(
+            meta=describe(
                 "inputs on the device", "each step takes {host_copies:.3g} arrays from the host"
             ),
         ),
@@ -47,7 +47,7 @@ def profile_suite() -> ExpectationSuite:
             column="module_calls",
             max_value=0,
             row_condition=Column("framework") == "jax",
-            meta=_meta(
+            meta=describe(
                 "no module in a compiled step",
                 "each step calls {module_calls:.0f} functions of Flax; jit what its state is given",
             ),
@@ -56,11 +56,7 @@ def profile_suite() -> ExpectationSuite:
             column="grad_mode",
             value_set=["inference_mode"],
             row_condition=Column("use_case") == "infer",
-            meta=_meta("inference keeps no graph", "inference ran in torch's {grad_mode}"),
+            meta=describe("inference keeps no graph", "inference ran in torch's {grad_mode}"),
         ),
     ]
     return ExpectationSuite(name="nightly profiles", expectations=expectations)
-
-
-def _meta(name: str, reason: str) -> dict[str, str]:
-    return {"name": name, "reason": reason}

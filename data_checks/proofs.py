@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from benchcore.catalog import needs_proof
-from data_checks.rows import CheckFrames, list_pairs, name_rows
+from data_checks.rows import CheckFrames, describe, list_pairs, name_rows
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuite
@@ -48,7 +48,7 @@ def proof_suite() -> ExpectationSuite:
     claimed = gxe.ExpectColumnValuesToBeInSet(
         column="passed",
         value_set=[True],
-        meta={"name": "proven equal", "reason": "not proven to compute the same: {reason}"},
+        meta=describe("proven equal", "not proven to compute the same: {reason}"),
     )
     within = [
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(
@@ -57,10 +57,10 @@ def proof_suite() -> ExpectationSuite:
             or_equal=True,
             row_condition=Column("passed") == True,  # noqa: E712 - its own way to say so
             ignore_row_if="neither",
-            meta={
-                "name": f"{of} within bound",
-                "reason": f"{{quantity!r}} is {{{of}_error!r}} away, of at most {{{of}_bound!r}}",
-            },
+            meta=describe(
+                f"{of} within bound",
+                f"{{quantity!r}} is {{{of}_error!r}} away, of at most {{{of}_bound!r}}",
+            ),
         )
         for of in ("oracle", "a", "b")
     ]

@@ -128,3 +128,8 @@ def name_rows(
         other=frame[other] if other else None,
         row=range(len(frame)),
     ).reset_index(drop=True)
+
+
+def describe(name: str, reason: str) -> dict[str, str]:
+    """The name of an expectation, and what to say of a row that fails it, with its columns."""
+    return {"name": name, "reason": reason}

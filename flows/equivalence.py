@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -13,6 +13,7 @@ from benchcore.campaign import describe_release, find_accelerator
 from benchcore.environments import provision
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.interpreters import find_interpreters
+from benchcore.program import Precision
 from benchcore.proofs import FULL_SEEDS, Side, Wanted
 from benchcore.releases import parse_request, resolve
 from benchcore.state import State, open_state
@@ -21,7 +22,7 @@ from benchcore.store.proofs import list_proofs
 from flows.options import STATE, JsonOption, PythonOption, StateOption
 from flows.printing import ERR, OUT, print_json, print_rows
 
-_PRECISIONS = ("fp32_ieee", "tf32", "bf16", "bf16_autocast")
+_PRECISIONS = get_args(Precision)
 _COLUMNS = (
     *("use_case", "quantity", "oracles_apart", "of_at_most"),
     *("a_error", "a_bound", "b_error", "b_bound", "passed"),

@@ -56,11 +56,7 @@ def list_device_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
             last = of_nodes.to_dict("records")[-1]
             found.append(
                 {
-                    "case": _name_case(last),
-                    "pair": f"{last['a']} against {last['b']}",
-                    "speedup": _factor(finding.log_ratio),
-                    "low": _factor(finding.low),
-                    "high": _factor(finding.high),
+                    **_name_ratio(last | dataclasses.asdict(finding)),
                     "verdict": finding.verdict,
                     "reason": finding.reason,
                     "num_nodes": len(of_nodes),
@@ -113,14 +109,20 @@ def list_profiles(engine: Engine, campaign: str) -> list[dict[str, Any]]:
 def _describe(row: dict[str, Any]) -> dict[str, Any]:
     slower = find_slower(row["workload"], row["low"], row["high"]) if row["counts"] else None
     return {
+        **_name_ratio(row),
+        "counts": bool(row["counts"]),
+        "outlier": row[slower] if slower else None,
+        **{key: row[key] for key in _COPIED},
+    }
+
+
+def _name_ratio(row: dict[str, Any]) -> dict[str, Any]:
+    return {
         "case": _name_case(row),
         "pair": f"{row['a']} against {row['b']}",
         "speedup": _factor(row["log_ratio"]),
         "low": _factor(row["low"]),
         "high": _factor(row["high"]),
-        "counts": bool(row["counts"]),
-        "outlier": row[slower] if slower else None,
-        **{key: row[key] for key in _COPIED},
     }
 
 

@@ -18,28 +18,12 @@ from benchcore.store.documents import read_document
 
 ROOT = Path(__file__).parents[3]
 _SPEC = """
-from dataclasses import dataclass
-from benchcore.program import Arrays
+from benchcore.workloads.noop.spec import *
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    precision: str
-    use_case: str = "op"
-    batch: int = 1
-
-CASES = {name: Case(precision=name) for name in ("fp32_ieee", "tf32", "bf16", "bf16_autocast")}
-
-def make_arrays(case, seed):
-    return Arrays(params={}, inputs={})
-
-def flops(case):
-    return 0
-
-def least_bytes(case):
-    return 0
-
-def tolerances(case):
-    return {}
+CASES = {
+    name: Case(use_case="op", batch=1, precision=name)
+    for name in ("fp32_ieee", "tf32", "bf16", "bf16_autocast")
+}
 """
 _STEP = """
 from benchcore.program import Program

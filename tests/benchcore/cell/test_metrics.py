@@ -26,30 +26,7 @@ from benchcore.store.documents import read_document
 
 WORK_MS = 2.0
 
-_SPEC = """
-from dataclasses import dataclass
-from benchcore.program import Arrays
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    use_case: str = "op"
-    batch: int = 1
-    precision: str = "fp32_ieee"
-
-CASES = {"queue": Case()}
-
-def make_arrays(case, seed):
-    return Arrays(params={}, inputs={})
-
-def flops(case):
-    return 0
-
-def least_bytes(case):
-    return 0
-
-def tolerances(case):
-    return {}
-"""
+_SPEC = "from benchcore.workloads.noop.spec import *"
 
 # The setting `compile` says how; it is free text here. The device is a thread: one thing at a time.
 _DEVICE = f"""
@@ -111,7 +88,7 @@ def _break(snapshot: Path, file: str, line: str, instead: str) -> None:
 def _order(how: str = "idle host", **changes: Any) -> DuelOrder:
     contender = make_contender("c", settings={"compile": how})
     short = {"starts": 2, "max_starts": 2, "block_ms": 20.0, "warm_up_limit_s": 0.1}
-    return make_order(contender, workload="queue", case="queue", **{**short, **changes})
+    return make_order(contender, workload="queue", case="bare", **{**short, **changes})
 
 
 def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
