@@ -9,6 +9,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell.document import STAGES
+
 STARTED_AT = "2026-01-02T03:04:05+00:00"
 DUEL_RUN = "0123456789abcdef"
 CAMPAIGN = "nightly-2026-01-02"
@@ -215,19 +217,19 @@ def _make_contender(racer: Racer, starts: int, rounds: int) -> dict[str, Any]:
         "effective": {"threads": 2, "manifest": make_manifest(racer.framework)},
         "status": racer.status,
         "failure": None if racer.status == "ok" else failure,
+        "cold": {"stages": dict.fromkeys(STAGES, 2.5), "cache_hits": 0},
         "starts": [_make_start(racer, start, rounds) for start in range(starts)],
     }
 
 
 def _make_start(racer: Racer, start: int, rounds: int) -> dict[str, Any]:
     factor = racer.start_factors[start] if racer.start_factors else 1.0
-    stages = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
     return {
         "index": start,
         "status": racer.status,
         "started_at": STARTED_AT,
-        "caches": "warm" if start else "cold",
-        "stages": dict.fromkeys(stages, 0.5 + start),
+        "caches": "warm",
+        "stages": dict.fromkeys(STAGES, 0.5 + start),
         "warm_up": {"num_blocks": 3, "steady": True},
         "steps_per_block": 10,
         "clock_resolution_ns": 40,

@@ -160,6 +160,8 @@ class Conductor:
                 raise ContenderFailedError("environment", "import", order.environment_failure)
             if self._absent:
                 raise ContenderFailedError("unsupported", "init", self._absent)
+            if index == 0 and order.settings.get("compile") != "none":
+                self._compile_cold(order, running)
             prepared = self._start(order, index, running)
             process = running[order.name]
             start["stages"].update(prepared.pop("stages"))
@@ -169,13 +171,28 @@ class Conductor:
             if self._order.freeze:
                 process.freeze()
 
+    def _compile_cold(self, order: ContenderOrder, running: dict[str, ContenderProcess]) -> None:
+        """Compilation with empty caches, in a process that is never timed: it fills the caches of
+        all that are, which so begin alike."""
+        prepared = self._start(order, 0, running, purpose="pass")
+        self._contenders[order.name]["cold"] = {
+            "stages": dict.fromkeys(document.STAGES) | prepared["stages"],
+            "cache_hits": prepared["cache_hits"],
+        }
+        running.pop(order.name).close()
+
     def _start(
-        self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
+        self,
+        order: ContenderOrder,
+        index: int,
+        running: dict[str, ContenderProcess],
+        purpose: str = "timing",
     ) -> dict[str, Any]:
         running[order.name] = self._launcher.launch(order)
         return self._launcher.prepare(
             running[order.name],
             order,
+            purpose=purpose,
             on_stage=lambda stage: _tell(
                 event="stage", contender=order.name, start=index, stage=stage
             ),

@@ -23,7 +23,7 @@ def new_start(index: int) -> dict[str, Any]:
         "index": index,
         "status": "ok",
         "started_at": utc_now(),
-        "caches": "cold" if index == 0 else "warm",
+        "caches": "warm",
         "cache_hits": None,
         "stages": dict.fromkeys(STAGES),
         "warm_up": None,
@@ -54,6 +54,7 @@ def new_contender(order: ContenderOrder) -> dict[str, Any]:
         "effective": {},
         "status": "ok",
         "failure": None,
+        "cold": None,
         "starts": [],
     }
 

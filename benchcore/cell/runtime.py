@@ -41,7 +41,7 @@ class Runtime(Protocol):
         ...
 
     def let_go(self, outputs: object) -> None:
-        """Called before a step's results are dropped: none may be dropped before it is there.
+        """Called before steps' results are dropped: none may be dropped before it is there.
 
         May return at once where the device runs steps in order, so that the last one tells.
         """

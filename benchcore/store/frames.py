@@ -38,6 +38,7 @@ from benchcore.verdict.latency import host_boundness, summarise_latency
 from benchcore.verdict.where_time import StepProfile, list_kernels, profile_step
 
 _STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
+_COMPILING = ("trace", "lower", "compile")
 _CASE = (
     DuelRun.campaign,
     DuelRun.id.label("duel_run"),
@@ -96,9 +97,9 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     mean over the starts that reached it, memory is the largest over starts (it is measured once),
     latency is that of all starts' samples together, and `host_boundness` its median over
     `median_step_ns`. `cold_compile_s` and `warm_compile_s` are trace, lower and compile together,
-    with empty and with filled caches; `items_per_s` is the batch over `median_step_ns`. `gross_mj`
-    and `net_mj` are a step's. `compute_share`, `bandwidth_share` and
-    `limit_share` hold the fastest start against the ceilings of the campaign's sentinels.
+    with empty caches, in a process of its own, and with filled ones; `items_per_s` is the batch
+    over `median_step_ns`. `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share`
+    and `limit_share` hold the fastest start against the ceilings of the campaign's sentinels.
     """
     query = _select(
         *_CASE,
@@ -121,6 +122,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
         ContenderRun.status,
         ContenderRun.stage,
         ContenderRun.reason,
+        ContenderRun.cold,
         DuelRun.num_starts.label("planned_starts"),
         DuelRun.num_rounds.label("planned_rounds"),
         DuelRun.stopped_by,
@@ -128,10 +130,9 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
     contenders = _read(engine, query.order_by(*_OLDEST_FIRST, ContenderRun.position), campaign)
     starts = start_frame(engine, campaign)
-    compiling = [f"{stage}_s" for stage in ("trace", "lower", "compile")]
-    starts["compiled_s"] = starts[compiling].sum(axis=1, min_count=1)
+    starts["compiled_s"] = starts[[f"{each}_s" for each in _COMPILING]].sum(axis=1, min_count=1)
     per_start = starts.groupby(["duel_run", "name"])
-    caches = {each: starts.loc[starts["caches"].eq(each)] for each in ("cold", "warm")}
+    warm = starts.loc[starts["caches"].eq("warm")].groupby(["duel_run", "name"])
     over_starts = pd.DataFrame(
         {
             "num_starts": per_start.size(),
@@ -141,13 +142,12 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
             "fastest_step_ns": per_start["median_step_ns"].min(),
             **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in _STAGES},
             **{each.key: per_start[each.key].max() for each in _MEMORY},
-            **{
-                f"{each}_compile_s": of_these.groupby(["duel_run", "name"])["compiled_s"].mean()
-                for each, of_these in caches.items()
-            },
+            "warm_compile_s": warm["compiled_s"].mean(),
         }
     )
     over_starts = over_starts.join(_latency_and_energy(engine, campaign))
+    cold = [_sum_compilation(each) for each in contenders.pop("cold")]
+    contenders["cold_compile_s"] = pd.Series(cold, index=contenders.index, dtype="float64")
     frame = contenders.join(over_starts, on=["duel_run", "name"])
     times = zip(frame["latency_p50_ns"], frame["median_step_ns"], strict=True)
     frame["host_boundness"] = pd.Series(
@@ -157,6 +157,11 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     counts = ["num_starts", "num_blocks"]
     frame = frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
     return add_physics(frame, read_sentinels(engine, campaign))
+
+
+def _sum_compilation(cold: Any) -> float | None:
+    stages = cold["stages"] if isinstance(cold, dict) else {}
+    return sum(known) if (known := [s for each in _COMPILING if (s := stages.get(each))]) else None
 
 
 def _latency_and_energy(engine: Engine, campaign: str | None) -> pd.DataFrame:

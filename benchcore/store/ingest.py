@@ -158,6 +158,7 @@ def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -
         duel_run=duel_run,
         position=position,
         environment_key=environment["key"],
+        cold=contender.get("cold"),
     )
 
 

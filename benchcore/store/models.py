@@ -134,6 +134,7 @@ class ContenderRun(Base):
     stage: Mapped[str | None] = mapped_column(Text)
     reason: Mapped[str | None] = mapped_column(Text)
     traceback: Mapped[str | None] = mapped_column(Text)
+    cold: Mapped[dict[str, Any] | None] = mapped_column(_Json)
 
 
 class StartRun(Base):

@@ -327,6 +327,18 @@ def test_a_segfault_on_a_cpu_is_retried_once_and_tries_no_flag_of_a_gpu(folder: 
     assert found["launches"] == ["", ""]
 
 
+def test_a_crash_while_compiling_cold_is_start_0s_and_its_cure_compiles_cold_too(
+    folder: Path,
+) -> None:
+    _prepare(folder, Shake())
+    jax = make_contender("jax", framework="jax", version="0.10.1", settings={"compile": "jit"})
+    found = _run(folder, dataclasses.replace(_order(), contenders=(jax,)))
+    assert (found["jax"]["status"], found["jax"]["failure"]["start"]) == ("workaround", 0)
+    assert found["jax"]["cold"]["stages"]["first_run"] > 0
+    # Clean, a plain retry; under the cure cold, two starts, and the pass for memory.
+    assert found["launches"] == ["", "", CURE, CURE, CURE, CURE]
+
+
 def test_a_segfault_on_a_gpu_climbs(folder: Path) -> None:
     _prepare(folder, Shake(how="ctypes.string_at(0)"))
     jax = _run(folder, _order())["jax"]
