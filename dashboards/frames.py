@@ -22,7 +22,7 @@ RATIO_COLUMNS = (
 CONTENDER_COLUMNS = (
     "campaign", "duel_run", "started_at", "workload", "case_name", "use_case", "batch",
     "precision", "name", "arm", "role", "framework", "version", "environment_key",
-    "python_version", "build", "status", "stage", "reason", "num_starts", "num_blocks",
+    "python_version", "build", "status", "cause", "stage", "reason", "num_starts", "num_blocks",
     "num_degraded",
     "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "process_peak_bytes",
     "process_baseline_bytes", "planned_bytes", "allocator_peak_bytes", "latency_p50_ns",

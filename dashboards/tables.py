@@ -109,6 +109,7 @@ def list_failures(contenders: pd.DataFrame) -> list[Row]:
         {
             **_name_contender(row),
             "status": str(row["status"]),
+            "cause": one_line(row["cause"], missing="not recorded").replace("_", " "),
             "stage": one_line(row["stage"], missing="not recorded"),
             "reason": one_line(row["reason"], missing="no reason recorded"),
         }

@@ -171,7 +171,7 @@ def _print_ratios(rows: list[dict[str, Any]], name: str) -> None:
 
 def _print_failures(rows: list[dict[str, Any]]) -> None:
     if rows:
-        columns = ("case", "name", "status", "stage", "reason")
+        columns = ("case", "name", "status", "cause", "stage", "reason")
         print_rows(rows, columns, title="What did not end well")
 
 

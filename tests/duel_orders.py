@@ -114,6 +114,7 @@ def nvmlInit(): pass
 def nvmlShutdown(): pass
 def nvmlSystemGetDriverVersion(): return "580.1"
 def nvmlDeviceGetCount(): return {count}
+def nvmlDeviceGetPciInfo(handle): return SimpleNamespace(busId=f"00000000:{{handle:02X}}:00.0")
 def nvmlDeviceGetHandleByIndex(index): return index
 def nvmlDeviceIsMigDeviceHandle(handle): return SimpleNamespace(value=0)
 def nvmlDeviceGetMigMode(handle): raise NVMLError_NotSupported

@@ -198,6 +198,7 @@ def _make_allocation() -> dict[str, Any]:
 
 def _make_contender(racer: Racer, starts: int, rounds: int) -> dict[str, Any]:
     failure = {"stage": "build", "start": 0, "reason": "it broke", "traceback": "Traceback: ..."}
+    failure |= {"cause": "exception", "xids": None}
     return {
         "name": racer.name,
         "arm": racer.arm or racer.framework,

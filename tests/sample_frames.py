@@ -191,6 +191,7 @@ def _contender(case: SampleCase, arm: str, version: str, role: str) -> dict[str,
         "build": "cpu" if framework == "jax" else "2.15.0+cpu",
         "status": "ok",
         "stage": None,
+        "cause": None,
         "reason": None,
         "num_starts": 5,
         "num_blocks": 30,
@@ -260,6 +261,7 @@ def _contenders() -> list[dict[str, object]]:
         "role": "pinned",
         "status": "crash",
         "stage": "compile",
+        "cause": "exception",
         "reason": "the process ended by signal 11 while compiling\n"
         "Traceback (most recent call last):\n"
         '  File "in_torch.py", line 41, in build\n    step = torch.compile(model)\n'
@@ -402,7 +404,12 @@ def hostile_frames() -> SiteFrames:
     return SiteFrames(
         ratios=ratios,
         contenders=frames.contenders.assign(
-            campaign=HOSTILE, reason=HOSTILE, stage=HOSTILE, status=HOSTILE, name=HOSTILE
+            campaign=HOSTILE,
+            reason=HOSTILE,
+            stage=HOSTILE,
+            cause=HOSTILE,
+            status=HOSTILE,
+            name=HOSTILE,
         ),
         equivalence=frames.equivalence.assign(campaign=HOSTILE, a=HOSTILE, quantity=HOSTILE),
         marks=frames.marks.assign(campaign=HOSTILE, suite=HOSTILE, reason=HOSTILE),

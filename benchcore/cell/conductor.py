@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell import document, energy, equivalence, gpu, host, ladder, stopping
+from benchcore.cell.causes import KernelLog
 from benchcore.cell.degraded import leave_out_degraded
 from benchcore.cell.launch import Launcher
 from benchcore.cell.passes import ResourcePasses
 from benchcore.cell.process import ContenderFailedError, ContenderProcess
-from benchcore.protocol import ContenderOrder, DuelOrder, StoppedBy
+from benchcore.protocol import ContenderOrder, DuelOrder, StoppedBy, parse_device
 
 # Of all starts together, as many as the seed's rule asks for, whatever a step takes; within the
 # time of some blocks, enough in three starts for a p99.
@@ -53,6 +54,7 @@ class Conductor:
         order = self._order
         started_at = document.utc_now()
         self._absent = host.why_absent(order.device)
+        self._kernel_log = self._open_kernel_log()
         stopped_by = self._run_starts()
         passes = ResourcePasses(order, self._launcher.launch_for_pass, powercap=self._powercap)
         passes.run(self._contenders)
@@ -91,6 +93,11 @@ class Conductor:
             }
             for name in names
         }
+
+    def _open_kernel_log(self) -> KernelLog | None:
+        if self._absent or self._order.device == "cpu":
+            return None
+        return KernelLog(gpu.pci_address(parse_device(self._order.device).ordinal))
 
     def _describe_allocation(self, started_at: str) -> dict[str, Any]:
         return {
@@ -131,12 +138,8 @@ class Conductor:
         except ContenderFailedError as failed:
             contender = self._contenders[name]
             contender["status"] = contender["starts"][-1]["status"] = failed.status
-            contender["failure"] = {
-                "stage": failed.stage,
-                "start": index,
-                "reason": failed.reason or "no reason given",
-                "traceback": failed.traceback,
-            }
+            xids = self._kernel_log.read_xids() if self._kernel_log else None
+            contender["failure"] = document.describe_failure(failed, index, xids)
             _tell(event="failed", contender=name, start=index, reason=failed.reason)
             if name in running:
                 running.pop(name).close()
@@ -157,17 +160,18 @@ class Conductor:
         self._contenders[order.name]["starts"].append(start)
         with self._surviving(order.name, index, running):
             if order.environment_failure:
-                raise ContenderFailedError("environment", "import", order.environment_failure)
+                reason = order.environment_failure
+                raise ContenderFailedError("environment", "import", reason, cause="environment")
             if self._absent:
-                raise ContenderFailedError("unsupported", "init", self._absent)
+                reason = self._absent
+                raise ContenderFailedError("unsupported", "init", reason, cause="unsupported")
             if index == 0 and order.settings.get("compile") != "none":
                 self._compile_cold(order, running)
             prepared = self._start(order, index, running)
             process = running[order.name]
             start["stages"].update(prepared.pop("stages"))
             start.update(prepared, compilations_in_blocks=0)
-            if index == 0:
-                self._collect_evidence(order.name, process)
+            self._collect_evidence(order.name, index, process)
             if self._order.freeze:
                 process.freeze()
 
@@ -202,9 +206,8 @@ class Conductor:
         """Who crashed as ladders are for begins its duel anew, with one cure after the other."""
         for order in self._order.contenders:
             contender = self._contenders[order.name]
-            failure = contender["failure"] or {"reason": "", "traceback": ""}
-            text = f"{failure['reason']}\n{failure['traceback']}"
-            if ladder.climbs(order.framework, contender["status"], text):
+            failure = contender["failure"]
+            if failure and ladder.climbs(order.framework, contender["status"], failure["cause"]):
                 self._climb(order, index)
 
     def _climb(self, order: ContenderOrder, index: int) -> None:
@@ -250,8 +253,9 @@ class Conductor:
                     f"without it, {len(clean['starts'])} starts begun and dropped",
                 }
 
-    def _collect_evidence(self, name: str, process: ContenderProcess) -> None:
-        path = self._scratch / f"{name}.evidence.npz"
+    def _collect_evidence(self, name: str, index: int, process: ContenderProcess) -> None:
+        """Of every start it must be finite; that of the first one is compared."""
+        path = self._scratch / f"{name}.evidence-{index}.npz"
         names = process.ask(
             {"do": "evidence", "path": str(path)},
             wanted="evidence",
@@ -259,9 +263,12 @@ class Conductor:
         )
         broken = equivalence.find_non_finite(path) if names else None
         if broken:
-            raise ContenderFailedError("numerics", "evidence", f"{broken} is not finite")
-        if names:
+            reason = f"{broken} is not finite"
+            raise ContenderFailedError("numerics", "evidence", reason, cause="not_finite")
+        if names and index == 0:
             self._evidence[name] = path
+        else:
+            path.unlink(missing_ok=True)
 
     def _compare_evidence(self) -> list[dict[str, Any]]:
         """Of the attempts that are kept: who needed a cure has proved itself with it."""

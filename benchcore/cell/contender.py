@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from benchcore.cell import memory
 from benchcore.cell.canary import CanaryContradictsError, run_canary
+from benchcore.cell.causes import Cause
 from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.manifest import read_manifest
 from benchcore.cell.probes import (
@@ -297,26 +298,29 @@ def digest(arrays: Arrays) -> str:
 
 def _failure(error: BaseException, stage: str) -> dict[str, str]:
     text = f"{type(error).__name__}: {error}"
+    status, cause = _classify(error, text, stage)
     return {
-        "status": _status_of(error, text, stage),
+        "status": status,
+        "cause": cause,
         "stage": stage,
         "reason": text[:2000],
         "traceback": "".join(traceback.format_exception(error))[-8000:],
     }
 
 
-def _status_of(error: BaseException, text: str, stage: str) -> str:
+def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
+    """The status, and the cause as far as Python tells it."""
     if stage == "import" and isinstance(error, ImportError):
-        return "environment"
+        return "environment", "import"
     if isinstance(error, CanaryContradictsError):
-        return "numerics"
+        return "numerics", "precision"
     if isinstance(error, UnsupportedError):
-        return "unsupported"
+        return "unsupported", "unsupported"
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "OutOfMemory" in text:
-        return "oom"
+        return "oom", "out_of_memory"
     if isinstance(error, ModuleNotFoundError) and "benchcore.workloads" in text:
-        return "unsupported"
-    return "crash"
+        return "unsupported", "unsupported"
+    return "crash", "exception"
 
 
 def die_with_parent() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from benchcore.cell.causes import Xid, find_cause
+from benchcore.cell.process import ContenderFailedError
 from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder
 
 STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
@@ -56,6 +58,21 @@ def new_contender(order: ContenderOrder) -> dict[str, Any]:
         "failure": None,
         "cold": None,
         "starts": [],
+    }
+
+
+def describe_failure(
+    failed: ContenderFailedError, start: int, xids: list[Xid] | None
+) -> dict[str, Any]:
+    """Why a contender went no further. `xids` is what the kernel logged of the GPU meanwhile."""
+    text = f"{failed.reason}\n{failed.traceback}"
+    return {
+        "stage": failed.stage,
+        "start": start,
+        "reason": failed.reason or "no reason given",
+        "traceback": failed.traceback,
+        "cause": find_cause(failed.status, text, failed.cause, xids),
+        "xids": xids,
     }
 
 

@@ -153,6 +153,17 @@ def sample(index: int, own_pids: frozenset[int]) -> dict[str, float | int | None
     }
 
 
+def pci_address(index: int) -> str | None:
+    """Of the board, as NVML writes it (`00000000:3B:00.0`); None where it isn't told."""
+    nvml, handle = _nvml(), _find(index)
+    if _is_instance(handle):
+        handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    try:
+        return nvml.nvmlDeviceGetPciInfo(handle).busId
+    except nvml.NVMLError_NotSupported:
+        return None
+
+
 def total_energy_mj(index: int) -> int | None:
     """Millijoules since the driver was loaded; None before Volta, and of a MIG instance."""
     nvml, handle = _nvml(), _find(index)

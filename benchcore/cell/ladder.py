@@ -5,21 +5,13 @@ Not run on a GPU: the flags are XLA's, found in the strings of jaxlib 0.10.1.
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-Cause = Literal["illegal_address", "autotuning", "out_of_memory", "signal", "other"]
+from benchcore.cell.causes import Cause
 
-_CAUSES: tuple[tuple[Cause, str], ...] = (
-    ("out_of_memory", r"RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|MemoryError|OutOfMemory"),
-    ("illegal_address", r"CUDA_ERROR_ILLEGAL_ADDRESS|illegal memory access|MISALIGNED_ADDRESS"),
-    ("autotuning", r"[Aa]utotuning failed|gemm_fusion_autotuner|redzone"),
-    ("signal", r"killed by SIG(SEGV|ABRT|BUS|ILL|FPE)"),
-)
-_CLIMBING = frozenset({"illegal_address", "autotuning", "signal"})
+_CLIMBING: frozenset[Cause] = frozenset({"illegal_address", "cuda_error", "autotuning", "signal"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +42,10 @@ RUNGS = tuple(
 )
 
 
-def classify(text: str) -> Cause:
-    """The cause that a failure's reason and log name; memory first: an allocation that fails while
-    autotuning is no autotuner's bug."""
-    for cause, words in _CAUSES:
-        if re.search(words, text):
-            return cause
-    return "other"
-
-
-def climbs(framework: str, status: str, text: str) -> bool:
-    """Whether another try makes sense: crashes of JAX alone, never memory, time or numbers."""
-    return framework == "jax" and status == "crash" and classify(text) in _CLIMBING
+def climbs(framework: str, status: str, cause: Cause) -> bool:
+    """Whether another try makes sense: crashes of JAX alone, never memory, time or numbers, nor a
+    broken board."""
+    return framework == "jax" and status == "crash" and cause in _CLIMBING
 
 
 def usable_rungs(device: str, knows: Callable[[str], bool]) -> Iterator[Rung]:

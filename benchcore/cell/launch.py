@@ -92,7 +92,7 @@ def launch(
         return start_contender(contender.environment.python, environ, log)
     except OSError as error:
         reason = f"{contender.environment.python!r} does not start: {error}"
-        raise ContenderFailedError("environment", "import", reason) from error
+        raise ContenderFailedError("environment", "import", reason, cause="environment") from error
 
 
 def contender_environ(

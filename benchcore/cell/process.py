@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell.causes import Cause
 from benchcore.cell.channel import (
     Channel,
     ChannelClosedError,
@@ -21,21 +22,32 @@ from benchcore.cell.channel import (
 class ContenderFailedError(Exception):
     """This contender can't go on; the duel can. Carries what its result will say."""
 
-    def __init__(self, status: str, stage: str, reason: str, traceback: str | None = None) -> None:
+    def __init__(
+        self,
+        status: str,
+        stage: str,
+        reason: str,
+        traceback: str | None = None,
+        cause: Cause = "exception",
+    ) -> None:
         super().__init__(reason)
         self.status = status
         self.stage = stage
         self.reason = reason
         self.traceback = traceback
+        self.cause: Cause = cause
 
 
 class ContenderProcess:
     """A running contender: the one place that signals it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, log: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], channel: Channel, log: Path, began: int
+    ) -> None:
         self._process = process
         self._channel = channel
         self._log = log
+        self._log_began = began
         self._stage = "import"
 
     @property
@@ -80,28 +92,34 @@ class ContenderProcess:
         except ChannelTimeoutError as error:
             self.kill()
             reason = f"nothing came for {timeout_s:g} s in stage {self._stage!r}"
-            raise ContenderFailedError("timeout", self._stage, reason, self._log_tail()) from error
+            raise self._failed("timeout", reason, "timeout") from error
         except ChannelGarbageError as error:
             self.kill()
             reason = f"broken message: {error}"
-            raise ContenderFailedError("crash", self._stage, reason, self._log_tail()) from error
+            raise self._failed("crash", reason, "garbage") from error
         except ChannelClosedError as error:
             raise self._ended() from error
 
     def _ended(self) -> ContenderFailedError:
         self.kill()
         code = self._process.returncode
-        if code < 0:
-            reason = f"killed by {signal.Signals(-code).name}"
-            if code == -signal.SIGKILL:
-                reason += ", as the kernel does when memory runs out"
-        else:
+        if code >= 0:
             reason = f"ended with exit code {code} without a result"
-        status = "oom" if code == -signal.SIGKILL else "crash"
-        return ContenderFailedError(status, self._stage, reason, self._log_tail())
+            return self._failed("crash", reason, "no_result")
+        reason = f"killed by {signal.Signals(-code).name}"
+        if code == -signal.SIGKILL:
+            reason += ", as the kernel does when memory runs out"
+            return self._failed("oom", reason, "killed")
+        return self._failed("crash", reason, "signal")
+
+    def _failed(self, status: str, reason: str, cause: Cause) -> ContenderFailedError:
+        return ContenderFailedError(status, self._stage, reason, self._log_tail(), cause)
 
     def _log_tail(self) -> str:
-        return self._log.read_text(errors="replace")[-4000:]
+        """Of this process alone: others of the same contender logged to the same file before."""
+        with self._log.open("rb") as log:
+            log.seek(self._log_began)
+            return log.read().decode(errors="replace")[-4000:]
 
     def kill(self) -> None:
         """End the whole process group, frozen or not, and reap it."""
@@ -132,6 +150,7 @@ def start_contender(python: str, environment: Mapping[str, str], log: Path) -> C
     answers_in, answers_out = os.pipe()
     command = [python, "-P", "-s", "-m", "benchcore.cell"]
     with log.open("ab") as output:
+        began = output.tell()
         process = subprocess.Popen(
             [*command, "contender", str(orders_in), str(answers_out)],
             stdin=subprocess.DEVNULL,
@@ -143,4 +162,4 @@ def start_contender(python: str, environment: Mapping[str, str], log: Path) -> C
         )
     os.close(orders_in)
     os.close(answers_out)
-    return ContenderProcess(process, Channel(answers_in, orders_out), log)
+    return ContenderProcess(process, Channel(answers_in, orders_out), log, began)

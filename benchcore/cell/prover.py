@@ -73,7 +73,7 @@ class Prover:
         try:
             if contender.environment_failure:
                 reason = contender.environment_failure
-                raise ContenderFailedError("environment", "import", reason)
+                raise ContenderFailedError("environment", "import", reason, cause="environment")
             environ = contender_environ(contender, self._order.device, self._scratch)
             process = launch(contender, environ, self._scratch)
             try:

@@ -122,6 +122,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
         ContenderRun.status,
         ContenderRun.stage,
         ContenderRun.reason,
+        ContenderRun.cause,
         ContenderRun.cold,
         DuelRun.num_starts.label("planned_starts"),
         DuelRun.num_rounds.label("planned_rounds"),

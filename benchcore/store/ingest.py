@@ -154,7 +154,7 @@ def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -
     return ContenderRun(
         **{key: contender[key] for key in same},
         **{key: environment[key] for key in of_environment},
-        **{key: failure.get(key) for key in ("stage", "reason", "traceback")},
+        **{key: failure.get(key) for key in ("stage", "reason", "traceback", "cause", "xids")},
         duel_run=duel_run,
         position=position,
         environment_key=environment["key"],

@@ -134,6 +134,8 @@ class ContenderRun(Base):
     stage: Mapped[str | None] = mapped_column(Text)
     reason: Mapped[str | None] = mapped_column(Text)
     traceback: Mapped[str | None] = mapped_column(Text)
+    cause: Mapped[str | None] = mapped_column(String(100))
+    xids: Mapped[list[Any] | None] = mapped_column(_Json)
     cold: Mapped[dict[str, Any] | None] = mapped_column(_Json)
 
 

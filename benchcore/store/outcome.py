@@ -73,7 +73,7 @@ def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     return [
         {
             "case": _name_case(row),
-            **{key: row[key] for key in ("name", "status", "stage", "reason")},
+            **{key: row[key] for key in ("name", "status", "cause", "stage", "reason")},
         }
         for row in frame.loc[frame["status"] != "ok"].to_dict("records")
     ]

@@ -90,33 +90,51 @@ def test_a_duel_that_is_in_the_spool_is_not_measured_again(state: State) -> None
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "stage", "words"),
+    ("fault", "ended", "stage", "words"),
     [
-        ("raise_in_build", "crash", "build", "got a fault"),
-        ("out_of_memory", "oom", "first_run", "MemoryError"),
-        ("killed", "oom", "first_run", "SIGKILL"),
-        ("segfault", "crash", "first_run", "SIGSEGV"),
-        ("abort", "crash", "first_run", "SIGABRT"),
-        ("exit_zero", "crash", "first_run", "exit code 0 without a result"),
-        ("partial_message", "crash", "first_run", "exit code 1 without a result"),
-        ("hang_in_build", "timeout", "build", "nothing came for 4 s"),
-        ("hang_in_step", "timeout", "first_run", "nothing came for 4 s"),
-        ("garbage", "crash", "first_run", "not json"),
-        ("not_finite", "numerics", "evidence", "value is not finite"),
-        ("raise_late", "crash", "block", "late"),
+        ("raise_in_build", ("crash", "exception"), "build", "got a fault"),
+        ("out_of_memory", ("oom", "out_of_memory"), "first_run", "MemoryError"),
+        ("killed", ("oom", "killed"), "first_run", "SIGKILL"),
+        ("segfault", ("crash", "signal"), "first_run", "SIGSEGV"),
+        ("abort", ("crash", "signal"), "first_run", "SIGABRT"),
+        ("exit_zero", ("crash", "no_result"), "first_run", "exit code 0 without a result"),
+        ("partial_message", ("crash", "no_result"), "first_run", "exit code 1 without a result"),
+        ("hang_in_build", ("timeout", "timeout"), "build", "nothing came for 4 s"),
+        ("hang_in_step", ("timeout", "timeout"), "first_run", "nothing came for 4 s"),
+        ("garbage", ("crash", "garbage"), "first_run", "not json"),
+        ("not_finite", ("numerics", "not_finite"), "evidence", "value is not finite"),
+        ("raise_late", ("crash", "exception"), "block", "late"),
     ],
 )
 def test_what_one_contender_cannot_survive_is_its_status_and_the_duel_goes_on(
-    state: State, snapshot: Path, fault: str, status: str, stage: str, words: str
+    state: State, snapshot: Path, fault: str, ended: tuple[str, str], stage: str, words: str
 ) -> None:
     document = _run(_faulty(fault, "healthy", "none", "healthy", block_ms=20.0), state, snapshot)
     first, broken, last = document["contenders"]
-    assert broken["status"] == status
+    assert (broken["status"], broken["failure"]["cause"]) == ended
     assert broken["failure"]["stage"] in {stage, "warm_up" if stage == "block" else stage}
     assert words in broken["failure"]["reason"]
     for healthy in (first, last):
-        assert healthy["status"] == "ok"
+        assert (healthy["status"], healthy["failure"]) == ("ok", None)
         assert [len(start["blocks"]) for start in healthy["starts"]] == [4, 4]
+
+
+def test_outputs_that_are_not_finite_in_a_later_start_are_found_too(
+    state: State, snapshot: Path, tmp_path: Path
+) -> None:
+    workload = snapshot / "benchcore" / "workloads" / "faulty" / "in_stdlib.py"
+    source = workload.read_text()
+    line = '        return {"value": math.nan} if fault == "not_finite" else {}\n'
+    assert line in source
+    later = f"""        with open({str(tmp_path / "asked")!r}, "a+") as asked:
+            asked.write("x")
+            return {{"value": math.nan if asked.tell() > 1 else 1.0}}
+"""
+    workload.write_text(source.replace(line, later))
+    (contender,) = _run(_faulty("not_finite", "none"), state, snapshot)["contenders"]
+    assert [start["status"] for start in contender["starts"]] == ["ok", "numerics"]
+    assert contender["status"] == "numerics"
+    assert (contender["failure"]["cause"], contender["failure"]["start"]) == ("not_finite", 1)
 
 
 def test_out_of_memory_is_a_status_and_the_batch_stays_what_it_was(
@@ -134,6 +152,7 @@ def test_a_hang_before_the_build_is_a_timeout_of_its_stage(state: State) -> None
     order = _faulty("hang_in_init", "none")
     (contender,) = _run(order, state, take_snapshot(state.snapshots))["contenders"]
     assert (contender["status"], contender["failure"]["stage"]) == ("timeout", "init")
+    assert contender["failure"]["cause"] == "timeout"
 
 
 def test_every_fault_has_a_test() -> None:
@@ -164,6 +183,7 @@ def test_an_environment_that_could_not_be_had_is_no_benchmark_failure(
         "environment",
     )
     assert gone["failure"]["reason"] == "the lock did not resolve"
+    assert {each["failure"]["cause"] for each in (missing, gone)} == {"environment"}
 
 
 def test_a_framework_that_does_not_import_is_an_environment_failure(state: State) -> None:
@@ -172,13 +192,14 @@ def test_a_framework_that_does_not_import_is_an_environment_failure(state: State
     )
     bare, torch = _run(order, state, take_snapshot(state.snapshots))["contenders"]
     assert (bare["status"], torch["status"]) == ("ok", "environment")
+    assert torch["failure"]["cause"] == "import"
     assert "No module named 'torch'" in torch["failure"]["reason"]
 
 
 def test_a_workload_that_lacks_this_side_is_unsupported(state: State, snapshot: Path) -> None:
     (snapshot / "benchcore" / "workloads" / "faulty" / "in_stdlib.py").unlink()
     (contender,) = _run(_faulty("segfault", "healthy"), state, snapshot)["contenders"]
-    assert contender["status"] == "unsupported"
+    assert (contender["status"], contender["failure"]["cause"]) == ("unsupported",) * 2
 
 
 @pytest.mark.parametrize("freeze", [True, False])

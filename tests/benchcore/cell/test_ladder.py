@@ -14,7 +14,8 @@ import pytest
 from duel_orders import add_gpus, add_workload, copy_inside_ring, make_contender, make_order
 
 from benchcore.cell import ladder
-from benchcore.cell.ladder import CLEAN, RUNGS, Cause, classify, climbs, usable_rungs
+from benchcore.cell.causes import Cause
+from benchcore.cell.ladder import CLEAN, RUNGS, climbs, usable_rungs
 from benchcore.cell.launch import contender_environ
 from benchcore.protocol import DuelOrder
 from benchcore.shard import run_duel
@@ -23,35 +24,25 @@ from benchcore.store.documents import read_document
 
 
 @pytest.mark.parametrize(
-    ("text", "cause"),
+    ("framework", "status", "cause", "expected"),
     [
-        ("XlaRuntimeError: INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal", "illegal_address"),
-        ("INTERNAL: Autotuning failed for HLO: %fusion", "autotuning"),
-        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate", "out_of_memory"),
-        ("Autotuning failed: RESOURCE_EXHAUSTED: no room", "out_of_memory"),
-        ("killed by SIGSEGV", "signal"),
-        ("killed by SIGABRT", "signal"),
-        ("ValueError: wanted a device", "other"),
+        ("jax", "crash", "illegal_address", True),
+        ("jax", "crash", "cuda_error", True),
+        ("jax", "crash", "autotuning", True),
+        ("jax", "crash", "signal", True),
+        ("torch", "crash", "illegal_address", False),
+        ("jax", "oom", "out_of_memory", False),
+        ("jax", "timeout", "autotuning", False),
+        ("jax", "numerics", "autotuning", False),
+        ("jax", "crash", "hardware", False),
+        ("jax", "crash", "garbage", False),
+        ("jax", "crash", "exception", False),
     ],
 )
-def test_a_failure_is_classified_by_what_it_says(text: str, cause: Cause) -> None:
-    assert classify(text) == cause
-
-
-@pytest.mark.parametrize(
-    ("framework", "status", "text", "expected"),
-    [
-        ("jax", "crash", "CUDA_ERROR_ILLEGAL_ADDRESS", True),
-        ("jax", "crash", "killed by SIGSEGV", True),
-        ("torch", "crash", "CUDA_ERROR_ILLEGAL_ADDRESS", False),
-        ("jax", "oom", "RESOURCE_EXHAUSTED", False),
-        ("jax", "timeout", "Autotuning failed", False),
-        ("jax", "numerics", "Autotuning failed", False),
-        ("jax", "crash", "ValueError", False),
-    ],
-)
-def test_only_crashes_of_jax_climb(framework: str, status: str, text: str, expected: bool) -> None:
-    assert climbs(framework, status, text) is expected
+def test_only_crashes_of_jax_climb(
+    framework: str, status: str, cause: Cause, expected: bool
+) -> None:
+    assert climbs(framework, status, cause) is expected
 
 
 def test_rungs_go_from_the_narrowest_cure_to_the_widest() -> None:
@@ -175,6 +166,9 @@ def _prepare(folder: Path, shake: Shake) -> None:
     runtime = runtime.replace('if device != "cpu"', "if False")
     for name in ("jax", "stdlib"):
         (cell / f"{name}_runtime.py").write_text(runtime)
+    causes = (cell / "causes.py").read_text()
+    assert 'Path("/dev/kmsg")' in causes
+    (cell / "causes.py").write_text(causes.replace("/dev/kmsg", str(folder / "kmsg")))
     contender = (cell / "contender.py").read_text()
     for stage in ("block", "evidence", "latency"):
         line = f'self._stage = "{stage}"\n'
@@ -357,3 +351,31 @@ def test_every_new_duel_begins_without_a_cure_and_a_cure_stays_beside_the_arms_f
     assert first == [own, own, f"{own} {CURE}", f"{own} {CURE}"]
     again = dataclasses.replace(order, duel_run="f" * 16)
     assert _run(folder, again)["launches"][len(first) :] == first
+
+
+@pytest.mark.parametrize(
+    ("pci", "number", "told", "status", "cause"),
+    [
+        ("0000:00:00", 31, [31], "workaround", "signal"),
+        ("0000:00:00", 79, [79], "crash", "hardware"),
+        ("0000:01:00", 79, [], "workaround", "signal"),
+    ],
+    ids=["a page fault", "off the bus", "another GPU"],
+)
+def test_what_the_kernel_logged_of_the_gpu_is_told_and_a_broken_board_climbs_nothing(
+    folder: Path, pci: str, number: int, told: list[int], status: str, cause: str
+) -> None:
+    (folder / "kmsg").touch()
+    line = f"3,9,9,-;NVRM: Xid (PCI:{pci}): {number}, pid=1, name=python3\\n"
+    _prepare(
+        folder, Shake(how=f"""open({str(folder / "kmsg")!r}, "a").write("{line}"); os.abort()""")
+    )
+    jax = _run(folder, _order(starts=1))["jax"]
+    assert (jax["status"], jax["failure"]["cause"]) == (status, cause)
+    assert [each["number"] for each in jax["failure"]["xids"]] == told
+
+
+def test_a_kernel_log_that_cannot_be_read_is_null(folder: Path) -> None:
+    _prepare(folder, Shake())
+    failure = _run(folder, _order(starts=1))["jax"]["failure"]
+    assert (failure["cause"], failure["xids"]) == ("illegal_address", None)

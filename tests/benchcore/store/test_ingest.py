@@ -58,7 +58,14 @@ def test_a_row_holds_what_the_document_said(engine: Engine, state: State) -> Non
     document = make_document()
     document["contenders"][1].update(
         status="crash",
-        failure={"stage": "build", "start": 0, "reason": "it broke", "traceback": "Traceback: x"},
+        failure={
+            "stage": "build",
+            "start": 0,
+            "reason": "it broke",
+            "traceback": "Traceback: x",
+            "cause": "signal",
+            "xids": [{"number": 31, "pci": "0000:3b:00", "message": "Xid"}],
+        },
     )
     spool_document(state.spool, document)
     ingest_spool(engine, state)
@@ -78,6 +85,8 @@ def test_a_row_holds_what_the_document_said(engine: Engine, state: State) -> Non
         "Traceback: x",
         1,
     )
+    assert (fine["cause"], fine["xids"]) == (None, None)
+    assert (crashed["cause"], crashed["xids"][0]["number"]) == ("signal", 31)
     start = rows["start_run"][0]
     assert start["blocks"] == document["contenders"][0]["starts"][0]["blocks"]
     assert start["median_step_ns"] == pytest.approx(1_001_500)
