@@ -16,6 +16,7 @@ from benchcore.errors import UserError
 from benchcore.matrix import Plan
 from benchcore.progress import ProgressReader
 from benchcore.state import State
+from benchcore.store.bottlenecks import bottleneck_frame
 from benchcore.store.database import open_database
 from benchcore.store.frames import (
     contender_frame,
@@ -60,6 +61,7 @@ def publish_campaign(state: State, campaign: str) -> Path:
         equivalence=equivalence_frame(engine, campaign),
         marks=mark_frame(engine, campaign),
         profiles=profile_frame(engine, campaign),
+        bottlenecks=bottleneck_frame(engine, campaign),
         night=night,
     )
     folder = state.site / campaign

@@ -42,6 +42,11 @@ PROFILE_COLUMNS = (
     "name", "arm", "framework", "version", "kernel_ns", "dispatch_ns", "python_calls",
     "num_kernels", "host_syncs", "copied_bytes", "longest",
 )
+BOTTLENECK_COLUMNS = (
+    "campaign", "duel_run", "workload", "case_name", "track", "name", "arm", "framework", "version",
+    "intensity", "ridge", "compute_share", "bandwidth_share", "host_share", "host_boundness",
+    "bottleneck", "reason", "advice",
+)
 # fmt: on
 
 
@@ -79,6 +84,7 @@ class SiteFrames:
     equivalence: pd.DataFrame
     marks: pd.DataFrame
     profiles: pd.DataFrame
+    bottlenecks: pd.DataFrame
     night: NightSummary
 
     def __post_init__(self) -> None:
@@ -88,6 +94,7 @@ class SiteFrames:
             ("equivalence", self.equivalence, EQUIVALENCE_COLUMNS),
             ("marks", self.marks, MARK_COLUMNS),
             ("profiles", self.profiles, PROFILE_COLUMNS),
+            ("bottlenecks", self.bottlenecks, BOTTLENECK_COLUMNS),
         ):
             missing = [column for column in columns if column not in frame.columns]
             if missing:

@@ -35,6 +35,7 @@ from flows.options import (
 )
 from flows.printing import ERR, OUT, complain, print_json, print_rows
 from flows.running import measure_plan, run_flow
+from flows.why import print_bottlenecks
 
 app = typer.Typer(
     help="Dead Heat watches the race between JAX and PyTorch.",
@@ -289,6 +290,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Publish a campaign's dashboard again from the database."""
+    from benchcore.store.bottlenecks import list_bottlenecks
     from benchcore.store.database import open_database
     from benchcore.store.outcome import (
         list_contenders,
@@ -306,10 +308,11 @@ def report(
     rows, contenders = list_ratios(engine, campaign), list_contenders(engine, campaign)
     failures = list_failures(engine, campaign)
     of_model = list_device_ratios(engine, campaign)
+    why = list_bottlenecks(engine, campaign)
     if as_json:
         named = {"campaign": campaign, "dashboard": str(page)}
         listed = {"ratios": rows, "contenders": contenders, "failures": failures}
-        listed["device_ratios"] = of_model
+        listed |= {"device_ratios": of_model, "why": why}
         print_json({**named, **listed, "profiles": list_profiles(engine, campaign)})
         return
     _print_ratios(rows, campaign)
@@ -318,6 +321,7 @@ def report(
         print_rows(of_model, columns, title="For the device model, from its nodes")
     _print_failures(failures)
     print_costs(contenders)
+    print_bottlenecks(why)
     OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
 
 

@@ -25,6 +25,7 @@ from flows.options import (
 )
 from flows.printing import OUT, print_json, print_rows
 from flows.running import measure_plan, run_flow
+from flows.why import print_bottlenecks
 
 _MAX_PACKAGES = 12
 _ENDS = {
@@ -88,6 +89,7 @@ def compare(
     opened = open_state(state)
     outcome = run_flow(measure_plan(drafted, opened), opened, drafted.campaign)
 
+    from benchcore.store.bottlenecks import list_bottlenecks
     from benchcore.store.database import open_database
     from benchcore.store.documents import read_document
     from benchcore.store.outcome import list_contenders
@@ -95,8 +97,10 @@ def compare(
     (duel,) = drafted.duels
     document = read_document(result_path(opened, drafted.campaign, duel.duel_run))
     ratios = [row for row in outcome["ratios"] if row["duel_run"] == duel.duel_run]
-    contenders = list_contenders(open_database(opened.database_url), drafted.campaign)
-    found = summarise(document, ratios, contenders)
+    engine = open_database(opened.database_url)
+    found = summarise(document, ratios, list_contenders(engine, drafted.campaign))
+    of_campaign = list_bottlenecks(engine, drafted.campaign)
+    found["why"] = [row for row in of_campaign if row["duel_run"] == duel.duel_run]
     if as_json:
         told = {
             "words": say_verdict(found),
@@ -167,6 +171,7 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     _say(say_physics(found))
     for failure in outcome["failures"]:
         _say(f"{failure['name']}: {failure['status']} in {failure['stage']}: {failure['reason']}")
+    print_bottlenecks(found["why"])
     _print_differences(found["differences"])
     _say(f"Dashboard: {outcome['dashboard']}")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from dashboards.frames import (
+    BOTTLENECK_COLUMNS,
     CONTENDER_COLUMNS,
     EQUIVALENCE_COLUMNS,
     MARK_COLUMNS,
@@ -349,6 +350,22 @@ def _profiles() -> list[dict[str, object]]:
     ]
 
 
+def _bottlenecks() -> list[dict[str, object]]:
+    ran = [row for row in _contenders() if row["num_blocks"]]
+    return [
+        {key: row[key] for key in BOTTLENECK_COLUMNS if key in row}
+        | {
+            "intensity": math.nan if row["workload"] == "noop" else 91.3,
+            "ridge": 20.4,
+            "host_share": 0.08,
+            "bottleneck": "undecided" if row["workload"] == "noop" else "compute",
+            "reason": "of a step: 61% arithmetic at the compute ceiling, 8% outside kernels",
+            "advice": "compute-bound: a lower precision (TF32, bf16) where the device has it",
+        }
+        for row in ran
+    ]
+
+
 def sample_night() -> NightSummary:
     return NightSummary(
         campaign=nightly_campaign(0),
@@ -389,6 +406,7 @@ def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
         equivalence=pd.DataFrame(_equivalence(), columns=list(EQUIVALENCE_COLUMNS)),
         marks=pd.DataFrame(_marks(), columns=list(MARK_COLUMNS)),
         profiles=pd.DataFrame(_profiles(), columns=list(PROFILE_COLUMNS)),
+        bottlenecks=pd.DataFrame(_bottlenecks(), columns=list(BOTTLENECK_COLUMNS)),
         night=sample_night(),
     )
 
@@ -414,6 +432,9 @@ def hostile_frames() -> SiteFrames:
         equivalence=frames.equivalence.assign(campaign=HOSTILE, a=HOSTILE, quantity=HOSTILE),
         marks=frames.marks.assign(campaign=HOSTILE, suite=HOSTILE, reason=HOSTILE),
         profiles=frames.profiles.assign(campaign=HOSTILE, name=HOSTILE, longest=HOSTILE),
+        bottlenecks=frames.bottlenecks.assign(
+            campaign=HOSTILE, name=HOSTILE, reason=HOSTILE, advice=HOSTILE, bottleneck=HOSTILE
+        ),
         night=replace(
             sample_night(),
             campaign=HOSTILE,
@@ -437,6 +458,7 @@ def empty_frames() -> SiteFrames:
         equivalence=frames.equivalence.iloc[:0],
         marks=frames.marks.iloc[:0],
         profiles=frames.profiles.iloc[:0],
+        bottlenecks=frames.bottlenecks.iloc[:0],
         night=frames.night,
     )
 

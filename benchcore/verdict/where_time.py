@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,3 +69,14 @@ def list_kernels(profile: Mapping[str, Any], most: int) -> list[str]:
 
 def _each(total: int | None, steps: int) -> float | None:
     return None if total is None else total / steps
+
+
+_FROM_HOST = re.compile(r"memcpy.*(HtoD|H2D)", re.IGNORECASE)
+
+
+def time_inputs(profile: Mapping[str, Any] | None) -> float | None:
+    """Nanoseconds a step in which a GPU's transfers from the host ran, as CUPTI names them; None
+    where it ran none, or none of them is among the longest kernels. Not run on a GPU."""
+    kernels = [] if profile is None else profile["kernels"]
+    found = [each["ns"] for each in kernels if _FROM_HOST.search(each["name"])]
+    return sum(found) / profile["steps"] if profile and found else None

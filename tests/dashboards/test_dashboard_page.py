@@ -150,3 +150,17 @@ def test_a_convolution_at_a_multiple_of_the_others_time_is_called_an_outlier() -
     assert " an outlier" not in _without_bundle(
         _render(replace(frames, ratios=ratios.assign(workload="resnet50")))
     )
+
+
+def test_what_keeps_a_step_from_being_shorter_is_told_with_what_to_do() -> None:
+    frames = sample_frames(num_nights=1)
+    odd = frames.bottlenecks.assign(
+        bottleneck=["compute", *["undecided"] * (len(frames.bottlenecks) - 1)],
+        reason=[f"reason {number}" for number in range(len(frames.bottlenecks))],
+    )
+    page = _render(replace(frames, bottlenecks=odd))
+    assert "Why: what keeps a step from being shorter?" in page
+    assert "compute-bound: a lower precision" in page
+    assert "91.3 (20.4)" in page
+    assert "reason 1<" in page
+    assert "reason 0<" not in page  # the shares beside it say it

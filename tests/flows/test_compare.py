@@ -68,7 +68,7 @@ def test_what_a_verdict_holds_for_is_said_and_one_start_is_a_suspicion() -> None
 def _found(**changes: Any) -> dict[str, Any]:
     side = {"name": "jax-jit", "status": "ok", "median_step_ns": 1.5e6, "limit_share": None}
     sides = {"a": side, "b": {**side, "name": "torch-eager", "median_step_ns": None}}
-    rest = {"case": "mlp tiny", "outputs_agree": None, "outputs": [], "differences": []}
+    rest = {"case": "mlp tiny", "outputs_agree": None, "outputs": [], "differences": [], "why": []}
     return {**FOUND, **sides, **rest, **changes}
 
 
@@ -82,6 +82,15 @@ def test_each_sides_step_is_told_and_a_missing_one_is_no_zero(
 ) -> None:
     said = _print(capsys, _found())
     assert "a: jax-jit, 1.50 ms a step\nb: torch-eager, no time that counts\n" in said
+
+
+def test_what_keeps_each_side_from_being_faster_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    shares = {"compute_share": 0.6, "bandwidth_share": None, "host_share": 0.08}
+    words = {"bottleneck": "sync", "reason": "[of] a step: 60%", "advice": "less arithmetic"}
+    row = {"case": "mlp tiny", "name": "jax-jit", "intensity": 91.34, "ridge": 20.0}
+    said = _print(capsys, _found(why=[{**row, **shares, **words}]))
+    for told in ("sync", "91.3 (20)", "60 %", "8 %", "not measured", "[of] a step", "less arit"):
+        assert told in said
 
 
 def test_outputs_without_any_difference_are_called_identical(

@@ -19,6 +19,8 @@ from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.outcome import judge_and_list
+from benchcore.verdict.bottleneck import Measures, find_bottleneck
+from benchcore.verdict.where_time import profile_step
 from data_checks.campaign import check_campaign
 
 pytestmark = pytest.mark.provisions
@@ -59,6 +61,10 @@ found = {
     "clean": compiled(lambda x: (x @ x).sum(), x),
 }
 runtime._compiled = None
+large, product = jnp.ones((1024, 1024)), jax.jit(lambda x: x @ x)
+found["product"] = profile(lambda: product(large))
+scaled = jax.jit(lambda x: (x + 1) * 2)
+found["elementwise"] = profile(lambda: scaled(x))
 waits = {
     "float": lambda: float(double(x)),
     "item": lambda: double(x).item(),
@@ -95,7 +101,7 @@ print(json.dumps(found))
 _TORCH = """
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-x = torch.from_numpy(host)
+x, large = torch.from_numpy(host), torch.ones(1024, 1024)
 double = lambda x: (x @ x).sum()
 images, kernels = torch.ones(4, 3, 16, 16), torch.ones(4, 2, 3, 3, 3)
 def conv(image, kernel):
@@ -106,6 +112,8 @@ def attend(*backends):
         return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
 found = {
     "clean": profile(lambda: double(x)),
+    "elementwise": profile(lambda: (x + 1) * 2),
+    "product": profile(lambda: large @ large),
     "conv": profile(lambda: torch.vmap(conv, in_dims=(0, None))(images, kernels[0])),
     "vmapped conv": profile(lambda: torch.vmap(conv)(images, kernels)),
     "math attention": profile(lambda: attend(SDPBackend.MATH)),
@@ -226,6 +234,29 @@ def test_the_attention_kernel_is_named(profiles: dict[str, Profiles]) -> None:
     assert "flash_attention" in flash
     assert "flash_attention" not in math
     assert "aten::bmm" in math or "aten::matmul" in math
+
+
+def _class_of(framework: str, profile: dict[str, Any], **shares: float) -> str:
+    step = profile_step({**profile, "steps": 3, "plain_ns": profile["wall_ns"]}, on_gpu=False)
+    assert step is not None
+    names = ("kernel_ns", "dispatch_ns", "num_kernels", "host_syncs", "host_copies")
+    measured = {name: getattr(step, name) for name in names}
+    work = {"flops": 2 * 1024**3, "least_bytes": 3 * 4 * 1024**2, "cache_bytes": 2**30}
+    settings = {"framework": framework, "settings": {}, "on_gpu": False}
+    return find_bottleneck(Measures(**settings, **work, **measured, **shares)).bottleneck
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_what_keeps_a_step_from_being_shorter_is_told_by_its_profile(
+    profiles: dict[str, Profiles], framework: str
+) -> None:
+    """The share of a ceiling is given: to measure one takes a quiet machine."""
+    of = profiles[framework]
+    assert _class_of(framework, of["product"], compute_share=0.6) == "compute"
+    assert _class_of(framework, of["product"], compute_share=0.01) == "undecided"
+    assert _class_of(framework, of["elementwise"], compute_share=0.01) == "launch"
+    assert {_class_of(framework, each) for each in of["waits"].values()} == {"sync"}
+    assert {_class_of(framework, each) for each in of["copies"].values()} == {"host-input"}
 
 
 def test_two_programs_have_two_hashes(profiles: dict[str, Profiles]) -> None:

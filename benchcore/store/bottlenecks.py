@@ -1,0 +1,112 @@
+"""What keeps each contender's step from being shorter, put together from the stored measures."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.store.frames import contender_frame
+from benchcore.store.models import ContenderRun, DuelRun, StartRun
+from benchcore.verdict.bottleneck import Bottleneck, Measures, find_bottleneck
+from benchcore.verdict.where_time import StepProfile, profile_step, time_inputs
+
+_KEYS = ["duel_run", "name"]
+_NAMED = (
+    *("campaign", "duel_run", "workload", "case_name", "use_case", "batch", "precision", "track"),
+    *("name", "arm", "framework", "version"),
+)
+_NUMBERS = ("compute_share", "bandwidth_share", "host_boundness")
+_FOUND = tuple(each.name for each in dataclasses.fields(Bottleneck))
+_WORDS = ("bottleneck", "reason", "advice")
+_OF_STEP = ("kernel_ns", "dispatch_ns", "num_kernels", "host_syncs", "host_copies")
+
+
+def bottleneck_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a contender run that ended well: `benchcore.verdict.bottleneck.Bottleneck`'s columns
+    beside the shares it is judged by, and `host_boundness`."""
+    contenders = contender_frame(engine, campaign)
+    ran = contenders.loc[(contenders["status"] == "ok") & (contenders["num_blocks"] > 0)]
+    ran = ran.loc[:, [*_NAMED, *_NUMBERS]].reset_index(drop=True)
+    measured = _read_measured(engine, campaign)
+    found = [
+        find_bottleneck(_measure(row, measured[row["duel_run"], row["name"]]))
+        for row in ran.to_dict("records")
+    ]
+    columns = {name: [getattr(each, name) for each in found] for name in _FOUND}
+    return ran.assign(
+        **{
+            name: pd.Series(values, index=ran.index, dtype="str" if name in _WORDS else "float64")
+            for name, values in columns.items()
+        }
+    )
+
+
+def list_bottlenecks(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """`bottleneck_frame` as rows to print; None = not known."""
+    columns = [each for each in (*_NUMBERS, *_FOUND) if each not in _WORDS]
+    return [
+        {
+            "case": f"{row['workload']} {row['case_name']}",
+            **{key: row[key] for key in ("duel_run", "track", "name", *_WORDS)},
+            **{key: None if math.isnan(row[key]) else row[key] for key in columns},
+        }
+        for row in bottleneck_frame(engine, campaign).to_dict("records")
+    ]
+
+
+def _read_measured(engine: Engine, campaign: str | None) -> dict[tuple[str, str], dict[str, Any]]:
+    """By duel run and contender: what the frames leave behind. The profile is of one start."""
+    query = (
+        select(
+            DuelRun.id,
+            ContenderRun.name,
+            DuelRun.flops_per_step,
+            DuelRun.least_bytes_per_step,
+            DuelRun.device,
+            DuelRun.host,
+            ContenderRun.settings,
+            StartRun.profile,
+        )
+        .select_from(DuelRun)
+        .join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
+        .join(
+            StartRun,
+            (StartRun.duel_run == ContenderRun.duel_run)
+            & (StartRun.contender == ContenderRun.name),
+        )
+        .order_by(StartRun.start_index)
+    )
+    if campaign is not None:
+        query = query.where(DuelRun.campaign == campaign)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    with Session(engine) as session:
+        for row in session.execute(query).mappings():
+            key = row["id"], row["name"]
+            profile = row["profile"] or found.get(key, {}).get("profile")
+            found[key] = {**row, "profile": profile}
+    return found
+
+
+def _measure(row: Mapping[str, Any], measured: Mapping[str, Any]) -> Measures:
+    on_gpu = measured["device"]["kind"] == "gpu"
+    profile: Mapping[str, Any] | None = measured["profile"]
+    step: StepProfile | None = profile_step(profile, on_gpu=on_gpu)
+    shares = {key: row[key] for key in ("compute_share", "bandwidth_share")}
+    return Measures(
+        framework=row["framework"],
+        settings=measured["settings"],
+        on_gpu=on_gpu,
+        flops=measured["flops_per_step"],
+        least_bytes=measured["least_bytes_per_step"],
+        cache_bytes=None if on_gpu else measured["host"].get("cache_bytes"),
+        **{key: None if math.isnan(share) else share for key, share in shares.items()},
+        **{key: getattr(step, key) for key in _OF_STEP if step is not None},
+        input_ns=time_inputs(profile),
+        program_bytes=((profile or {}).get("program") or {}).get("bytes"),
+    )

@@ -1,0 +1,52 @@
+"""The table of what keeps each contender's step from being shorter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from dashboards.wording import (
+    case_label,
+    contender_label,
+    format_share,
+    is_missing,
+    one_line,
+)
+
+Row = dict[str, str]
+
+
+def list_bottlenecks(bottlenecks: pd.DataFrame) -> list[Row]:
+    """Class, reason and advice beside the shares that they rest on, case by case."""
+    rows = bottlenecks.sort_values(["workload", "case_name", "framework", "name"], kind="stable")
+    return [
+        {
+            "case": case_label(row),
+            "contender": contender_label(row["framework"], row["version"], row["arm"]),
+            "name": str(row["name"]),
+            "bottleneck": str(row["bottleneck"]),
+            "advice": one_line(row["advice"], missing=""),
+            "reason": tell_reason(row),
+            "intensity": format_intensity(row),
+            "compute": format_share(row["compute_share"], 1.0),
+            "bandwidth": format_share(row["bandwidth_share"], 1.0),
+            "outside": format_share(row["host_share"], 1.0),
+        }
+        for row in rows.to_dict("records")
+    ]
+
+
+def format_intensity(row: Mapping[str, Any]) -> str:
+    """`91.3 (20)`: FLOP a byte, and where the device's two measured ceilings meet."""
+    if is_missing(row["intensity"]):
+        return "no arithmetic"
+    ridge = "" if is_missing(row["ridge"]) else f" ({row['ridge']:.3g})"
+    return f"{row['intensity']:.3g}{ridge}"
+
+
+def tell_reason(row: Mapping[str, Any]) -> str:
+    """What the shares beside it do not say: of a roof that decides, they say all."""
+    decided = row["bottleneck"] in ("compute", "memory")
+    return "" if decided else one_line(row["reason"], missing="")

@@ -1,0 +1,34 @@
+"""What keeps each contender's step from being shorter, on the console."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dashboards.why import format_intensity, tell_reason
+from dashboards.wording import format_share
+from flows.printing import print_rows
+
+_COLUMNS = (
+    *("case", "contender", "class", "FLOP a byte (ridge)", "compute", "bandwidth"),
+    *("outside kernels", "what to do, and why"),
+)
+
+
+def print_bottlenecks(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The rows of `benchcore.store.bottlenecks.list_bottlenecks`."""
+    table = [
+        {
+            "case": row["case"],
+            "contender": row["name"],
+            "class": row["bottleneck"],
+            "FLOP a byte (ridge)": format_intensity(row),
+            "compute": format_share(row["compute_share"], 1.0),
+            "bandwidth": format_share(row["bandwidth_share"], 1.0),
+            "outside kernels": format_share(row["host_share"], 1.0),
+            "what to do, and why": "\n".join(filter(None, (row["advice"], tell_reason(row)))),
+        }
+        for row in rows
+    ]
+    if table:
+        print_rows(table, _COLUMNS, title="Why: what keeps a step from being shorter")
