@@ -13,7 +13,9 @@ from benchcore.campaign import draft_plan
 from benchcore.catalog import check_case, load_spec
 from benchcore.errors import UserError
 from benchcore.matrix import Plan
-from benchcore.profiles import Match, Profile
+from benchcore.profiles import Match, Profile, list_sentinels
+from benchcore.releases import parse_request
+from benchcore.tracks import Arm
 
 MIN_STARTS = 5
 """Fresh processes of either side: what differs between processes needs several to be seen."""
@@ -95,7 +97,8 @@ def draft_comparison(
     campaign: str | None = None,
     python: str | None = None,
 ) -> Plan:
-    """The plan of one duel between a and b with today's versions. Raises UserError."""
+    """The plan of one duel between a and b with today's versions, and of the ceilings that its
+    physics are held against. Raises UserError."""
     _check_limits(question)
     case = find_case(question.workload, question.wanted)
     match = Match(
@@ -105,9 +108,12 @@ def draft_comparison(
         expected_s=min(question.budget_s, 20.0 * question.starts),
         budget_s=question.budget_s,
     )
+    precision = load_spec(question.workload).CASES[case].precision
+    sentinels = list_sentinels(question.device, precision, _plain_arms(question))
+    asked = (question.workload, case)
     profile = Profile(
         name="compare",
-        matches=(match,),
+        matches=(match, *(each for each in sentinels if (each.workload, each.case) != asked)),
         starts=question.starts,
         max_starts=question.max_starts,
         max_rounds=30,
@@ -116,6 +122,16 @@ def draft_comparison(
     )
     name = campaign or f"compare-{question.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
     return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+
+
+def _plain_arms(question: Question) -> tuple[Arm, ...]:
+    """Both sides' frameworks without their settings: what a ceiling takes."""
+    requests = dict.fromkeys(side[0] for side in (question.a, question.b))
+    plain = {"jax": "", "torch": ",compile=none"}
+    frameworks = {each: parse_request(each).framework for each in requests}
+    return tuple(
+        parse_arm(each + plain[name]) for each, name in frameworks.items() if name in plain
+    )
 
 
 def _check_limits(question: Question) -> None:

@@ -61,6 +61,7 @@ class PlannedDuel:
     prepare_timeout_s: float
     block_timeout_s: float
     freeze: bool
+    passes: bool = True
     expected_s: float
     contenders: tuple[PlannedContender, ...]
 
@@ -172,6 +173,7 @@ def _plan_duel(
         duel_run=_hash({"campaign": campaign, "duel": duel_hash}),
         prepare_timeout_s=profile.prepare_timeout_s,
         block_timeout_s=profile.block_timeout_s,
+        passes=match.passes,
         expected_s=match.expected_s,
         contenders=contenders,
     )
@@ -222,7 +224,14 @@ def make_order(
         for key in (
             *("duel_run", "workload", "case", "track", "device", "seed", "starts", "max_starts"),
             *("rounds", "max_rounds", "target", "budget_s"),
-            *("block_ms", "warm_up_limit_s", "prepare_timeout_s", "block_timeout_s", "freeze"),
+            *(
+                "block_ms",
+                "warm_up_limit_s",
+                "prepare_timeout_s",
+                "block_timeout_s",
+                "freeze",
+                "passes",
+            ),
         )
     }
     return DuelOrder(

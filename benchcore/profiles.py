@@ -35,6 +35,8 @@ class Match:
     starts: int | None = None
     rounds: int | None = None
     track: str = DEFAULT_TRACK
+    passes: bool = True
+    """Whether cold compilation, memory, profile and energy are measured beside the time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +67,39 @@ class Profile:
 _FOUR = (JAX_NEWEST, JAX_PREVIOUS, TORCH_EAGER, TORCH_COMPILE)
 
 
-def _sentinel(workload: str, case: str) -> Match:
-    """A ceiling for the physics gate: the best block counts, so that one start will do."""
-    arms = (JAX_NEWEST, TORCH_EAGER)
+def _sentinel(workload: str, case: str, arms: tuple[Arm, ...] = (JAX_NEWEST, TORCH_EAGER)) -> Match:
+    """A ceiling for the physics gate: the best block counts, so that one start will do, and nothing
+    but its time is wanted."""
     return Match(
-        workload=workload, case=case, arms=arms, expected_s=18, budget_s=20, starts=1, rounds=10
+        workload=workload,
+        case=case,
+        arms=arms,
+        expected_s=12,
+        budget_s=20,
+        starts=1,
+        rounds=10,
+        passes=False,
     )
+
+
+_CEILINGS = {
+    ("cpu", "fp32_ieee"): "cpu_1024",
+    ("cpu", "bf16"): "cpu_1024_bf16",
+    ("gpu", "fp32_ieee"): "gpu_8192",
+    ("gpu", "tf32"): "gpu_8192_tf32",
+    ("gpu", "bf16"): "gpu_8192_bf16",
+}
+"""Cases of `matmul`, by what is asked for; under autocast a product runs as bf16's does."""
+
+
+def list_sentinels(device: str, precision: str, arms: tuple[Arm, ...]) -> tuple[Match, ...]:
+    """What measures the ceilings of one case beside it, with these arms; nothing without arms,
+    and no compute ceiling where the device has none in that precision."""
+    kind = "cpu" if device == "cpu" else "gpu"
+    product_case = _CEILINGS.get((kind, precision.removesuffix("_autocast")))
+    copied = "cpu_256m" if kind == "cpu" else "gpu_2g"
+    named = (("matmul", product_case), ("copy", copied))
+    return tuple(_sentinel(name, case, arms) for name, case in named if case and arms)
 
 
 def laptop() -> Profile:

@@ -108,6 +108,8 @@ class DuelOrder:
     prepare_timeout_s: float
     block_timeout_s: float
     freeze: bool
+    passes: bool = True
+    """Whether cold compilation, memory, profile and energy are measured beside the time."""
     harness_version: str
     snapshot: str
     site: str

@@ -48,11 +48,11 @@ FUNCTIONS = tuple(
     for workload, case in (("mlp", "tiny_infer"), ("mlp", "infer_b128"), ("resnet50", "tiny_infer"))
 )
 PEERS = {
-    "torch": (("torch_timer", "block"), ("pyperf", "block"), ("timm_loop", "block")),
+    "torch": (("torch_timer", "block"), ("pyperf", "block"), ("timm_loop", "latency")),
     "jax": (("pyperf", "block"), ("timm_loop", "latency")),
 }
-"""What each peer's time is held against. timm's loop waits for each step, as our latency does:
-where steps are asynchronous that is another quantity than a block's."""
+"""What each peer's time is held against. timm's loop waits for each step and reads its clock around
+it, as our latency does; a block does neither, and is another quantity."""
 
 
 def measure_turns(

@@ -94,7 +94,7 @@ def compare(
     from benchcore.store.documents import read_document
     from benchcore.store.outcome import list_contenders
 
-    (duel,) = drafted.duels
+    duel = drafted.duels[0]  # the others measure the device's ceilings
     document = read_document(result_path(opened, drafted.campaign, duel.duel_run))
     ratios = [row for row in outcome["ratios"] if row["duel_run"] == duel.duel_run]
     engine = open_database(opened.database_url)
@@ -150,8 +150,7 @@ def say_physics(found: Mapping[str, Any]) -> str:
     shares = [found[side]["limit_share"] for side in ("a", "b")]
     if None in shares:
         return (
-            "Physics: not judged, as no ceiling of this device was measured beside them; "
-            "a night measures its own."
+            "Physics: not judged, as a step or the ceilings of this device could not be measured."
         )
     return f"Physics: the fastest step claims {max(shares):.0%} of what the device allows."
 

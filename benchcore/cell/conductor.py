@@ -56,8 +56,9 @@ class Conductor:
         self._absent = host.why_absent(order.device)
         self._kernel_log = self._open_kernel_log()
         stopped_by = self._run_starts()
-        passes = ResourcePasses(order, self._launcher.launch_for_pass, powercap=self._powercap)
-        passes.run(self._contenders)
+        if order.passes:
+            passes = ResourcePasses(order, self._launcher.launch_for_pass, powercap=self._powercap)
+            passes.run(self._contenders)
         self._note_workarounds()
         return document.assemble(
             order,
@@ -165,7 +166,7 @@ class Conductor:
             if self._absent:
                 reason = self._absent
                 raise ContenderFailedError("unsupported", "init", reason, cause="unsupported")
-            if index == 0 and order.settings.get("compile") != "none":
+            if index == 0 and self._order.passes and order.settings.get("compile") != "none":
                 self._compile_cold(order, running)
             prepared = self._start(order, index, running)
             process = running[order.name]

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 from result_documents import JAX, OLD_JAX, TORCH, make_document, make_profile
 
-from benchcore.comparison import Wanted, find_case, list_differences, summarise
+from benchcore.catalog import check_case
+from benchcore.comparison import (
+    Question,
+    Wanted,
+    draft_comparison,
+    find_case,
+    list_differences,
+    summarise,
+)
 from benchcore.errors import UserError
+from benchcore.profiles import Profile
 
 ROW = {
     "a": JAX.name,
@@ -57,6 +66,43 @@ def test_a_case_is_found_by_what_it_is(workload: str, wanted: Wanted, case: str)
 def test_no_case_or_several_are_refused_with_what_there_is(wanted: Wanted, words: str) -> None:
     with pytest.raises(UserError, match=words):
         find_case("mlp", wanted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cases", "arms"),
+    [
+        ({}, ["cpu_1024", "cpu_256m"], ["jax-jit", "torch-eager"]),
+        ({"b": ("jax@previous", "donate=no")}, ["cpu_1024", "cpu_256m"], ["jax-jit", "jax-jit"]),
+        ({"b": ("jax", "donate=no")}, ["cpu_1024", "cpu_256m"], ["jax-jit"]),
+        (
+            {"wanted": Wanted(case="tiny_infer_bf16_autocast")},
+            ["cpu_1024_bf16", "cpu_256m"],
+            ["jax-jit", "torch-eager"],
+        ),
+        ({"device": "cuda:1"}, ["gpu_8192", "gpu_2g"], ["jax-jit", "torch-eager"]),
+        ({"wanted": Wanted(case="tiny_infer_tf32")}, ["cpu_256m"], ["jax-jit", "torch-eager"]),
+        ({"workload": "noop", "wanted": Wanted(), "a": ("stdlib",), "b": ("stdlib",)}, [], []),
+        (
+            {"workload": "matmul", "wanted": Wanted(case="cpu_1024")},
+            ["cpu_256m"],
+            ["jax-jit", "torch-eager"],
+        ),
+    ],
+)
+def test_the_ceilings_of_a_comparison_are_measured_beside_it(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], cases: list[str], arms: list[str]
+) -> None:
+    drafted: list[Profile] = []
+    monkeypatch.setattr("benchcore.comparison.draft_plan", lambda each, **_: drafted.append(each))
+    question = Question(workload="mlp", wanted=Wanted(case="tiny_infer"), a=("jax",), b=("torch",))
+    draft_comparison(dataclasses.replace(question, **changes))
+    ((asked, *sentinels),) = [each.matches for each in drafted]
+    assert asked.passes
+    assert [each.case for each in sentinels] == cases
+    for each in sentinels:
+        assert [arm.name for arm in each.arms] == arms
+        assert (each.starts, each.passes) == (1, False)
+        check_case(each.workload, each.case)
 
 
 def test_numbers_are_of_a_against_b_as_they_were_named() -> None:

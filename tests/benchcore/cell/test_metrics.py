@@ -151,6 +151,16 @@ def test_latencies_are_as_many_as_the_seeds_rule_wants(state: State, snapshot: P
     assert [len(start["latency_ns"]) for start in contender["starts"]] == [25, 25]
 
 
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_duel_for_its_time_alone_has_no_passes(
+    state: State, snapshot: Path, passes: bool
+) -> None:
+    contender = _run(_order(passes=passes), state, snapshot)
+    assert contender["status"] == "ok"
+    assert (contender["cold"] is not None) is passes
+    assert any(contender["starts"][-1]["memory"].values()) is passes
+
+
 def test_memory_is_that_of_a_process_of_its_own(state: State, snapshot: Path) -> None:
     contender = _run(_order("hungry"), state, snapshot)
     first, last = (start["memory"] for start in contender["starts"])
