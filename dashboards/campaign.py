@@ -26,6 +26,7 @@ from benchcore.store.frames import (
     profile_frame,
     ratio_frame,
 )
+from benchcore.store.workarounds import list_workarounds
 from dashboards.frames import NightSummary, SiteFrames
 from dashboards.publish import publish_site
 
@@ -63,6 +64,7 @@ def publish_campaign(state: State, campaign: str) -> Path:
         profiles=profile_frame(engine, campaign),
         bottlenecks=bottleneck_frame(engine, campaign),
         night=night,
+        workarounds=list_workarounds(engine, campaign),
     )
     folder = state.site / campaign
     page = publish_site(frames, folder, campaign=campaign, generated_at=now)

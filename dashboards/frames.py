@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -86,6 +86,8 @@ class SiteFrames:
     profiles: pd.DataFrame
     bottlenecks: pd.DataFrame
     night: NightSummary
+    workarounds: Sequence[Mapping[str, Any]] = ()
+    """As `benchcore.store.workarounds.list_workarounds` has them."""
 
     def __post_init__(self) -> None:
         for name, frame, columns in (

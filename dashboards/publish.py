@@ -17,7 +17,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from dashboards import headline, history, tables, why
+from dashboards import headline, history, tables, why, workarounds
 from dashboards.frames import SiteFrames, counting, keep, newest_pairs, of_campaign, version_pairs
 from dashboards.ratios import (
     FRAMEWORK_DIRECTIONS,
@@ -149,6 +149,7 @@ def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
         "versions": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_version")),
         "settings": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_setting")),
         "failures": tables.list_failures(contenders),
+        "workarounds": workarounds.describe_workarounds(frames.workarounds),
         "contenders": tables.list_contenders(contenders),
         "costs": costs,
         "cost_columns": measured,

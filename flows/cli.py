@@ -299,7 +299,9 @@ def report(
         list_profiles,
         list_ratios,
     )
+    from benchcore.store.workarounds import list_workarounds
     from dashboards.campaign import publish_campaign
+    from dashboards.workarounds import describe_workarounds
 
     opened = open_state(state)
     steps.load_campaign(opened, campaign)
@@ -308,11 +310,11 @@ def report(
     rows, contenders = list_ratios(engine, campaign), list_contenders(engine, campaign)
     failures = list_failures(engine, campaign)
     of_model = list_device_ratios(engine, campaign)
-    why = list_bottlenecks(engine, campaign)
+    why, workarounds = list_bottlenecks(engine, campaign), list_workarounds(engine, campaign)
     if as_json:
         named = {"campaign": campaign, "dashboard": str(page)}
         listed = {"ratios": rows, "contenders": contenders, "failures": failures}
-        listed |= {"device_ratios": of_model, "why": why}
+        listed |= {"device_ratios": of_model, "why": why, "workarounds": workarounds}
         print_json({**named, **listed, "profiles": list_profiles(engine, campaign)})
         return
     _print_ratios(rows, campaign)
@@ -320,6 +322,9 @@ def report(
         columns = ("case", "pair", "speedup", "low", "high", "verdict", "num_nodes", "device")
         print_rows(of_model, columns, title="For the device model, from its nodes")
     _print_failures(failures)
+    if workarounds:
+        columns = ("case", "needs", "cure", "price", "evidence")
+        print_rows(describe_workarounds(workarounds), columns, title="Workarounds: still needed?")
     print_costs(contenders)
     print_bottlenecks(why)
     OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchcore.cell.ladder import RUNGS
+
 
 def xla_flags_of(settings: Mapping[str, Any], device: str) -> tuple[str, ...]:
-    """XLA flags of an arm. Command buffers (CUDA graphs) exist on a GPU only; not run on one."""
-    if device != "cpu" and settings.get("command_buffers") == "off":
-        return ("--xla_gpu_enable_command_buffer=",)
-    return ()
+    """XLA flags of an arm, which are about GPUs only; not run on one."""
+    if device == "cpu":
+        return ()
+    graphs = settings.get("command_buffers", "on")
+    flags = ("--xla_gpu_enable_command_buffer=",) if graphs == "off" else ()
+    cures = [rung.flags for rung in RUNGS if rung.name == settings.get("cure")]
+    return (*flags, *(flag for cure in cures for flag in cure))

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell import document, energy, equivalence, gpu, host, ladder, stopping
+from benchcore.cell import document, energy, equivalence, gpu, hlo_dump, host, ladder, stopping
+from benchcore.cell.arm_environ import xla_flags_of
 from benchcore.cell.causes import KernelLog
 from benchcore.cell.degraded import leave_out_degraded
 from benchcore.cell.launch import Launcher
@@ -219,18 +220,50 @@ class Conductor:
         """
         name = order.name
         clean = self._crashed.setdefault(name, self._contenders[name])
+        record = clean["ladder"] = clean["ladder"] or self._begin_ladder(order, clean)
+        if name in self._launcher.cures:  # it has held no longer
+            record["attempts"][-1] = self._describe_attempt(name, self._launcher.cures[name])
         for rung in self._rungs_left(order):
+            if rung == ladder.RUNGS[-1]:
+                record["highest"] = self._probe_highest(order)
             _tell(event="rung", contender=name, start=index, rung=rung.number)
             self._launcher.cures[name] = rung
             self._contenders[name] = document.new_contender(order)
             self._evidence.pop(name, None)
             for again in range(index + 1):
                 self._run_start(again, (order,))
+            record["attempts"].append(self._describe_attempt(name, rung))
             if self._contenders[name]["status"] == "ok":
                 return
         self._launcher.cures.pop(name, None)
         self._evidence.pop(name, None)
         self._contenders[name] = clean
+
+    def _begin_ladder(self, order: ContenderOrder, crashed: dict[str, Any]) -> dict[str, Any]:
+        """Nothing tried yet, but for the HLO of the crash, which is kept before anything is."""
+        hlo = None
+        if hlo_dump.can_tell(crashed["failure"]["stage"]):
+            hlo = hlo_dump.keep_hlo(
+                lambda rung: self._launcher.live_once(order, rung),
+                self._scratch / "hlo" / order.name,
+                self._order.device,
+                xla_flags_of(order.settings, self._order.device),
+            )
+        return {"cure": None, "attempts": [], "highest": None, "hlo": hlo}
+
+    def _describe_attempt(self, name: str, rung: ladder.Rung) -> dict[str, Any]:
+        contender = self._contenders[name]
+        return ladder.describe_attempt(contender["status"], contender["failure"], rung)
+
+    def _probe_highest(self, order: ContenderOrder) -> dict[str, Any] | None:
+        """Whether it lives with JAX's precision `highest`: advice, of which no number is kept."""
+        if not ladder.is_another_case(self._spec.CASES[self._order.case].precision):
+            return None
+        failed = self._launcher.live_once(order, ladder.CLEAN, ladder.HIGHEST)
+        if failed is None:
+            return ladder.describe_attempt("ok", None)
+        failure = document.describe_failure(failed, 0, None)
+        return ladder.describe_attempt(failed.status, failure)
 
     def _rungs_left(self, order: ContenderOrder) -> Iterator[ladder.Rung]:
         """The rungs not tried yet: who crashes again further on goes on climbing."""
@@ -245,7 +278,9 @@ class Conductor:
         """What needed a cure is no clean result: its status keeps it out of every ratio."""
         for name, rung in self._launcher.cures.items():
             contender, clean = self._contenders[name], self._crashed[name]
-            if contender["status"] == "ok":
+            held = contender["status"] == "ok"
+            contender["ladder"] = {**clean["ladder"], "cure": rung.number if held else None}
+            if held:
                 for each in (contender, *contender["starts"]):
                     each["status"] = "workaround"
                 contender["failure"] = {

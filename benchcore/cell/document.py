@@ -56,6 +56,7 @@ def new_contender(order: ContenderOrder) -> dict[str, Any]:
         "effective": {},
         "status": "ok",
         "failure": None,
+        "ladder": None,
         "cold": None,
         "starts": [],
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from benchcore.cell.causes import Cause
 
@@ -20,26 +21,52 @@ class Rung:
 
     number: int
     flags: tuple[str, ...]
+    name: str = ""
+    """As the setting `cure` of JAX's arms calls it."""
 
     def describe(self) -> str:
         """As results tell it."""
         return f"rung {self.number} ({' '.join(self.flags) or 'a plain retry'})"
 
 
+def describe_attempt(
+    status: str, failure: Mapping[str, Any] | None, rung: Rung | None = None
+) -> dict[str, Any]:
+    """What became of one more try, as results hold it."""
+    ended = failure or {}
+    return {
+        **({} if rung is None else {"rung": rung.number, "flags": list(rung.flags)}),
+        "status": status,
+        **{key: ended.get(key) for key in ("cause", "stage", "reason")},
+    }
+
+
 CLEAN = Rung(number=0, flags=())
 RUNGS = tuple(
-    Rung(number=number, flags=flags)
-    for number, flags in enumerate(
+    Rung(number=number, name=name, flags=flags)
+    for number, (name, flags) in enumerate(
         (
-            (),
-            ("--xla_gpu_autotune_level=5",),
-            ("--xla_gpu_enable_triton_gemm=false",),
-            ("--xla_gpu_experimental_enable_fusion_autotuner=false",),
-            ("--xla_gpu_autotune_level=0",),
+            ("retry", ()),
+            ("autotune-5", ("--xla_gpu_autotune_level=5",)),
+            ("no-triton-gemm", ("--xla_gpu_enable_triton_gemm=false",)),
+            (
+                "no-fusion-autotuner",
+                ("--xla_gpu_experimental_enable_fusion_autotuner=false",),
+            ),
+            ("autotune-0", ("--xla_gpu_autotune_level=0",)),
         ),
         start=1,
     )
 )
+
+
+HIGHEST = "fp32_ieee"
+"""JAX's precision `highest`: cures products in TF32, and is a different case; never a rung."""
+
+
+def is_another_case(precision: str) -> bool:
+    """Whether precision `highest` would change what a case computes: in all others JAX has it."""
+    return precision == "tf32"
 
 
 def climbs(framework: str, status: str, cause: Cause) -> bool:

@@ -35,9 +35,34 @@ class Launcher:
         self._scratch = scratch
         self.cures: dict[str, Rung] = {}
 
-    def launch(self, contender: ContenderOrder) -> ContenderProcess:
-        """A fresh process, told nothing yet. Raises ContenderFailedError."""
-        return launch(contender, self.environ(contender), self._scratch)
+    def launch(self, contender: ContenderOrder, rung: Rung | None = None) -> ContenderProcess:
+        """A fresh process, told nothing yet; on a rung if one is given, else with its cure.
+
+        Raises ContenderFailedError.
+        """
+        return launch(contender, self.environ(contender, rung), self._scratch)
+
+    def live_once(
+        self, contender: ContenderOrder, rung: Rung, precision: str | None = None
+    ) -> ContenderFailedError | None:
+        """A whole life in short, of which nothing is kept but what ended it; None = it went well.
+
+        `precision` stands in for the case's, which makes it a different case.
+        """
+        path = str(self._scratch / f"{contender.name}.once.npz")
+        limits = (self._order.prepare_timeout_s, self._order.block_timeout_s)
+        try:
+            process = self.launch(contender, rung)
+            try:
+                self.prepare(process, contender, precision=precision)
+                evidence = {"do": "evidence", "path": path}
+                process.ask(evidence, wanted="evidence", timeout_s=limits[0])
+                process.ask({"do": "block"}, wanted="block", timeout_s=limits[1])
+            finally:
+                process.close()
+        except ContenderFailedError as failed:
+            return failed
+        return None
 
     def prepare(
         self,
@@ -45,6 +70,7 @@ class Launcher:
         contender: ContenderOrder,
         *,
         purpose: str = "timing",
+        precision: str | None = None,
         on_stage: Callable[[str], None] = lambda stage: None,
     ) -> dict[str, Any]:
         """Everything before the first block. Raises ContenderFailedError."""
@@ -59,6 +85,7 @@ class Launcher:
             "threads": host.usable_cpus(),
             "block_ms": self._order.block_ms,
             "warm_up_limit_s": self._order.warm_up_limit_s,
+            "precision": precision,
         }
         return process.ask(
             message,
@@ -77,9 +104,9 @@ class Launcher:
             raise
         return process
 
-    def environ(self, contender: ContenderOrder) -> dict[str, str]:
-        """The variables of `contender_environ`, with its cure."""
-        rung = self.cures.get(contender.name, CLEAN)
+    def environ(self, contender: ContenderOrder, rung: Rung | None = None) -> dict[str, str]:
+        """The variables of `contender_environ`, with its cure where no rung is given."""
+        rung = rung or self.cures.get(contender.name, CLEAN)
         return contender_environ(contender, self._order.device, self._scratch, rung)
 
 

@@ -159,6 +159,7 @@ def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -
         position=position,
         environment_key=environment["key"],
         cold=contender.get("cold"),
+        ladder=contender.get("ladder"),
     )
 
 

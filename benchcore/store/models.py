@@ -136,6 +136,7 @@ class ContenderRun(Base):
     traceback: Mapped[str | None] = mapped_column(Text)
     cause: Mapped[str | None] = mapped_column(String(100))
     xids: Mapped[list[Any] | None] = mapped_column(_Json)
+    ladder: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     cold: Mapped[dict[str, Any] | None] = mapped_column(_Json)
 
 

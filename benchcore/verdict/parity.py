@@ -112,11 +112,12 @@ def _promises(side: ParitySide) -> dict[str, str]:
     if side.framework == "jax":
         update = {"yes": "in place", "no": "copied"}[side.settings.get("donate", "yes")]
         graphs = side.settings.get("command_buffers", "on")
+        autotune = "off" if side.settings.get("cure") == "autotune-0" else "on"
         return {
             "compiled": "yes",
             "graphs": graphs if on_gpu else "off",
             "state_update": update,
-            "autotune": "on" if on_gpu else "none",
+            "autotune": autotune if on_gpu else "none",
         }
     mode = side.settings.get("compile", "none")
     layouts = {"contiguous": "NCHW", "channels_last": "NHWC"}

@@ -20,8 +20,14 @@ TORCH_COMPILE = (
 
 Options = Mapping[str, tuple[str, ...]]
 """What else an arm may set, and to what; the first value is what goes without saying."""
-JAX_OPTIONS: Options = {"donate": ("yes", "no"), "command_buffers": ("on", "off")}
-"""`command_buffers` (XLA's CUDA graphs) is done by the conductor, on a GPU only."""
+CURES = ("none", "autotune-5", "no-triton-gemm", "no-fusion-autotuner", "autotune-0")
+"""The rungs of the crash ladder, to weigh what each costs who does not need it."""
+JAX_OPTIONS: Options = {
+    "donate": ("yes", "no"),
+    "command_buffers": ("on", "off"),
+    "cure": CURES,
+}
+"""`command_buffers` (XLA's CUDA graphs) and `cure` are done by the conductor, on a GPU only."""
 TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
 TORCH_IMAGE_OPTIONS: Options = {**TORCH_OPTIONS, "layout": ("contiguous", "channels_last")}
 """Of workloads that convolve: elsewhere there is no layout to choose.
@@ -40,6 +46,7 @@ class BuildSettings:
     layout: str = "contiguous"
     donate: str = "yes"
     command_buffers: str = "on"
+    cure: str = "none"
     cudnn_benchmark: str = "off"
 
     @property

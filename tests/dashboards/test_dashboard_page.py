@@ -51,6 +51,25 @@ def test_hostile_strings_stay_text() -> None:
     assert html.escape("<script>alert(1)</script>") in page
 
 
+def test_a_workaround_is_told_with_whether_it_is_still_needed() -> None:
+    row = {
+        "case": "vit_b_16 infer_b32_tf32",
+        "arm": "jax-jit",
+        "cure": "rung 3 (--xla_gpu_enable_triton_gemm=false)",
+        "needs": "needed with 0.10.1, no longer with 0.10.2 <script>",
+        "highest": "crash",
+        "price": None,
+        "price_command": None,
+        "hlo": None,
+        "hlo_command": None,
+    }
+    frames = replace(sample_frames(num_nights=1), workarounds=(row,))
+    page = _without_bundle(_render(frames))
+    assert "needed with 0.10.1, no longer with 0.10.2 &lt;script&gt;" in page
+    assert "nor did it run with precision highest, a different case" in page
+    assert "Still needed?" not in _without_bundle(_render(sample_frames(num_nights=1)))
+
+
 def test_where_the_time_goes_is_a_table_of_its_own() -> None:
     page = _without_bundle(_render(sample_frames(num_nights=1)))
     assert "Where the time of a step goes, by each framework" in page

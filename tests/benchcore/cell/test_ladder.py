@@ -6,7 +6,8 @@ import dataclasses
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from duel_orders import add_gpus, add_workload, copy_inside_ring, make_contender, make_order
 
 from benchcore.cell import ladder
+from benchcore.cell.arm_environ import xla_flags_of
 from benchcore.cell.causes import Cause
 from benchcore.cell.ladder import CLEAN, RUNGS, climbs, usable_rungs
 from benchcore.cell.launch import contender_environ
@@ -21,6 +23,7 @@ from benchcore.protocol import DuelOrder
 from benchcore.shard import run_duel
 from benchcore.state import open_state
 from benchcore.store.documents import read_document
+from benchcore.workloads.settings import CURES
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,17 @@ def test_rungs_go_from_the_narrowest_cure_to_the_widest() -> None:
         "--xla_gpu_experimental_enable_fusion_autotuner=false",
         "--xla_gpu_autotune_level=0",
     ]
+
+
+def test_each_cure_can_be_weighed_as_a_setting_of_an_arm() -> None:
+    """Under the name that it has among JAX's settings, on a GPU only."""
+    assert ("none", *(rung.name for rung in RUNGS if rung.flags)) == CURES
+    for rung in RUNGS:
+        settings = {"compile": "jit", "cure": rung.name, "command_buffers": "off"}
+        own = ("--xla_gpu_enable_command_buffer=",)
+        assert xla_flags_of(settings, "cuda:0") == (*own, *rung.flags)
+        assert xla_flags_of(settings, "cpu") == ()
+    assert xla_flags_of({"compile": "jit", "cure": "none"}, "cuda:0") == ()
 
 
 def test_a_flag_that_xla_does_not_know_is_passed_over() -> None:
@@ -98,10 +112,13 @@ def devices():
         os.abort()  # as XLA does at a flag that it does not know
 """
 _SPEC = """
+import dataclasses
 from benchcore.workloads.noop.spec import *
 
+CASES = {{name: dataclasses.replace(case, precision="{precision}") for name, case in CASES.items()}}
+
 def tolerances(case):
-    return {"value": 1e-3}
+    return {{"value": 1e-3}}
 """
 _WORKLOAD = """
 import time
@@ -122,11 +139,17 @@ LOG = {log!r}
 FLAGS = os.environ.get("XLA_FLAGS", "")
 CURED = {cure!r} in FLAGS
 SHAKEN = "benchcore.cell.jax_runtime" in sys.modules
+PRECISION = None
 VALUE = 1.0 if SHAKEN and not CURED else 2.0
+DUMP = FLAGS.partition("--xla_dump_to=")[2].partition(" ")[0]
 if SHAKEN:
-    with open(LOG, "a") as stream:
+    with open(LOG + ".dumps" if DUMP else LOG, "a") as stream:
         stream.write(FLAGS + "\\n")
     LAUNCH = len(open(LOG).readlines())
+if DUMP:
+    for name, size in {dumps!r}.items():
+        with open(os.path.join(DUMP, name), "w") as stream:
+            stream.write("h" * size)
 
 def shake(stage):
     if SHAKEN and not CURED and stage == {stage!r} and ({when}):
@@ -142,6 +165,9 @@ class Shake:
     when: str = "True"
     how: str = 'raise RuntimeError("INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal address")'
     cure: str = CURE
+    precision: str = "fp32_ieee"
+    dumps: Mapping[str, int] = field(default_factory=dict)
+    """What XLA dumps of it: bytes by file name."""
 
 
 @pytest.fixture
@@ -155,7 +181,7 @@ def _prepare(folder: Path, shake: Shake) -> None:
     copy_inside_ring(snapshot)
     add_gpus(snapshot, 1)
     (snapshot / "jax.py").write_text(_FAKE_JAX)
-    add_workload(snapshot, "shaky", _SPEC, _WORKLOAD)
+    add_workload(snapshot, "shaky", _SPEC.format(precision=shake.precision), _WORKLOAD)
     workload = snapshot / "benchcore" / "workloads" / "shaky"
     shutil.copyfile(workload / "in_stdlib.py", workload / "in_jax.py")
     settings = {"log": str(folder / "launches"), **dataclasses.asdict(shake)}
@@ -176,11 +202,17 @@ def _prepare(folder: Path, shake: Shake) -> None:
         contender = contender.replace(line, line[:-1] + f'; _shake("{stage}")\n')
     line = "        module = importlib.import_module(name)\n        return module.build("
     assert line in contender
-    contender = contender.replace(line, '        _shake("build")\n' + line)
+    contender = contender.replace(line, '        _shake("build", case.precision)\n' + line)
     line = "        manifest = read_manifest("
     assert line in contender
     contender = contender.replace(line, '        _shake("finish")\n' + line)
-    contender += "\n\ndef _shake(stage):\n    from benchcore.shaky import shake\n    shake(stage)\n"
+    contender += """
+
+def _shake(stage, precision=None):
+    from benchcore import shaky
+    shaky.PRECISION = precision or shaky.PRECISION
+    shaky.shake(stage)
+"""
     (cell / "contender.py").write_text(contender)
 
 
@@ -191,11 +223,18 @@ def _order(**changes: Any) -> DuelOrder:
 
 
 def _run(folder: Path, order: DuelOrder) -> dict[str, Any]:
-    """The document, with `launches`: the XLA flags of every process of the fake JAX, in order."""
+    """The document, with `launches`: the XLA flags of every process of the fake JAX, in order; of
+    those that only dump, in `dumps`."""
     state = open_state(folder / "state")
     document = read_document(run_duel(order, state, folder / "snapshot", lambda event: None))
     launches = (folder / "launches").read_text().splitlines()
-    return {**document, "launches": launches, "jax": document["contenders"][0]}
+    dumps = folder / "launches.dumps"
+    return {
+        **document,
+        "launches": launches,
+        "dumps": dumps.read_text().splitlines() if dumps.exists() else [],
+        "jax": document["contenders"][0],
+    }
 
 
 def test_a_crash_is_worked_around_by_the_narrowest_cure_and_said_so(folder: Path) -> None:
@@ -213,6 +252,13 @@ def test_a_crash_is_worked_around_by_the_narrowest_cure_and_said_so(folder: Path
     assert all(len(start["blocks"]) >= 2 for start in jax["starts"])
     # Clean, a plain retry, the cure: start 0, start 1, and the pass for memory.
     assert found["launches"] == ["", "", CURE, CURE, CURE]
+    tried = [
+        (each["rung"], each["flags"], each["status"], each["cause"])
+        for each in jax["ladder"]["attempts"]
+    ]
+    assert tried == [(1, [], "crash", "illegal_address"), (3, [CURE], "ok", None)]
+    assert (jax["ladder"]["cure"], jax["ladder"]["highest"]) == (3, None)
+    assert bare["ladder"] is None
     assert "failed_passes" not in jax["effective"]
 
 
@@ -287,6 +333,8 @@ def test_who_crashes_again_under_a_rung_climbs_on(
     _prepare(folder, Shake(stage="block", when=when))
     found = _run(folder, _order())
     assert found["jax"]["failure"]["reason"].startswith("rung 3 (")
+    ends = [(each["rung"], each["status"]) for each in found["jax"]["ladder"]["attempts"]]
+    assert ends == [(1, "crash"), (3, "ok")]
     assert found["launches"] == [*[""] * without, CURE, CURE, CURE]
     assert found["jax"]["failure"]["start"] == start
 
@@ -303,6 +351,8 @@ def test_a_crash_that_nothing_cures_stays_one_and_keeps_what_was_measured(folder
         ("crash", False),
     ]
     assert len([flags for flags in found["launches"] if flags]) == 3
+    assert [each["status"] for each in jax["ladder"]["attempts"]] == ["crash"] * 4
+    assert jax["ladder"]["cure"] is None
     assert found["equivalence"] == []
 
 
@@ -319,6 +369,7 @@ def test_a_segfault_on_a_cpu_is_retried_once_and_tries_no_flag_of_a_gpu(folder: 
     assert found["jax"]["status"] == "crash"
     assert "SIGSEGV" in found["jax"]["failure"]["reason"]
     assert found["launches"] == ["", ""]
+    assert found["jax"]["ladder"]["hlo"] is None
 
 
 def test_a_crash_while_compiling_cold_is_start_0s_and_its_cure_compiles_cold_too(
@@ -379,3 +430,65 @@ def test_a_kernel_log_that_cannot_be_read_is_null(folder: Path) -> None:
     _prepare(folder, Shake())
     failure = _run(folder, _order(starts=1))["jax"]["failure"]
     assert (failure["cause"], failure["xids"]) == ("illegal_address", None)
+
+
+LAST = "--xla_gpu_autotune_level=0"
+
+
+@pytest.mark.parametrize(
+    ("when", "highest"),
+    [("PRECISION == 'tf32'", ("ok", None)), ("True", ("crash", "illegal_address"))],
+    ids=["tf32 alone crashes", "every precision crashes"],
+)
+def test_precision_highest_is_tried_before_the_last_rung_and_told_as_advice(
+    folder: Path, when: str, highest: tuple[str, str | None]
+) -> None:
+    """It is a different case: what it computed takes no part, and the climb goes on."""
+    _prepare(folder, Shake(when=when, cure=LAST, precision="tf32"))
+    found = _run(folder, _order(starts=1))
+    jax = found["jax"]
+    assert (jax["ladder"]["highest"]["status"], jax["ladder"]["highest"]["cause"]) == highest
+    assert (jax["status"], jax["ladder"]["cure"], len(jax["starts"])) == ("workaround", 5, 1)
+    # Clean, four rungs but the one that this XLA does not know, highest, the last rung.
+    assert [flags.count("=") for flags in found["launches"]] == [0, 0, 1, 1, 0, 1, 1]
+    assert [each["agrees"] for each in found["equivalence"]] == [True]
+
+
+@pytest.mark.parametrize(("precision", "cure"), [("fp32_ieee", LAST), ("tf32", CURE)])
+def test_highest_is_no_question_where_it_rules_already_or_a_narrower_rung_helped(
+    folder: Path, precision: str, cure: str
+) -> None:
+    _prepare(folder, Shake(cure=cure, precision=precision))
+    ladder_of_jax = _run(folder, _order(starts=1))["jax"]["ladder"]
+    assert (ladder_of_jax["cure"] is not None, ladder_of_jax["highest"]) == (True, None)
+
+
+_BEFORE, _AFTER = ".before_optimizations.txt", ".sm_90_gpu_after_optimizations.txt"
+
+
+def test_the_hlo_of_a_crash_is_kept_with_the_command_that_runs_it(folder: Path) -> None:
+    dumps = {
+        f"module_0001.jit_put{_BEFORE}": 10,
+        f"module_0001.jit_put{_AFTER}": 20,
+        f"module_0002.jit_step{_BEFORE}": 30,
+        "module_0002.jit_step.ptx": 40,
+    }
+    _prepare(folder, Shake(dumps=dumps))
+    settings = {"compile": "none", "command_buffers": "off"}
+    jax = make_contender("jax", framework="jax", version="0.10.1", settings=settings)
+    order = dataclasses.replace(_order(starts=1), contenders=(jax,))
+    found = _run(folder, order)
+    kept = found["jax"]["ladder"]["hlo"]
+    assert found["jax"]["status"] == "workaround"
+    names = sorted(name for name in dumps if name.endswith(".txt"))
+    assert (kept["files"], kept["bytes"], kept["left_out"]) == (names, 60, 0)
+    lies = folder / "state" / "campaigns" / "test" / "duels" / order.duel_run / kept["folder"]
+    assert sorted(file.name for file in lies.iterdir()) == names
+    assert kept["crashed_again"]
+    assert kept["command"] == (
+        "XLA_FLAGS=--xla_gpu_enable_command_buffer= run_hlo_module --platform=CUDA "
+        f"--reference_platform= module_0002.jit_step{_BEFORE}"
+    )
+    (dump,) = found["dumps"]
+    assert "--xla_dump_hlo_as_text" in dump
+    assert not Path(dump.partition("--xla_dump_to=")[2].partition(" ")[0]).exists()

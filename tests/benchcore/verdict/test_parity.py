@@ -84,6 +84,11 @@ def test_autotuning_on_one_side_is_told_and_void_where_both_are_tuned() -> None:
     torch = _torch(**{**_GPU, "autotune": "off"})
     assert compare_sides(jax, torch, "default").labels == ("autotune 'on' on jax, 'off' on torch",)
     assert compare_sides(jax, torch, "tuned").violations
+    cured = _jax({"cure": "autotune-0"}, **{**_GPU, "graphs": "on", "autotune": "off"})
+    clean = _jax({}, **{**_GPU, "graphs": "on"})
+    assert compare_sides(clean, cured, "default").violations == ()
+    stray = _jax({"cure": "autotune-5"}, **{**_GPU, "graphs": "on", "autotune": "off"})
+    assert compare_sides(clean, stray, "default").violations
 
 
 def test_another_layout_is_told_and_must_be_the_arms_own() -> None:
