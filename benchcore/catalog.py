@@ -10,7 +10,13 @@ from typing import Any
 
 from benchcore.errors import UserError
 from benchcore.protocol import FRAMEWORKS
-from benchcore.workloads.settings import JAX_COMPILE, TORCH_COMPILE, Options
+from benchcore.workloads.settings import (
+    DEFECTS,
+    JAX_COMPILE,
+    TORCH_COMPILE,
+    Options,
+    split_defects,
+)
 
 _FOLDER = Path(__file__).parent / "workloads"
 _COMPILE = {"jax": JAX_COMPILE, "torch": TORCH_COMPILE, "stdlib": ("none",)}
@@ -78,12 +84,21 @@ def check_settings(workload: str, framework: str, settings: Mapping[str, Any]) -
         raise UserError(f"wanted settings by name for {framework}, got {settings!r:.100}; mend it")
     options = options_of(workload, framework)
     for key, value in settings.items():
-        if value not in options.get(key, ()):
+        if not _takes(options, key, value):
             known = "; ".join(f"{each}={'|'.join(values)}" for each, values in options.items())
             raise UserError(
                 f"no setting {f'{key}={value}'!r:.100} for {framework} in workload {workload!r}, "
                 f"which takes {known}; leave it out, or choose of these"
             )
+
+
+def _takes(options: Options, key: str, value: object) -> bool:
+    if key != DEFECTS or DEFECTS not in options:
+        return value in options.get(key, ())
+    try:
+        return bool(split_defects(value, options[DEFECTS]))
+    except ValueError:
+        return False
 
 
 def is_faulty(workload: str) -> bool:

@@ -30,6 +30,9 @@ Status = Literal[
     "environment",
 ]
 
+DEFECT_TRACK = "defects"
+"""The track of duels that are wrong on purpose: none of their ratios ever counts."""
+
 StoppedBy = Literal["target", "budget", "max_starts", "no_pair"]
 """What ended a duel: `no_pair` = fewer than two contenders were left, so no interval to narrow."""
 

@@ -47,9 +47,9 @@ def render_page(frames: SiteFrames, *, campaign: str, generated_at: datetime) ->
     """The page's text. Every string that comes from a frame is escaped."""
     ratios = of_campaign(frames.ratios, campaign)
     charts = _draw_charts(frames, campaign)
-    scripts = [vega_bundle(), _read("charts.js")]
+    scripts = [vega_bundle(), read_template("charts.js")]
     return (
-        _jinja()
+        jinja_environment()
         .get_template("index.html.j2")
         .render(
             campaign=campaign,
@@ -63,9 +63,9 @@ def render_page(frames: SiteFrames, *, campaign: str, generated_at: datetime) ->
             history_places=[place for place in charts if place.startswith("history-")],
             titles=_history_titles(frames, campaign),
             charts_json=Markup(escape_json(charts)),
-            style=Markup(_read("style.css")),
+            style=Markup(read_template("style.css")),
             scripts=[Markup(script) for script in scripts],
-            policy=_content_policy(scripts),
+            policy=content_policy(scripts),
         )
     )
 
@@ -180,7 +180,7 @@ def _safe_links(links: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     ]
 
 
-def _content_policy(scripts: list[str]) -> str:
+def content_policy(scripts: list[str]) -> str:
     """Only our own scripts run, known by their hashes, and nothing is fetched.
 
     Vega compiles its expressions with Function, hence unsafe-eval.
@@ -195,11 +195,13 @@ def _content_policy(scripts: list[str]) -> str:
     )
 
 
-def _read(name: str) -> str:
+def read_template(name: str) -> str:
+    """The text of a file of `templates/`."""
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _jinja() -> jinja2.Environment:
+def jinja_environment() -> jinja2.Environment:
+    """Templates that escape whatever they are given, and refuse what they lack."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,

@@ -15,6 +15,7 @@ import pandas as pd
 
 from benchcore.store.records import Mark
 from benchcore.verdict.physics import LIMIT_SHARE
+from data_checks.deliberate import deliberate_rows, deliberate_suite
 from data_checks.profiles import profile_rows, profile_suite
 from data_checks.proofs import proof_rows, proof_suite
 from data_checks.rows import (
@@ -286,6 +287,7 @@ _SUITES: tuple[
     (parity_suite, parity_rows),
     (profile_suite, profile_rows),
     (proof_suite, proof_rows),
+    (deliberate_suite, deliberate_rows),
 )
 
 

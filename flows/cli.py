@@ -22,6 +22,7 @@ from benchcore.sites import load_site
 from benchcore.state import State, open_state
 from flows.compare import compare
 from flows.costs import print_costs
+from flows.defects import defects
 from flows.display import format_count
 from flows.equivalence import equivalence
 from flows.options import (
@@ -44,6 +45,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(compare)
+app.command()(defects)
 app.command()(equivalence)
 
 

@@ -17,7 +17,8 @@ PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "t
 # + 100: outliers, verdicts over nodes; + 100: cold compilation, ceilings of `compare` (#3)
 # + 800: the rest of the crash ladder: causes, HLO kept, prices, what is still needed (#3)
 # + 450: bottleneck classes, in verdict/, store/, reports and the page (#4)
-MAX_LINES = 15450
+# + 1150: the defect study: switches, what they move, command and page (#4)
+MAX_LINES = 16600
 # + 100: when a duel stops, cell/stopping.py; + 550: cell/passes.py and its like; + 250: foreign CPU
 # time in cell/host.py, cell/ladder.py; + 550: the canary, what is read back of both sides;
 # + 200: devices by name, ladder of a whole life, degraded blocks; + 450: cell/trace.py, cell/hlo.py

@@ -50,7 +50,8 @@ def test_what_the_readme_says_to_run_can_be_planned(
     monkeypatch.setattr(
         "flows.cli._run_flow", lambda run, state, name, as_json: planned.append(name)
     )
-    monkeypatch.setattr("flows.compare.run_flow", stop)
+    for module in ("compare", "defects"):
+        monkeypatch.setattr(f"flows.{module}.run_flow", stop)
     arguments = [*shlex.split(command), "--state", str(tmp_path)]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -23,7 +23,7 @@ from benchcore.cell.degraded import leave_out_degraded
 from benchcore.cell.launch import Launcher
 from benchcore.cell.passes import ResourcePasses
 from benchcore.cell.process import ContenderFailedError, ContenderProcess
-from benchcore.protocol import ContenderOrder, DuelOrder, StoppedBy, parse_device
+from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder, StoppedBy, parse_device
 
 # Of all starts together, as many as the seed's rule asks for, whatever a step takes; within the
 # time of some blocks, enough in three starts for a p99.
@@ -362,6 +362,7 @@ class Conductor:
             "fewest": math.ceil(_FEWEST_LATENCIES / self._order.starts),
             "most": _MOST_LATENCIES,
             "budget_s": self._order.block_ms * _LATENCY_BLOCKS / 1e3,
+            "enqueued": self._order.track == DEFECT_TRACK,
         }
         for name in list(running):
             with self._surviving(name, index, running), self._awake(running[name]):
@@ -370,6 +371,7 @@ class Conductor:
                 )
                 start = self._contenders[name]["starts"][-1]
                 start["latency_ns"] = found["samples_ns"]
+                start["enqueued_ns"] = found["enqueued_ns"]
                 start["compilations_in_blocks"] += found["compilations"]
 
     def _finish(self, name: str, process: ContenderProcess) -> None:

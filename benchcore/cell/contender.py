@@ -25,6 +25,7 @@ from benchcore.cell.probes import (
     clock_resolution_ns,
     drive,
     how_many_at_once,
+    note_calls,
     sample_latency,
 )
 from benchcore.cell.runtime import Runtime, UnsupportedError, load_runtime
@@ -230,8 +231,10 @@ class Contender:
         self._stage = "latency"
         self._rewarm()
         before = self._runtime.num_compilations()
+        enqueued_ns: list[int] | None = [] if limits.get("enqueued") else None
+        step = self._program.step
         samples_ns = sample_latency(
-            self._program.step,
+            step if enqueued_ns is None else note_calls(step, enqueued_ns),
             self._runtime.synchronise,
             fewest=limits["fewest"],
             most=limits["most"],
@@ -241,6 +244,7 @@ class Contender:
         return {
             "samples_ns": samples_ns,
             "compilations": self._runtime.num_compilations() - before,
+            "enqueued_ns": enqueued_ns,
         }
 
     def _weigh(self) -> dict[str, int | None]:

@@ -34,6 +34,7 @@ def new_start(index: int) -> dict[str, Any]:
         "compilations_in_blocks": None,
         "blocks": [],
         "latency_ns": None,
+        "enqueued_ns": None,
         "memory": {
             "planned_bytes": None,
             "allocator_peak_bytes": None,

@@ -46,6 +46,18 @@ def sample_latency(
     return samples
 
 
+def note_calls(step: Step, enqueued_ns: list[int]) -> Step:
+    """The same step, which notes what a clock would read that does not wait for the device."""
+
+    def noted() -> object:
+        began = time.perf_counter_ns()
+        outputs = step()
+        enqueued_ns.append(max(1, time.perf_counter_ns() - began))
+        return outputs
+
+    return noted
+
+
 def clock_resolution_ns() -> int:
     """The smallest step of the clock that was seen, or what it claims, whichever is longer."""
     readings = [time.perf_counter_ns() for _ in range(_CLOCK_READINGS)]

@@ -140,7 +140,7 @@ def _judge_pair(
     kind: Kind, a: Side, b: Side, reasons: Sequence[str], equivalence_bound: float
 ) -> Ratio:
     start_log_ratios = log_ratios_by_start(a.valid_starts, b.valid_starts)
-    finding = _find(np.array(start_log_ratios), equivalence_bound)
+    finding = judge_starts(np.array(start_log_ratios), equivalence_bound)
     left_out = _describe_degraded(a, b)
     if left_out and not start_log_ratios:
         finding = Finding(reason="no valid block")
@@ -201,7 +201,7 @@ def _hodges_lehmann(samples: np.ndarray) -> float:
     return float(np.median((samples[first] + samples[second]) / 2))
 
 
-def _find(samples: np.ndarray, equivalence_bound: float) -> Finding:
+def judge_starts(samples: np.ndarray, equivalence_bound: float = EQUIVALENCE_BOUND) -> Finding:
     """The verdict over starts: Student's t over the starts' log ratios, never over rounds.
 
     `same` is asked first: where the 90 % interval lies within the bound (two one-sided tests at
@@ -240,7 +240,7 @@ def judge_nodes(
     """
     if len(log_ratios) < 2:
         raise ValueError(f"wanted the log ratios of two nodes at least, got {len(log_ratios)}")
-    return _find(np.array(log_ratios), equivalence_bound)
+    return judge_starts(np.array(log_ratios), equivalence_bound)
 
 
 def _half_width(samples: np.ndarray, confidence: float) -> float:

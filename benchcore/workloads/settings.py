@@ -34,6 +34,9 @@ TORCH_IMAGE_OPTIONS: Options = {**TORCH_OPTIONS, "layout": ("contiguous", "chann
 
 A spec's `SETTINGS` says by framework which of these its sides take; `compile` all of them do.
 """
+DEFECTS = "defects"
+"""The setting that makes a side wrong on purpose, for the defect study (`benchcore.switches`): what
+the side knows of, joined by `+`. No ratio of such a side ever counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,7 @@ class BuildSettings:
     command_buffers: str = "on"
     cure: str = "none"
     cudnn_benchmark: str = "off"
+    defects: frozenset[str] = frozenset()
 
     @property
     def platform(self) -> str:
@@ -76,8 +80,23 @@ def read_settings(
     parse_device(device)
     if mode not in compile_modes:
         raise ValueError(f"no compile mode {mode!r} here; modes are {', '.join(compile_modes)}")
+    known = {key: values for key, values in known.items() if key != DEFECTS}
     chosen = {key: settings.get(key, values[0]) for key, values in known.items()}
     for key, value in chosen.items():
         if value not in known[key]:
             raise ValueError(f"no {key} {value!r} here; choose of {', '.join(known[key])}")
-    return BuildSettings(device=device, compile=mode, **chosen)
+    defects = frozenset[str]()
+    if DEFECTS in settings:
+        defects = split_defects(settings[DEFECTS], (options or {})[DEFECTS])
+    return BuildSettings(device=device, compile=mode, defects=defects, **chosen)
+
+
+def split_defects(value: object, known: tuple[str, ...]) -> frozenset[str]:
+    """`a+b` as names, each of them known and given once. Raises ValueError for anything else."""
+    names = value.split("+") if isinstance(value, str) else []
+    if not names or not set(names) <= set(known) or len(names) != len(set(names)):
+        raise ValueError(
+            f"wanted defects of {', '.join(known)}, joined by '+', got {value!r:.100}; "
+            "leave the setting out where a side is to be right"
+        )
+    return frozenset(names)

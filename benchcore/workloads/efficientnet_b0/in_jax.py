@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from benchcore.program import Arrays, Program, Settings
-from benchcore.workloads.efficientnet_b0.spec import DROPOUT, HEAD, STEM, stages
+from benchcore.workloads.efficientnet_b0.spec import DROPOUT, HEAD, SETTINGS, STEM, stages
 from benchcore.workloads.vision import in_jax as vision
 from benchcore.workloads.vision.case import CLASSES, Case
 from benchcore.workloads.vision.layers.in_jax import (
@@ -42,4 +42,10 @@ class EfficientNetB0(nnx.Module):
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the network up on the device that the settings name."""
-    return vision.build(case, arrays, settings, make=lambda layers: EfficientNetB0(layers=layers))
+    return vision.build(
+        case,
+        arrays,
+        settings,
+        make=lambda layers: EfficientNetB0(layers=layers),
+        options=SETTINGS["jax"],
+    )

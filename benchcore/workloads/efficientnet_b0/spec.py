@@ -19,7 +19,7 @@ from benchcore.workloads.vision.inverted_residual import (
 )
 from benchcore.workloads.vision.layer_table import Layer, halved
 
-SETTINGS = vision.SETTINGS
+SETTINGS = vision.take_defects(*vision.CONVOLUTIONAL)
 CASES: dict[str, Case] = make_cases(
     tiny_batch={"infer": 2, "train": 4}, infer=(1, 8, 32, 128), train=(32,)
 )

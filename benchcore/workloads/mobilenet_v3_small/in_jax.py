@@ -14,6 +14,7 @@ from benchcore.workloads.mobilenet_v3_small.spec import (
     HIDDEN,
     NORM_EPSILON,
     NORM_MOMENTUM,
+    SETTINGS,
     STEM,
     blocks,
 )
@@ -54,4 +55,10 @@ class MobileNetV3Small(nnx.Module):
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the network up on the device that the settings name."""
-    return vision.build(case, arrays, settings, make=lambda layers: MobileNetV3Small(layers=layers))
+    return vision.build(
+        case,
+        arrays,
+        settings,
+        make=lambda layers: MobileNetV3Small(layers=layers),
+        options=SETTINGS["jax"],
+    )

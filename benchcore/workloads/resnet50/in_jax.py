@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 
 from benchcore.program import Arrays, Program, Settings
-from benchcore.workloads.resnet50.spec import EXPANSION, STAGES, Stage
+from benchcore.workloads.resnet50.spec import EXPANSION, SETTINGS, STAGES, Stage
 from benchcore.workloads.vision import in_jax as vision
 from benchcore.workloads.vision.case import CLASSES, Case
 from benchcore.workloads.vision.layers.in_jax import Layers, Noise
@@ -17,9 +17,10 @@ class Bottleneck(nnx.Module):
 
     def __init__(self, inputs: int, width: int, *, stride: int, layers: Layers) -> None:
         outputs = width * EXPANSION
-        self.conv1 = layers.conv(inputs, width, kernel=1)
+        first, second = (stride, 1) if "v1-stride" in layers.defects else (1, stride)
+        self.conv1 = layers.conv(inputs, width, kernel=1, stride=first)
         self.bn1 = layers.norm(width)
-        self.conv2 = layers.conv(width, width, kernel=3, stride=stride)
+        self.conv2 = layers.conv(width, width, kernel=3, stride=second)
         self.bn2 = layers.norm(width)
         self.conv3 = layers.conv(width, outputs, kernel=1)
         self.bn3 = layers.norm(outputs)
@@ -71,4 +72,10 @@ def _stage(stage: Stage, inputs: int, layers: Layers) -> nnx.List:
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the network up on the device that the settings name."""
-    return vision.build(case, arrays, settings, make=lambda layers: ResNet50(layers=layers))
+    return vision.build(
+        case,
+        arrays,
+        settings,
+        make=lambda layers: ResNet50(layers=layers),
+        options=SETTINGS["jax"],
+    )

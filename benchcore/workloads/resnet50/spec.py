@@ -14,7 +14,7 @@ from benchcore.workloads.vision import layer_table
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.layer_table import Layer, halved
 
-SETTINGS = vision.SETTINGS
+SETTINGS = vision.take_defects("v1-stride", *vision.CONVOLUTIONAL)
 EXPANSION = 4
 """A bottleneck block puts out four times its width."""
 

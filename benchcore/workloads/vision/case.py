@@ -14,10 +14,24 @@ from typing import Literal, get_args
 import numpy as np
 
 from benchcore.program import ORACLE, Precision
-from benchcore.workloads.settings import JAX_OPTIONS, TORCH_IMAGE_OPTIONS, Options
+from benchcore.workloads.settings import DEFECTS, JAX_OPTIONS, TORCH_IMAGE_OPTIONS, Options
 
-SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_IMAGE_OPTIONS}
-"""What each side of a vision workload takes; its spec names it too, where the matrix looks."""
+_TORCH_DEFECTS = ("frozen-weights", "loss-fetched")
+_JAX_DEFECTS = ("image-from-host", "loss-fetched")
+CONVOLUTIONAL = ("frozen-batch-norm", "same-padding")
+"""Defects of JAX's side where a network convolves and has batch norms."""
+
+
+def take_defects(*of_jax: str) -> Mapping[str, Options]:
+    """What each side of a vision workload takes, with these ways to make JAX's model wrong; its
+    spec says so as `SETTINGS`, where the matrix looks. `benchcore.switches` tells what they do."""
+    return {
+        "jax": {**JAX_OPTIONS, DEFECTS: (*of_jax, *_JAX_DEFECTS)},
+        "torch": {**TORCH_IMAGE_OPTIONS, DEFECTS: _TORCH_DEFECTS},
+    }
+
+
+SETTINGS = take_defects()
 
 CLASSES = 1000
 TRACE_STEPS = 3

@@ -14,14 +14,13 @@ import optax
 from flax import nnx
 
 from benchcore.program import ORACLE, Arrays, Program, Settings
-from benchcore.workloads.settings import JAX_COMPILE, BuildSettings, read_settings
+from benchcore.workloads.settings import JAX_COMPILE, BuildSettings, Options, read_settings
 from benchcore.workloads.vision.case import (
     ADAMW_BETAS,
     ADAMW_EPSILON,
     CLASSES,
     LABEL_SMOOTHING,
     MOMENTUM,
-    SETTINGS,
     Case,
     Steps,
     make_evidence,
@@ -51,11 +50,25 @@ class _Placed:
     inputs: dict[str, jax.Array]
     device: jax.Device
     donate: bool
+    defects: frozenset[str]
+    host_images: np.ndarray
+    """As the case has them: (batch, 3, side, side)."""
 
     def merge(self, params: Leaves, statistics: Leaves) -> Any:
         """The network with these arrays."""
         states = self.params.unflatten(params), self.statistics.unflatten(statistics)
         return nnx.merge(self.graph, *states)
+
+    def take_inputs(self) -> dict[str, jax.Array]:
+        """What a step works on: on the device since before the clock ran, unless that is wrong."""
+        if "image-from-host" not in self.defects:
+            return self.inputs
+        images = jax.device_put(self.host_images.transpose(0, 2, 3, 1), self.device)
+        return {**self.inputs, "images": images.astype(self.inputs["images"].dtype)}
+
+    def hold_inputs(self, on_device: object) -> object:
+        """Where a step finds its images: for the manifest."""
+        return self.host_images if "image-from-host" in self.defects else on_device
 
     def to_canonical(self, state: _State) -> dict[str, np.ndarray]:
         """Host copies of parameters and running statistics: the buffers are donated next."""
@@ -89,9 +102,17 @@ class _Group:
         return {name: to_torch(_on_host(leaf)) for name, leaf in pairs}
 
 
-def build(case: Case, arrays: Arrays, settings: Settings, *, make: MakeNetwork) -> Program:
-    """Set the network that `make` makes up on the device that the settings name."""
-    placed = _place(case, arrays, read_settings(settings, JAX_COMPILE, SETTINGS["jax"]), make)
+def build(
+    case: Case,
+    arrays: Arrays,
+    settings: Settings,
+    *,
+    make: MakeNetwork,
+    options: Options,
+) -> Program:
+    """Set the network that `make` makes up on the device that the settings name; `options` are what
+    the model's spec lets JAX's side be set to."""
+    placed = _place(case, arrays, read_settings(settings, JAX_COMPILE, options), make)
     if case.use_case == "infer":
         return _infer(placed)
     return _train(case, arrays, placed)
@@ -101,7 +122,7 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork)
     dtype = {"bf16": jnp.bfloat16, ORACLE: jnp.float64}.get(case.precision, jnp.float32)
     device = jax.devices(wanted.platform)[wanted.ordinal]
     graph, *states = nnx.split(
-        nnx.eval_shape(lambda: make(_layers(case))), nnx.Param, nnx.BatchStat
+        nnx.eval_shape(lambda: make(_layers(case, wanted.defects))), nnx.Param, nnx.BatchStat
     )
     check_names([name for state in states for name in _names(state)], arrays.params)
     params, statistics = (
@@ -124,13 +145,16 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork)
         inputs=inputs,
         device=device,
         donate=wanted.donate == "yes",
+        defects=wanted.defects,
+        host_images=arrays.inputs["images"],
     )
 
 
-def _layers(case: Case) -> Layers:
+def _layers(case: Case, defects: frozenset[str]) -> Layers:
     computed = jnp.bfloat16 if case.precision.startswith("bf16") else jnp.float32
     computed = jnp.float64 if case.precision == ORACLE else computed
-    return Layers(dtype=computed, training=case.use_case == "train", rngs=nnx.Rngs(0))
+    training = case.use_case == "train"
+    return Layers(dtype=computed, training=training, rngs=nnx.Rngs(0), defects=defects)
 
 
 def _infer(placed: _Placed) -> Program:
@@ -142,12 +166,12 @@ def _infer(placed: _Placed) -> Program:
 
     compiled = jax.jit(forward)
     return Program(
-        step=lambda: compiled(*leaves, images),
+        step=lambda: compiled(*leaves, placed.take_inputs()["images"]),
         lower=lambda: compiled.lower(*leaves, images),
         evidence=lambda: {"logits": _on_host(compiled(*leaves, images))},
         held=lambda: {
             "params": leaves,
-            "inputs": images,
+            "inputs": placed.hold_inputs(images),
             "output_dtype": jax.eval_shape(forward, *leaves, images).dtype,
             "function": compiled,
             "arguments": (*leaves, images),
@@ -264,8 +288,8 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
     def step() -> object:
         nonlocal state, before
         before = state.params[-1]
-        state, loss = compiled(state, inputs, noisy)
-        return state, loss
+        state, loss = compiled(state, placed.take_inputs(), noisy)
+        return state, float(loss) if "loss-fetched" in placed.defects else loss
 
     def follow(num_steps: int) -> Steps:
         fresh, loss = compiled(start(), inputs, silent)
@@ -291,7 +315,7 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
         logits = jax.eval_shape(_logits(placed), state, inputs["images"], noisy)
         return {
             "params": state.params,
-            "inputs": inputs,
+            "inputs": placed.hold_inputs(inputs),
             "output_dtype": logits.dtype,
             "state_update": "in place" if before.is_deleted() else "copied",
             "function": compiled,

@@ -45,6 +45,7 @@ class _Placed:
     forward: Forward
     images: torch.Tensor
     mode: str
+    defects: frozenset[str]
 
     def hold(self) -> dict[str, object]:
         """What the manifest reads of inference and training alike."""
@@ -88,6 +89,7 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, model: torch.nn.Mo
         forward=autocast if case.precision == "bf16_autocast" else model,
         images=images.contiguous(memory_format=memory_format),
         mode=wanted.compile,
+        defects=wanted.defects,
     )
 
 
@@ -163,6 +165,9 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
     model, images = placed.model, placed.images
     labels = torch.tensor(arrays.inputs["labels"], device=images.device).long()
     params = dict(model.named_parameters())
+    if "frozen-weights" in placed.defects:
+        model.requires_grad_(False)
+        images.requires_grad_()
     optimizer, remembered = _make_optimizer(case, params)
     state = {name: tensor for name, tensor in model.state_dict().items() if name in arrays.params}
 
@@ -179,6 +184,8 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
         loss = loss_function(images, labels)
         loss.backward()
         optimizer.step()
+        if "loss-fetched" in placed.defects:
+            loss.item()
         return loss.detach(), owed
 
     def follow(num_steps: int) -> Steps:
@@ -187,7 +194,7 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
         _copy_into(remembered, {name: torch.zeros(()) for name in remembered})
         with _without_noise(model):
             losses = [step()[0].item()]
-            gradient = {name: _to_host(param.grad) for name, param in params.items()}
+            gradient = {name: _gradient(param) for name, param in params.items()}
             first = {name: _to_host(tensor) for name, tensor in state.items()}
             losses += [step()[0].item() for _ in range(num_steps - 1)]
         last = {name: _to_host(tensor) for name, tensor in state.items()}
@@ -246,6 +253,11 @@ def _copy_into(targets: Tensors, sources: Tensors) -> None:
     with torch.no_grad():
         for name, target in targets.items():
             target.copy_(sources[name])
+
+
+def _gradient(param: torch.nn.Parameter) -> np.ndarray:
+    """Zeros where nothing came: such a side agrees with nobody."""
+    return _to_host(torch.zeros_like(param) if param.grad is None else param.grad)
 
 
 def _to_host(tensor: torch.Tensor) -> np.ndarray:

@@ -19,6 +19,7 @@ from benchcore.workloads.vit_b_16.spec import (
     HEADS,
     HIDDEN,
     PATCH,
+    SETTINGS,
     num_blocks,
     num_tokens,
 )
@@ -78,6 +79,7 @@ class EncoderBlock(nnx.Module):
         self.ln_1 = _norm(layers)
         self.self_attention = SelfAttention(layers=layers)
         self.ln_2 = _norm(layers)
+        self.tanh = "tanh-gelu" in layers.defects
         self.mlp = nnx.Dict(
             {"0": layers.linear(FEATURES, HIDDEN), "3": layers.linear(HIDDEN, FEATURES)}
         )
@@ -85,7 +87,7 @@ class EncoderBlock(nnx.Module):
     def __call__(self, value: jax.Array) -> jax.Array:
         """(batch, token, feature), in and out."""
         value = value + self.self_attention(self.ln_1(value))
-        hidden = jax.nn.gelu(self.mlp["0"](self.ln_2(value)), approximate=False)
+        hidden = jax.nn.gelu(self.mlp["0"](self.ln_2(value)), approximate=self.tanh)
         return value + self.mlp["3"](hidden)
 
 
@@ -135,5 +137,9 @@ class VisionTransformer(nnx.Module):
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the network up on the device that the settings name."""
     return vision.build(
-        case, arrays, settings, make=lambda layers: VisionTransformer(case, layers=layers)
+        case,
+        arrays,
+        settings,
+        make=lambda layers: VisionTransformer(case, layers=layers),
+        options=SETTINGS["jax"],
     )

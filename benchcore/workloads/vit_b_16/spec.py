@@ -16,7 +16,7 @@ from benchcore.program import Arrays
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
 
-SETTINGS = vision.SETTINGS
+SETTINGS = vision.take_defects("tanh-gelu")
 PATCH = 16
 BLOCKS = 12
 HEADS = 12

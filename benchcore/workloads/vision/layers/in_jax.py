@@ -24,6 +24,8 @@ class Layers:
     epsilon: float = 1e-5
     momentum: float = 0.1
     """Of the batch norms: torch's own defaults."""
+    defects: frozenset[str] = frozenset()
+    """What is wrong on purpose, for the defect study."""
 
     def conv(
         self,
@@ -37,12 +39,13 @@ class Layers:
     ) -> nnx.Conv:
         """Padded alike on both sides, as torch does: 'SAME' pads on the right at stride 2."""
         pad = (kernel - 1) // 2
+        symmetric = ((pad, pad), (pad, pad))
         return nnx.Conv(
             inputs,
             outputs,
             (kernel, kernel),
             strides=(stride, stride),
-            padding=((pad, pad), (pad, pad)),
+            padding="SAME" if "same-padding" in self.defects else symmetric,
             feature_group_count=groups,
             use_bias=bias,
             dtype=self.dtype,
@@ -55,7 +58,7 @@ class Layers:
             features,
             epsilon=self.epsilon,
             momentum=self.momentum,
-            training=self.training,
+            training=self.training and "frozen-batch-norm" not in self.defects,
             dtype=self.dtype,
         )
 
@@ -201,7 +204,8 @@ class SqueezeExcitation(nnx.Module):
         self.fc2 = layers.conv(block.squeezed, block.expanded, kernel=1, bias=True)
         hard = block.gate == "hard_sigmoid"
         self.activation = jax.nn.relu if hard else jax.nn.silu
-        self.gate = jax.nn.hard_sigmoid if hard else jax.nn.sigmoid
+        plain = "plain-sigmoid" in layers.defects
+        self.gate = jax.nn.hard_sigmoid if hard and not plain else jax.nn.sigmoid
 
     def __call__(self, value: jax.Array) -> jax.Array:
         """(batch, high, wide, features), scaled."""
