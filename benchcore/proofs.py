@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
+from typing import TextIO
 
 from filelock import FileLock
 
@@ -100,15 +101,25 @@ def of_campaign(plan: Plan, state: State) -> list[Wanted]:
     return wanted
 
 
-def prove(wanted: Wanted, state: State, report: Callable[[str], None], *, anew: bool) -> None:
-    """Prove what is not proven yet (`anew`: all of it), and keep the rows in the database."""
+def prove(
+    wanted: Wanted,
+    state: State,
+    report: Callable[[str], None],
+    *,
+    anew: bool,
+    advance: Callable[[float], None] = lambda share: None,
+) -> None:
+    """Prove what is not proven yet (`anew`: all of it), and keep the rows in the database.
+
+    `advance` gets the share of the evidence that is there, as it comes.
+    """
     engine = open_database(state.database_url)
     lacking = wanted if anew else _lacking(wanted, engine)
     if lacking is None:
         report(f"{wanted.workload} in {wanted.precision} was proven before")
         return
     report(f"proving {wanted.workload} in {wanted.precision}: {', '.join(lacking.use_cases)}")
-    run_proof(lacking, state)
+    run_proof(lacking, state, anew=anew, advance=advance)
     refused = ingest_proofs(engine, state)
     if refused:
         raise CampaignIncompleteError("\n".join(refused))
@@ -134,12 +145,19 @@ def _lacking(wanted: Wanted, engine: Engine) -> Wanted | None:
     return dataclasses.replace(wanted, use_cases=tuple(use_cases)) if use_cases else None
 
 
-def run_proof(wanted: Wanted, state: State) -> Path:
+def run_proof(
+    wanted: Wanted,
+    state: State,
+    *,
+    anew: bool = False,
+    advance: Callable[[float], None] = lambda share: None,
+) -> Path:
     """Run the pass in this allocation; its document, which the next run of the same replaces.
 
     Raises CampaignIncompleteError with the prover's last words if it leaves none.
     """
-    order = _make_order(wanted, write_photographs(state.proofs / "photographs.npz"))
+    oracles = None if anew else _oracles(state)
+    order = _make_order(wanted, write_photographs(state.proofs / "photographs.npz"), oracles)
     name = hashlib.sha256(json.dumps(encode(order), sort_keys=True).encode()).hexdigest()[:16]
     document, scratch = state.proofs / f"{name}.json", state.proofs / name
     with FileLock(state.proofs / f"{name}.lock"):
@@ -149,26 +167,56 @@ def run_proof(wanted: Wanted, state: State) -> Path:
         command = [wanted.sides[0].environment.python, "-P", "-s", "-m", "benchcore.cell", "prover"]
         paths = (scratch / "order.json", scratch / "proof.json", scratch)
         environ = {**os.environ, "PYTHONPATH": str(take_snapshot(state.snapshots))}
-        done = subprocess.run(
-            [*command, *map(str, paths)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environ,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise CampaignIncompleteError(
-                f"the proof of {wanted.workload} ended with {done.returncode} and no document: "
-                f"{done.stderr[-4000:]}"
-            )
+        with (scratch / "prover.log").open("w+") as log:
+            code = _run([*command, *map(str, paths)], environ, log, advance)
+            if code != 0:
+                log.seek(0)
+                raise CampaignIncompleteError(
+                    f"the proof of {wanted.workload} ended with {code} and no document: "
+                    f"{log.read()[-4000:]}"
+                )
         paths[1].rename(document)
         shutil.rmtree(scratch)
     return document
 
 
-def _make_order(wanted: Wanted, photographs: Path) -> ProofOrder:
+def _run(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    log: TextIO,
+    advance: Callable[[float], None],
+) -> int:
+    """The prover's exit code; whoever interrupts it ends it, and its contenders with it."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        env=environ,
+    )
+    assert process.stdout is not None
+    try:
+        with process.stdout:
+            for line in process.stdout:
+                advance(json.loads(line)["share"])
+        return process.wait()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _oracles(state: State) -> Path:
+    """Where evidence in float64 is kept, for as long as the code that computes it is the same."""
+    folder = state.proofs / "oracles"
+    kept = folder / hash_inside()[:16]
+    for other in folder.glob("*"):
+        if other != kept:
+            shutil.rmtree(other, ignore_errors=True)
+    return kept
+
+
+def _make_order(wanted: Wanted, photographs: Path, oracles: Path | None) -> ProofOrder:
     return ProofOrder(
         schema=SCHEMA,
         workload=wanted.workload,
@@ -178,6 +226,7 @@ def _make_order(wanted: Wanted, photographs: Path) -> ProofOrder:
         seed=SEED,
         num_seeds=wanted.num_seeds,
         photographs=str(photographs),
+        oracles=str(oracles) if oracles else None,
         timeout_s=_TIMEOUT_S,
         harness_version=version("deadheat"),
         snapshot=hash_inside(),

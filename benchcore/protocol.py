@@ -132,6 +132,8 @@ class ProofOrder:
     num_seeds: int
     photographs: str | None
     """An .npz with uint8 images (high, wide, 3); None = noise alone."""
+    oracles: str | None
+    """A folder where evidence in float64 is kept for the next order; None = kept nowhere."""
     timeout_s: float
     harness_version: str
     snapshot: str

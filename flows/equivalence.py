@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import product
 from typing import Annotated, Any, get_args
 
 import typer
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from benchcore import catalog, proofs
 from benchcore.campaign import describe_release, find_accelerator
@@ -20,9 +29,13 @@ from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.proofs import list_proofs
 from flows.options import STATE, JsonOption, PythonOption, StateOption
-from flows.printing import ERR, OUT, print_json, print_rows
+from flows.printing import ERR, OUT, complain, print_json, print_rows
 
 _PRECISIONS = get_args(Precision)
+_SHOWN = (
+    TextColumn("{task.description}"),
+    *(BarColumn(), TaskProgressColumn(), TimeElapsedColumn()),
+)
 _COLUMNS = (
     *("use_case", "quantity", "oracles_apart", "of_at_most"),
     *("a_error", "a_bound", "b_error", "b_bound", "passed"),
@@ -51,9 +64,8 @@ def equivalence(
     precisions = _check_precisions(precision) or usual
     opened = open_state(state)
     sides = _provide(version or ["jax@newest", "torch@newest"], opened, python)
-    rows: list[dict[str, Any]] = []
-    for workload, wanted_precision in product(workloads, precisions):
-        wanted = Wanted(
+    everything_wanted = [
+        Wanted(
             workload=workload,
             precision=wanted_precision,
             use_cases=catalog.proof_use_cases(workload),
@@ -61,19 +73,49 @@ def equivalence(
             device="cuda" if on_gpu else "cpu",
             num_seeds=seeds,
         )
-        proofs.prove(wanted, opened, lambda text: ERR.print(text, markup=False), anew=anew)
-        found = _list_rows(wanted, opened)
-        if not found:
-            raise CampaignIncompleteError(
-                f"the proof of {workload} in {wanted_precision} left no rows: its code changed "
-                "while it ran; run it again"
-            )
-        rows += found
+        for workload, wanted_precision in product(workloads, precisions)
+    ]
+    try:
+        with Progress(*_SHOWN, console=ERR, transient=True) as progress:
+            task = progress.add_task("", total=len(everything_wanted))
+            rows = [
+                row
+                for number, wanted in enumerate(everything_wanted)
+                for row in _prove(wanted, opened, progress, task, number, anew=anew)
+            ]
+    except KeyboardInterrupt:
+        complain("interrupted; the same command goes on where this one stopped")
+        raise typer.Exit(130) from None
     _tell(rows, as_json)
     if not precision and not on_gpu and not as_json:
         OUT.print("note: tf32 needs a GPU, and was left out", soft_wrap=True)
     if not all(row["passed"] for row in rows):
         raise typer.Exit(1)
+
+
+def _prove(
+    wanted: Wanted, state: State, progress: Progress, task: TaskID, number: int, *, anew: bool
+) -> list[dict[str, Any]]:
+    """The rows of one workload in one precision, the number-th; the bar moves as they come."""
+    progress.update(task, completed=number, description=f"{wanted.workload} in {wanted.precision}")
+    began = time.monotonic()
+    proofs.prove(
+        wanted,
+        state,
+        lambda text: ERR.print(text, markup=False),
+        anew=anew,
+        advance=lambda share: progress.update(task, completed=number + share),
+    )
+    rows = _list_rows(wanted, state)
+    if not rows:
+        raise CampaignIncompleteError(
+            f"the proof of {wanted.workload} in {wanted.precision} left no rows: its code changed "
+            "while it ran; run it again"
+        )
+    num_failed = sum(not row["passed"] for row in rows)
+    said = f"{num_failed} of {len(rows)} quantities failed" if num_failed else "proven"
+    ERR.print(f"  {said} in {time.monotonic() - began:.0f} s", markup=False)
+    return rows
 
 
 def _choose_workloads(model: str | None, everything: bool) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import hashlib
 import importlib
 import signal
 import sys
@@ -29,7 +28,7 @@ from benchcore.cell.probes import (
     sample_latency,
 )
 from benchcore.cell.runtime import Runtime, UnsupportedError, load_runtime
-from benchcore.cell.witness import save_proof
+from benchcore.cell.witness import digest, save_proof
 from benchcore.program import Arrays, Program
 
 _STEADY_BLOCKS = 5
@@ -295,17 +294,6 @@ def _find_case(spec: Any, order: Mapping[str, Any]) -> Any:
     case = spec.CASES[order["case"]]
     other = order.get("precision")
     return case if other is None else dataclasses.replace(case, precision=other)
-
-
-def digest(arrays: Arrays) -> str:
-    """SHA-256 of names, shapes, types and bytes: proves that contenders got the same."""
-    sha = hashlib.sha256()
-    for group in (arrays.params, arrays.inputs):
-        for name in sorted(group):
-            array = group[name]
-            sha.update(f"{name}{array.shape}{array.dtype}".encode())
-            sha.update(array.tobytes())
-    return sha.hexdigest()
 
 
 def _failure(error: BaseException, stage: str) -> dict[str, str]:

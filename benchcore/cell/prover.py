@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell import host, oracle
@@ -33,6 +36,7 @@ class Prover:
         self._scratch = scratch
         self._spec = importlib.import_module(f"benchcore.workloads.{order.workload}.spec")
         self._failures: dict[str, ContenderFailedError] = {}
+        self._num_proved, self._telling = 0, Lock()
 
     def run(self) -> dict[str, Any]:
         """Compare every pair; the proof document."""
@@ -107,9 +111,23 @@ class Prover:
                     "label": order.precision,
                     "seed": seed,
                     "photographs": order.photographs,
+                    "oracles": order.oracles,
+                    "environment": contender.environment.key,
+                    "device": order.device,
                     "path": str(self._path(what, contender.name, use_case, precision, seed)),
                 }
                 process.ask(message, wanted="proved", timeout_s=order.timeout_s)
+                if what == "evidence":
+                    self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        """A line of JSON with how much of the evidence is there."""
+        each = sum(len(self._seeds(use_case)) for use_case in self._order.use_cases)
+        with self._telling:
+            self._num_proved += 1
+            share = self._num_proved / (2 * len(self._order.contenders) * each)
+            sys.stdout.write(json.dumps({"share": share}) + "\n")
+            sys.stdout.flush()
 
     def _seeds(self, use_case: str) -> range:
         """Several where there is a loss trace to follow."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,10 +66,40 @@ def test_what_was_proven_is_not_computed_again(
     state, wanted = proven
     said: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setattr(proofs, "run_proof", lambda wanted, state: pytest.fail("computed again"))
+        patch.setattr(proofs, "run_proof", lambda *given, **rest: pytest.fail("computed again"))
         prove(wanted, state, said.append, anew=False)
     assert said == ["mlp in fp32_ieee was proven before"]
-    assert not [path for path in state.proofs.iterdir() if path.is_dir()]
+    assert [path.name for path in state.proofs.iterdir() if path.is_dir()] == ["oracles"]
+
+
+def test_what_was_interrupted_leaves_nobody_behind_and_another_precision_takes_its_oracles(
+    proven: tuple[State, Wanted], framework_environment: Environments
+) -> None:
+    state, _ = proven
+    wanted = _wanted(framework_environment, precision="bf16", use_cases=("infer",))
+    before = sorted((state.proofs / "oracles").rglob("*.npz"))
+
+    def interrupt(share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prove(wanted, state, lambda text: None, anew=False, advance=interrupt)
+    assert _rows(wanted, state) == {}
+    give_up_at = time.monotonic() + 20
+    while _processes_of(state):
+        assert time.monotonic() < give_up_at
+    shares: list[float] = []
+    prove(wanted, state, lambda text: None, anew=False, advance=shares.append)
+    assert shares == [0.25, 0.5, 0.75, 1.0]
+    assert _rows(wanted, state)["infer", "logits"]["passed"]
+    assert sorted((state.proofs / "oracles").rglob("*.npz")) == before
+    assert len(before) == 6
+
+
+def _processes_of(state: State) -> list[str]:
+    """Those that were told a path of this state folder."""
+    found = subprocess.run(["ps", "axeww"], capture_output=True, text=True, check=True)
+    return [line for line in found.stdout.splitlines() if str(state.proofs) in line]
 
 
 def _prove_broken(

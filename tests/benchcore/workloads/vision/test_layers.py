@@ -87,3 +87,15 @@ def test_dropout_drops_elements_and_stochastic_depth_whole_images(found: Arrays)
 def test_without_strength_nothing_is_dropped(found: Arrays) -> None:
     assert (found["drop_elements_0"] == 1.0).all()
     assert (found["drop_rows_0"] == 1.0).all()
+
+
+@pytest.mark.parametrize("name", ["output", "weights", "value"])
+@pytest.mark.parametrize("work", ["3_1", "3_2", "5_1", "5_2"])
+def test_depthwise_by_taps_is_the_same_function_forward_and_backward(
+    found: Arrays, work: str, name: str
+) -> None:
+    """The float64 oracle's, against the convolution that every other precision is run with."""
+    taps, whole = (found[f"depthwise_{work}_{name}_{by}"] for by in ("taps", "whole"))
+    assert taps.shape == whole.shape
+    assert np.abs(whole).max() > 0.1
+    np.testing.assert_allclose(taps, whole, rtol=0, atol=1e-13)

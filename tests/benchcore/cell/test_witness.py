@@ -1,0 +1,101 @@
+"""What float64 gave is kept for other precisions, and for nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchcore.cell.witness import save_proof
+from benchcore.program import ORACLE, Arrays, Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    precision: str = "fp32_ieee"
+    steps: int = 1
+
+
+def _make_arrays(case: _Case, seed: int) -> Arrays:
+    coarse = case.precision == "tf32"
+    return Arrays(params={"weight": np.full(2, seed + coarse)}, inputs={})
+
+
+_SPEC = SimpleNamespace(
+    PROOFS={"infer": _Case(), "train": _Case(steps=3)}, make_arrays=_make_arrays
+)
+
+
+class _Prover:
+    """Counts what is built; every build gives other evidence."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.built = 0
+
+    def _build(self, case: _Case, arrays: Arrays) -> Program:
+        self.built += 1
+        found = {"logits": np.array([float(self.built)])}
+        return Program(step=lambda: None, evidence=lambda: found, parts=lambda: found)
+
+    def prove(self, **changes: Any) -> float:
+        given = {
+            "what": "evidence",
+            "use_case": "infer",
+            "precision": ORACLE,
+            "label": "fp32_ieee",
+            "seed": 1,
+            "photographs": None,
+            "oracles": str(self._folder / "oracles"),
+            "environment": "e1",
+            "device": "cpu",
+            "path": str(self._folder / "found.npz"),
+        }
+        assert save_proof(_SPEC, {**given, **changes}, self._build) == ["logits"]
+        with np.load(self._folder / "found.npz") as stored:
+            return float(stored["logits"][0])
+
+
+def test_the_same_arrays_in_float64_are_computed_once(tmp_path: Path) -> None:
+    prover = _Prover(tmp_path)
+    assert [prover.prove(), prover.prove(), prover.prove(label="bf16")] == [1.0, 1.0, 1.0]
+    assert prover.built == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 2},
+        {"label": "tf32"},
+        {"use_case": "train"},
+        {"environment": "e2"},
+        {"device": "cuda:0"},
+        {"precision": "fp32_ieee"},
+        {"what": "parts"},
+        {"oracles": None},
+    ],
+    ids=lambda change: "-".join(change),
+)
+def test_whatever_may_change_the_evidence_is_computed(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    prover = _Prover(tmp_path)
+    assert [prover.prove(), prover.prove(**change), prover.prove()] == [1.0, 2.0, 1.0]
+
+
+def test_only_float64_is_kept(tmp_path: Path) -> None:
+    prover = _Prover(tmp_path)
+    assert [prover.prove(precision="bf16") for _ in range(2)] == [1.0, 2.0]
+    assert not (tmp_path / "oracles").exists()
+
+
+def test_what_is_half_written_is_not_taken(tmp_path: Path) -> None:
+    prover = _Prover(tmp_path)
+    prover.prove()
+    (kept,) = (tmp_path / "oracles").iterdir()
+    kept.rename(kept.with_suffix(".part"))
+    assert prover.prove() == 2.0
