@@ -16,6 +16,7 @@ from benchcore.matrix import Plan
 from benchcore.profiles import Match, Profile, list_sentinels
 from benchcore.releases import parse_request
 from benchcore.tracks import Arm
+from benchcore.verdict.programs import compare_programs
 
 MIN_STARTS = 5
 """Fresh processes of either side: what differs between processes needs several to be seen."""
@@ -174,8 +175,17 @@ def summarise(
             {key: row[key] for key in ("quantity", "max_relative", "tolerance", "agrees")}
             for row in document["equivalence"]
         ],
+        "program": _compare_programs(a, b),
         "differences": list(list_differences(a, b)),
     }
+
+
+def _compare_programs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """From a to b, within one framework: two frameworks' programs have nothing in common."""
+    if a["framework"] != b["framework"]:
+        return {"same": None, "words": "not compared: two frameworks"}
+    found = [(_find_profile(side) or {}).get("program") for side in (a, b)]
+    return dataclasses.asdict(compare_programs(*found))
 
 
 def _name_side(contender: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,7 +248,7 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dic
 
 def _read_program(side: Mapping[str, Any]) -> dict[str, Any]:
     """From the start that was profiled; nothing where none was."""
-    profile = next((each["profile"] for each in side["starts"] if each.get("profile")), None)
+    profile = _find_profile(side)
     if profile is None:
         return {}
     kernels = profile["num_kernels"]
@@ -247,6 +257,10 @@ def _read_program(side: Mapping[str, Any]) -> dict[str, Any]:
         "kernels a step": None if kernels is None else round(kernels / profile["steps"], 2),
         "python calls a step": profile.get("python_calls"),
     }
+
+
+def _find_profile(side: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next((each["profile"] for each in side["starts"] if each.get("profile")), None)
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

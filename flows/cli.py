@@ -36,6 +36,7 @@ from flows.options import (
 )
 from flows.printing import ERR, OUT, complain, print_json, print_rows
 from flows.running import measure_plan, run_flow
+from flows.waterfall import waterfall
 from flows.why import print_bottlenecks
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.command()(compare)
 app.command()(defects)
 app.command()(equivalence)
+app.command()(waterfall)
 
 
 @app.command()
@@ -301,6 +303,7 @@ def report(
         list_profiles,
         list_ratios,
     )
+    from benchcore.store.programs import list_programs
     from benchcore.store.workarounds import list_workarounds
     from dashboards.campaign import publish_campaign
     from dashboards.workarounds import describe_workarounds
@@ -312,11 +315,13 @@ def report(
     rows, contenders = list_ratios(engine, campaign), list_contenders(engine, campaign)
     failures = list_failures(engine, campaign)
     of_model = list_device_ratios(engine, campaign)
+    programs = list_programs(engine, campaign)
     why, workarounds = list_bottlenecks(engine, campaign), list_workarounds(engine, campaign)
     if as_json:
         named = {"campaign": campaign, "dashboard": str(page)}
         listed = {"ratios": rows, "contenders": contenders, "failures": failures}
         listed |= {"device_ratios": of_model, "why": why, "workarounds": workarounds}
+        listed["programs"] = programs
         print_json({**named, **listed, "profiles": list_profiles(engine, campaign)})
         return
     _print_ratios(rows, campaign)
@@ -329,6 +334,8 @@ def report(
         print_rows(describe_workarounds(workarounds), columns, title="Workarounds: still needed?")
     print_costs(contenders)
     print_bottlenecks(why)
+    if programs:
+        print_rows(programs, ("case", "pair", "words"), title="Did the program change?")
     OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
 
 

@@ -171,6 +171,7 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     for failure in outcome["failures"]:
         _say(f"{failure['name']}: {failure['status']} in {failure['stage']}: {failure['reason']}")
     print_bottlenecks(found["why"])
+    _say(f"Program: {found['program']['words']}.")
     _print_differences(found["differences"])
     _say(f"Dashboard: {outcome['dashboard']}")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from dashboards.why import format_intensity, tell_reason
 from dashboards.wording import format_share
-from flows.printing import print_rows
+from flows.printing import OUT, print_rows
 
 _COLUMNS = (
-    *("case", "contender", "class", "FLOP a byte (ridge)", "compute", "bandwidth"),
-    *("outside kernels", "what to do, and why"),
+    *("case", "contender", "class", "FLOP a byte (ridge)"),
+    *("of compute ceiling", "of bandwidth ceiling", "outside kernels"),
 )
 
 
@@ -23,12 +23,14 @@ def print_bottlenecks(rows: Sequence[Mapping[str, Any]]) -> None:
             "contender": row["name"],
             "class": row["bottleneck"],
             "FLOP a byte (ridge)": format_intensity(row),
-            "compute": format_share(row["compute_share"], 1.0),
-            "bandwidth": format_share(row["bandwidth_share"], 1.0),
+            "of compute ceiling": format_share(row["compute_share"], 1.0),
+            "of bandwidth ceiling": format_share(row["bandwidth_share"], 1.0),
             "outside kernels": format_share(row["host_share"], 1.0),
-            "what to do, and why": "\n".join(filter(None, (row["advice"], tell_reason(row)))),
         }
         for row in rows
     ]
     if table:
         print_rows(table, _COLUMNS, title="Why: what keeps a step from being shorter")
+    for row in rows:
+        said = ". ".join(filter(None, (row["advice"], tell_reason(row))))
+        OUT.print(f"{row['case']}, {row['name']}: {said}", markup=False, soft_wrap=True)

@@ -15,8 +15,11 @@ _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = .*? ([a-z][\w-]*)\(")
 _GROUPS = re.compile(r"(?:feature|batch)_group_count=(\d+)")
 _TARGET = re.compile(r'custom_call_target="([^"]+)"')
 _CALLS = re.compile(r"calls=%?([\w.-]+)")
-_METADATA = re.compile(r", metadata=\{[^}]*\}")
-_COUNTED = ("fusion", "convolution", "dot", "custom-call")
+_METADATA = re.compile(r", metadata=\{(?:[^{}\"]|\"[^\"]*\")*\}")
+_NAME = re.compile(r"%([\w.-]+)")
+_COUNTED = ("fusion", "convolution", "dot", "custom-call", "copy", "transpose", "reduce", "while")
+_PLAIN = ("fusion", "copy", "transpose", "reduce", "while")
+"""Whose names tell what they are."""
 
 
 class HloText:
@@ -28,14 +31,16 @@ class HloText:
         self._within: dict[str, list[str]] = {}
         self._counts: Counter[str] = Counter()
         digest = hashlib.sha256()
+        numbers: dict[str, str] = {}
         inside = ""
         for line in text.splitlines():
             if found := _COMPUTATION.match(line):
                 inside = found[1]
             elif found := _INSTRUCTION.match(line):
                 self._take(found[1], found[2], line, inside)
-                # Where in the source it came from differs between machines, and moves nothing.
-                digest.update(_METADATA.sub("", line).encode())
+                # Where in the source it came from, and what it is called after that, moves nothing.
+                plain = _METADATA.sub("", line)
+                digest.update(_NAME.sub(lambda each: _number(each[1], numbers), plain).encode())
         self._digest = digest.hexdigest()
 
     def _take(self, name: str, opcode: str, line: str, inside: str) -> None:
@@ -50,7 +55,7 @@ class HloText:
         self._kinds[name] = kind
         if called := _CALLS.search(line):
             self._called[name] = called[1]
-        if opcode in _COUNTED and opcode != "fusion":
+        if opcode in _COUNTED and opcode not in _PLAIN:
             self._within.setdefault(inside, []).append(kind)
 
     def describe(self, name: str) -> str:
@@ -70,3 +75,8 @@ class HloText:
             "counts": dict(sorted(self._counts.items())),
             "bytes": None if compiled_bytes is None else round(compiled_bytes),
         }
+
+
+def _number(name: str, numbers: dict[str, str]) -> str:
+    """The same number for the same name, by the order in which they first appear."""
+    return numbers.setdefault(name, f"%{len(numbers)}")

@@ -5,13 +5,16 @@ The GPU's side (CUPTI's `kernel`, `gpu_memcpy` and `cuda_runtime` events) has no
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell.generated_code import describe_code
 from benchcore.cell.python_calls import count_python_calls
 from benchcore.cell.trace import WINDOW, Event, in_window, outermost, read_trace, summarise_kernels
 
@@ -24,9 +27,9 @@ _ITEM_BYTES = {"double": 8, "long int": 8, "int": 4, "float": 4, "c10::BFloat16"
 
 
 def profile_torch(
-    torch: Any, run: Callable[[Callable[[], Any]], int], path: Path, *, on_gpu: bool
+    torch: Any, run: Callable[[Callable[[], Any]], int], path: Path, *, steps: int, on_gpu: bool
 ) -> dict[str, Any]:
-    """`run` runs the steps within the annotation it is given; its time is the window's wall."""
+    """`run` runs `steps` steps within the annotation it is given; its time is the window's wall."""
     with torch.profiler.profile(record_shapes=True) as profiler:
         wall_ns = run(lambda: torch.profiler.record_function(WINDOW))
     profiler.export_chrome_trace(str(path))
@@ -47,7 +50,7 @@ def profile_torch(
         "host_syncs": len(outermost(waits)),
         "host_copies": len(copies),
         "copied_bytes": copied_bytes,
-        "program": _describe_program(events),
+        "program": _describe_program([each for each in host if _is_operator(each)], steps),
         "missing": {},
     }
 
@@ -109,19 +112,38 @@ def _label(event: Event) -> str:
     return event.name
 
 
-def _describe_program(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Graphs, their breaks, and inductor's keys of the graphs that ran; None = nothing compiled."""
+def _describe_program(operators: Sequence[Event], steps: int) -> dict[str, Any]:
+    """Of compiled work the graphs, their breaks, and the code that was generated for them, forward
+    and backward; of eager work the operators of a step with their shapes."""
     dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is None:
-        return None
-    counters: Any = dynamo.utils.counters
-    graphs = int(counters["stats"]["unique_graphs"])
-    keys = sorted({found[1] for each in events if (found := _GRAPH.match(each.name))})
-    if not graphs:
-        return None
-    breaks = sum(counters["graph_break"].values())
-    return {
-        "hash": " ".join(keys) or None,
-        "counts": {"graph": graphs, "graph break": int(breaks)},
-        "bytes": None,
+    counters: Any = {} if dynamo is None else dynamo.utils.counters
+    if dynamo is None or not counters["stats"]["unique_graphs"]:
+        return {**_describe_operators(operators, steps), "bytes": None}
+    code = describe_code(_read_generated())
+    counts = {
+        "graph": int(counters["stats"]["unique_graphs"]),
+        "graph break": int(sum(counters["graph_break"].values())),
+        "captured operation": int(counters["stats"]["calls_captured"]),
+        **code["counts"],
     }
+    return {"hash": code["hash"], "counts": counts, "bytes": None}
+
+
+def _read_generated() -> list[str]:
+    """The files of the graphs that this process loaded, whether compiled here or found in caches;
+    a kernel's own file has no `call`."""
+    cache = sys.modules.get("torch._inductor.codecache")
+    modules = [] if cache is None else cache.PyCodeCache.modules
+    called = [each for each in modules if hasattr(each, "call")]
+    return [Path(str(each.__file__)).read_text(encoding="utf-8") for each in called]
+
+
+def _describe_operators(operators: Sequence[Event], steps: int) -> dict[str, Any]:
+    """Those that no other one called. No hash where the steps were not all alike."""
+    outer = outermost(operators)
+    each, rest = divmod(len(outer), steps)
+    words = [f"{one.name}{one.args.get('Input Dims')}{one.args.get('Input type')}" for one in outer]
+    alike = each > 0 and not rest and words == words[:each] * steps
+    digest = hashlib.sha256("\n".join(words[:each]).encode()).hexdigest()
+    counts = Counter(one.name for one in outer[:each])
+    return {"hash": digest if alike else None, "counts": dict(sorted(counts.items()))}

@@ -160,6 +160,7 @@ class TorchRuntime:
             self._torch,
             lambda annotate: run_window(program.step, self.synchronise, steps, annotate),
             folder / "trace.json",
+            steps=steps,
             on_gpu=self._device.type == "cuda",
         )
         return seen | count_calls(self._torch, program.step)

@@ -21,6 +21,7 @@ _NAMED = (
     *("campaign", "duel_run", "workload", "case_name", "use_case", "batch", "precision", "track"),
     *("name", "arm", "framework", "version"),
 )
+_TIMED = "median_step_ns"
 _NUMBERS = ("compute_share", "bandwidth_share", "host_boundness")
 _FOUND = tuple(each.name for each in dataclasses.fields(Bottleneck))
 _WORDS = ("bottleneck", "reason", "advice")
@@ -32,14 +33,14 @@ def bottleneck_frame(engine: Engine, campaign: str | None = None) -> pd.DataFram
     beside the shares it is judged by, and `host_boundness`."""
     contenders = contender_frame(engine, campaign)
     ran = contenders.loc[(contenders["status"] == "ok") & (contenders["num_blocks"] > 0)]
-    ran = ran.loc[:, [*_NAMED, *_NUMBERS]].reset_index(drop=True)
+    ran = ran.loc[:, [*_NAMED, *_NUMBERS, _TIMED]].reset_index(drop=True)
     measured = _read_measured(engine, campaign)
     found = [
         find_bottleneck(_measure(row, measured[row["duel_run"], row["name"]]))
         for row in ran.to_dict("records")
     ]
     columns = {name: [getattr(each, name) for each in found] for name in _FOUND}
-    return ran.assign(
+    return ran.drop(columns=_TIMED).assign(
         **{
             name: pd.Series(values, index=ran.index, dtype="str" if name in _WORDS else "float64")
             for name, values in columns.items()
@@ -102,6 +103,7 @@ def _measure(row: Mapping[str, Any], measured: Mapping[str, Any]) -> Measures:
         framework=row["framework"],
         settings=measured["settings"],
         on_gpu=on_gpu,
+        timed=not math.isnan(row[_TIMED]),
         flops=measured["flops_per_step"],
         least_bytes=measured["least_bytes_per_step"],
         cache_bytes=None if on_gpu else measured["host"].get("cache_bytes"),

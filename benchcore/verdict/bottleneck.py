@@ -44,6 +44,8 @@ class Measures:
     framework: str
     settings: Mapping[str, Any]
     on_gpu: bool
+    timed: bool = True
+    """Whether any undisturbed block gave its time, without which there are no shares."""
     flops: int
     least_bytes: int
     cache_bytes: int | None = None
@@ -163,7 +165,9 @@ def _name_missing(step: Measures) -> list[str]:
     missing = []
     if step.kernel_ns is None:
         missing.append("where its time goes was not profiled")
-    if step.compute_share is None and step.bandwidth_share is None:
+    if not step.timed:
+        missing.append("no undisturbed block gave its time")
+    elif step.compute_share is None and step.bandwidth_share is None:
         missing.append("no ceiling of the device was measured beside it")
     elif step.bandwidth_share is not None and _may_stay_in_cache(step):
         missing.append("its least bytes may stay in the cache")
@@ -182,6 +186,8 @@ def _advise(kind: Class, step: Measures) -> str:
         fuse = "compile, so that operators fuse; " if eager else ""
         return f"memory-bound: {fuse}fewer bytes (bf16), or a larger batch for the same weights"
     if kind == "undecided":
+        if not step.timed:
+            return "measure it again on a quiet machine"
         if step.kernel_ns is None or step.compute_share is None:
             return "measure it in a night, beside the device's ceilings"
         fuse = "compile, so that operators fuse; " if eager else ""

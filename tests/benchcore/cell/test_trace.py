@@ -98,7 +98,9 @@ def test_a_gpus_kernels_copies_and_waits_are_told_apart(tmp_path: Path) -> None:
         _x("Memcpy HtoD (Pageable -> Device)", 30, 4, 7, 0, cat="gpu_memcpy", args={"bytes": 4096}),
         _x("flash_fwd_kernel", 34, 20, 7, 0, cat="kernel"),
     )
-    seen = torch_profile.profile_torch(torch, lambda _: 9, tmp_path / "trace.json", on_gpu=True)
+    seen = torch_profile.profile_torch(
+        torch, lambda _: 9, tmp_path / "trace.json", steps=1, on_gpu=True
+    )
     assert (seen["host_syncs"], seen["host_copies"], seen["copied_bytes"]) == (1, 1, 4096)
     assert (seen["kernel_ns"], seen["num_kernels"]) == (24_000, 2)
     assert seen["kernels"][0]["name"] == "flash_fwd_kernel"
@@ -112,8 +114,34 @@ def test_adams_own_step_counts_are_no_waits(tmp_path: Path) -> None:
         _x(item, 22, 1, cat="cpu_op"),
         _x(item, 40, 1, cat="cpu_op"),
     )
-    seen = torch_profile.profile_torch(torch, lambda _: 9, tmp_path / "trace.json", on_gpu=False)
+    seen = torch_profile.profile_torch(
+        torch, lambda _: 9, tmp_path / "trace.json", steps=1, on_gpu=False
+    )
     assert seen["host_syncs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("second", "alike"), [("aten::relu", True), ("aten::tanh", False), (None, False)]
+)
+def test_an_eager_program_is_the_operators_of_a_step(
+    tmp_path: Path, second: str | None, alike: bool
+) -> None:
+    """Two steps of two operators, of which the first calls another one."""
+    steps = [("aten::linear", "aten::relu"), ("aten::linear", second)]
+    calls = [
+        _x(name, 20 + 20 * step + 9 * place, 5, cat="cpu_op", args={"Input Dims": [[8, 8]]})
+        for step, names in enumerate(steps)
+        for place, name in enumerate(names)
+        if name
+    ]
+    inner = [_x("aten::addmm", 21 + 20 * step, 2, cat="cpu_op") for step in (0, 1)]
+    torch = _FakeTorch(WINDOWED, *calls, *inner)
+    seen = torch_profile.profile_torch(
+        torch, lambda _: 9, tmp_path / "trace.json", steps=2, on_gpu=False
+    )
+    assert bool(seen["program"]["hash"]) is alike
+    if alike:
+        assert seen["program"]["counts"] == {"aten::linear": 1, "aten::relu": 1}
 
 
 def test_on_a_gpu_jaxs_kernels_are_what_its_streams_ran(tmp_path: Path) -> None:
@@ -169,6 +197,20 @@ def test_the_programs_hash_forgets_where_it_came_from_and_nothing_else() -> None
         for groups, place in ((8, "a"), (8, "b"), (4, "a"))
     )
     assert first == moved != other
+
+
+def test_the_programs_hash_forgets_what_instructions_are_called() -> None:
+    plain = _HLO.format(groups=8, place="a")
+    renamed = plain.replace("ynn_fusion", "fusion.7").replace("dot.2", "dot.9")
+    rewired = plain.replace("tuple(%ynn_fusion, %dot.2)", "tuple(%dot.2, %ynn_fusion)")
+    hashes = [HloText(each).statistics(None)["hash"] for each in (plain, renamed, rewired)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_metadata_with_braces_in_a_name_is_forgotten_whole() -> None:
+    texts = [_HLO.format(groups=8, place=place) for place in ("a", "f/{x}/add, b={")]
+    first, other = (HloText(each).statistics(None)["hash"] for each in texts)
+    assert first == other
 
 
 def test_the_clocks_smallest_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

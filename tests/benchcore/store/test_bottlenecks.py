@@ -61,6 +61,19 @@ def test_a_contender_without_ceilings_is_undecided_and_says_so(
     assert "no ceiling of the device was measured" in row["reason"]
 
 
+def test_a_contender_whose_blocks_were_all_disturbed_is_to_be_measured_again(
+    state: State, engine: Engine
+) -> None:
+    document = _with_profile(kernel_ns=790_000)
+    for start in document["contenders"][0]["starts"]:
+        for block in start["blocks"]:
+            block["telemetry"]["foreign_processes"] = 3
+    _store(state, engine, document)
+    rows = {row["name"]: row["reason"] for row in list_bottlenecks(engine, CAMPAIGN)}
+    assert "no undisturbed block" in rows["jax-0.9"]
+    assert "no undisturbed block" not in rows["torch-2.10"]
+
+
 def test_who_did_not_end_well_has_no_class(state: State, engine: Engine) -> None:
     document = _with_profile()
     document["contenders"][1]["status"] = "crash"

@@ -95,6 +95,14 @@ def test_an_undecided_step_says_what_is_not_known(changes: dict[str, Any], told:
     assert told in found.reason
 
 
+def test_a_step_that_only_disturbed_blocks_timed_is_to_be_measured_again() -> None:
+    found = _find(timed=False, compute_share=None, bandwidth_share=None)
+    assert found.bottleneck == "undecided"
+    assert "no undisturbed block gave its time" in found.reason
+    assert "no ceiling" not in found.reason
+    assert found.advice == "measure it again on a quiet machine"
+
+
 def test_a_step_without_work_has_no_intensity_and_no_roof() -> None:
     found = _find(flops=0, least_bytes=0, compute_share=1.0, bandwidth_share=1.0, dispatch_ns=2e7)
     assert (found.bottleneck, found.intensity) == ("launch", None)
