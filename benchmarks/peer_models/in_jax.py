@@ -1,0 +1,66 @@
+"""Public Flax ports as their own examples run them: their initial weights, jitted forward pass."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchcore.program import Arrays, Program
+
+Forward = Callable[[Any, jax.Array], jax.Array]
+
+
+def build(case: Any, arrays: Arrays, settings: Mapping[str, Any]) -> Program:
+    """Ours, or the port that the setting `side` names."""
+    given = dict(settings)
+    side = given.pop("side")
+    workload = importlib.import_module(f"{__package__}.spec").WORKLOAD
+    if side == "ours":
+        module = importlib.import_module(f"benchcore.workloads.{workload}.in_jax")
+        return module.build(case, arrays, given)
+    variables, images, forward = _PORTS[workload, side](arrays.inputs["images"])
+    compiled = jax.jit(forward)
+    return Program(
+        step=lambda: compiled(variables, images),
+        lower=lambda: compiled.lower(variables, images),
+        evidence=lambda: {"logits": np.array(compiled(variables, images))},
+        held=lambda: {
+            "params": variables,
+            "inputs": images,
+            "function": compiled,
+            "arguments": (variables, images),
+        },
+    )
+
+
+def _jax_resnet(images: np.ndarray) -> tuple[Any, jax.Array, Forward]:
+    from jax_resnet import ResNet50  # pyright: ignore[reportMissingImports]
+
+    model = ResNet50(n_classes=1000)
+    given = jnp.asarray(np.ascontiguousarray(images.transpose(0, 2, 3, 1)))
+    variables = jax.jit(model.init)(jax.random.key(0), given)
+    return variables, given, lambda variables, value: model.apply(variables, value, mutable=False)
+
+
+def _transformers(kind: str) -> Callable[[np.ndarray], tuple[Any, jax.Array, Forward]]:
+    def make(images: np.ndarray) -> tuple[Any, jax.Array, Forward]:
+        import transformers  # pyright: ignore[reportMissingImports]
+
+        config = getattr(transformers, f"{kind}Config")(num_labels=1000)
+        model = getattr(transformers, f"Flax{kind}ForImageClassification")(config)
+        # Channels first, as its API wants them.
+        return model.params, jnp.asarray(images), lambda p, x: model(x, params=p).logits
+
+    return make
+
+
+_PORTS: dict[tuple[str, str], Callable[[np.ndarray], tuple[Any, jax.Array, Forward]]] = {
+    ("resnet50", "jax-resnet"): _jax_resnet,
+    ("resnet50", "transformers"): _transformers("ResNet"),
+    ("vit_b_16", "transformers"): _transformers("ViT"),
+}

@@ -1,0 +1,62 @@
+"""timm's model of the same name as timm's own benchmark runs it: eager, `no_grad`."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchcore.program import Arrays, Program
+
+_TIMM = {"resnet50": "resnet50", "vit_b_16": "vit_base_patch16_224"}
+_VIT_NAMES = (
+    (r"^conv_proj", "patch_embed.proj"),
+    (r"^class_token", "cls_token"),
+    (r"^encoder\.pos_embedding", "pos_embed"),
+    (r"^encoder\.layers\.encoder_layer_(\d+)", r"blocks.\1"),
+    (r"\.ln_(\d)", r".norm\1"),
+    (r"\.self_attention\.in_proj_", ".attn.qkv."),
+    (r"\.self_attention\.out_proj", ".attn.proj"),
+    (r"\.mlp\.0", ".mlp.fc1"),
+    (r"\.mlp\.3", ".mlp.fc2"),
+    (r"^encoder\.ln", "norm"),
+    (r"^heads\.head", "head"),
+)
+
+
+def build(case: Any, arrays: Arrays, settings: Mapping[str, Any]) -> Program:
+    """Ours or timm's, as the setting `side` says; the same weights in both."""
+    given = dict(settings)
+    side = given.pop("side")
+    workload = importlib.import_module(f"{__package__}.spec").WORKLOAD
+    if side == "ours":
+        module = importlib.import_module(f"benchcore.workloads.{workload}.in_torch")
+        return module.build(case, arrays, given)
+    import timm  # pyright: ignore[reportMissingImports]
+
+    model = timm.create_model(_TIMM[workload], num_classes=1000).eval()
+    named = {rename(workload, name): torch.tensor(each) for name, each in arrays.params.items()}
+    counters = {n: t for n, t in model.state_dict().items() if n.endswith("num_batches_tracked")}
+    model.load_state_dict(named | counters, strict=True)
+    images = torch.tensor(arrays.inputs["images"])
+
+    def step() -> torch.Tensor:
+        with torch.no_grad():
+            return model(images)
+
+    return Program(
+        step=step,
+        evidence=lambda: {"logits": np.array(step())},
+        held=lambda: {"module": model, "params": list(model.parameters()), "inputs": [images]},
+    )
+
+
+def rename(workload: str, name: str) -> str:
+    """timm's name of what torchvision calls `name`; timm's ResNet has torchvision's."""
+    for old, new in _VIT_NAMES if workload == "vit_b_16" else ():
+        name = re.sub(old, new, name)
+    return name

@@ -1,0 +1,185 @@
+"""Ours against others' models of the same name, in one duel each: timm's, and public Flax ports.
+
+Both sides of a duel are the same framework at the same version, in one environment that has the
+peer added. Exits with 1 where ours is slower, and the whole 95 % interval says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import math
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from one_duel import describe_machine, keep
+from short_duels import judge
+
+from benchcore import matrix
+from benchcore.environment_locks import template_folder
+from benchcore.environments import provision
+from benchcore.interpreters import find_interpreters
+from benchcore.profiles import Arm, Match, Profile
+from benchcore.protocol import DuelOrder, EnvironmentRecord
+from benchcore.releases import Release, parse_request, resolve
+from benchcore.shard import run_duel
+from benchcore.snapshot import hash_inside, list_inside_files, take_snapshot
+from benchcore.state import State, open_state
+from benchcore.store.documents import read_document
+from benchcore.verdict.ratios import Ratio
+
+_MODELS = Path(__file__).parent / "peer_models"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another's model, in the package `package`, against our side of the workload."""
+
+    framework: Literal["jax", "torch"]
+    workload: str
+    package: str
+    versions: str = ""
+
+
+PEERS = (
+    Peer("torch", "resnet50", "timm"),
+    Peer("torch", "vit_b_16", "timm"),
+    Peer("jax", "resnet50", "jax-resnet"),
+    Peer("jax", "resnet50", "transformers", "<5"),  # 5 has no Flax
+    Peer("jax", "vit_b_16", "transformers", "<5"),
+)
+"""Tried and left out: flaxmodels 0.1.3 (its ResNet branches on an array: no longer to be traced),
+vit-flax 0.0.3 (wants `flax.nn`, which is gone), jimm 0.0.1 (empty), image-classification-jax 0.1.4
+(other networks by these names), equimo and eqxvision (Equinox). Of MobileNetV3 and EfficientNet
+no Flax port was found, and timm's have other names for the same weights."""
+
+
+def main() -> None:
+    """Play every duel, print the table and keep it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", default="infer_b8")
+    parser.add_argument("--starts", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--busy", action="store_true", help="count disturbed blocks too")
+    parser.add_argument("--only", help="package: timm, jax-resnet, transformers")
+    parser.add_argument("--state", type=Path, default=Path("state"))
+    parser.add_argument("--python", help="interpreter version, such as 3.13")
+    options = parser.parse_args()
+    state = open_state(options.state)
+    rows = []
+    for peer in PEERS:
+        if options.only in (None, peer.package):
+            rows.append(_play(peer, options, state))
+            print({key: rows[-1][key] for key in ("workload", "peer", "ratio", "low", "high")})
+    keep("peers", rows)
+    sys.exit(any(row["slower"] for row in rows))
+
+
+def _play(peer: Peer, options: argparse.Namespace, state: State) -> dict[str, Any]:
+    release = resolve(parse_request(peer.framework), find_interpreters(), python=options.python)
+    record = provision(
+        release, state, accelerator="cpu", report=print, templates=add_peer(peer, state)
+    )
+    order = make_order(
+        peer, release, record, case=options.case, starts=options.starts, rounds=options.rounds
+    )
+    snapshot = _add_workload(peer, state)
+    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    for contender in document["contenders"]:
+        if contender["status"] != "ok":
+            sys.exit(f"{contender['name']}: {contender['status']}: {contender['failure']}")
+    if options.busy:
+        document = as_if_undisturbed(document)
+    ratio = judge(document)
+    return {
+        "workload": peer.workload,
+        "case": options.case,
+        "peer": f"{peer.package} {record.packages[peer.package]}",
+        "framework": f"{peer.framework} {release.version}",
+        **tell(ratio),
+        "busy": options.busy,
+        **describe_machine(document),
+    }
+
+
+def tell(ratio: Ratio) -> dict[str, Any]:
+    """The peer's time as a multiple of ours: above 1 = ours is faster; `slower` is a failure."""
+    if ratio.log_ratio is None or ratio.low is None or ratio.high is None:
+        raise ValueError(f"wanted an interval, got none: {ratio.reason}; give it 2 starts or more")
+    return {
+        "ratio": math.exp(ratio.log_ratio),
+        "low": math.exp(ratio.low),
+        "high": math.exp(ratio.high),
+        "starts": ratio.num_starts,
+        "slower": ratio.high < 0.0,
+    }
+
+
+def as_if_undisturbed(document: dict[str, Any]) -> dict[str, Any]:
+    """Without what was noticed of others on the machine: rows that rest on it are called busy."""
+    document = copy.deepcopy(document)
+    for contender in document["contenders"]:
+        for block in (block for start in contender["starts"] for block in start["blocks"]):
+            block["telemetry"] = dict.fromkeys(block["telemetry"])
+    return document
+
+
+def add_peer(peer: Peer, state: State) -> Path:
+    """Templates of environments that hold the peer too."""
+    folder = state.root / "peers" / f"{peer.framework}-{peer.package}"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{peer.framework}.toml"
+    template = (template_folder() / name).read_text(encoding="utf-8")
+    added = template.replace("packages = [", f'packages = ["{peer.package}{peer.versions}", ', 1)
+    (folder / name).write_text(added, encoding="utf-8")
+    return folder
+
+
+def make_order(
+    peer: Peer, release: Release, record: EnvironmentRecord, *, case: str, starts: int, rounds: int
+) -> DuelOrder:
+    """Ours first, then the peer's; both as users run them who change nothing: jit, and eager."""
+    settings = {"compile": "jit" if peer.framework == "jax" else "none"}
+    arm = Arm(name=peer.framework, request=peer.framework, settings=settings)
+    match = Match(workload=peer.workload, case=case, arms=(arm, arm), expected_s=starts * 30)
+    profile = Profile(
+        name="peers", matches=(match,), starts=starts, rounds=rounds, warm_up_limit_s=2.0
+    )
+    campaign = f"peers-{peer.workload}-{peer.package}-{case}-{hash_inside()[:8]}"
+    plan = matrix.make_plan(profile, {peer.framework: release}, campaign=campaign, site="local")
+    order = matrix.make_order(
+        plan,
+        plan.duels[0],
+        {peer.framework: record},
+        harness_version=version("deadheat"),
+        snapshot=hash_inside(),
+    )
+    sides = zip(order.contenders, ("ours", peer.package), strict=True)
+    contenders = tuple(
+        dataclasses.replace(contender, settings={**settings, "side": side})
+        for contender, side in sides
+    )
+    return dataclasses.replace(order, workload=f"peer_{peer.workload}", contenders=contenders)
+
+
+def _add_workload(peer: Peer, state: State) -> Path:
+    """A snapshot is read-only: a copy of it that has one workload more."""
+    snapshot, folder = take_snapshot(state.snapshots), state.root / "peers" / "snapshot"
+    shutil.rmtree(folder, ignore_errors=True)
+    for file in list_inside_files():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(snapshot / file, folder / file)
+    workload = folder / "benchcore" / "workloads" / f"peer_{peer.workload}"
+    shutil.copytree(_MODELS, workload)
+    spec = f"from benchcore.workloads.{peer.workload}.spec import *\nWORKLOAD = {peer.workload!r}\n"
+    (workload / "spec.py").write_text(spec)
+    return folder
+
+
+if __name__ == "__main__":
+    main()
