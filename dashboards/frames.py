@@ -23,7 +23,7 @@ CONTENDER_COLUMNS = (
     "campaign", "duel_run", "started_at", "workload", "case_name", "use_case", "batch",
     "precision", "name", "arm", "role", "framework", "version", "environment_key",
     "python_version", "build", "status", "cause", "stage", "reason", "num_starts", "num_blocks",
-    "num_degraded",
+    "num_degraded", "num_unsteady",
     "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "process_peak_bytes",
     "process_baseline_bytes", "planned_bytes", "allocator_peak_bytes", "latency_p50_ns",
     "latency_p95_ns", "host_boundness", "gross_mj", "net_mj", "stopped_by",

@@ -128,6 +128,7 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
             "role": one_line(row["role"], missing=""),
             "step": format_ns(row["median_step_ns"]),
             "degraded": _degraded(row),
+            "unsteady": describe_unsteady(row),
             "rate": format_rate(row["items_per_s"]),
             "compile": _compilation(row),
             "import": format_seconds(row["import_s"]),
@@ -146,6 +147,14 @@ def _name_contender(row: dict[str, Any]) -> Row:
         "contender": contender_label(row["framework"], row["version"], row["arm"]),
         "name": str(row["name"]),
     }
+
+
+def describe_unsteady(row: Mapping[str, Any]) -> str:
+    """`not steady in 1 of 3 starts`: their warm-up ended at its limit, its blocks still apart by
+    more than 2 %. A remark, and nothing is void: rounds pair what still drifts."""
+    if is_missing(row["num_unsteady"]) or row["num_unsteady"] == 0:
+        return ""
+    return f"not steady in {int(row['num_unsteady'])} of {int(row['num_starts'])} starts"
 
 
 def _degraded(row: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from dashboards.tables import describe_unsteady
 from dashboards.wording import (
     format_bytes,
     format_energy,
@@ -40,7 +41,8 @@ _QUANTITIES: Mapping[str, tuple[str, _Words]] = {
 
 
 def print_costs(contenders: Sequence[Mapping[str, Any]]) -> None:
-    """The rows of `benchcore.store.outcome.list_contenders`."""
+    """The rows of `benchcore.store.outcome.list_contenders`, with a remark on who was not steady
+    when its clock began."""
     for case, of_case in groupby(contenders, key=lambda row: row["case"]):
         rows = list(of_case)
         names = [row["name"] for row in rows]
@@ -48,4 +50,7 @@ def print_costs(contenders: Sequence[Mapping[str, Any]]) -> None:
             {"": words, **{row["name"]: form(row[key]) for row in rows}}
             for key, (words, form) in _QUANTITIES.items()
         ]
+        remarks = {row["name"]: describe_unsteady(row) for row in rows}
+        if any(remarks.values()):
+            table.append({"": "when its clock began", **remarks})
         print_rows(table, ("", *names), title=f"{case}: what a step took")

@@ -197,6 +197,7 @@ def _contender(case: SampleCase, arm: str, version: str, role: str) -> dict[str,
         "num_starts": 5,
         "num_blocks": 30,
         "num_degraded": 2,
+        "num_unsteady": 1,
         "median_step_ns": case.jax_step_ns * factor,
         "import_s": 1.31 if framework == "jax" else 2.84,
         "compile_s": (0.84 if framework == "jax" else 14.2) if compiles else math.nan,
@@ -277,6 +278,7 @@ def _contenders() -> list[dict[str, object]]:
         "process_peak_bytes": math.nan,
         "num_blocks": 0,
         "num_degraded": math.nan,
+        "num_unsteady": math.nan,
         "num_starts": 0,
     }
     return [*rows, bare, failed]

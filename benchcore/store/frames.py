@@ -93,7 +93,8 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     """One row a contender run; None = of every campaign.
 
     `median_step_ns` is the median of the starts' medians over the blocks that were not degraded;
-    `num_degraded` counts those that were (missing = not counted then). A stage's seconds are the
+    `num_degraded` counts those that were (missing = not counted then), `num_unsteady` the
+    starts whose warm-up ended at its limit, before its blocks agreed. A stage's seconds are the
     mean over the starts that reached it, memory is the largest over starts (it is measured once),
     latency is that of all starts' samples together, and `host_boundness` its median over
     `median_step_ns`. `cold_compile_s` and `warm_compile_s` are trace, lower and compile together,
@@ -139,6 +140,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
             "num_starts": per_start.size(),
             "num_blocks": per_start["num_blocks"].sum(),
             "num_degraded": per_start["num_degraded"].sum(min_count=1),
+            "num_unsteady": per_start["unsteady"].sum(min_count=1),
             "median_step_ns": per_start["median_step_ns"].median(),
             "fastest_step_ns": per_start["median_step_ns"].min(),
             **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in _STAGES},
@@ -205,6 +207,7 @@ def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         StartRun.caches,
         StartRun.cache_hits,
         StartRun.stages,
+        StartRun.warm_up,
         StartRun.steps_per_block,
         StartRun.compilations_in_blocks,
         StartRun.num_blocks,
@@ -225,7 +228,9 @@ def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     for stage in _STAGES:
         seconds = [stages[stage] for stages in frame["stages"]]
         frame[f"{stage}_s"] = pd.Series(seconds, index=frame.index, dtype="float64")
-    return frame.drop(columns="stages")
+    unsteady = [None if each is None else float(not each["steady"]) for each in frame["warm_up"]]
+    frame["unsteady"] = pd.Series(unsteady, index=frame.index, dtype="float64")
+    return frame.drop(columns=["stages", "warm_up"])
 
 
 def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:

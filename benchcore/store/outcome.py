@@ -23,7 +23,16 @@ _MEASURED = (
     *("median_step_ns", "latency_p50_ns", "latency_p95_ns", "latency_p99_ns", "latency_mean_ns"),
     *("latency_sd_ns", "latency_min_ns", "latency_max_ns", "latency_samples", "host_boundness"),
     *("planned_bytes", "allocator_peak_bytes", "process_peak_bytes", "process_baseline_bytes"),
-    *("gross_mj", "net_mj", "limit_share", "items_per_s", "cold_compile_s", "warm_compile_s"),
+    *(
+        "num_starts",
+        "num_unsteady",
+        "gross_mj",
+        "net_mj",
+        "limit_share",
+        "items_per_s",
+        "cold_compile_s",
+        "warm_compile_s",
+    ),
 )
 
 

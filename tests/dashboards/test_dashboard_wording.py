@@ -1,11 +1,19 @@
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
-from sample_frames import nightly_campaign, nothing_counts, sample_frames, sample_night
+from sample_frames import (
+    GENERATED_AT,
+    nightly_campaign,
+    nothing_counts,
+    sample_frames,
+    sample_night,
+)
 
 from dashboards import headline
 from dashboards.frames import is_fair, of_campaign
+from dashboards.publish import render_page
 from dashboards.tables import (
     list_contenders,
     list_costs,
@@ -26,6 +34,7 @@ from dashboards.wording import (
     format_share,
     format_speedup,
 )
+from flows.costs import _QUANTITIES, print_costs
 
 NAN = math.nan
 PAIR = {
@@ -277,3 +286,28 @@ def test_a_pair_is_fair_by_what_was_read_back_and_not_by_its_name() -> None:
     assert is_fair({**pair, "fair": None})
     assert is_fair({**pair, "fair": False, "violations": ["threads"]})
     assert not is_fair({**pair, "fair": None, "b_arm": "torch-eager"})
+
+
+@pytest.mark.parametrize(
+    ("unsteady", "said"),
+    [(0, ""), (math.nan, ""), (1, "not steady in 1 of 3 starts")],
+)
+def test_who_was_not_steady_says_so(unsteady: float, said: str) -> None:
+    frames = sample_frames(num_nights=1)
+    contenders = frames.contenders.assign(num_unsteady=unsteady, num_starts=3)
+    assert {row["unsteady"] for row in list_contenders(contenders)} == {said}
+    page = render_page(
+        replace(frames, contenders=contenders),
+        campaign=nightly_campaign(0),
+        generated_at=GENERATED_AT,
+    )
+    assert ("not steady in 1 of 3 starts" in page) == bool(said)
+
+
+@pytest.mark.parametrize(("unsteady", "told"), [(1, True), (0, False), (None, False)])
+def test_a_report_remarks_on_who_was_not_steady(
+    unsteady: int | None, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = dict.fromkeys(_QUANTITIES) | {"case": "mlp train_b128", "name": "jax"}
+    print_costs([row | {"num_unsteady": unsteady, "num_starts": 3}])
+    assert ("not steady in 1 of 3 starts" in capsys.readouterr().out) == told

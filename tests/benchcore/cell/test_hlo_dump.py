@@ -112,6 +112,7 @@ def test_a_real_jax_that_dies_after_compilation_leaves_its_hlo(
     assert (found["status"], found["failure"]["cause"]) == ("crash", "signal")
     assert [each["status"] for each in found["ladder"]["attempts"]] == ["crash"]
     kept = found["ladder"]["hlo"]
+    assert kept is not None
     assert kept["crashed_again"]
     assert kept["command"].startswith("run_hlo_module --platform=cpu --reference_platform= module_")
     folder = state.campaigns / order.campaign / "duels" / order.duel_run / kept["folder"]

@@ -19,7 +19,7 @@ from benchcore.store.frames import (
 )
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.judging import judge_campaign
-from benchcore.store.outcome import list_profiles
+from benchcore.store.outcome import list_contenders, list_profiles
 from benchcore.store.queries import replace_marks
 from benchcore.store.records import Mark
 
@@ -249,3 +249,20 @@ def test_where_the_time_of_a_step_goes_is_a_row_a_contender(filled: Engine) -> N
     assert list(frame.dtypes) == list(profile_frame(filled, "no such campaign").dtypes)
     rows = list_profiles(filled, CAMPAIGN)
     assert [row["dispatch_ns"] for row in rows] == [25_000] * 3
+
+
+def test_starts_that_were_not_steady_when_their_clock_began_are_counted(
+    engine: Engine, state: State
+) -> None:
+    document = make_document([JAX, OLD_JAX, TORCH])
+    jax, old, torch = document["contenders"]
+    jax["starts"][1]["warm_up"]["steady"] = False
+    for start in torch["starts"]:
+        start["warm_up"] = None  # it never came so far
+    spool_document(state.spool, document)
+    ingest_spool(engine, state)
+    found = contender_frame(engine).set_index("name")["num_unsteady"]
+    assert (found[jax["name"]], found[old["name"]]) == (1, 0)
+    assert pd.isna(found[torch["name"]])
+    listed = {row["name"]: row["num_unsteady"] for row in list_contenders(engine, CAMPAIGN)}
+    assert listed == {jax["name"]: 1, old["name"]: 0, torch["name"]: None}

@@ -56,7 +56,9 @@ def test_an_earlier_workaround_is_told_in_the_night_that_needs_it_no_longer(
 ) -> None:
     _spool(state, 1, _CURED)
     _spool(state, 2, JAX)
-    (row,) = _list(engine, state, "night-2")
+    rows = _list(engine, state, "night-2")
+    assert len(rows) == 1
+    row = rows[0]
     assert row["needs"] == "needed with 0.8.2, no longer with 0.9.0"
     assert (row["case"], row["cure"]) == ("mlp tiny", RUNGS[2].describe())
     assert row["hlo"] == "campaigns/night-1/duels/0000000000000001/hlo/jax-0.8"
