@@ -9,9 +9,12 @@ from itertools import product
 from benchcore.errors import UserError
 from benchcore.tracks import (
     DEFAULT_TRACK,
+    GRAPH_ARMS,
     JAX_NEWEST,
+    JAX_NO_DONATION,
     JAX_PREVIOUS,
     STDLIB,
+    TORCH_CHANNELS_LAST,
     TORCH_COMPILE,
     TORCH_EAGER,
     TRACKS,
@@ -150,9 +153,19 @@ _H100_PRECISIONS = ("", "_tf32", "_bf16")
 """As they end a case's name; nothing is fp32_ieee. Each has a sentinel of its own."""
 
 
+def _more_arms(case: str) -> tuple[Arm, ...]:
+    """Arms that show what one setting is worth, in those cases that it can matter for.
+
+    Graphs where launches are what costs; donation where there is a state; the layout everywhere.
+    """
+    graphs = GRAPH_ARMS if case in ("infer_b1", "train_b32") else ()
+    donation = (JAX_NO_DONATION,) if case.startswith("train") else ()
+    return (*graphs, *donation, TORCH_CHANNELS_LAST)
+
+
 def h100() -> Profile:
     """An H100: vision models at four batch sizes, and in training, in three precisions, in both
-    tracks.
+    tracks, the default one with more arms.
 
     Planned here, and not run on a GPU: its expected seconds are guesses.
     """
@@ -162,13 +175,14 @@ def h100() -> Profile:
             workload=model,
             case=f"{case}{precision}",
             track=track,
-            arms=arms,
-            expected_s=150,
-            budget_s=120,
+            arms=(*arms, *more),
+            expected_s=50 * len((*arms, *more)),
+            budget_s=40 * len((*arms, *more)),
         )
         for model, case, precision, (track, arms) in product(
             _VISION, _H100_CASES, _H100_PRECISIONS, TRACKS.items()
         )
+        for more in [_more_arms(case) if track == DEFAULT_TRACK else ()]
     ]
     return Profile(
         name="h100",

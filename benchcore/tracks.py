@@ -23,6 +23,30 @@ JAX_NEWEST = Arm(name="jax-jit", request="jax@newest", settings={"compile": "jit
 JAX_PREVIOUS = Arm(name="jax-jit", request="jax@previous", settings={"compile": "jit"})
 TORCH_EAGER = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
 TORCH_COMPILE = Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"})
+JAX_NO_COMMAND_BUFFERS = Arm(
+    name="jax-jit-no-command-buffers",
+    request="jax@newest",
+    settings={"compile": "jit", "command_buffers": "off"},
+)
+JAX_NO_DONATION = Arm(
+    name="jax-jit-no-donation",
+    request="jax@newest",
+    settings={"compile": "jit", "donate": "no"},
+)
+TORCH_REDUCE_OVERHEAD = Arm(
+    name="torch-compile-reduce-overhead",
+    request="torch@newest",
+    settings={"compile": "reduce-overhead"},
+)
+TORCH_CHANNELS_LAST = Arm(
+    name="torch-compile-channels-last",
+    request="torch@newest",
+    settings={"compile": "default", "layout": "channels_last"},
+)
+GRAPH_ARMS = (JAX_NO_COMMAND_BUFFERS, TORCH_REDUCE_OVERHEAD)
+"""Beside the default arms, which pair JAX's graphs with torch's lack of them: graphs on both sides,
+and on neither. Not in the tuned track, where such a difference voids a pair."""
+
 _TUNED = {"compile": "max-autotune", "cudnn_benchmark": "on"}
 
 TRACKS: Mapping[str, tuple[Arm, ...]] = {

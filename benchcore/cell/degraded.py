@@ -12,7 +12,13 @@ MAX_FOREIGN_CPU_SHARE = 0.15
 """Of the CPUs in use: one busy process beside two of our threads takes a third of two CPUs, and a
 tenth is what ticks of 10 ms may err by in a block of 100 ms."""
 MAX_CLOCK_DRIFT = 0.05
-"""Of the SM clock, from the median of its start."""
+"""Of the SM clock, from the median of its start.
+
+A CPU's frequency is recorded and degrades nothing. Virtual machines do not tell it; where it is
+told, it is that of the last tick, read once the block is over, when cores have begun to idle and
+clock down: a rule would void blocks by how fast we read. And it follows the work: wide vector
+instructions lower it on the side that uses them. What others do to it shows as their CPU time.
+"""
 
 # NVML's bits. Idle (0x1), a clock that was set on purpose (0x2, 0x100) and the power cap (0x4) are
 # no disturbance: a large product always runs into the cap, on both sides. A cap that bites more in

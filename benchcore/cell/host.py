@@ -190,9 +190,23 @@ def _shares(before: _CpuUse | None, after: _CpuUse | None) -> dict[str, float | 
 
 
 def _mean_mhz() -> float | None:
-    clocks = [
-        float(line.split(":", 1)[1])
-        for line in _read("cpuinfo").splitlines()
-        if line.startswith("cpu MHz")
+    """Of the CPUs in use; None where the kernel does not measure it.
+
+    Without a frequency driver, and without the two counters that x86 has for it, `cpuinfo` repeats
+    what was calibrated at boot: on a virtual machine it stayed at 2596.132 idle and under load.
+    """
+    processors = [
+        dict(part.split(":", 1) for part in map(_squeeze, text.splitlines()) if ":" in part)
+        for text in _read("cpuinfo").split("\n\n")
     ]
-    return sum(clocks) / len(clocks) if clocks else None
+    mine = {str(cpu) for cpu in os.sched_getaffinity(0)} if any(processors) else set[str]()
+    used = [each for each in processors if each.get("processor") in mine and "cpu MHz" in each]
+    counted = any("aperfmperf" in each.get("flags", "").split() for each in used)
+    if not used or not (counted or (_SYS_CPU / "cpu0" / "cpufreq").exists()):
+        return None
+    return sum(float(each["cpu MHz"]) for each in used) / len(used)
+
+
+def _squeeze(line: str) -> str:
+    key, _, value = line.partition(":")
+    return f"{key.strip()}:{value.strip()}"

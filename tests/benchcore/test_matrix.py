@@ -10,9 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from benchcore.catalog import load_spec
+from benchcore import comparison
+from benchcore.catalog import load_spec, options_of
 from benchcore.errors import UserError
-from benchcore.matrix import Plan, list_requests, load_plan, make_plan, save_plan
+from benchcore.matrix import (
+    Plan,
+    check_profile,
+    list_requests,
+    load_plan,
+    make_plan,
+    save_plan,
+)
 from benchcore.profiles import PROFILES, Match, Profile, load_profile
 from benchcore.releases import Release
 from benchcore.tracks import STDLIB, TRACKS, Arm
@@ -84,6 +92,58 @@ def test_the_same_plan_has_the_same_hashes_and_each_change_another() -> None:
     assert [a.hash == b for a, b in zip(moved, first, strict=True)] == [True, False, False, False]
 
 
+def _more_arms(track: str, case: str) -> list[str]:
+    """What h100 plays beside the arms of a track."""
+    if track == "tuned":
+        return []
+    graphs = ["jax-jit-no-command-buffers", "torch-compile-reduce-overhead"]
+    more = graphs if case.startswith(("infer_b1_", "train")) or case == "infer_b1" else []
+    more = [*more, "jax-jit-no-donation"] if case.startswith("train") else more
+    return [*more, "torch-compile-channels-last"]
+
+
+def test_every_setting_of_an_arm_is_played_by_h100_but_cures() -> None:
+    """`compile`'s graphless twin of max-autotune is left to `compare`, and cures are prices."""
+    played = {
+        (key, value)
+        for match in load_profile("h100").matches
+        for arm in match.arms
+        for key, value in arm.settings.items()
+    }
+    settings = {
+        (key, value)
+        for framework in ("jax", "torch")
+        for key, values in options_of("resnet50", framework).items()
+        for value in values[0 if key == "compile" else 1 :]
+        if key != "cure"
+    }
+    assert settings - played == {("compile", "max-autotune-no-cudagraphs")}
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_compare_takes_every_setting_of_an_arm(
+    framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned for a GPU; what only a GPU has is not run here."""
+    drafted: list[Profile] = []
+    monkeypatch.setattr(comparison, "draft_plan", lambda profile, **rest: drafted.append(profile))
+    for key, values in options_of("resnet50", framework).items():
+        for value in values:
+            for a, b in ((f"{key}={value}", ""), ("", f"{key}={value}")):
+                comparison.draft_comparison(
+                    comparison.Question(
+                        workload="resnet50",
+                        wanted=comparison.Wanted(case="infer_b1"),
+                        a=(framework, *filter(None, [a])),
+                        b=(framework, *filter(None, [b])),
+                        device="cuda:0",
+                    )
+                )
+                (match,) = (each for each in drafted[-1].matches if each.case == "infer_b1")
+                assert match.arms[0 if a else 1].settings[key] == value
+                check_profile(drafted[-1])
+
+
 def test_the_gpu_profile_covers_every_batch_precision_and_track_and_has_their_sentinels() -> None:
     plan = _plan(load_profile("h100"))
     assert {duel.device for duel in plan.duels} == {"cuda:0"}
@@ -100,7 +160,10 @@ def test_the_gpu_profile_covers_every_batch_precision_and_track_and_has_their_se
     everything = product(models, works, precisions, ("default", "tuned"))
     assert covered == {(model, *work, *rest) for model, work, *rest in everything}
     for duel in measured:
-        assert [c.arm for c in duel.contenders] == [arm.name for arm in TRACKS[duel.track]]
+        arms = [c.arm for c in duel.contenders]
+        own = [arm.name for arm in TRACKS[duel.track]]
+        assert arms[: len(own)] == own
+        assert arms[len(own) :] == _more_arms(duel.track, duel.case)
     ceilings = {specs[d.duel_run].precision for d in plan.duels if d.workload == "matmul"}
     assert ceilings == set(precisions)
     assert [duel.case for duel in plan.duels if duel.workload == "copy"] == ["gpu_2g"]

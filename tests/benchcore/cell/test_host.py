@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +40,35 @@ def test_what_a_cpu_has_no_counter_for_is_null() -> None:
     assert counters["load_1m"] is not None
     for gpu_only in ("sm_clock_mhz", "throttle_reasons", "power_mw", "foreign_processes"):
         assert counters[gpu_only] is None
+
+
+def _write_cpuinfo(folder: Path, flags: str) -> None:
+    """Two CPUs, of which only the first is ours."""
+    mine = min(os.sched_getaffinity(0))
+    cpus = ((mine, 3100.5), (mine + 1000, 800.0))
+    (folder / "cpuinfo").write_text(
+        "\n".join(
+            f"processor\t: {cpu}\ncpu MHz\t\t: {mhz}\nflags\t\t: fpu {flags}\n" for cpu, mhz in cpus
+        )
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("flags", "driver", "mhz"),
+    [("sse2", False, None), ("aperfmperf sse2", False, 3100.5), ("sse2", True, 3100.5)],
+    ids=["a virtual machine", "counted", "a frequency driver"],
+)
+def test_a_frequency_is_told_only_where_the_kernel_measures_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, driver: bool, mhz: float | None
+) -> None:
+    """Else `cpuinfo` holds what was calibrated at boot, which looks like a measurement."""
+    monkeypatch.setattr(host, "_PROC", tmp_path)
+    monkeypatch.setattr(host, "_SYS_CPU", tmp_path)
+    _write_cpuinfo(tmp_path, flags)
+    if driver:
+        (tmp_path / "cpu0" / "cpufreq").mkdir(parents=True)
+    assert host._mean_mhz() == mhz
 
 
 @pytest.mark.parametrize("device", ["cuda:x", "gpu:0", ""])
