@@ -48,26 +48,24 @@ def build_waterfall(sides: Sequence[Side], exclusions: Sequence[Exclusion] = ())
 
 
 def _gain(this: Side, before: Side, exclusions: Sequence[Exclusion]) -> Gain:
-    """The ratio of this arm against the one before it. Across frameworks JAX is named first."""
+    """The ratio of this arm against the one before it; across frameworks `this` is JAX."""
     (ratio,) = judge_duel([this, before], exclusions)
-    sign = 1 if ratio.a == this.name else -1
-    counts = ratio.counts
-    low, high = (ratio.low, ratio.high)[::sign]
+    assert ratio.a == this.name, f"wanted {this.name!r} held against the other, got {ratio.a!r}"
     return Gain(
-        factor=_factor(ratio.log_ratio, sign) if counts else None,
-        low=_factor(low, sign) if counts else None,
-        high=_factor(high, sign) if counts else None,
-        verdict=_direction(ratio, sign),
+        factor=_factor(ratio.log_ratio) if ratio.counts else None,
+        low=_factor(ratio.low) if ratio.counts else None,
+        high=_factor(ratio.high) if ratio.counts else None,
+        verdict=_direction(ratio),
         reason=ratio.reason,
         num_starts=ratio.num_starts,
     )
 
 
-def _factor(log_ratio: float | None, sign: int) -> float | None:
-    return None if log_ratio is None else math.exp(sign * log_ratio)
+def _factor(log_ratio: float | None) -> float | None:
+    return None if log_ratio is None else math.exp(log_ratio)
 
 
-def _direction(ratio: Ratio, sign: int) -> str:
+def _direction(ratio: Ratio) -> str:
     if ratio.verdict != "different" or ratio.log_ratio is None:
         return ratio.verdict
-    return "faster" if sign * ratio.log_ratio > 0 else "slower"
+    return "faster" if ratio.log_ratio > 0 else "slower"

@@ -58,6 +58,14 @@ def test_what_does_not_count_has_no_number_and_no_whole() -> None:
     assert fall.product is None
 
 
+def test_a_step_that_does_not_count_leaves_no_product_of_the_others() -> None:
+    void = Exclusion(frozenset({"eager", "channels-last"}), "outputs differ")
+    fall = build_waterfall([EAGER, LAST, COMPILED, JAX], [void])
+    assert fall.gains[2] is not None and fall.gains[2].factor is not None
+    assert fall.product is None
+    assert fall.whole is not None and fall.whole.factor is not None
+
+
 def test_one_arm_or_none_has_no_steps() -> None:
     assert build_waterfall([]).gains == ()
     assert build_waterfall([EAGER]).gains == (None,)
