@@ -182,12 +182,18 @@ class _Study:
         for each in self._about(pair):
             if self._key(each) not in known:
                 found.setdefault(_GUARDS.get(_suite(each), _suite(each)), each["reason"])
-        jax, torch = self._sides(settings)
-        row = self._ratios.get((jax["name"], torch["name"]), {})
+        row, fair_row = self._ratio(settings), self._ratio({})
         if row.get("fair") is False and "parity of what was read back" not in found:
-            told = "; ".join(f"{key} {a} against {b}" for key, a, b in row["differences"])
+            usual = [tuple(each) for each in fair_row.get("differences", ())]
+            differences = [each for each in row["differences"] if tuple(each) not in usual]
+            told = "; ".join(f"{key} {a} against {b}" for key, a, b in differences)
             found["never the fair pair"] = told
         return [{"guard": guard, "reason": reason} for guard, reason in found.items()]
+
+    def _ratio(self, settings: Mapping[Framework, Mapping[str, str]]) -> Row:
+        """The judged row of a pair; empty where there is none."""
+        jax, torch = self._sides(settings)
+        return self._ratios.get((jax["name"], torch["name"]), {})
 
     def _about(self, pair: set[str]) -> list[Row]:
         return [

@@ -15,6 +15,7 @@ from benchcore.campaign import load_campaign, progress_log
 from benchcore.errors import UserError
 from benchcore.matrix import Plan
 from benchcore.progress import ProgressReader
+from benchcore.protocol import DEFECT_TRACK
 from benchcore.state import State
 from benchcore.store.bottlenecks import bottleneck_frame
 from benchcore.store.database import open_database
@@ -41,7 +42,8 @@ class RunTimes:
 
 
 def publish_campaign(state: State, campaign: str) -> Path:
-    """Write the campaign's page, and make the newest campaign's page the site's first.
+    """Write the campaign's page, and make the newest campaign's page the site's first, unless it is
+    a defect study's, which has a page of its own and nothing that counts.
 
     Raises UserError if the database holds nothing of the campaign.
     """
@@ -68,7 +70,8 @@ def publish_campaign(state: State, campaign: str) -> Path:
     )
     folder = state.site / campaign
     page = publish_site(frames, folder, campaign=campaign, generated_at=now)
-    if duels["started_at"].max() > of_campaign["started_at"].max():
+    newer = duels["started_at"].max() > of_campaign["started_at"].max()
+    if newer or DEFECT_TRACK in set(of_campaign["track"]):
         return page
     part = state.site / "index.html.part"
     shutil.copyfile(page, part)

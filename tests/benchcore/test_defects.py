@@ -10,6 +10,7 @@ import pytest
 from defect_documents import make_study
 from result_documents import CAMPAIGN, make_document, spool_document
 
+from benchcore.campaign import campaign_folder
 from benchcore.catalog import check_settings
 from benchcore.comparison import Wanted
 from benchcore.defect_study import summarise_study
@@ -23,6 +24,7 @@ from benchcore.store.frames import contender_frame, mark_frame, ratio_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.judging import judge_campaign
 from benchcore.switches import SWITCHES, is_played, list_rungs, list_switches
+from dashboards.campaign import publish_campaign
 from dashboards.frames import counting
 from data_checks.campaign import check_campaign
 
@@ -82,6 +84,7 @@ def test_each_switch_tells_its_ratio_and_how_far_it_is_from_the_fair_one(found: 
         ("jax-loss-fetched", "profile of a step", "waits for 1 values"),
         ("torch-loss-fetched", "profile of a step", "waits for 1 values"),
         ("no-donation", "never the fair pair", "state update copied against in place"),
+        ("torch-eager-channels-last", "never the fair pair", "compiled yes against no"),
     ],
 )
 def test_the_guard_that_catches_a_switch_is_read_off_what_happened(
@@ -89,6 +92,7 @@ def test_the_guard_that_catches_a_switch_is_read_off_what_happened(
 ) -> None:
     caught = {each["guard"]: each["reason"] for each in _switch(found, name)["caught"]}
     assert words in caught[guard]
+    assert "layout NHWC against NCHW" not in caught[guard], "the fair pair differs in it, too"
 
 
 def test_what_marks_the_fair_pair_too_catches_no_switch(tmp_path: Path) -> None:
@@ -192,6 +196,16 @@ def test_no_pair_of_a_defect_study_ever_counts(tmp_path: Path) -> None:
     assert not counting(ratios).any()
     assert set(ratios["verdict"]) == {"unknown"}
     assert "played in a defect study" in str(set(marks["reason"]))
+
+
+def test_a_study_never_becomes_the_first_page_nor_its_headline(tmp_path: Path) -> None:
+    _ingest(tmp_path, make_study())
+    state = open_state(tmp_path / "state")
+    plan = draft_study(RESNET, campaign=CAMPAIGN)
+    save_plan(plan, campaign_folder(state, CAMPAIGN) / "plan.json")
+    page = publish_campaign(state, CAMPAIGN)
+    assert not (state.site / "index.html").exists()
+    assert "<h1>Nothing counts" in page.read_text()
 
 
 def test_a_defect_in_a_duel_that_counts_otherwise_is_void(tmp_path: Path) -> None:
