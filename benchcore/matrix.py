@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,10 @@ from benchcore.protocol import (
     METHOD,
     SCHEMA,
     ContenderOrder,
+    DatasetOrder,
     DuelOrder,
     EnvironmentRecord,
+    decode_dataset,
     parse_device,
     write_json,
 )
@@ -64,12 +67,15 @@ class PlannedDuel:
     passes: bool = True
     expected_s: float
     contenders: tuple[PlannedContender, ...]
+    dataset: DatasetOrder | None = None
+    """What is trained on: a round is then an epoch."""
 
     @property
     def title(self) -> str:
         """What people call it: the track is named where it isn't the default one."""
         track = "" if self.track == DEFAULT_TRACK else f" ({self.track})"
-        return f"{self.workload} {self.case}{track}"
+        on = f" on {self.dataset.name!r}" if self.dataset else ""
+        return f"{self.workload} {self.case}{track}{on}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +185,25 @@ def _plan_duel(
     )
 
 
+def train_on(plan: Plan, dataset: DatasetOrder) -> Plan:
+    """The plan with its duels trained on a dataset; each gets the hash of that."""
+    measured = ("sha256", "batch", "side", "mode", "workers")
+    named = {key: getattr(dataset, key) for key in measured}
+    hashes = {duel.duel_run: _hash({"duel": duel.hash, **named}) for duel in plan.duels}
+    return dataclasses.replace(
+        plan,
+        duels=tuple(
+            dataclasses.replace(
+                duel,
+                dataset=dataset,
+                hash=hashes[duel.duel_run],
+                duel_run=_hash({"campaign": plan.campaign, "duel": hashes[duel.duel_run]}),
+            )
+            for duel in plan.duels
+        ),
+    )
+
+
 def _name_contenders(
     workload: str, arms: Sequence[Arm], releases: Mapping[str, Release]
 ) -> tuple[PlannedContender, ...]:
@@ -242,6 +267,8 @@ def make_order(
         harness_version=harness_version,
         snapshot=snapshot,
         site=plan.site,
+        # Whatever a plan says, Pillow is where this runs.
+        dataset=duel.dataset and dataclasses.replace(duel.dataset, producer=sys.executable),
         contenders=tuple(
             _make_contender_order(plan.releases[c.release], c, environments[c.release])
             for c in duel.contenders
@@ -299,7 +326,11 @@ def load_plan(path: Path) -> Plan:
         }
         duels = tuple(
             PlannedDuel(
-                **{**duel, "contenders": tuple(PlannedContender(**c) for c in duel["contenders"])}
+                **{
+                    **duel,
+                    "contenders": tuple(PlannedContender(**c) for c in duel["contenders"]),
+                    "dataset": decode_dataset(duel.get("dataset")),
+                }
             )
             for duel in document["duels"]
         )

@@ -49,6 +49,27 @@ class Program:
     lower: Callable[[], Any] | None = None
     held: Callable[[], Mapping[str, Any]] = dict
     parts: Callable[[], Mapping[str, np.ndarray]] = dict
+    training: Callable[[], Training] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How a program learns from image files, with the compiled step that its evidence is of.
+
+    `layout` is how it wants its images. `stage` copies a batch (uint8 images, int32 labels) to
+    where the host holds it, `send` puts that on the device and may return before it is there;
+    `learn` enqueues one step and returns its loss; `validate` counts the images whose largest logit
+    is their label's (none has the label -1). Both stay on the device, whose debts are `owed`.
+    `reset` goes back to the initial state.
+    """
+
+    layout: Literal["NHWC", "NCHW"]
+    stage: Callable[[np.ndarray, np.ndarray], Any]
+    send: Callable[[Any], Any]
+    learn: Callable[[Any], Any]
+    validate: Callable[[Any], Any]
+    owed: Callable[[], object]
+    reset: Callable[[], object]
 
 
 Settings = Mapping[str, Any]

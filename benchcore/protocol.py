@@ -86,6 +86,34 @@ class ContenderOrder:
     """Why the environment could not be had: the contender then gets the status `environment`."""
 
 
+DataMode = Literal["device-resident", "host-resident", "end-to-end"]
+"""Where an epoch's batches lie when its clock starts; `end-to-end`: in their image files."""
+DATA_MODES: tuple[DataMode, ...] = ("device-resident", "host-resident", "end-to-end")
+Layout = Literal["NHWC", "NCHW"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetOrder:
+    """What a duel trains on: each round is then an epoch."""
+
+    name: str
+    listing: str
+    """A JSON file that names every image of both splits, in order, with its label."""
+    sha256: str
+    """Of the listing's names, labels and sizes."""
+    num_classes: int
+    num_train: int
+    num_val: int
+    batch: int
+    side: int
+    """Height and width of a crop in pixels."""
+    mode: DataMode
+    producer: str
+    """The Python that decodes: one with Pillow."""
+    workers: int
+    batch_timeout_s: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class DuelOrder:
     """Everything the conductor needs to run one duel; written by the orchestrator as JSON."""
@@ -116,6 +144,7 @@ class DuelOrder:
     harness_version: str
     snapshot: str
     site: str
+    dataset: DatasetOrder | None
     contenders: tuple[ContenderOrder, ...]
 
 
@@ -145,9 +174,20 @@ _T = TypeVar("_T")
 
 def decode_order(document: Mapping[str, Any]) -> DuelOrder:
     """Read a duel order. Raises ValueError on an unknown schema or device, or a wrong key."""
-    order = _decode_order(DuelOrder, document)
+    dataset = decode_dataset(document.get("dataset"))
+    order = _decode_order(DuelOrder, {**document, "dataset": dataset})
     parse_device(order.device)
     return order
+
+
+def decode_dataset(document: Mapping[str, Any] | None) -> DatasetOrder | None:
+    """Read what a duel trains on. Raises ValueError on a wrong key or mode."""
+    if document is None:
+        return None
+    dataset = _decode(DatasetOrder, document)
+    if dataset.mode not in DATA_MODES:
+        raise ValueError(f"no data mode {dataset.mode!r:.100}; modes are {', '.join(DATA_MODES)}")
+    return dataset
 
 
 def decode_proof_order(document: Mapping[str, Any]) -> ProofOrder:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
-_INSIDE = ("__init__.py", "program.py", "protocol.py", "cell", "workloads")
+_INSIDE = ("__init__.py", "program.py", "protocol.py", "cell", "producer", "workloads")
 
 
 def list_inside_files() -> list[Path]:

@@ -46,6 +46,11 @@ class State:
         return self.root / "proofs"
 
     @property
+    def datasets(self) -> Path:
+        """What is known of image folders: one listing each."""
+        return self.root / "datasets"
+
+    @property
     def site(self) -> Path:
         """The published dashboard."""
         return self.root / "site"

@@ -19,6 +19,7 @@ from benchcore.protocol import DEFECT_TRACK
 from benchcore.state import State
 from benchcore.store.bottlenecks import bottleneck_frame
 from benchcore.store.database import open_database
+from benchcore.store.epochs import epoch_frame
 from benchcore.store.frames import (
     contender_frame,
     duel_frame,
@@ -65,6 +66,7 @@ def publish_campaign(state: State, campaign: str) -> Path:
         marks=mark_frame(engine, campaign),
         profiles=profile_frame(engine, campaign),
         bottlenecks=bottleneck_frame(engine, campaign),
+        epochs=epoch_frame(engine, campaign),
         night=night,
         workarounds=list_workarounds(engine, campaign),
     )

@@ -47,6 +47,12 @@ BOTTLENECK_COLUMNS = (
     "intensity", "ridge", "compute_share", "bandwidth_share", "host_share", "host_boundness",
     "bottleneck", "reason", "advice",
 )
+EPOCH_COLUMNS = (
+    "campaign", "workload", "case_name", "use_case", "batch", "precision", "track", "dataset",
+    "mode", "num_val", "name", "arm", "framework", "version", "epoch", "num_starts", "num_degraded",
+    "epoch_ns",
+    "wait_share", "images_per_s", "loss", "accuracy", "validation_ns", "gross_mj",
+)
 # fmt: on
 
 
@@ -85,6 +91,7 @@ class SiteFrames:
     marks: pd.DataFrame
     profiles: pd.DataFrame
     bottlenecks: pd.DataFrame
+    epochs: pd.DataFrame
     night: NightSummary
     workarounds: Sequence[Mapping[str, Any]] = ()
     """As `benchcore.store.workarounds.list_workarounds` has them."""
@@ -97,6 +104,7 @@ class SiteFrames:
             ("marks", self.marks, MARK_COLUMNS),
             ("profiles", self.profiles, PROFILE_COLUMNS),
             ("bottlenecks", self.bottlenecks, BOTTLENECK_COLUMNS),
+            ("epochs", self.epochs, EPOCH_COLUMNS),
         ):
             missing = [column for column in columns if column not in frame.columns]
             if missing:

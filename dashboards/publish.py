@@ -17,7 +17,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from dashboards import headline, history, tables, why, workarounds
+from dashboards import epochs, headline, history, tables, why, workarounds
 from dashboards.frames import SiteFrames, counting, keep, newest_pairs, of_campaign, version_pairs
 from dashboards.ratios import (
     FRAMEWORK_DIRECTIONS,
@@ -156,6 +156,7 @@ def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
         "unmeasured_costs": [each for key, each in tables.COSTS.items() if key not in measured],
         "profiles": tables.list_profiles(of_campaign(frames.profiles, campaign)),
         "bottlenecks": why.list_bottlenecks(of_campaign(frames.bottlenecks, campaign)),
+        "epochs": epochs.list_epochs(of_campaign(frames.epochs, campaign)),
         "excluded": tables.list_excluded(ratios),
         "marks": tables.list_marks(of_campaign(frames.marks, campaign)),
         "equivalence": tables.list_equivalence(of_campaign(frames.equivalence, campaign)),

@@ -153,12 +153,14 @@ def format_rate(per_s: float | None) -> str:
 
 
 def format_energy(millijoules: float | None) -> str:
-    """Energy of a step in mJ or J."""
+    """Energy in mJ, J or kJ."""
     if millijoules is None or is_missing(millijoules):
         return NOT_MEASURED
     if abs(millijoules) < 999.5:
         return f"{_three_digits(millijoules)} mJ"
-    return f"{_three_digits(millijoules / 1e3)} J"
+    if abs(millijoules) < 999.5e3:
+        return f"{_three_digits(millijoules / 1e3)} J"
+    return f"{_three_digits(millijoules / 1e6)} kJ"
 
 
 def format_factor(factor: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchcore.store.database import Engine
+from benchcore.store.epochs import epoch_frame
 from benchcore.store.frames import (
     contender_frame,
     equivalence_frame,
@@ -30,6 +31,7 @@ def read_frames(engine: Engine, campaign: str) -> CheckFrames:
     manifests = manifest_frame(engine, campaign)
     profiles = profile_frame(engine, campaign)
     proofs = proof_frame(engine, campaign)
+    epochs = epoch_frame(engine, campaign)
     known = list(contenders["duel_run"])
     return CheckFrames(
         contenders=contenders,
@@ -38,4 +40,5 @@ def read_frames(engine: Engine, campaign: str) -> CheckFrames:
         manifests=manifests.loc[manifests["duel_run"].isin(known)],
         profiles=profiles.loc[profiles["duel_run"].isin(known)],
         proofs=proofs.loc[proofs["duel_run"].isin(known)],
+        epochs=epochs.loc[epochs["duel_run"].isin(known)],
     )

@@ -16,6 +16,7 @@ import pandas as pd
 from benchcore.store.records import Mark
 from benchcore.verdict.physics import LIMIT_SHARE
 from data_checks.deliberate import deliberate_rows, deliberate_suite
+from data_checks.epochs import epoch_rows, epoch_suite
 from data_checks.profiles import profile_rows, profile_suite
 from data_checks.proofs import proof_rows, proof_suite
 from data_checks.rows import (
@@ -288,6 +289,7 @@ _SUITES: tuple[
     (profile_suite, profile_rows),
     (proof_suite, proof_rows),
     (deliberate_suite, deliberate_rows),
+    (epoch_suite, epoch_rows),
 )
 
 

@@ -27,6 +27,7 @@ class CheckFrames:
     manifests: pd.DataFrame
     profiles: pd.DataFrame
     proofs: pd.DataFrame
+    epochs: pd.DataFrame
 
 
 def contender_rows(frames: CheckFrames) -> pd.DataFrame:

@@ -36,6 +36,7 @@ from flows.options import (
 )
 from flows.printing import ERR, OUT, complain, print_json, print_rows
 from flows.running import measure_plan, run_flow
+from flows.train import train
 from flows.waterfall import waterfall
 from flows.why import print_bottlenecks
 
@@ -49,6 +50,7 @@ app.command()(compare)
 app.command()(defects)
 app.command()(equivalence)
 app.command()(waterfall)
+app.command()(train)
 
 
 @app.command()

@@ -7,7 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder, EnvironmentRecord
+from benchcore.image_folder import ImageFolder
+from benchcore.protocol import (
+    METHOD,
+    SCHEMA,
+    ContenderOrder,
+    DatasetOrder,
+    DuelOrder,
+    EnvironmentRecord,
+)
 from benchcore.snapshot import list_inside_files
 
 ROOT = Path(__file__).parent.parent
@@ -64,6 +72,7 @@ def make_order(*contenders: ContenderOrder, **changes: Any) -> DuelOrder:
         "harness_version": "0",
         "snapshot": "0" * 64,
         "site": "local",
+        "dataset": None,
         "contenders": contenders,
     }
     return DuelOrder(**{**defaults, **changes})
@@ -129,3 +138,70 @@ def nvmlDeviceGetComputeRunningProcesses(handle): return {processes}
 def nvmlDeviceGetTotalEnergyConsumption(handle): return {energy}
 def _refuse(): raise NVMLError_NotSupported
 """
+
+
+LEARNER_SPEC = """
+from dataclasses import dataclass
+from benchcore.program import Arrays
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    use_case: str = "train"
+    batch: int = 2
+    precision: str = "fp32_ieee"
+    side: int = 32
+
+CASES = {"train": Case()}
+def make_arrays(case, seed): return Arrays(params={}, inputs={})
+def make_training_arrays(make_arrays, case, seed, images, labels):
+    return Arrays(params={}, inputs={"images": images, "labels": labels})
+def flops(case): return 0
+def least_bytes(case): return 0
+def tolerances(case): return {}
+"""
+LEARNER = """
+import os, signal, time
+import numpy as np
+from benchcore.program import Program, Training
+
+def build(case, arrays, settings):
+    mode = settings["compile"]
+    steps = 0
+    def learn(batch):
+        nonlocal steps
+        steps += 1
+        if mode == "killed" and steps > 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.002)
+        return batch[0].mean()
+    training = Training(
+        layout="NCHW" if mode == "nchw" else "NHWC",
+        stage=lambda images, labels: (images.copy(), labels.copy()),
+        send=lambda staged: staged,
+        learn=learn,
+        validate=lambda batch: (batch[1] >= 0).sum(),
+        owed=lambda: None,
+        reset=lambda: None,
+    )
+    return Program(step=lambda: None, evidence=dict, training=lambda: training)
+"""
+"""A workload that learns nothing: its loss is the images' mean, and every image is right."""
+
+
+def make_dataset(listing: ImageFolder, **changes: Any) -> DatasetOrder:
+    """What a `learner` trains on: two images a batch."""
+    defaults: dict[str, Any] = {
+        "name": listing.name,
+        "listing": str(listing.listing),
+        "sha256": listing.sha256,
+        "num_classes": listing.num_classes,
+        "num_train": listing.num_train,
+        "num_val": listing.num_val,
+        "batch": 2,
+        "side": 32,
+        "mode": "end-to-end",
+        "producer": sys.executable,
+        "workers": 2,
+        "batch_timeout_s": 20.0,
+    }
+    return DatasetOrder(**{**defaults, **changes})

@@ -8,15 +8,18 @@ from __future__ import annotations
 import math
 import random
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from dashboards.frames import (
     BOTTLENECK_COLUMNS,
     CONTENDER_COLUMNS,
+    EPOCH_COLUMNS,
     EQUIVALENCE_COLUMNS,
     MARK_COLUMNS,
     PROFILE_COLUMNS,
@@ -396,6 +399,41 @@ def sample_night() -> NightSummary:
     )
 
 
+def _epochs() -> Iterator[dict[str, Any]]:
+    """Two epochs of both sides on a folder of images; no counter of energy."""
+    for framework, version, arm in (
+        ("jax", "0.12.0", "jax-jit"),
+        ("torch", "2.15.0", "torch-compile"),
+    ):
+        for epoch in range(2):
+            yield {
+                "campaign": nightly_campaign(0),
+                "workload": "resnet50",
+                "case_name": "epochs_b32_224px",
+                "use_case": "train",
+                "batch": 32,
+                "precision": "fp32_ieee",
+                "track": "default",
+                "dataset": "imagenet-100",
+                "mode": "end-to-end",
+                "num_val": 5000,
+                "name": f"{arm}-{version}",
+                "arm": arm,
+                "framework": framework,
+                "version": version,
+                "epoch": epoch,
+                "num_starts": 3,
+                "num_degraded": 1,
+                "epoch_ns": 81e9,
+                "wait_share": 0.42,
+                "images_per_s": 1561.0,
+                "loss": 4.2 - epoch,
+                "accuracy": 0.1 + epoch / 10,
+                "validation_ns": 4e9,
+                "gross_mj": None,
+            }
+
+
 def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
     """Nights up to the last one; the last has a crash, a failed check and a one-start pair."""
     rng = random.Random(seed)
@@ -409,6 +447,7 @@ def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
         marks=pd.DataFrame(_marks(), columns=list(MARK_COLUMNS)),
         profiles=pd.DataFrame(_profiles(), columns=list(PROFILE_COLUMNS)),
         bottlenecks=pd.DataFrame(_bottlenecks(), columns=list(BOTTLENECK_COLUMNS)),
+        epochs=pd.DataFrame(_epochs(), columns=list(EPOCH_COLUMNS)),
         night=sample_night(),
     )
 
@@ -437,6 +476,7 @@ def hostile_frames() -> SiteFrames:
         bottlenecks=frames.bottlenecks.assign(
             campaign=HOSTILE, name=HOSTILE, reason=HOSTILE, advice=HOSTILE, bottleneck=HOSTILE
         ),
+        epochs=frames.epochs.assign(campaign=HOSTILE, name=HOSTILE, dataset=HOSTILE),
         night=replace(
             sample_night(),
             campaign=HOSTILE,
@@ -461,6 +501,7 @@ def empty_frames() -> SiteFrames:
         marks=frames.marks.iloc[:0],
         profiles=frames.profiles.iloc[:0],
         bottlenecks=frames.bottlenecks.iloc[:0],
+        epochs=frames.epochs.iloc[:0],
         night=frames.night,
     )
 

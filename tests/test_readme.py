@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from image_folders import write_digits
 from typer.testing import CliRunner
 
 from flows.cli import app
@@ -50,8 +51,10 @@ def test_what_the_readme_says_to_run_can_be_planned(
     monkeypatch.setattr(
         "flows.cli._run_flow", lambda run, state, name, as_json: planned.append(name)
     )
-    for module in ("compare", "defects"):
+    for module in ("compare", "defects", "train"):
         monkeypatch.setattr(f"flows.{module}.run_flow", stop)
+    write_digits(tmp_path / "imagenet-100", train=16, val=1, classes=2)
+    monkeypatch.chdir(tmp_path)
     arguments = [*shlex.split(command), "--state", str(tmp_path)]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -7,12 +7,11 @@ import json
 import math
 import os
 import platform
-import random
 import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,12 @@ from benchcore.cell import document, energy, equivalence, gpu, hlo_dump, host, l
 from benchcore.cell.arm_environ import xla_flags_of
 from benchcore.cell.causes import KernelLog
 from benchcore.cell.degraded import leave_out_degraded
+from benchcore.cell.epochs import keep_block
 from benchcore.cell.launch import Launcher
 from benchcore.cell.passes import ResourcePasses
-from benchcore.cell.process import ContenderFailedError, ContenderProcess
+from benchcore.cell.process import INFRASTRUCTURE, ContenderFailedError, ContenderProcess
+from benchcore.cell.supply import Supply
+from benchcore.cell.turns import deal_turns
 from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder, StoppedBy, parse_device
 
 # Of all starts together, as many as the seed's rule asks for, whatever a step takes; within the
@@ -47,6 +49,7 @@ class Conductor:
         self._contenders = {c.name: document.new_contender(c) for c in order.contenders}
         self._evidence: dict[str, Path] = {}
         self._absent: str | None = None
+        self._supply: Supply | None = None
         self._crashed: dict[str, dict[str, Any]] = {}
         self._rungs: dict[str, Iterator[ladder.Rung]] = {}
 
@@ -56,8 +59,8 @@ class Conductor:
         started_at = document.utc_now()
         self._absent = host.why_absent(order.device)
         self._kernel_log = self._open_kernel_log()
-        stopped_by = self._run_starts()
-        if order.passes:
+        stopped_by = self._run_starts() if order.dataset is None else self._run_supplied()
+        if order.passes and order.dataset is None:
             passes = ResourcePasses(order, self._launcher.launch_for_pass, powercap=self._powercap)
             passes.run(self._contenders)
         self._note_workarounds()
@@ -68,6 +71,12 @@ class Conductor:
             contenders=list(self._contenders.values()),
             equivalence=self._compare_evidence(),
         )
+
+    def _run_supplied(self) -> StoppedBy:
+        """Starts that train on what one producer decodes; passes are of single steps."""
+        with closing(Supply(self._order, self._scratch)) as self._supply:
+            self._launcher.feed_from = self._supply.folder
+            return self._run_starts()
 
     def _run_starts(self) -> StoppedBy:
         """Starts until one of the duel's limits; which one it was."""
@@ -122,7 +131,8 @@ class Conductor:
                 if self._contenders[order.name]["status"] == "ok":
                     self._prepare(order, index, running)
             self._play_rounds(index, running)
-            self._sample_latencies(index, running)
+            if self._order.dataset is None:
+                self._sample_latencies(index, running)
             for name in list(running):
                 with self._surviving(name, index, running):
                     self._finish(name, running[name])
@@ -138,6 +148,8 @@ class Conductor:
         try:
             yield
         except ContenderFailedError as failed:
+            if failed.status == INFRASTRUCTURE:
+                raise
             contender = self._contenders[name]
             contender["status"] = contender["starts"][-1]["status"] = failed.status
             xids = self._kernel_log.read_xids() if self._kernel_log else None
@@ -309,13 +321,13 @@ class Conductor:
     def _compare_evidence(self) -> list[dict[str, Any]]:
         """Of the attempts that are kept: who needed a cure has proved itself with it."""
         paths = {name: self._evidence[name] for name in self._contenders if name in self._evidence}
-        case = self._spec.CASES[self._order.case]
+        case = document.find_case(self._order, self._spec)
         return equivalence.compare_all(paths, self._spec.tolerances(case)) if paths else []
 
     def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
         names = [order.name for order in self._order.contenders if order.name in running]
         for number, turn in enumerate(deal_turns(names, f"{self._order.seed}-{index}")):
-            if number % 2 == 0 and not self._wants_round(index, number, running):
+            if not self._wants_round(index, number, running):
                 return
             for position, name in enumerate(turn):
                 if name in running:
@@ -324,6 +336,9 @@ class Conductor:
             _tell(event="round", start=index, round=number)
 
     def _wants_round(self, index: int, played: int, running: Iterable[str]) -> bool:
+        """A round comes with its mirror; epochs are as many as was asked for."""
+        if self._order.dataset is not None or played % 2 == 1:
+            return self._order.dataset is None or played < self._order.rounds
         blocks = [self._contenders[name]["starts"][-1]["blocks"] for name in running]
         return stopping.wants_round(
             self._order,
@@ -336,24 +351,18 @@ class Conductor:
     def _play_block(
         self, name: str, running: dict[str, ContenderProcess], number: int, position: int
     ) -> None:
-        process = running[name]
+        process, start = running[name], self._contenders[name]["starts"][-1]
         own_pids = frozenset(each.pid for each in running.values())
+        what, message = "block", {}
+        if self._supply is not None:
+            own_pids |= {self._supply.pid}
+            what, message = "epoch", {"epoch": number, "powercap": str(self._powercap)}
         self._telemetry.begin(own_pids)
+        limit_s = self._order.block_timeout_s
         with self._awake(process):
-            block = process.ask(
-                {"do": "block"}, wanted="block", timeout_s=self._order.block_timeout_s
-            )
-        start = self._contenders[name]["starts"][-1]
-        start["compilations_in_blocks"] += block["compilations"]
-        start["blocks"].append(
-            {
-                "round": number,
-                "position": position,
-                "steps": block["steps"],
-                "elapsed_ns": block["elapsed_ns"],
-                "telemetry": self._telemetry.sample(own_pids),
-            }
-        )
+            block = process.ask({"do": what, **message}, wanted=what, timeout_s=limit_s)
+        turn = {"round": number, "position": position}
+        keep_block(start, block, {**turn, "telemetry": self._telemetry.sample(own_pids)})
 
     def _sample_latencies(self, index: int, running: dict[str, ContenderProcess]) -> None:
         """After the rounds, each in turn and alone: steps that are waited for one by one."""
@@ -380,17 +389,6 @@ class Conductor:
             {"do": "finish"}, wanted="finished", timeout_s=self._order.block_timeout_s
         )
         self._contenders[name]["effective"] = account["effective"]
-
-
-def deal_turns(names: Sequence[str], seed: str) -> Iterator[list[str]]:
-    """Who goes when, without end: a seeded shuffle and then its mirror (AB BA ...), so that
-    positions balance after every second round."""
-    shuffler = random.Random(seed)
-    while True:
-        turn = list(names)
-        shuffler.shuffle(turn)
-        yield turn
-        yield turn[::-1]
 
 
 def _tell(**event: object) -> None:

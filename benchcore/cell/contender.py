@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchcore.cell import memory
+from benchcore.cell import energy, memory
 from benchcore.cell.canary import CanaryContradictsError, run_canary
 from benchcore.cell.causes import Cause
 from benchcore.cell.channel import Channel, ChannelClosedError
+from benchcore.cell.document import size_case
+from benchcore.cell.epochs import Trainer
+from benchcore.cell.feed import Feed, ProducerFailedError
 from benchcore.cell.manifest import read_manifest
 from benchcore.cell.probes import (
     clock_resolution_ns,
@@ -27,9 +30,11 @@ from benchcore.cell.probes import (
     note_calls,
     sample_latency,
 )
+from benchcore.cell.process import INFRASTRUCTURE
 from benchcore.cell.runtime import Runtime, UnsupportedError, load_runtime
 from benchcore.cell.witness import digest, save_proof
 from benchcore.program import Arrays, Program
+from benchcore.protocol import DataMode
 
 _STEADY_BLOCKS = 5
 _STEADY_SPREAD = 0.02
@@ -50,6 +55,7 @@ class Contender:
         self._seconds: dict[str, float | None] = {}
         self._steps_per_block = 1
         self._at_once = 1
+        self._data_path: str | None = None
 
     def serve(self) -> None:
         """Answer messages until the conductor goes away; a failure is told, then ends us."""
@@ -98,11 +104,15 @@ class Contender:
             self._spec, self._order = spec, order
             self._channel.send({"prepared": {"canary": self._canary}})
             return
+        dataset = order["dataset"]
         # Whatever the canary compiled and allocated is not the program's.
         already = self._runtime.compile_seconds()
         hits = {"cache_hits": self._runtime.num_cache_hits()}
         self._baseline_bytes = memory.take_baseline(self._device)
-        arrays = spec.make_arrays(case, order["seed"])
+        if dataset is None:
+            arrays = spec.make_arrays(case, order["seed"])
+        else:
+            arrays = self._take_first_batch(order, spec, case)
         with self._timed("build"):
             self._program = self._build(order, case, arrays)
         with self._timed("first_run"):
@@ -114,7 +124,13 @@ class Contender:
         warm_up = None
         if order["purpose"] == "timing":
             with self._timed("warm_up"):
-                warm_up = self._warm_up(order["warm_up_limit_s"], order["block_ms"])
+                if dataset is None:
+                    warm_up = self._warm_up(order["warm_up_limit_s"], order["block_ms"])
+                else:
+                    assert self._program.training is not None, "plans name what can be trained"
+                    self._training = self._program.training()
+                    self._mode: DataMode = dataset["mode"]
+                    self._make_trainer(self._mode).rehearse()
         self._stage = "evidence"
         self._channel.send(
             {
@@ -131,6 +147,22 @@ class Contender:
                     "canary": self._canary,
                 }
             }
+        )
+
+    def _take_first_batch(self, order: Mapping[str, Any], spec: Any, case: Any) -> Arrays:
+        """The evidence is taken on the first batch of the dataset."""
+        self._feed = Feed(order["dataset"], Path(order["feed_from"]))
+        images, labels = self._feed.take_first("train", layout="NHWC")
+        return spec.make_training_arrays(spec.make_arrays, case, order["seed"], images, labels)
+
+    def _make_trainer(self, mode: DataMode, powercap: Path = energy.POWERCAP) -> Trainer:
+        return Trainer(
+            training=self._training,
+            feed=self._feed,
+            mode=mode,
+            runtime=self._runtime,
+            read_mj=energy.open_counter(self._device, powercap),
+            tell=lambda: self._channel.send({"stage": self._stage}),
         )
 
     def _build(self, order: Mapping[str, Any], case: Any, arrays: Arrays) -> Program:
@@ -176,6 +208,7 @@ class Contender:
         what = message["do"]
         answers: dict[str, tuple[str, Callable[[], object]]] = {
             "block": ("block", self._run_block),
+            "epoch": ("epoch", lambda: self._run_epoch(message)),
             "latency": ("latency", lambda: self._sample_latency(message)),
             "evidence": ("evidence", lambda: self._write_evidence(Path(message["path"]))),
             "weigh": ("memory", self._weigh),
@@ -209,6 +242,14 @@ class Contender:
             "elapsed_ns": elapsed_ns,
             "compilations": self._runtime.num_compilations() - before,
         }
+
+    def _run_epoch(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        self._stage = "epoch"
+        trainer = self._make_trainer(self._mode, Path(message["powercap"]))
+        trainer.tell()
+        found = trainer.run(message["epoch"])
+        self._data_path = found.pop("data_path")
+        return found
 
     def _write_evidence(self, path: Path) -> list[str]:
         """Save what equivalence compares; the names that were saved."""
@@ -274,6 +315,8 @@ class Contender:
 
     def _account(self) -> dict[str, Any]:
         manifest = read_manifest(self._runtime, self._program, self._canary)
+        if self._data_path is not None:
+            manifest["data_path"] = self._data_path
         return {"effective": {**self._runtime.effective(), "manifest": manifest}}
 
 
@@ -290,8 +333,10 @@ def _since(
 
 
 def _find_case(spec: Any, order: Mapping[str, Any]) -> Any:
-    """As ordered; in another precision where a probe asks for one."""
-    case = spec.CASES[order["case"]]
+    """As ordered: of a dataset's batch and side, in another precision where a probe asks so."""
+    case, dataset = spec.CASES[order["case"]], order["dataset"]
+    if dataset is not None:
+        case = size_case(case, dataset["batch"], dataset["side"])
     other = order.get("precision")
     return case if other is None else dataclasses.replace(case, precision=other)
 
@@ -314,6 +359,8 @@ def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
         return "environment", "import"
     if isinstance(error, CanaryContradictsError):
         return "numerics", "precision"
+    if isinstance(error, ProducerFailedError):
+        return INFRASTRUCTURE, "exception"
     if isinstance(error, UnsupportedError):
         return "unsupported", "unsupported"
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "OutOfMemory" in text:

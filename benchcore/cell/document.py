@@ -45,6 +45,7 @@ def new_start(index: int) -> dict[str, Any]:
         "profile": None,
         "inputs_sha256": None,
         "canary": None,
+        "epochs": None,
     }
 
 
@@ -78,15 +79,41 @@ def describe_failure(
     }
 
 
+def find_case(order: DuelOrder, spec: Any) -> Any:
+    """The case of an order; with a dataset, of its batch and side."""
+    case, dataset = spec.CASES[order.case], order.dataset
+    return case if dataset is None else size_case(case, dataset.batch, dataset.side)
+
+
+def size_case(case: Any, batch: int, side: int) -> Any:
+    """A training case of another batch and side."""
+    return dataclasses.replace(case, batch=batch, side=side)
+
+
+def name_epochs(case: Any) -> str:
+    """No case of a spec has such a name: its series are not mixed with those of single steps."""
+    precision = "" if case.precision == "fp32_ieee" else f"_{case.precision}"
+    return f"epochs_b{case.batch}_{case.side}px{precision}"
+
+
+def describe_dataset(order: DuelOrder) -> dict[str, Any] | None:
+    """What was trained on and how it came, without a path of this machine."""
+    if order.dataset is None:
+        return None
+    kept = ("name", "sha256", "num_classes", "num_train", "num_val", "mode", "workers")
+    return {key: getattr(order.dataset, key) for key in kept}
+
+
 def describe_duel(order: DuelOrder, spec: Any) -> dict[str, Any]:
     """The duel's own part: its case and the analytic work of a step."""
-    case = spec.CASES[order.case]
+    case = find_case(order, spec)
     fields = dataclasses.asdict(case)
     named = {key: fields.pop(key) for key in ("use_case", "batch", "precision")}
     return {
         "hash": order.duel_hash,
         "workload": order.workload,
-        "case": order.case,
+        "case": order.case if order.dataset is None else name_epochs(case),
+        "dataset": describe_dataset(order),
         **named,
         "track": order.track,
         "sizes": fields,

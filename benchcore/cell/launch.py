@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,6 +35,8 @@ class Launcher:
         self._order = order
         self._scratch = scratch
         self.cures: dict[str, Rung] = {}
+        self.feed_from: Path | None = None
+        """The producer's folder, in a duel that has a dataset."""
 
     def launch(self, contender: ContenderOrder, rung: Rung | None = None) -> ContenderProcess:
         """A fresh process, told nothing yet; on a rung if one is given, else with its cure.
@@ -86,6 +89,8 @@ class Launcher:
             "block_ms": self._order.block_ms,
             "warm_up_limit_s": self._order.warm_up_limit_s,
             "precision": precision,
+            "dataset": self._order.dataset and dataclasses.asdict(self._order.dataset),
+            "feed_from": self.feed_from and str(self.feed_from),
         }
         return process.ask(
             message,

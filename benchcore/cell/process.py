@@ -18,6 +18,9 @@ from benchcore.cell.channel import (
     Message,
 )
 
+INFRASTRUCTURE = "infrastructure"
+"""What a contender says of its failure when it is none of its own; no result has such a status."""
+
 
 class ContenderFailedError(Exception):
     """This contender can't go on; the duel can. Carries what its result will say."""

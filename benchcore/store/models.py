@@ -91,6 +91,7 @@ class DuelRun(Base):
     stopped_by: Mapped[str | None] = mapped_column(String(100))
     flops_per_step: Mapped[int]
     least_bytes_per_step: Mapped[int]
+    dataset: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     harness_version: Mapped[str] = mapped_column(Text)
     snapshot: Mapped[str] = mapped_column(String(64))
     schema: Mapped[int]
@@ -177,6 +178,7 @@ class StartRun(Base):
     energy: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     profile: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     inputs_sha256: Mapped[str | None] = mapped_column(String(64))
+    epochs: Mapped[list[Any] | None] = mapped_column(_Json)
 
 
 class Equivalence(Base):

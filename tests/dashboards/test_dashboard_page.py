@@ -77,6 +77,14 @@ def test_where_the_time_goes_is_a_table_of_its_own() -> None:
     assert "Where the time of a step goes" not in _without_bundle(_render(empty_frames()))
 
 
+def test_epochs_on_images_are_a_table_of_their_own() -> None:
+    page = _without_bundle(_render(sample_frames(num_nights=1)))
+    assert "Training on a folder of images" in page
+    assert "10.0 % of 5000" in page
+    assert "imagenet-100" in page
+    assert "Training on a folder of images" not in _without_bundle(_render(empty_frames()))
+
+
 def test_json_cannot_leave_its_script_element() -> None:
     text = escape_json({"reason": HOSTILE})
     assert "<" not in text

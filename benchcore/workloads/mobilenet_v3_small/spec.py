@@ -19,8 +19,11 @@ from benchcore.workloads.vision.inverted_residual import (
     side_after,
 )
 from benchcore.workloads.vision.layer_table import Layer, halved
+from benchcore.workloads.vision.pixels import training_arrays
 
 SETTINGS = vision.take_defects("plain-sigmoid", *vision.CONVOLUTIONAL)
+make_training_arrays = training_arrays
+"""It can be trained on image files."""
 CASES: dict[str, Case] = make_cases(
     tiny_batch={"infer": 2, "train": 4}, infer=(1, 8, 32, 128), train=(32,)
 )

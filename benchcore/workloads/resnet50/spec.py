@@ -13,8 +13,11 @@ from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision import layer_table
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.layer_table import Layer, halved
+from benchcore.workloads.vision.pixels import training_arrays
 
 SETTINGS = vision.take_defects("v1-stride", *vision.CONVOLUTIONAL)
+make_training_arrays = training_arrays
+"""It can be trained on image files."""
 EXPANSION = 4
 """A bottleneck block puts out four times its width."""
 

@@ -3,6 +3,7 @@ network a workload makes. Images are NHWC inside."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,9 @@ import numpy as np
 import optax
 from flax import nnx
 
-from benchcore.program import ORACLE, Arrays, Program, Settings
+from benchcore.program import ORACLE, Arrays, Program, Settings, Training
 from benchcore.workloads.settings import JAX_COMPILE, BuildSettings, Options, read_settings
+from benchcore.workloads.vision.batches import in_jax as batches
 from benchcore.workloads.vision.case import (
     ADAMW_BETAS,
     ADAMW_EPSILON,
@@ -45,6 +47,8 @@ class _Placed:
     """
 
     graph: Any
+    at_rest: Callable[[], Any]
+    """The graph of the same network in inference."""
     params: _Group
     statistics: _Group
     inputs: dict[str, jax.Array]
@@ -138,8 +142,10 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork)
     images = np.ascontiguousarray(arrays.inputs["images"].transpose(0, 2, 3, 1))
     inputs = jax.device_put({**arrays.inputs, "images": images}, device)
     inputs["images"] = inputs["images"].astype(dtype)
+    inferring = dataclasses.replace(case, use_case="infer")
     return _Placed(
         graph=graph,
+        at_rest=lambda: nnx.split(nnx.eval_shape(lambda: make(_layers(inferring))), ...)[0],
         params=params,
         statistics=statistics,
         inputs=inputs,
@@ -285,11 +291,19 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
     state = start()
     before = state.params[-1]
 
-    def step() -> object:
+    def learn(given: Mapping[str, jax.Array]) -> jax.Array:
         nonlocal state, before
         before = state.params[-1]
-        state, loss = compiled(state, placed.take_inputs(), noisy)
+        state, loss = compiled(state, given, noisy)
+        return loss
+
+    def step() -> object:
+        loss = learn(placed.take_inputs())
         return state, float(loss) if "loss-fetched" in placed.defects else loss
+
+    def reset() -> None:
+        nonlocal state
+        state = start()
 
     def follow(num_steps: int) -> Steps:
         fresh, loss = compiled(start(), inputs, silent)
@@ -328,6 +342,32 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
         lower=lambda: compiled.lower(state, inputs, noisy),
         held=held,
         parts=parts,
+        training=lambda: _make_training(placed, learn, lambda: state, reset),
+    )
+
+
+def _make_training(
+    placed: _Placed,
+    learn: Callable[[Mapping[str, jax.Array]], jax.Array],
+    held: Callable[[], _State],
+    reset: Callable[[], None],
+) -> Training:
+    graph, prepare = placed.at_rest(), batches.make_prepare(placed.inputs["images"].dtype)
+
+    @jax.jit
+    def count(params: Leaves, statistics: Leaves, batch: Mapping[str, jax.Array]) -> jax.Array:
+        states = placed.params.unflatten(params), placed.statistics.unflatten(statistics)
+        logits = nnx.merge(graph, *states)(batch["images"], None)
+        return batches.count_correct(logits, batch["labels"])
+
+    return Training(
+        layout="NHWC",
+        stage=batches.stage,
+        send=batches.make_send(placed.device),
+        learn=lambda batch: learn(prepare(batch)),
+        validate=lambda batch: count(held().params, held().statistics, prepare(batch)),
+        owed=held,
+        reset=reset,
     )
 
 

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchcore.program import ORACLE, Arrays, Program, Settings
+from benchcore.program import ORACLE, Arrays, Program, Settings, Training
 from benchcore.workloads.settings import (
     TORCH_COMPILE,
     BuildSettings,
     read_settings,
 )
+from benchcore.workloads.vision.batches import in_torch as batches
 from benchcore.workloads.vision.case import (
     ADAMW_BETAS,
     ADAMW_EPSILON,
@@ -179,19 +180,25 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
     owed = list(params.values())
     address = owed[-1].data_ptr()
 
-    def step() -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def learn(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
         loss = loss_function(images, labels)
         loss.backward()
         optimizer.step()
         if "loss-fetched" in placed.defects:
             loss.item()
-        return loss.detach(), owed
+        return loss.detach()
+
+    def step() -> tuple[torch.Tensor, list[torch.Tensor]]:
+        return learn(images, labels), owed
+
+    def reset() -> None:
+        _copy_into(state, {name: torch.tensor(arrays.params[name]) for name in state})
+        _copy_into(remembered, {name: torch.zeros(()) for name in remembered})
 
     def follow(num_steps: int) -> Steps:
         kept = {name: tensor.clone() for name, tensor in (state | remembered).items()}
-        _copy_into(state, {name: torch.tensor(arrays.params[name]) for name in state})
-        _copy_into(remembered, {name: torch.zeros(()) for name in remembered})
+        reset()
         with _without_noise(model):
             losses = [step()[0].item()]
             gradient = {name: _gradient(param) for name, param in params.items()}
@@ -225,6 +232,36 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
         evidence=lambda: make_evidence(case, follow(case.trace_steps)),
         held=held,
         parts=parts,
+        training=lambda: _make_training(placed, learn, owed, reset),
+    )
+
+
+def _make_training(
+    placed: _Placed,
+    learn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    owed: list[torch.Tensor],
+    reset: Callable[[], None],
+) -> Training:
+    images, forward = placed.images, _compile(placed.forward, placed.mode)
+    last = not images.is_contiguous()
+    prepare = batches.make_prepare(images.device, images.dtype)
+
+    def validate(batch: batches.Batch) -> torch.Tensor:
+        pixels, labels = prepare(batch)
+        placed.model.eval()
+        with torch.no_grad():
+            correct = (forward(pixels).argmax(dim=1) == labels).sum()
+        placed.model.train()
+        return correct
+
+    return Training(
+        layout="NHWC" if last else "NCHW",
+        stage=batches.make_stage(images.device, channels_last=last),
+        send=batches.make_send(images.device),
+        learn=lambda batch: learn(*prepare(batch)),
+        validate=validate,
+        owed=lambda: owed,
+        reset=reset,
     )
 
 

@@ -15,8 +15,11 @@ import numpy as np
 from benchcore.program import Arrays
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
+from benchcore.workloads.vision.pixels import training_arrays
 
 SETTINGS = vision.take_defects("tanh-gelu")
+make_training_arrays = training_arrays
+"""It can be trained on image files."""
 PATCH = 16
 BLOCKS = 12
 HEADS = 12

@@ -18,8 +18,8 @@ import pytest
 from duel_orders import add_gpus, copy_inside_ring, make_contender, make_order
 
 from benchcore.catalog import is_faulty
-from benchcore.cell.conductor import deal_turns
 from benchcore.cell.stopping import MIN_STEPS
+from benchcore.cell.turns import deal_turns
 from benchcore.profiles import PROFILES
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.shard import ConductorFailedError, run_duel

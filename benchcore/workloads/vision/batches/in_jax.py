@@ -1,0 +1,40 @@
+"""Batches of image files in JAX: sent to the device, and made numbers of there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchcore.workloads.vision.pixels import DEVIATION, MEAN
+
+Staged = dict[str, np.ndarray]
+OnDevice = dict[str, jax.Array]
+
+
+def stage(images: np.ndarray, labels: np.ndarray) -> Staged:
+    """A copy in host memory: `device_put` may go on reading it after it has returned."""
+    return {"images": np.array(images), "labels": np.array(labels)}
+
+
+def make_send(device: jax.Device) -> Any:
+    """Puts a staged batch on the device and does not wait for it."""
+    return lambda staged: jax.device_put(staged, device)
+
+
+def make_prepare(dtype: jnp.dtype) -> Any:
+    """Compiled: uint8 images to numbers around 0 in the case's dtype; labels as they are."""
+
+    def prepare(batch: OnDevice) -> OnDevice:
+        scaled = batch["images"].astype(jnp.float32) / 255
+        centred = (scaled - jnp.array(MEAN, jnp.float32)) / jnp.array(DEVIATION, jnp.float32)
+        return {"images": centred.astype(dtype), "labels": batch["labels"]}
+
+    return jax.jit(prepare)
+
+
+def count_correct(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """How many images' largest logit is their label's."""
+    return (logits.argmax(axis=1) == labels).sum()

@@ -1,0 +1,48 @@
+"""What training on image files adds to a workload: pixels as numbers, and a fresh network."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from benchcore.program import Arrays
+from benchcore.workloads.vision.case import Case
+
+MEAN = (0.485, 0.456, 0.406)
+DEVIATION = (0.229, 0.224, 0.225)
+"""Of ImageNet's channels between 0 and 1, as torchvision's recipes have them."""
+
+
+def normalise(images: np.ndarray) -> np.ndarray:
+    """(batch, high, wide, 3) uint8 to (batch, 3, high, wide) float32 around 0."""
+    scaled = images.astype(np.float32) / np.float32(255)
+    centred = (scaled - np.array(MEAN, np.float32)) / np.array(DEVIATION, np.float32)
+    return np.ascontiguousarray(centred.transpose(0, 3, 1, 2))
+
+
+def training_arrays(
+    make_arrays: Callable[[Case, int], Arrays],
+    case: Case,
+    seed: int,
+    images: np.ndarray,
+    labels: np.ndarray,
+) -> Arrays:
+    """An untrained network, and the first batch as its inputs, which the evidence is taken on.
+
+    Norms begin as the identity and biases at 0. (The arrays of other cases are there to show
+    mistakes: theirs are neither, and in fp32 they hold a channel made to lose digits.)
+    """
+    drawn = make_arrays(dataclasses.replace(case, precision="bf16"), seed).params
+    return Arrays(
+        params={name: _untrained(name, array) for name, array in drawn.items()},
+        inputs={"images": normalise(images), "labels": labels.astype(np.int32)},
+    )
+
+
+def _untrained(name: str, array: np.ndarray) -> np.ndarray:
+    part = name.rpartition(".")[2]
+    if part == "running_var" or (part == "weight" and array.ndim == 1):
+        return np.ones_like(array)
+    return np.zeros_like(array) if part in ("running_mean", "bias", "in_proj_bias") else array

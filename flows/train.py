@@ -1,0 +1,140 @@
+"""The command `deadheat train`: epochs on an image folder, in both frameworks at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from benchcore.adhoc import tell_settings
+from benchcore.comparison import summarise
+from benchcore.matrix import PlannedDuel
+from benchcore.protocol import DATA_MODES
+from benchcore.shard import result_path
+from benchcore.state import open_state
+from benchcore.training import Training, draft_training
+from dashboards import epochs as tables
+from flows.compare import print_comparison
+from flows.options import (
+    STATE,
+    CampaignOption,
+    DeviceOption,
+    JsonOption,
+    PythonOption,
+    SiteOption,
+    StateOption,
+)
+from flows.printing import ERR, print_json, print_rows
+from flows.running import measure_plan, run_flow
+
+
+def train(
+    workload: Annotated[str, typer.Argument(help="Name of a vision workload, such as resnet50.")],
+    dataset: Annotated[
+        Path, typer.Option("--dataset", help="Folder with train/CLASS/*.jpg and val/CLASS/*.jpg.")
+    ],
+    a: Annotated[str, typer.Option("--a", help="Version of one side: jax==0.10.1, torch, ...")],
+    b: Annotated[str, typer.Option("--b", help="Version of the other side.")],
+    a_set: Annotated[
+        list[str] | None,
+        typer.Option("--a-set", help=f"A setting of a, again for another. {tell_settings()}"),
+    ] = None,
+    b_set: Annotated[
+        list[str] | None, typer.Option("--b-set", help="A setting of b: the same ones.")
+    ] = None,
+    epochs: Annotated[int, typer.Option("--epochs", help="Of each start.")] = 2,
+    batch: Annotated[int, typer.Option("--batch-size", "--batch", help="Images a step.")] = 32,
+    side: Annotated[int, typer.Option("--side", help="Pixels across a crop.")] = 224,
+    data_mode: Annotated[
+        str, typer.Option("--data-mode", help=f"Of {', '.join(DATA_MODES)}.")
+    ] = "end-to-end",
+    precision: Annotated[str, typer.Option("--precision")] = "fp32_ieee",
+    starts: Annotated[
+        int, typer.Option("--starts", help="Fresh processes, each of which trains anew.")
+    ] = 3,
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Threads that decode; default: a CPU each.")
+    ] = None,
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="Leave out images that can't be decoded.")
+    ] = False,
+    device: DeviceOption = "cpu",
+    site: SiteOption = "local",
+    campaign: CampaignOption = None,
+    python: PythonOption = None,
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Train on an image folder: time, wait, accuracy and energy of every epoch, on both sides."""
+    asked = Training(
+        workload=workload,
+        dataset=dataset,
+        epochs=epochs,
+        batch=batch,
+        side=side,
+        mode=data_mode,
+        precision=precision,
+        a=(a, *(a_set or ())),
+        b=(b, *(b_set or ())),
+        starts=starts,
+        device=device,
+        workers=workers,
+        skip_broken=skip_broken,
+    )
+    opened = open_state(state)
+    drafted = draft_training(
+        asked,
+        opened,
+        site=site,
+        campaign=campaign,
+        python=python,
+        report=lambda text: ERR.print(text, markup=False),
+    )
+    outcome = run_flow(measure_plan(drafted, opened), opened, drafted.campaign)
+
+    from benchcore.store.database import open_database
+    from benchcore.store.documents import read_document
+    from benchcore.store.epochs import epoch_frame, list_epochs
+    from benchcore.store.outcome import list_contenders
+
+    (duel,) = drafted.duels
+    engine = open_database(opened.database_url)
+    found = summarise(
+        read_document(result_path(opened, drafted.campaign, duel.duel_run)),
+        outcome["ratios"],
+        list_contenders(engine, drafted.campaign),
+    )
+    if as_json:
+        kept = {key: outcome[key] for key in ("campaign", "dashboard", "failures")}
+        listed = list_epochs(engine, drafted.campaign)
+        print_json({**kept, **found, "dataset": _describe(duel), "epochs": listed})
+    else:
+        rows = tables.list_epochs(epoch_frame(engine, drafted.campaign))
+        print_rows(rows, _COLUMNS, title=_name(duel))
+        print_comparison(found, outcome)
+    if outcome["failures"]:
+        raise typer.Exit(1)
+
+
+_COLUMNS = (
+    *("contender", "epoch", "time", "rate", "wait", "loss", "accuracy", "validation", "energy"),
+    "starts",
+)
+
+
+def _describe(duel: PlannedDuel) -> dict[str, Any]:
+    assert duel.dataset is not None
+    kept = ("name", "sha256", "num_classes", "num_train", "num_val", "mode", "workers")
+    return {key: getattr(duel.dataset, key) for key in kept}
+
+
+def _name(duel: PlannedDuel) -> str:
+    """The table's title; the folder's name is whatever its owner called it."""
+    given = duel.dataset
+    assert given is not None
+    return escape(
+        f"{duel.workload} on {given.name!r}, {given.num_train} images of {given.num_classes} "
+        f"classes, {given.batch} a step at {given.side} pixels, {given.mode}; rate: images a second"
+    )

@@ -1,0 +1,78 @@
+"""`deadheat train`: what it refuses, and what it prints of a campaign that was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from image_folders import write_digits
+from result_documents import make_document, spool_document
+from typer.testing import CliRunner
+
+from benchcore import campaign as steps
+from benchcore.errors import UserError
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.outcome import judge_and_list
+from flows.cli import app
+
+_SIDES = ("--a", "jax==0.10.2", "--b", "torch==2.15.0")
+
+
+def _train(folder: Path, *options: str) -> Any:
+    arguments = ["train", "resnet50", "--dataset", str(folder / "[red]pets"), *_SIDES, *options]
+    given = [*arguments, "--state", str(folder / "state")]
+    return CliRunner().invoke(app, given, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--batch-size", "9"), "wanted a batch of 9 images or more in train/, got 8"),
+        (("--data-mode", "psychic"), "no data mode 'psychic'"),
+        (("--epochs", "0"), "wanted --epochs from 1 to 1000, got 0"),
+        (("--side", "65"), "wanted --side from 32"),
+        (("--dataset", "/nowhere"), "has no folder 'train'"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_measured(
+    tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
+    with pytest.raises(UserError, match=words):
+        _train(tmp_path, *options)
+
+
+def test_epochs_are_printed_with_who_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
+
+    def measured(run: object, state: State, name: str) -> dict[str, Any]:
+        (duel,) = steps.load_campaign(state, name).duels
+        document = make_document(duel_run=duel.duel_run, campaign=name, rounds=2)
+        dataset = duel.dataset
+        assert dataset is not None
+        kept = ("name", "sha256", "num_classes", "num_train", "num_val", "mode", "workers")
+        document["duel"]["dataset"] = {key: getattr(dataset, key) for key in kept}
+        document["duel"]["stopped_by"] = "max_starts"
+        for start in (start for each in document["contenders"] for start in each["starts"]):
+            start["epochs"] = [
+                {"epoch": epoch, "wait_ns": 1, "loss": 1.5, "correct": 1, "validation_ns": 1}
+                | {"gross_mj": None}
+                for epoch in range(2)
+            ]
+        spool_document(state.spool, document)
+        engine = open_database(state.database_url)
+        assert not ingest_spool(engine, state).rejected
+        ratios = judge_and_list(engine, name)
+        return {"campaign": name, "dashboard": "page", "failures": [], "ratios": ratios}
+
+    monkeypatch.setattr("flows.train.run_flow", measured)
+    done = _train(tmp_path, "--batch-size", "4")
+    assert done.exit_code == 0, done.output
+    assert "resnet50 on '[red]pets', 8 images of 2 classes" in done.output
+    assert "50.0 % of 2" in done.output
+    assert "Verdict:" in done.output
