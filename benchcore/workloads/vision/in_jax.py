@@ -145,7 +145,9 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork)
     inferring = dataclasses.replace(case, use_case="infer")
     return _Placed(
         graph=graph,
-        at_rest=lambda: nnx.split(nnx.eval_shape(lambda: make(_layers(inferring))), ...)[0],
+        at_rest=lambda: nnx.split(
+            nnx.eval_shape(lambda: make(_layers(inferring, wanted.defects))), ...
+        )[0],
         params=params,
         statistics=statistics,
         inputs=inputs,
