@@ -37,6 +37,6 @@ def list_epochs(epochs: pd.DataFrame) -> list[dict[str, str]]:
 
 
 def _starts(row: dict[str, float]) -> str:
-    """`3, 1 disturbed`."""
+    """`3 (1 disturbed)`."""
     disturbed = int(row["num_degraded"])
-    return f"{int(row['num_starts'])}" + (f", {disturbed} disturbed" if disturbed else "")
+    return f"{int(row['num_starts'])}" + (f" ({disturbed} disturbed)" if disturbed else "")

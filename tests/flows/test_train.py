@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +47,42 @@ def test_bad_input_is_refused_before_anything_is_measured(
     write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
     with pytest.raises(UserError, match=words):
         _train(tmp_path, *options)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def _rename_class(folder: Path) -> None:
+    (folder / "val" / "0").rename(folder / "val" / "elsewhere")
+
+
+def _break_image(folder: Path) -> None:
+    path = folder / "train" / "1" / "000.jpg"
+    path.write_bytes(path.read_bytes()[:200])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_remove, "has no folder 'train'"),
+        (_rename_class, "wanted classes of val/ that are in train/, got 'elsewhere'"),
+        (_break_image, "got 1 broken in"),
+    ],
+)
+def test_a_spoilt_folder_ends_the_command_with_code_2_and_no_traceback(
+    tmp_path: Path, spoil: Callable[[Path], None], words: str
+) -> None:
+    folder = write_digits(tmp_path / "pets", train=4, val=1, classes=2)
+    spoil(folder)
+    command = [str(Path(sys.executable).parent / "deadheat"), "train", "resnet50", *_SIDES]
+    given = [*command, "--dataset", str(folder), "--batch-size", "4", "--state", str(tmp_path)]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2, said
+    assert words in said
+    assert "Traceback" not in said
+    assert not done.stdout
 
 
 def test_epochs_are_printed_with_who_is_faster(

@@ -183,6 +183,7 @@ def test_another_data_mode_on_one_side_voids_the_pair(
         ),
         ("        self._socket.listen()", "        raise OSError('no room')", "no room"),
     ],
+    ids=["dies", "hangs", "cannot read", "never listens"],
 )
 def test_a_producer_that_fails_is_no_result_of_anyone(
     images: ImageFolder, state: State, snapshot: Path, old: str, new: str, words: str
