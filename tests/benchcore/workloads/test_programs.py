@@ -23,6 +23,9 @@ from benchcore.cell.oracle import Evidence, Rule, judge
 ROOT = Path(__file__).resolve().parents[3]
 WORKLOADS = [name for name in list_workloads() if not is_faulty(name)]
 SEED = 7
+TIMEOUT_S = 1200
+"""Of one framework's process: it takes three minutes on two idle cores, and they are not always."""
+pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)
 ARMS: dict[str, tuple[str, str]] = {
     "stdlib": ("stdlib", "none"),
     "jax": ("jax", "jit"),
@@ -192,7 +195,7 @@ def _launch(python: str | Path, jobs: list[Job], folder: Path) -> Outcomes:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=TIMEOUT_S,
     )
     assert done.returncode == 0, done.stderr
     return {job.key: _read(folder / job.key) for job in jobs}
