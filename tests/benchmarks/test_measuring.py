@@ -8,14 +8,18 @@ import os
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from agreement import FUNCTIONS, compare, judge, median_interval
+from agreement import FUNCTIONS, _order, compare, judge, median_interval
+from duel_orders import make_contender, make_order
 from measuring import POWER_STARTS, SIZES, _keep_part, find_smallest
 from short_duels import count_alarms, find_power, measured_shift, play_abreast
 from short_duels import judge as judge_document
+
+from benchcore.cell.launch import Launcher
 
 
 def _document(log_ratios: list[float], *, stolen: float = 0.0) -> dict[str, Any]:
@@ -71,11 +75,21 @@ def test_a_peer_agrees_or_differs(middle: float, low: float, high: float, verdic
 
 
 def test_a_peer_that_needs_two_percent_more_is_told() -> None:
-    turn = {"block": 100.0, "torch_timer": 102.0, "pyperf": 100.0, "timm_loop": 99.9}
+    turn = {"block": 100.0, "latency": 110.0}
+    turn |= {"torch_timer": 102.0, "pyperf": 100.0, "timm_loop": 109.9}
     rows = compare(FUNCTIONS[0], [turn] * 8)
     verdicts = {row["peer"]: row["verdict"] for row in rows}
     agrees = "agrees within 1 %"
     assert verdicts == {"torch_timer": "DIFFERS", "pyperf": agrees, "timm_loop": agrees}
+
+
+def test_what_others_timers_time_is_ordered_as_the_conductor_orders_it(tmp_path: Path) -> None:
+    """Or the worker would end at the first message that it gets."""
+    asked: list[dict[str, Any]] = []
+    process: Any = SimpleNamespace(ask=lambda message, **_: asked.append(message) or {})
+    contender = make_contender("one")
+    Launcher(make_order(contender), tmp_path).prepare(process, contender)
+    assert _order(FUNCTIONS[0]).keys() == asked[0].keys()
 
 
 def test_alarms_are_counted_at_each_level() -> None:
