@@ -66,7 +66,7 @@ def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
     assert (report.marks, report.problems, report.success) == ((), (), True)
     assert report.checked == {DUEL_RUN}
     assert report.num_rows >= len(racers)
-    assert report.num_expectations == 28
+    assert report.num_expectations == 29
 
 
 def test_a_program_without_a_framework_has_no_inputs_to_prove(state: State) -> None:

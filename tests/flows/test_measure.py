@@ -33,7 +33,12 @@ def test_ctrl_c_ends_everything_at_once_and_says_how_to_go_on(tmp_path: Path) ->
     command = [*COMMAND[:-1], "50", "--campaign", "interrupted", "--state", str(tmp_path)]
     log = tmp_path / "campaigns" / "interrupted" / "progress.jsonl"
     process = subprocess.Popen(
-        [DEADHEAT, *command], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [DEADHEAT, *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell that runs the tests in the background has them, and us, ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while not log.exists() or '"round"' not in log.read_text():
