@@ -9,19 +9,26 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.adhoc import tell_settings
 from benchcore.comparison import MIN_STARTS, Question, Wanted, draft_comparison, summarise
 from benchcore.shard import result_path
 from benchcore.state import open_state
 from dashboards.wording import format_ns, format_relative, format_speedup
 from flows.options import (
     STATE,
+    BatchOption,
     CampaignOption,
+    CaseOption,
     DeviceOption,
     JsonOption,
+    PrecisionOption,
     PythonOption,
+    SetAOption,
+    SetBOption,
+    SideAOption,
+    SideBOption,
     SiteOption,
     StateOption,
+    UseCaseOption,
 )
 from flows.printing import OUT, print_json, print_rows
 from flows.running import measure_plan, run_flow
@@ -38,23 +45,14 @@ _ENDS = {
 
 def compare(
     workload: Annotated[str, typer.Argument(help="Name of the workload.")],
-    a: Annotated[str, typer.Option("--a", help="Version of one side: jax==0.10.1, torch, ...")],
-    b: Annotated[str, typer.Option("--b", help="Version of the other side.")],
-    a_set: Annotated[
-        list[str] | None,
-        typer.Option("--a-set", help=f"A setting of a, again for another. {tell_settings()}"),
-    ] = None,
-    b_set: Annotated[
-        list[str] | None, typer.Option("--b-set", help="A setting of b: the same ones.")
-    ] = None,
-    case: Annotated[str | None, typer.Option("--case", help="Case of the workload.")] = None,
-    use_case: Annotated[
-        str | None, typer.Option("--use-case", help="Or: the case of this use, such as infer.")
-    ] = None,
-    batch: Annotated[int | None, typer.Option("--batch", help="Of this batch size.")] = None,
-    precision: Annotated[
-        str | None, typer.Option("--precision", help="In this precision; default fp32_ieee.")
-    ] = None,
+    a: SideAOption,
+    b: SideBOption,
+    a_set: SetAOption = None,
+    b_set: SetBOption = None,
+    case: CaseOption = None,
+    use_case: UseCaseOption = None,
+    batch: BatchOption = None,
+    precision: PrecisionOption = None,
     starts: Annotated[
         int, typer.Option("--starts", help="Fresh processes, at least.")
     ] = MIN_STARTS,

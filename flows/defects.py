@@ -18,12 +18,16 @@ from benchcore.state import State, open_state
 from dashboards.defects import DISTURBED, publish_study, say_move, say_ratio
 from flows.options import (
     STATE,
+    BatchOption,
     CampaignOption,
+    CaseOption,
     DeviceOption,
     JsonOption,
+    PrecisionOption,
     PythonOption,
     SiteOption,
     StateOption,
+    UseCaseOption,
 )
 from flows.printing import OUT, print_json, print_rows
 from flows.running import measure_plan, run_flow
@@ -31,14 +35,10 @@ from flows.running import measure_plan, run_flow
 
 def defects(
     workload: Annotated[str, typer.Argument(help="Name of the workload.")],
-    case: Annotated[str | None, typer.Option("--case", help="Case of the workload.")] = None,
-    use_case: Annotated[
-        str | None, typer.Option("--use-case", help="Or: the case of this use, such as infer.")
-    ] = None,
-    batch: Annotated[int | None, typer.Option("--batch", help="Of this batch size.")] = None,
-    precision: Annotated[
-        str | None, typer.Option("--precision", help="In this precision; default fp32_ieee.")
-    ] = None,
+    case: CaseOption = None,
+    use_case: UseCaseOption = None,
+    batch: BatchOption = None,
+    precision: PrecisionOption = None,
     switch: Annotated[
         list[str] | None, typer.Option("--switch", help="Only this defect; again for another.")
     ] = None,

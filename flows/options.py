@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from benchcore.adhoc import tell_settings
+
 StateOption = Annotated[
     Path, typer.Option("--state", envvar="DEADHEAT_STATE", help="Folder that keeps everything.")
 ]
@@ -21,5 +23,24 @@ PythonOption = Annotated[
 ]
 DeviceOption = Annotated[
     str, typer.Option("--device", help="What to measure on: cpu, cuda, cuda:N or tpu.")
+]
+CaseOption = Annotated[str | None, typer.Option("--case", help="Case of the workload.")]
+UseCaseOption = Annotated[
+    str | None, typer.Option("--use-case", help="Or: the case of this use, such as infer.")
+]
+BatchOption = Annotated[int | None, typer.Option("--batch", help="Of this batch size.")]
+PrecisionOption = Annotated[
+    str | None, typer.Option("--precision", help="In this precision; default fp32_ieee.")
+]
+SideAOption = Annotated[
+    str, typer.Option("--a", help="Version of one side: jax==0.10.1, torch, ...")
+]
+SideBOption = Annotated[str, typer.Option("--b", help="Version of the other side.")]
+SetAOption = Annotated[
+    list[str] | None,
+    typer.Option("--a-set", help=f"A setting of a, again for another. {tell_settings()}"),
+]
+SetBOption = Annotated[
+    list[str] | None, typer.Option("--b-set", help="A setting of b: the same ones.")
 ]
 STATE = Path("state")

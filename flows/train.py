@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from benchcore.adhoc import tell_settings
 from benchcore.comparison import summarise
 from benchcore.matrix import PlannedDuel
 from benchcore.protocol import DATA_MODES
@@ -23,6 +22,10 @@ from flows.options import (
     DeviceOption,
     JsonOption,
     PythonOption,
+    SetAOption,
+    SetBOption,
+    SideAOption,
+    SideBOption,
     SiteOption,
     StateOption,
 )
@@ -35,15 +38,10 @@ def train(
     dataset: Annotated[
         Path, typer.Option("--dataset", help="Folder with train/CLASS/*.jpg and val/CLASS/*.jpg.")
     ],
-    a: Annotated[str, typer.Option("--a", help="Version of one side: jax==0.10.1, torch, ...")],
-    b: Annotated[str, typer.Option("--b", help="Version of the other side.")],
-    a_set: Annotated[
-        list[str] | None,
-        typer.Option("--a-set", help=f"A setting of a, again for another. {tell_settings()}"),
-    ] = None,
-    b_set: Annotated[
-        list[str] | None, typer.Option("--b-set", help="A setting of b: the same ones.")
-    ] = None,
+    a: SideAOption,
+    b: SideBOption,
+    a_set: SetAOption = None,
+    b_set: SetBOption = None,
     epochs: Annotated[int, typer.Option("--epochs", help="Of each start.")] = 2,
     batch: Annotated[int, typer.Option("--batch-size", "--batch", help="Images a step.")] = 32,
     side: Annotated[int, typer.Option("--side", help="Pixels across a crop.")] = 224,

@@ -13,12 +13,16 @@ from benchcore.waterfall import WaterfallRequest, draft_waterfall, find_duel, li
 from dashboards.waterfall import list_arms, publish_waterfall, say_whole
 from flows.options import (
     STATE,
+    BatchOption,
     CampaignOption,
+    CaseOption,
     DeviceOption,
     JsonOption,
+    PrecisionOption,
     PythonOption,
     SiteOption,
     StateOption,
+    UseCaseOption,
 )
 from flows.printing import OUT, print_json, print_rows
 from flows.running import measure_plan, run_flow
@@ -27,14 +31,10 @@ from flows.why import print_bottlenecks
 
 def waterfall(
     workload: Annotated[str, typer.Argument(help="Name of the workload.")],
-    case: Annotated[str | None, typer.Option("--case", help="Case of the workload.")] = None,
-    use_case: Annotated[
-        str | None, typer.Option("--use-case", help="Or: the case of this use, such as infer.")
-    ] = None,
-    batch: Annotated[int | None, typer.Option("--batch", help="Of this batch size.")] = None,
-    precision: Annotated[
-        str | None, typer.Option("--precision", help="In this precision; default fp32_ieee.")
-    ] = None,
+    case: CaseOption = None,
+    use_case: UseCaseOption = None,
+    batch: BatchOption = None,
+    precision: PrecisionOption = None,
     torch: Annotated[str, typer.Option("--torch", help="Version of PyTorch.")] = "torch",
     jax: Annotated[str, typer.Option("--jax", help="Version of JAX: jax==0.10.1, ...")] = "jax",
     starts: Annotated[int, typer.Option("--starts", help="Fresh processes.")] = MIN_STARTS,
