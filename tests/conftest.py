@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from local_slurm import LocalSlurm, need_slurm
 
 from benchcore.environments import provision
 from benchcore.interpreters import find_interpreters
@@ -49,3 +50,13 @@ def framework_python(
 ) -> Callable[[str], Path]:
     """The Python of the newest environment of a framework."""
     return lambda framework: Path(framework_environment(framework).python)
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSlurm]:
+    """A real Slurm of two nodes with two make-believe GPUs each."""
+    need_slurm()
+    cluster = LocalSlurm(tmp_path_factory.mktemp("slurm"))
+    cluster.start()
+    yield cluster
+    cluster.stop()
