@@ -47,6 +47,8 @@ class Question:
     max_starts: int = 20
     target: float = 0.01
     budget_s: float = 300.0
+    ceilings: bool = True
+    """Whether the device's ceilings are measured beside it, so that physics can be judged."""
     device: str = "cpu"
 
 
@@ -110,7 +112,8 @@ def draft_comparison(
         budget_s=question.budget_s,
     )
     precision = load_spec(question.workload).CASES[case].precision
-    sentinels = list_sentinels(question.device, precision, _plain_arms(question))
+    arms = _plain_arms(question) if question.ceilings else ()
+    sentinels = list_sentinels(question.device, precision, arms)
     asked = (question.workload, case)
     profile = Profile(
         name="compare",

@@ -358,8 +358,13 @@ def _mark(row: Mapping[str, Any], suite: str, result: ExpectationValidationResul
         other=row["other"],
         suite=suite,
         expectation=meta["name"],
-        reason=meta["reason"].format(**row),
+        reason=meta["reason"].format(**{name: _shorten(value) for name, value in row.items()}),
     )
+
+
+def _shorten(value: object) -> object:
+    """A number with four significant digits: what is told, not what is judged."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _problem(suite: str, result: ExpectationValidationResult) -> str:

@@ -18,6 +18,7 @@ from flows.options import (
     BatchOption,
     CampaignOption,
     CaseOption,
+    CeilingsOption,
     DeviceOption,
     JsonOption,
     PrecisionOption,
@@ -64,6 +65,7 @@ def compare(
     budget: Annotated[
         float, typer.Option("--budget", help="Seconds, after the fewest starts.")
     ] = 300.0,
+    ceilings: CeilingsOption = True,
     device: DeviceOption = "cpu",
     site: SiteOption = "local",
     campaign: CampaignOption = None,
@@ -81,6 +83,7 @@ def compare(
         max_starts=max_starts,
         target=target,
         budget_s=budget,
+        ceilings=ceilings,
         device=device,
     )
     drafted = draft_comparison(question, site=site, campaign=campaign, python=python)
@@ -147,9 +150,7 @@ def say_physics(found: Mapping[str, Any]) -> str:
     """Whether the device's ceilings were there to hold the steps against."""
     shares = [found[side]["limit_share"] for side in ("a", "b")]
     if None in shares:
-        return (
-            "Physics: not judged, as a step or the ceilings of this device could not be measured."
-        )
+        return "Physics: not judged, as a step or the ceilings of this device were not measured."
     return f"Physics: the fastest step claims {max(shares):.0%} of what the device allows."
 
 

@@ -21,6 +21,7 @@ from flows.options import (
     BatchOption,
     CampaignOption,
     CaseOption,
+    CeilingsOption,
     DeviceOption,
     JsonOption,
     PrecisionOption,
@@ -46,9 +47,7 @@ def defects(
     torch: Annotated[str, typer.Option("--torch", help="Version of PyTorch.")] = "torch",
     starts: Annotated[int, typer.Option("--starts", min=2, max=100, help="Fresh processes.")] = 3,
     rounds: Annotated[int, typer.Option("--rounds", min=2, max=100, help="In each start.")] = 8,
-    ceilings: Annotated[
-        bool, typer.Option(help="Measure the device's ceilings, too, to judge by physics.")
-    ] = True,
+    ceilings: CeilingsOption = True,
     device: DeviceOption = "cpu",
     site: SiteOption = "local",
     campaign: CampaignOption = None,

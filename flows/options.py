@@ -24,6 +24,13 @@ PythonOption = Annotated[
 DeviceOption = Annotated[
     str, typer.Option("--device", help="What to measure on: cpu, cuda, cuda:N or tpu.")
 ]
+CeilingsOption = Annotated[
+    bool,
+    typer.Option(
+        "--ceilings/--no-ceilings",
+        help="Measure the device's ceilings, too, to judge by physics.",
+    ),
+]
 CaseOption = Annotated[str | None, typer.Option("--case", help="Case of the workload.")]
 UseCaseOption = Annotated[
     str | None, typer.Option("--use-case", help="Or: the case of this use, such as infer.")

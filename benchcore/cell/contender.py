@@ -28,6 +28,7 @@ from benchcore.cell.probes import (
     drive,
     how_many_at_once,
     note_calls,
+    run_steps,
     sample_latency,
 )
 from benchcore.cell.process import INFRASTRUCTURE
@@ -187,22 +188,11 @@ class Contender:
                 return {"num_blocks": len(means), "steady": steady, "compilations": late}
 
     def _run_steps(self, steps: int) -> int:
-        """Enqueue `steps` steps and wait for all of them; nanoseconds. The clock sees no more.
-
-        Results are let go, as a user's loop does, some steps later, when they are there and as
-        many more are in the queue: where all of them stay, each step gets fresh pages from the
-        kernel, and a matmul seems up to 17 % slower (measured on a CPU).
-        """
-        step, at_once = self._program.step, self._at_once
-        let_go, synchronise = self._runtime.let_go, self._runtime.synchronise
-        outputs: list[object] = []
-        began = time.perf_counter_ns()
-        for enqueued in range(0, steps, at_once):
-            newer = [step() for _ in range(min(at_once, steps - enqueued))]
-            let_go(outputs)
-            outputs = newer
-        synchronise(outputs)
-        return max(1, time.perf_counter_ns() - began)
+        """Enqueue `steps` steps and wait for them; nanoseconds."""
+        runtime = self._runtime
+        return run_steps(
+            self._program.step, steps, self._at_once, runtime.let_go, runtime.synchronise
+        )
 
     def _answer(self, message: Mapping[str, Any]) -> bool:
         what = message["do"]

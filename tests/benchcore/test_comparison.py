@@ -87,6 +87,7 @@ def test_no_case_or_several_are_refused_with_what_there_is(wanted: Wanted, words
             ["cpu_256m"],
             ["jax-jit", "torch-eager"],
         ),
+        ({"ceilings": False}, [], []),
     ],
 )
 def test_the_ceilings_of_a_comparison_are_measured_beside_it(

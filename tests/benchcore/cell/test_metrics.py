@@ -10,15 +10,19 @@ import os
 import statistics
 import sys
 import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from duel_orders import add_workload, copy_inside_ring, make_contender, make_order
 
 from benchcore.cell import passes
 from benchcore.cell.conductor import Conductor
 from benchcore.cell.launch import Launcher
+from benchcore.cell.probes import MOST_AT_ONCE, how_many_at_once, run_steps
 from benchcore.protocol import DuelOrder
 from benchcore.shard import run_duel
 from benchcore.state import State, open_state
@@ -118,20 +122,69 @@ def test_the_clock_stops_when_the_device_is_done(
 
 
 @pytest.mark.parametrize(
-    ("guard", "instead", "status"),
+    ("file", "guard", "instead", "status"),
     [
-        ("", "", "ok"),
-        ("self._program.step, self._at_once", "self._program.step, steps", "oom"),
-        ("let_go(outputs)", "pass", "crash"),
+        ("", "", "", "ok"),
+        ("contender.py", "steps, self._at_once", "steps, steps", "oom"),
+        ("probes.py", "let_go(outputs)", "pass", "crash"),
     ],
 )
 def test_a_block_lets_large_results_go_once_they_are_there(
-    state: State, snapshot: Path, guard: str, instead: str, status: str
+    state: State, snapshot: Path, file: str, guard: str, instead: str, status: str
 ) -> None:
     if guard:
-        _break(snapshot, "contender.py", guard, instead)
+        _break(snapshot, file, guard, instead)
     contender = _run(_order("large results"), state, snapshot)
     assert contender["status"] == status, contender["failure"]
+
+
+def _play(steps: int, at_once: int) -> tuple[list[int], list[int], list[int]]:
+    """Steps whose results were let go, those last waited for, and the most alive before each."""
+    made: list[weakref.finalize[Any, Any]] = []
+    let_go: list[int] = []
+    waited_for: list[int] = []
+    alive: list[int] = []
+
+    class Result:
+        def __init__(self) -> None:
+            self.step = len(made)
+
+    def step() -> Result:
+        alive.append(sum(each.alive for each in made[-2 * MOST_AT_ONCE :]))
+        result = Result()
+        made.append(weakref.finalize(result, lambda: None))
+        return result
+
+    def note(into: list[int]) -> Callable[[Any], None]:
+        return lambda outputs: into.extend(result.step for result in outputs)
+
+    run_steps(step, steps, at_once, note(let_go), note(waited_for))
+    assert len(made) == steps
+    return let_go, waited_for, alive
+
+
+@pytest.mark.parametrize("steps", [1, 63, 64, 65, 1000])
+def test_tiny_results_are_dropped_but_for_the_last_which_are_all_waited_for(steps: int) -> None:
+    let_go, waited_for, alive = _play(steps, MOST_AT_ONCE)
+    assert let_go == []
+    assert waited_for == list(range(max(0, steps - MOST_AT_ONCE), steps))
+    assert max(alive) < MOST_AT_ONCE
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 64, 65])
+def test_every_large_result_is_waited_for(steps: int) -> None:
+    let_go, waited_for, alive = _play(steps, 2)
+    assert let_go + waited_for == list(range(steps))
+    assert max(alive) <= 4
+
+
+def test_results_are_tiny_where_64_of_them_fit_into_2_mib() -> None:
+    def at_once(num_bytes: int) -> int:
+        return how_many_at_once({"logits": [np.zeros(num_bytes, np.uint8)]})
+
+    assert at_once(1) == at_once(32 << 10) == MOST_AT_ONCE
+    assert at_once((32 << 10) + 1024) == 62
+    assert at_once(1 << 30) == 1
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -140,7 +193,7 @@ def test_throughput_lets_the_host_run_ahead_and_latency_does_not(
 ) -> None:
     """Host and device take 2 ms each: 2 ms a step in a queue, 4 ms when each is waited for."""
     if not guarded:
-        _break(snapshot, "contender.py", "newer = [step() for", "newer = [synchronise(step()) for")
+        _break(snapshot, "probes.py", "newer = [step() for", "newer = [synchronise(step()) for")
     contender = _run(_order("busy host"), state, snapshot)
     assert _latency_ms(contender) >= 2 * WORK_MS
     assert (_latency_ms(contender) / _step_ms(contender) > 1.5) is guarded
