@@ -51,7 +51,7 @@ def test_what_the_readme_says_to_run_can_be_planned(
     monkeypatch.setattr(
         "flows.cli._run_flow", lambda run, state, name, as_json: planned.append(name)
     )
-    for module in ("compare", "defects", "train"):
+    for module in ("compare", "defects", "waterfall", "train"):
         monkeypatch.setattr(f"flows.{module}.run_flow", stop)
     write_digits(tmp_path / "imagenet-100", train=16, val=1, classes=2)
     monkeypatch.chdir(tmp_path)

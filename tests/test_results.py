@@ -1,0 +1,74 @@
+"""The results that are kept here: each document is valid, and every figure told comes from them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from benchcore.defect_study import summarise_study
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.frames import contender_frame, mark_frame, ratio_frame
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.judging import judge_campaign
+from benchcore.store.proofs import ingest_proofs
+from benchcore.store.waterfalls import read_waterfall
+from dashboards.defects import say_move, say_ratio
+from dashboards.waterfall import say_gain
+from data_checks.campaign import check_campaign
+
+RESULTS = Path(__file__).parent.parent / "results"
+MACHINES = sorted(path for path in RESULTS.iterdir() if path.is_dir())
+_RATIO = re.compile(r"[\d.]+x \([\d.]+ to [\d.]+\)")
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda path: path.name)
+def test_kept_documents_can_be_taken_in_and_give_the_figures_told(
+    machine: Path, tmp_path: Path
+) -> None:
+    state = open_state(tmp_path / "state")
+    shutil.copytree(machine, state.root, dirs_exist_ok=True)
+    engine = open_database(state.database_url)
+    report = ingest_spool(engine, state)
+    assert report.rejected == ()
+    assert len(report.ingested) == len(list(machine.glob("spool/*/*.json")))
+    assert ingest_proofs(engine, state) == []
+    chapters = re.split(r"^## ", (RESULTS / "README.md").read_text(), flags=re.MULTILINE)
+    for folder in (machine / "spool").iterdir():
+        (chapter,) = [each for each in chapters if f"{machine.name}/spool/{folder.name}" in each]
+        check_campaign(engine, folder.name)
+        judge_campaign(engine, folder.name)
+        told = set(_RATIO.findall(chapter))
+        assert len(told) >= 3
+        assert told <= set(_figures(engine, folder)), folder.name
+
+
+def _figures(engine: Engine, folder: Path) -> Iterator[str]:
+    documents = [read_document(path) for path in sorted(folder.glob("*.json"))]
+    if folder.name.startswith("waterfall-"):
+        yield from _figures_of_waterfall(engine, documents)
+    else:
+        frames = [each(engine, folder.name) for each in (ratio_frame, mark_frame, contender_frame)]
+        ratios, marks, contenders = (frame.to_dict("records") for frame in frames)
+        found = summarise_study(documents, ratios, marks, contenders)
+        yield say_ratio(found["fair"])
+        for each in (*found["switches"], *found["rungs"]):
+            if each["speedup"] is not None:
+                yield from (say_ratio(each), say_move(each))
+
+
+def _figures_of_waterfall(engine: Engine, documents: list[dict[str, Any]]) -> Iterator[str]:
+    (duel,) = [each for each in documents if each["duel"]["workload"] == "resnet50"]
+    labels = ("eager", "channels_last", "compile", "JAX")
+    names = [contender["name"] for contender in duel["contenders"]]
+    arms = dict(zip(labels, names, strict=True))
+    found = read_waterfall(engine, duel["campaign"], duel["duel_run"], arms)
+    yield from (say_gain(arm) for arm in found["arms"])
+    yield say_gain(found["whole"])
