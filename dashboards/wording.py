@@ -164,8 +164,11 @@ def format_energy(millijoules: float | None) -> str:
 
 
 def format_factor(factor: float | None) -> str:
-    """`1.04x`."""
-    return NOT_MEASURED if factor is None or is_missing(factor) else f"{factor:.2f}x"
+    """`1.04x`, `16.3x`, `365x`: three digits."""
+    if factor is None or is_missing(factor):
+        return NOT_MEASURED
+    decimals = 2 if abs(factor) < 10 else 1 if abs(factor) < 100 else 0
+    return f"{factor:.{decimals}f}x"
 
 
 def format_relative(value: float | None) -> str:

@@ -27,6 +27,7 @@ from dashboards.wording import (
     describe_ratio,
     format_bytes,
     format_count,
+    format_factor,
     format_ns,
     format_range,
     format_rate,
@@ -311,3 +312,11 @@ def test_a_report_remarks_on_who_was_not_steady(
     row = dict.fromkeys(_QUANTITIES) | {"case": "mlp train_b128", "name": "jax"}
     print_costs([row | {"num_unsteady": unsteady, "num_starts": 3}])
     assert ("not steady in 1 of 3 starts" in capsys.readouterr().out) == told
+
+
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [(1.0449, "1.04x"), (16.34, "16.3x"), (364.99, "365x"), (None, "not measured")],
+)
+def test_a_factor_has_three_digits(factor: float | None, told: str) -> None:
+    assert format_factor(factor) == told
