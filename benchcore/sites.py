@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 import os
-import re
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from benchcore.errors import UserError
+from benchcore.slurm.allocation import Allocation
 
 _FOLDER = Path(__file__).parent.parent / "deployments" / "sites"
-_KINDS = ("local",)
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,49}")
+_Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,49}$")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Site:
-    """A place that runs shards."""
+class Site(BaseModel):
+    """A place that runs shards. Unknown keys are errors.
 
-    name: str
-    kind: str
+    A Slurm site has pools: each says what a shard of it asks Slurm for. Its state folder, absolute
+    and shared with the nodes, is the submitter's unless `state` names another.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: _Name
+    kind: Literal["local", "slurm"]
+    state: str | None = Field(None, pattern=r"^/[A-Za-z0-9_./@+-]{0,199}$")
+    pools: dict[_Name, Allocation] = {}
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Site:
+        if self.kind == "slurm" and not self.pools:
+            raise ValueError("a site of kind 'slurm' has one table [pools.NAME] or more")
+        if self.kind == "local" and (self.pools or self.state):
+            raise ValueError("a site of kind 'local' has neither 'pools' nor 'state'")
+        return self
 
 
 def _files() -> dict[str, Path]:
@@ -46,22 +69,50 @@ def load_site(name: str) -> Site:
     return _read_site(files[name])
 
 
+def check_runs_here(name: str) -> None:
+    """Raises UserError for a site whose shards this process could not run itself."""
+    if load_site(name).kind != "local":
+        raise UserError(
+            f"wanted a site whose shards run on this machine, got {name!r}: nothing hands a "
+            "campaign's shards to Slurm yet; choose --site local"
+        )
+
+
+def find_pool(site: Site, name: str | None) -> Allocation:
+    """What a pool of a Slurm site asks for; without a name the only one. Raises UserError."""
+    if site.kind != "slurm":
+        raise UserError(
+            f"wanted a Slurm site, got {site.name!r} of kind {site.kind!r}, which has no pools; "
+            "choose another with --site"
+        )
+    chosen = name or (next(iter(site.pools)) if len(site.pools) == 1 else "")
+    if chosen not in site.pools:
+        raise UserError(
+            f"wanted a pool of site {site.name!r}, got {chosen[:100]!r}; pools are "
+            f"{', '.join(site.pools)}; choose one with --pool"
+        )
+    return site.pools[chosen]
+
+
 def _read_site(path: Path) -> Site:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        site = Site.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        # Only where and why: a hostile value is not repeated.
+        wrong = "; ".join(
+            f"{'.'.join(str(part) for part in each['loc']) or 'file'}: {each['msg']}"
+            for each in error.errors()
+        )
+        raise UserError(
+            f"wanted a site in {str(path)!r}, but {wrong:.600}; mend the file"
+        ) from None
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(
             f"wanted a site as TOML in {str(path)!r}, but {error}; mend the file"
         ) from error
-    if set(table) != {"name", "kind"}:
+    if site.name != path.stem:
         raise UserError(
-            f"wanted the keys 'name' and 'kind' in {str(path)!r}, got {sorted(table)}; mend it"
+            f"wanted a site whose name is its file's in {str(path)!r}, got name {site.name!r}; "
+            "mend the file"
         )
-    named_as_file = table["name"] == path.stem and _NAME.fullmatch(path.stem)
-    if table["kind"] not in _KINDS or not named_as_file:
-        raise UserError(
-            f"wanted a kind of {', '.join(_KINDS)}, and a short lower-case name that is also the "
-            f"file's, in {str(path)!r}; got kind {table['kind']!r} and name {table['name']!r}; "
-            "mend it"
-        )
-    return Site(name=table["name"], kind=table["kind"])
+    return site

@@ -12,6 +12,7 @@ from benchcore import campaign as steps
 from benchcore import matrix
 from benchcore.errors import UserError
 from benchcore.progress import ProgressReader
+from benchcore.sites import check_runs_here
 from benchcore.state import State
 from flows.display import follow_campaign
 from flows.orchestrator import settle_prefect, start_temporary_api
@@ -44,6 +45,7 @@ def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def measure_plan(plan: matrix.Plan, state: State) -> Callable[[], dict[str, Any]]:
     """Save a plan that is new; the flow that measures it."""
+    check_runs_here(plan.site)
     matrix.save_plan(plan, steps.campaign_folder(state, plan.campaign) / "plan.json")
 
     def measure() -> dict[str, Any]:

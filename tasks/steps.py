@@ -19,6 +19,7 @@ from benchcore import matrix, proofs
 from benchcore.errors import EnvironmentBuildError
 from benchcore.profiles import load_profile
 from benchcore.shard import ConductorFailedError
+from benchcore.sites import check_runs_here
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
@@ -36,6 +37,7 @@ async def _is_infrastructure(_task: Task[..., Any], _run: TaskRun, state: RunSta
 @task(task_run_name="plan-{profile}", cache_policy=NO_CACHE)
 def plan_campaign(profile: str, *, site: str, campaign: str, root: str, python: str | None) -> None:
     """Fix tonight's versions, unless the campaign has a plan already."""
+    check_runs_here(site)
     state = open_state(Path(root))
     steps.plan_campaign(
         load_profile(profile), site=site, campaign=campaign, state=state, python=python

@@ -21,7 +21,8 @@ PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "t
 # + 700: programs and their differences, the waterfall with its page (#4)
 # + 1550: image folders: scan, producer, epochs as rows, `deadheat train` (#4)
 # + 400: the local Slurm's script (#5)
-MAX_LINES = 19450
+# + 250: Slurm sites, allocations and the batch script (#5)
+MAX_LINES = 19700
 # + 100: when a duel stops, cell/stopping.py; + 550: cell/passes.py and its like; + 250: foreign CPU
 # time in cell/host.py, cell/ladder.py; + 550: the canary, what is read back of both sides;
 # + 200: devices by name, ladder of a whole life, degraded blocks; + 450: cell/trace.py, cell/hlo.py

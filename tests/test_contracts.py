@@ -22,6 +22,7 @@ BREACHES = {
     "torch's files never import JAX": ("benchcore/cell/torch_runtime.py", "import jax"),
     "neither framework is imported anywhere else": ("benchcore/matrix.py", "import torch"),
     "one door to prefect": ("dashboards/publish.py", "import prefect"),
+    "one door to pydantic": ("benchcore/matrix.py", "import pydantic"),
     "one door to sqlalchemy": ("benchcore/matrix.py", "import sqlalchemy"),
     "one door to great_expectations": ("tasks/steps.py", "import great_expectations"),
     "one door to altair": ("flows/cli.py", "import altair"),

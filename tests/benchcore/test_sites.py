@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchcore.errors import UserError
-from benchcore.sites import list_sites, load_site
+from benchcore.sites import find_pool, list_sites, load_site
 
 
 def test_every_site_that_comes_along_loads() -> None:
@@ -28,16 +28,52 @@ def test_a_site_is_a_file_of_ones_own(own_folder: Path) -> None:
     assert {"local", "mine"} <= set(list_sites())
 
 
+SLURM = """
+name = "bad"
+kind = "slurm"
+state = "/shared/deadheat"
+[pools.a100]
+partition = "gpu"
+gpu_type = "a100"
+gpus = 2
+modules = ["cuda/12.8"]
+"""
+
+
+def test_a_slurm_site_says_what_each_pool_asks_for(own_folder: Path) -> None:
+    (own_folder / "bad.toml").write_text(SLURM)
+    site = load_site("bad")
+    pool = find_pool(site, None)
+    assert site.state == "/shared/deadheat"
+    assert pool == find_pool(site, "a100")
+    assert (pool.partition, pool.gpu_type, pool.gpus) == ("gpu", "a100", 2)
+    with pytest.raises(UserError, match="got 'h100'; pools are a100"):
+        find_pool(site, "h100")
+    with pytest.raises(UserError, match="kind 'local'"):
+        find_pool(load_site("local"), "a100")
+    with pytest.raises(UserError, match="got ''; pools are h100, urgent"):
+        find_pool(load_site("slurm-local"), None)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("name = ", "as TOML"),
         ("\xff", "as TOML"),
-        ('name = "bad"', "keys 'name' and 'kind'"),
-        ('name = "bad"\nkind = "local"\nextra = 1', "keys 'name' and 'kind'"),
-        ('name = "bad"\nkind = "moon"', "kind 'moon'"),
-        ('name = "../a"\nkind = "local"', "name '../a'"),
+        ('name = "bad"', "kind: Field required"),
+        ('name = "bad"\nkind = "local"\nextra = 1', "extra: Extra inputs"),
+        ('name = "bad"\nkind = "moon"', "kind: Input should be 'local' or 'slurm'"),
+        ('name = "../a"\nkind = "local"', "name: String should match"),
         ('name = "other"\nkind = "local"', "name 'other'"),
+        ('name = "bad"\nkind = "slurm"', "one table"),
+        ('name = "bad"\nkind = "local"\nstate = "/x"', "has neither"),
+        (SLURM.replace("/shared", "shared"), "state: String should match"),
+        (SLURM.replace("/shared", "/shared $(id)"), "state: String should match"),
+        (SLURM.replace('"gpu"', '"gpu; id"'), "pools.a100.partition: String should match"),
+        (SLURM.replace('"gpu"', '"--wrap=id"'), "pools.a100.partition: String should match"),
+        (SLURM.replace('"cuda/12.8"', '"cuda\\nid"'), "pools.a100.modules.0: String should match"),
+        (SLURM.replace("gpus = 2", "gpus = 17"), "pools.a100.gpus: Input should be less"),
+        (SLURM.replace("gpus = 2", "gpus = 2\ntime = 9"), "pools.a100.time: Extra inputs"),
     ],
 )
 def test_a_malformed_site_is_refused(own_folder: Path, text: str, words: str) -> None:

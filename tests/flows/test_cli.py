@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from benchcore.errors import UserError
 from flows.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +37,8 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("nightly --site nope", "no site 'nope'; sites are bad, local"),
         ("nightly --site bad", "as TOML in "),
         ("nightly --site ./bad.toml", "no site './bad.toml'"),
+        ("nightly --site slurm-local", "nothing hands a campaign's shards to Slurm yet"),
+        ("shard show --site local", "wanted a Slurm site, got 'local'"),
         ("nightly --campaign ../up", "wanted a campaign name"),
         ("nightly --state /dev/null/x", "wanted a state folder that can be written"),
         ("run nope --case x --contender jax", "no workload 'nope'"),
@@ -135,6 +139,11 @@ def test_workloads_are_listed_as_json(tmp_path: Path) -> None:
 def test_every_command_and_variable_is_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     commands = [command.name or command.callback.__name__ for command in app.registered_commands]  # type: ignore[union-attr]
+    commands += [
+        f"{group.name} {command.callback.__name__}"  # type: ignore[union-attr]
+        for group in app.registered_groups
+        for command in group.typer_instance.registered_commands  # type: ignore[union-attr]
+    ]
     assert len(commands) >= 9
     for command in commands:
         assert f"deadheat {command}" in readme, f"README.md says nothing of `deadheat {command}`"
@@ -145,3 +154,33 @@ def test_every_command_and_variable_is_in_the_readme() -> None:
         "PREFECT_API_URL",
     ):
         assert variable in readme, f"README.md says nothing of {variable}"
+
+
+def _show_shard(*arguments: str) -> str:
+    shown = CliRunner().invoke(app, ["shard", "show", *arguments], catch_exceptions=False)
+    return shown.stdout
+
+
+def test_a_shards_batch_script_is_shown(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    arguments = ("--site", "slurm-local", "--pool", "h100", "--state", state)
+    script = _show_shard(*arguments)
+    assert "#SBATCH --gres=gpu:h100:1\n" in script
+    assert f"#SBATCH --output={state}/slurm-jobs/%j.log\n" in script
+    assert f"exec {sys.executable} -m prefect.engine\n" in script
+    shown = json.loads(_show_shard(*arguments, "--json"))
+    assert shown["script"] == script and shown["allocation"]["partition"] == "gpu"
+    assert not Path(state).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "got ''; pools are h100, urgent; choose one with --pool"),
+        (["--pool", "$(id)"], r"got '\$\(id\)'"),
+        (["--pool", "h100", "--state", "/a$(id)"], "wanted an absolute folder"),
+    ],
+)
+def test_a_shard_that_can_not_be_shown_is_refused(arguments: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        _show_shard("--site", "slurm-local", *arguments)
