@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchcore import matrix
+from benchcore import checkpoints, matrix
 from benchcore.cell import gpu
 from benchcore.environments import Accelerator, provision
 from benchcore.errors import EnvironmentBuildError, UserError
@@ -163,6 +163,7 @@ def measure_duel(plan: Plan, duel: PlannedDuel, state: State) -> Path:
         {c.release: recall_environment(plan, c.release, state) for c in duel.contenders},
         harness_version=version("deadheat"),
         snapshot=hash_inside(),
+        weights=checkpoints.find_weights(state, duel.checkpoint) if duel.checkpoint else None,
     )
     path = run_duel(
         order,

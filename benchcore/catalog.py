@@ -8,8 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchcore.cell.document import spec_case
 from benchcore.errors import UserError
-from benchcore.protocol import FRAMEWORKS
+from benchcore.protocol import FRAMEWORKS, is_sha256
 from benchcore.workloads.settings import (
     DEFECTS,
     JAX_COMPILE,
@@ -101,6 +102,29 @@ def _takes(options: Options, key: str, value: object) -> bool:
         return False
 
 
+def takes_checkpoint(workload: str) -> bool:
+    """Whether a file's weights can take the place of the seeded ones, by its spec's own word
+    (`state_dict_shapes`)."""
+    return "state_dict_shapes" in vars(load_spec(workload))
+
+
+def check_checkpoint(workload: str, checkpoint: object) -> None:
+    """Raises UserError for what is no SHA-256, or a workload whose weights no file holds."""
+    if checkpoint is None:
+        return
+    if not is_sha256(checkpoint):
+        raise UserError(
+            f"wanted a checkpoint's SHA-256 of 64 hexadecimal digits, got {checkpoint!r:.100}; "
+            "name its file with --checkpoint"
+        )
+    if not takes_checkpoint(workload):
+        able = [each for each in list_workloads() if takes_checkpoint(each)]
+        raise UserError(
+            f"wanted a workload whose weights are those of a torchvision model, got {workload!r}; "
+            f"there are {', '.join(able)}; leave --checkpoint out, or choose one"
+        )
+
+
 def is_faulty(workload: str) -> bool:
     """Whether the workload injects faults, by its spec's own word (`FAULTY`)."""
     return vars(load_spec(workload)).get("FAULTY", False)
@@ -113,7 +137,7 @@ def winograd_share(workload: str, case: str) -> float:
     """
     if workload not in list_workloads():
         return 0.0
-    spec = load_spec(workload)
-    if case not in spec.CASES or "winograd_share" not in vars(spec):
+    spec, plain = load_spec(workload), spec_case(case)
+    if plain not in spec.CASES or "winograd_share" not in vars(spec):
         return 0.0
-    return spec.winograd_share(spec.CASES[case])
+    return spec.winograd_share(spec.CASES[plain])

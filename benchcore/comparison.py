@@ -50,6 +50,8 @@ class Question:
     ceilings: bool = True
     """Whether the device's ceilings are measured beside it, so that physics can be judged."""
     device: str = "cpu"
+    checkpoint: str | None = None
+    """SHA-256 of the file whose weights both have, as `take_checkpoint` gives it."""
 
 
 def find_case(workload: str, wanted: Wanted) -> str:
@@ -110,6 +112,7 @@ def draft_comparison(
         arms=tuple(parse_arm(",".join(side)) for side in (question.a, question.b)),
         expected_s=min(question.budget_s, 20.0 * question.starts),
         budget_s=question.budget_s,
+        checkpoint=question.checkpoint,
     )
     precision = load_spec(question.workload).CASES[case].precision
     arms = _plain_arms(question) if question.ceilings else ()
@@ -167,6 +170,7 @@ def summarise(
     listed = {each["name"]: each for each in contenders}
     return {
         "case": f"{document['duel']['workload']} {document['duel']['case']}",
+        "checkpoint": document["duel"].get("checkpoint"),
         "a": _name_side(a, listed),
         "b": _name_side(b, listed),
         **_turn(next(iter(ratios), None), a["name"]),

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcore.catalog import check_case, check_settings, list_sides
+from benchcore.catalog import check_case, check_checkpoint, check_settings, list_sides
+from benchcore.cell.document import end_case
 from benchcore.errors import UserError
 from benchcore.profiles import Profile
 from benchcore.protocol import (
     METHOD,
     SCHEMA,
+    CheckpointOrder,
     ContenderOrder,
     DatasetOrder,
     DuelOrder,
@@ -69,13 +71,16 @@ class PlannedDuel:
     contenders: tuple[PlannedContender, ...]
     dataset: DatasetOrder | None = None
     """What is trained on: a round is then an epoch."""
+    checkpoint: str | None = None
+    """SHA-256 of the file whose weights every contender has; None = seeded ones."""
 
     @property
     def title(self) -> str:
         """What people call it: the track is named where it isn't the default one."""
         track = "" if self.track == DEFAULT_TRACK else f" ({self.track})"
         on = f" on {self.dataset.name!r}" if self.dataset else ""
-        return f"{self.workload} {self.case}{track}{on}"
+        weights = end_case(self.checkpoint) if self.checkpoint else ""
+        return f"{self.workload} {self.case}{weights}{track}{on}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +136,7 @@ def check_profile(profile: Profile) -> None:
     check_device(profile.device)
     for match in profile.matches:
         check_case(match.workload, match.case)
+        check_checkpoint(match.workload, match.checkpoint)
         for arm in match.arms:
             check_settings(match.workload, parse_request(arm.request).framework, arm.settings)
 
@@ -172,9 +178,12 @@ def _plan_duel(
             for c in contenders
         ],
     }
+    if match.checkpoint is not None:  # where there is none, hashes are those of always
+        identity["checkpoint"] = match.checkpoint
     duel_hash = _hash(identity)
     return PlannedDuel(
         **content,
+        checkpoint=match.checkpoint,
         hash=duel_hash,
         duel_run=_hash({"campaign": campaign, "duel": duel_hash}),
         prepare_timeout_s=profile.prepare_timeout_s,
@@ -241,9 +250,14 @@ def make_order(
     *,
     harness_version: str,
     snapshot: str,
+    weights: Path | None = None,
 ) -> DuelOrder:
     """What the conductor is told. `environments` maps a request to its environment, or to the
-    reason why there is none."""
+    reason why there is none; `weights` are those of the duel's checkpoint, if it has one."""
+    checkpoint = None
+    if duel.checkpoint is not None:
+        assert weights is not None, "a checkpoint's duel never runs on seeded weights"
+        checkpoint = CheckpointOrder(sha256=duel.checkpoint, weights=str(weights))
     copied = {
         key: getattr(duel, key)
         for key in (
@@ -269,6 +283,7 @@ def make_order(
         site=plan.site,
         # Whatever a plan says, Pillow is where this runs.
         dataset=duel.dataset and dataclasses.replace(duel.dataset, producer=sys.executable),
+        checkpoint=checkpoint,
         contenders=tuple(
             _make_contender_order(plan.releases[c.release], c, environments[c.release])
             for c in duel.contenders
@@ -350,6 +365,7 @@ def _check_plan(plan: Plan, path: Path) -> None:
     for duel in plan.duels:
         check_case(duel.workload, duel.case)
         check_device(duel.device)
+        check_checkpoint(duel.workload, duel.checkpoint)
         for each in duel.contenders:
             if each.release not in list(plan.releases):
                 raise UserError(

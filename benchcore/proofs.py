@@ -18,6 +18,7 @@ from typing import TextIO
 from filelock import FileLock
 
 from benchcore import campaign as steps
+from benchcore import checkpoints
 from benchcore.catalog import find_case, proof_use_cases
 from benchcore.cell.host import describe_device
 from benchcore.errors import CampaignIncompleteError
@@ -25,6 +26,7 @@ from benchcore.matrix import Plan
 from benchcore.photographs import write_photographs
 from benchcore.protocol import (
     SCHEMA,
+    CheckpointOrder,
     ContenderOrder,
     EnvironmentRecord,
     Framework,
@@ -67,21 +69,29 @@ class Wanted:
     sides: tuple[Side, ...]
     device: str = "cpu"
     num_seeds: int = 1
+    checkpoint: str | None = None
+    """SHA-256 of the file whose weights they have; seeds then differ in their inputs alone."""
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        named = f" with checkpoint {self.checkpoint[:12]}" if self.checkpoint else ""
+        return f"{self.workload}{named} in {self.precision}"
 
 
 def of_campaign(plan: Plan, state: State) -> list[Wanted]:
-    """What a campaign's duels rest on: an entry a workload and precision. One environment against
-    itself needs no proof, and one that could not be built can't have any."""
-    found: dict[tuple[str, str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    """What a campaign's duels rest on: an entry a workload, precision and checkpoint. One
+    environment against itself needs no proof, and one that could not be built can't have any."""
+    found: dict[tuple[str, str, str, str | None], tuple[dict[str, None], dict[str, None]]] = {}
     for duel in plan.duels:
         case = find_case(duel.workload, duel.case)
         if case.use_case in proof_use_cases(duel.workload):
-            key = (duel.workload, case.precision, duel.device)
+            key = (duel.workload, case.precision, duel.device, duel.checkpoint)
             use_cases, requests = found.setdefault(key, ({}, {}))
             use_cases[case.use_case] = None
             requests.update(dict.fromkeys(each.release for each in duel.contenders))
     wanted = []
-    for (workload, precision, device), (use_cases, requests) in found.items():
+    for (workload, precision, device, checkpoint), (use_cases, requests) in found.items():
         records = {text: steps.recall_environment(plan, text, state) for text in requests}
         built = {
             record.key: Side(plan.releases[text].framework, plan.releases[text].version, record)
@@ -96,6 +106,7 @@ def of_campaign(plan: Plan, state: State) -> list[Wanted]:
                     use_cases=tuple(use_cases),
                     sides=tuple(built.values()),
                     device=device,
+                    checkpoint=checkpoint,
                 )
             )
     return wanted
@@ -116,9 +127,9 @@ def prove(
     engine = open_database(state.database_url)
     lacking = wanted if anew else _lacking(wanted, engine)
     if lacking is None:
-        report(f"{wanted.workload} in {wanted.precision} was proven before")
+        report(f"{wanted.title} was proven before")
         return
-    report(f"proving {wanted.workload} in {wanted.precision}: {', '.join(lacking.use_cases)}")
+    report(f"proving {wanted.title}: {', '.join(lacking.use_cases)}")
     run_proof(lacking, state, anew=anew, advance=advance)
     refused = ingest_proofs(engine, state)
     if refused:
@@ -130,6 +141,7 @@ def subject(wanted: Wanted) -> ProofSubject:
     return ProofSubject(
         workload=wanted.workload,
         precision=wanted.precision,
+        checkpoint=wanted.checkpoint,
         snapshot=hash_inside(),
         device_fingerprint=describe_device(wanted.device)["fingerprint"],
     )
@@ -157,7 +169,8 @@ def run_proof(
     Raises CampaignIncompleteError with the prover's last words if it leaves none.
     """
     oracles = None if anew else _oracles(state)
-    order = _make_order(wanted, write_photographs(state.proofs / "photographs.npz"), oracles)
+    photographs = write_photographs(state.proofs / "photographs.npz")
+    order = _make_order(wanted, state, photographs, oracles)
     name = hashlib.sha256(json.dumps(encode(order), sort_keys=True).encode()).hexdigest()[:16]
     document, scratch = state.proofs / f"{name}.json", state.proofs / name
     with FileLock(state.proofs / f"{name}.lock"):
@@ -172,7 +185,7 @@ def run_proof(
             if code != 0:
                 log.seek(0)
                 raise CampaignIncompleteError(
-                    f"the proof of {wanted.workload} ended with {code} and no document: "
+                    f"the proof of {wanted.title} ended with {code} and no document: "
                     f"{log.read()[-4000:]}"
                 )
         paths[1].rename(document)
@@ -216,7 +229,13 @@ def _oracles(state: State) -> Path:
     return kept
 
 
-def _make_order(wanted: Wanted, photographs: Path, oracles: Path | None) -> ProofOrder:
+def _make_order(
+    wanted: Wanted, state: State, photographs: Path, oracles: Path | None
+) -> ProofOrder:
+    checkpoint = None
+    if wanted.checkpoint is not None:
+        weights = checkpoints.find_weights(state, wanted.checkpoint)
+        checkpoint = CheckpointOrder(sha256=wanted.checkpoint, weights=str(weights))
     return ProofOrder(
         schema=SCHEMA,
         workload=wanted.workload,
@@ -227,6 +246,7 @@ def _make_order(wanted: Wanted, photographs: Path, oracles: Path | None) -> Proo
         num_seeds=wanted.num_seeds,
         photographs=str(photographs),
         oracles=str(oracles) if oracles else None,
+        checkpoint=checkpoint,
         timeout_s=_TIMEOUT_S,
         harness_version=version("deadheat"),
         snapshot=hash_inside(),

@@ -37,6 +37,7 @@ StoppedBy = Literal["target", "budget", "max_starts", "no_pair"]
 """What ended a duel: `no_pair` = fewer than two contenders were left, so no interval to narrow."""
 
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _DEVICE = re.compile(r"(cpu|tpu|cuda)(?:(?<=cuda):(0|[1-9][0-9]{0,2}))?")
 
 
@@ -115,6 +116,16 @@ class DatasetOrder:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointOrder:
+    """Weights that stand in for the seeded ones, the same for every contender."""
+
+    sha256: str
+    """Of the file that a user named, which itself stays where it is."""
+    weights: str
+    """An .npz with its arrays under canonical names."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DuelOrder:
     """Everything the conductor needs to run one duel; written by the orchestrator as JSON."""
 
@@ -145,6 +156,7 @@ class DuelOrder:
     snapshot: str
     site: str
     dataset: DatasetOrder | None
+    checkpoint: CheckpointOrder | None = None
     contenders: tuple[ContenderOrder, ...]
 
 
@@ -163,6 +175,7 @@ class ProofOrder:
     """An .npz with uint8 images (high, wide, 3); None = noise alone."""
     oracles: str | None
     """A folder where evidence in float64 is kept for the next order; None = kept nowhere."""
+    checkpoint: CheckpointOrder | None = None
     timeout_s: float
     harness_version: str
     snapshot: str
@@ -203,6 +216,7 @@ def _decode_order(kind: type[_T], document: Mapping[str, Any]) -> _T:
             f"wanted a {kind.__name__} with schema {SCHEMA}, got {document.get('schema')!r}; "
             "write it again with this version of deadheat"
         )
+    checkpoint = document.get("checkpoint")
     contenders = tuple(
         _decode(
             ContenderOrder,
@@ -210,7 +224,20 @@ def _decode_order(kind: type[_T], document: Mapping[str, Any]) -> _T:
         )
         for item in document.get("contenders", ())
     )
-    return _decode(kind, {**document, "contenders": contenders})
+    given = {"contenders": contenders, "checkpoint": checkpoint and _decode_checkpoint(checkpoint)}
+    return _decode(kind, {**document, **given})
+
+
+def _decode_checkpoint(document: Mapping[str, Any]) -> CheckpointOrder:
+    checkpoint = _decode(CheckpointOrder, document)
+    if not is_sha256(checkpoint.sha256):
+        raise ValueError(f"wanted 64 hexadecimal digits, got {checkpoint.sha256!r:.100}")
+    return checkpoint
+
+
+def is_sha256(value: object) -> bool:
+    """Whether it is a SHA-256, as documents write it: 64 lower-case hexadecimal digits."""
+    return isinstance(value, str) and _SHA256.fullmatch(value) is not None
 
 
 def _decode(kind: type[_T], document: Mapping[str, Any]) -> _T:

@@ -51,6 +51,11 @@ class State:
         return self.root / "datasets"
 
     @property
+    def checkpoints(self) -> Path:
+        """Weights of checkpoints, converted: an .npz each."""
+        return self.root / "checkpoints"
+
+    @property
     def site(self) -> Path:
         """The published dashboard."""
         return self.root / "site"

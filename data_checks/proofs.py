@@ -31,7 +31,9 @@ def proof_rows(frames: CheckFrames) -> pd.DataFrame:
         wanted = needs_proof(one["workload"], one["use_case"], one["precision"])
         differ = one["environment_key"] != other["environment_key"]
         if wanted and differ and (duel_run, frozenset((a, b))) not in proven:
-            reason = f"nobody has proven it; run deadheat equivalence {one['workload']}"
+            weights = " --checkpoint FILE" if isinstance(one["checkpoint"], str) else ""
+            command = f"deadheat equivalence {one['workload']}{weights}"
+            reason = f"nobody has proven it; run {command}"
             missing = {"quantity": "equivalence", "passed": False, "reason": reason}
             lacking.append({"duel_run": duel_run, "a": a, "b": b, **missing})
     rows = [*frames.proofs.to_dict("records"), *lacking]

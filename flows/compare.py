@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.comparison import MIN_STARTS, Question, Wanted, draft_comparison, summarise
+from benchcore import catalog
+from benchcore.checkpoints import take_checkpoint
+from benchcore.comparison import (
+    MIN_STARTS,
+    Question,
+    Wanted,
+    draft_comparison,
+    find_case,
+    summarise,
+)
 from benchcore.shard import result_path
 from benchcore.state import open_state
 from dashboards.wording import format_ns, format_relative, format_speedup
@@ -19,6 +28,7 @@ from flows.options import (
     CampaignOption,
     CaseOption,
     CeilingsOption,
+    CheckpointOption,
     DeviceOption,
     JsonOption,
     PrecisionOption,
@@ -54,6 +64,7 @@ def compare(
     use_case: UseCaseOption = None,
     batch: BatchOption = None,
     precision: PrecisionOption = None,
+    checkpoint: CheckpointOption = None,
     starts: Annotated[
         int, typer.Option("--starts", help="Fresh processes, at least.")
     ] = MIN_STARTS,
@@ -74,9 +85,14 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Tell which of two versions or settings is faster on one case, and what differed."""
+    wanted = Wanted(case=case, use_case=use_case, batch=batch, precision=precision)
+    sha256 = None
+    if checkpoint is not None:
+        asked = catalog.find_case(workload, find_case(workload, wanted))
+        sha256 = take_checkpoint(checkpoint, workload, [asked], open_state(state))
     question = Question(
         workload=workload,
-        wanted=Wanted(case=case, use_case=use_case, batch=batch, precision=precision),
+        wanted=wanted,
         a=(a, *(a_set or ())),
         b=(b, *(b_set or ())),
         starts=starts,
@@ -85,6 +101,7 @@ def compare(
         budget_s=budget,
         ceilings=ceilings,
         device=device,
+        checkpoint=sha256,
     )
     drafted = draft_comparison(question, site=site, campaign=campaign, python=python)
     opened = open_state(state)
@@ -161,6 +178,8 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
         time = "no time that counts" if took is None else f"{format_ns(took)} a step"
         _say(f"{side}: {found[side]['name']}, {time}")
     _say(f"On {found['case']}, {say_verdict(found)}.")
+    if found["checkpoint"]:
+        _say(f"Weights of both: the checkpoint with SHA-256 {found['checkpoint']}.")
     reason = "" if found["verdict"] == "unknown" else f" ({found['reason']})"
     _say(f"Verdict: {found['verdict']}{reason}. Holds for {say_scope(found)}.")
     if "degraded" in found["reason"] and found["verdict"] == "unknown":

@@ -39,6 +39,13 @@ BatchOption = Annotated[int | None, typer.Option("--batch", help="Of this batch 
 PrecisionOption = Annotated[
     str | None, typer.Option("--precision", help="In this precision; default fp32_ieee.")
 ]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint",
+        help="State dict of torchvision's model (.safetensors, .pth): weights of both sides.",
+    ),
+]
 SideAOption = Annotated[
     str, typer.Option("--a", help="Version of one side: jax==0.10.1, torch, ...")
 ]

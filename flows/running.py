@@ -10,6 +10,7 @@ import typer
 
 from benchcore import campaign as steps
 from benchcore import matrix
+from benchcore.checkpoints import find_weights
 from benchcore.errors import UserError
 from benchcore.progress import ProgressReader
 from benchcore.sites import check_runs_here
@@ -44,8 +45,10 @@ def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def measure_plan(plan: matrix.Plan, state: State) -> Callable[[], dict[str, Any]]:
-    """Save a plan that is new; the flow that measures it."""
+    """Save a plan that is new; the flow that measures it. Raises UserError where weights lack."""
     check_runs_here(plan.site)
+    for checkpoint in {duel.checkpoint for duel in plan.duels} - {None}:
+        find_weights(state, str(checkpoint))
     matrix.save_plan(plan, steps.campaign_folder(state, plan.campaign) / "plan.json")
 
     def measure() -> dict[str, Any]:

@@ -33,6 +33,7 @@ def make_proof(document: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
         "schema": 1,
         "workload": document["duel"]["workload"],
         "precision": document["duel"]["precision"],
+        "checkpoint": document["duel"]["checkpoint"],
         "num_seeds": 1,
         "harness": document["harness"],
         "device": document["allocation"]["device"],

@@ -164,6 +164,7 @@ def _make_duel(starts: int, rounds: int) -> dict[str, Any]:
         "budget_s": 60.0,
         "stopped_by": "budget",
         "freeze": True,
+        "checkpoint": None,
         "flops_per_step": 1000,
         "least_bytes_per_step": 500,
     }

@@ -33,6 +33,7 @@ from benchcore.cell.probes import (
 )
 from benchcore.cell.process import INFRASTRUCTURE
 from benchcore.cell.runtime import Runtime, UnsupportedError, load_runtime
+from benchcore.cell.weights import WeightsUnusableError, put_weights
 from benchcore.cell.witness import digest, save_proof
 from benchcore.program import Arrays, Program
 from benchcore.protocol import DataMode
@@ -114,6 +115,7 @@ class Contender:
             arrays = spec.make_arrays(case, order["seed"])
         else:
             arrays = self._take_first_batch(order, spec, case)
+        arrays = put_weights(arrays, order["checkpoint"])
         with self._timed("build"):
             self._program = self._build(order, case, arrays)
         with self._timed("first_run"):
@@ -349,7 +351,7 @@ def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
         return "environment", "import"
     if isinstance(error, CanaryContradictsError):
         return "numerics", "precision"
-    if isinstance(error, ProducerFailedError):
+    if isinstance(error, ProducerFailedError | WeightsUnusableError):
         return INFRASTRUCTURE, "exception"
     if isinstance(error, UnsupportedError):
         return "unsupported", "unsupported"

@@ -96,6 +96,26 @@ def name_epochs(case: Any) -> str:
     return f"epochs_b{case.batch}_{case.side}px{precision}"
 
 
+_CHECKPOINT = "+"
+
+
+def name_case(order: DuelOrder, case: Any) -> str:
+    """What a result calls its case. With a dataset or a checkpoint it is a name that no case of a
+    spec has, so that no series mixes it with others."""
+    name = order.case if order.dataset is None else name_epochs(case)
+    return name if order.checkpoint is None else f"{name}{end_case(order.checkpoint.sha256)}"
+
+
+def end_case(checkpoint: str) -> str:
+    """How the name of a checkpoint's case ends: torchvision names files by the same digits."""
+    return f"{_CHECKPOINT}{checkpoint[:12]}"
+
+
+def spec_case(name: str) -> str:
+    """A case's name without its checkpoint."""
+    return name.partition(_CHECKPOINT)[0]
+
+
 def describe_dataset(order: DuelOrder) -> dict[str, Any] | None:
     """What was trained on and how it came, without a path of this machine."""
     if order.dataset is None:
@@ -112,8 +132,9 @@ def describe_duel(order: DuelOrder, spec: Any) -> dict[str, Any]:
     return {
         "hash": order.duel_hash,
         "workload": order.workload,
-        "case": order.case if order.dataset is None else name_epochs(case),
+        "case": name_case(order, case),
         "dataset": describe_dataset(order),
+        "checkpoint": order.checkpoint and order.checkpoint.sha256,
         **named,
         "track": order.track,
         "sizes": fields,

@@ -91,6 +91,7 @@ class Launcher:
             "precision": precision,
             "dataset": self._order.dataset and dataclasses.asdict(self._order.dataset),
             "feed_from": self.feed_from and str(self.feed_from),
+            "checkpoint": self._order.checkpoint and dataclasses.asdict(self._order.checkpoint),
         }
         return process.ask(
             message,

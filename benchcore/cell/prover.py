@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import sys
@@ -17,7 +18,7 @@ from benchcore.cell.document import utc_now
 from benchcore.cell.launch import contender_environ, launch
 from benchcore.cell.oracle import Evidence, Rule
 from benchcore.cell.process import ContenderFailedError, ContenderProcess
-from benchcore.cell.witness import proof_case
+from benchcore.cell.witness import list_proof_cases
 from benchcore.program import ORACLE
 from benchcore.protocol import SCHEMA, ContenderOrder, ProofOrder
 
@@ -47,6 +48,7 @@ class Prover:
             "schema": SCHEMA,
             "workload": order.workload,
             "precision": order.precision,
+            "checkpoint": order.checkpoint and order.checkpoint.sha256,
             "num_seeds": order.num_seeds,
             "harness": {"version": order.harness_version, "snapshot": order.snapshot},
             "device": host.describe_device(order.device),
@@ -112,6 +114,7 @@ class Prover:
                     "seed": seed,
                     "photographs": order.photographs,
                     "oracles": order.oracles,
+                    "checkpoint": order.checkpoint and dataclasses.asdict(order.checkpoint),
                     "environment": contender.environment.key,
                     "device": order.device,
                     "path": str(self._path(what, contender.name, use_case, precision, seed)),
@@ -151,8 +154,10 @@ class Prover:
                 yield {**pair, **row, "reason": "" if row["passed"] else _say(row, a, b)}
 
     def _rule(self, use_case: str) -> Rule:
-        case = proof_case(self._spec, use_case, self._order.precision)
-        return Rule(precision=self._order.precision, tolerances=self._spec.tolerances(case))
+        order = self._order
+        cases = list_proof_cases(self._spec, from_checkpoint=order.checkpoint is not None)
+        case = dataclasses.replace(cases[use_case], precision=order.precision)
+        return Rule(precision=order.precision, tolerances=self._spec.tolerances(case))
 
     def _evidence(self, name: str, use_case: str) -> Evidence:
         seeds = self._seeds(use_case)

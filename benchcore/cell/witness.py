@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchcore.cell.weights import put_weights
 from benchcore.program import ORACLE, Arrays, Program
 
 if TYPE_CHECKING:
@@ -18,9 +19,10 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's training images, as torchvision's weights document them; red, green, blue."""
 
 
-def proof_case(spec: Any, use_case: str, precision: str) -> Any:
-    """A workload's proof case, in the precision wanted: the oracle's is no case's own."""
-    return dataclasses.replace(spec.PROOFS[use_case], precision=precision)
+def list_proof_cases(spec: Any, *, from_checkpoint: bool) -> Mapping[str, Any]:
+    """A workload's proof cases by use case; a spec may have others of its whole model, which
+    checkpoints are of (`PROOFS_FROM_CHECKPOINT`)."""
+    return vars(spec).get("PROOFS_FROM_CHECKPOINT", spec.PROOFS) if from_checkpoint else spec.PROOFS
 
 
 def save_proof(
@@ -32,10 +34,12 @@ def save_proof(
     """
     import numpy as np
 
-    case, labelled = (
-        proof_case(spec, message["use_case"], message[key]) for key in ("precision", "label")
+    cases = list_proof_cases(spec, from_checkpoint=message["checkpoint"] is not None)
+    case, labelled = (  # the oracle's precision is no case's own
+        dataclasses.replace(cases[message["use_case"]], precision=message[key])
+        for key in ("precision", "label")
     )
-    arrays = spec.make_arrays(labelled, message["seed"])
+    arrays = put_weights(spec.make_arrays(labelled, message["seed"]), message["checkpoint"])
     if message["photographs"]:
         with np.load(message["photographs"], allow_pickle=False) as photographs:
             arrays = put_in(arrays, [photographs[name] for name in photographs.files])

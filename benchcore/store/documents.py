@@ -15,6 +15,8 @@ from typing import Any
 import jsonschema
 from packaging.version import InvalidVersion, Version
 
+from benchcore.cell.document import end_case, spec_case
+
 _MAX_PROBLEMS = 10
 _MAX_SHOWN = 80
 _MAX_MESSAGE = 300
@@ -93,6 +95,7 @@ def _contradictions(document: Mapping[str, Any], path: Path) -> Iterator[str]:
         if document[key] != wanted:
             yield f"$.{key}: wanted {wanted!r}, after the file's path, got {document[key]!r}"
     yield from _wrong_times(document["allocation"])
+    yield from _wrong_case(document["duel"])
     contenders = document["contenders"]
     names = [each["name"] for each in contenders]
     yield from _twice(names, "$.contenders[*].name")
@@ -105,6 +108,15 @@ def _contradictions(document: Mapping[str, Any], path: Path) -> Iterator[str]:
                 yield f"{where}: wanted a contender's name, one of {names}, got {row[key]!r}"
     rows = [(each["a"], each["b"], each["quantity"]) for each in document["equivalence"]]
     yield from _twice(rows, "$.equivalence[*]")
+
+
+def _wrong_case(duel: Mapping[str, Any]) -> Iterator[str]:
+    """A series is told by its case's name: it must say whose weights these are."""
+    checkpoint = duel.get("checkpoint")
+    end = end_case(checkpoint) if checkpoint else ""
+    if duel["case"] != spec_case(duel["case"]) + end:
+        wanted = f"a name that ends with {end!r}" if end else "no checkpoint's name"
+        yield f"$.duel.case: wanted {wanted}, as $.duel.checkpoint says, got {duel['case']!r}"
 
 
 def _wrong_contender(contender: Mapping[str, Any], where: str) -> Iterator[str]:

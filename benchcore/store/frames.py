@@ -128,6 +128,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
         DuelRun.num_starts.label("planned_starts"),
         DuelRun.num_rounds.label("planned_rounds"),
         DuelRun.stopped_by,
+        DuelRun.checkpoint,
     )
     query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
     contenders = _read(engine, query.order_by(*_OLDEST_FIRST, ContenderRun.position), campaign)
@@ -296,6 +297,7 @@ def proof_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
             Proof.a_key == one.environment_key,
             Proof.b_key == other.environment_key,
             *(getattr(Proof, key) == getattr(DuelRun, key) for key in _PROVEN),
+            Proof.checkpoint.is_not_distinct_from(DuelRun.checkpoint),
         ),
     )
     return _read(engine, query.order_by(*_OLDEST_FIRST, one.name, other.name, Proof.id), campaign)

@@ -133,6 +133,7 @@ def _duel_run(document: Mapping[str, Any]) -> DuelRun:
         num_rounds=duel["rounds"],
         stopped_by=duel.get("stopped_by"),
         dataset=duel.get("dataset"),
+        checkpoint=duel.get("checkpoint"),
         harness_version=document["harness"]["version"],
         snapshot=document["harness"]["snapshot"],
         site=allocation["site"],

@@ -92,6 +92,7 @@ class DuelRun(Base):
     flops_per_step: Mapped[int]
     least_bytes_per_step: Mapped[int]
     dataset: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    checkpoint: Mapped[str | None] = mapped_column(String(64))
     harness_version: Mapped[str] = mapped_column(Text)
     snapshot: Mapped[str] = mapped_column(String(64))
     schema: Mapped[int]
@@ -208,6 +209,7 @@ class Proof(Base):
     workload: Mapped[str] = mapped_column(String(100))
     use_case: Mapped[str] = mapped_column(String(100))
     precision: Mapped[str] = mapped_column(String(100))
+    checkpoint: Mapped[str | None] = mapped_column(String(64))
     snapshot: Mapped[str] = mapped_column(String(64))
     device_fingerprint: Mapped[str] = mapped_column(String(16))
     a_key: Mapped[str] = mapped_column(String(100))

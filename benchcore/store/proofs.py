@@ -26,6 +26,8 @@ class ProofSubject:
 
     workload: str
     precision: str
+    checkpoint: str | None
+    """None = seeded weights: a proof with one's weights says nothing of another's."""
     snapshot: str
     device_fingerprint: str
 
@@ -60,6 +62,7 @@ def _store(engine: Engine, document: Mapping[str, Any]) -> None:
     subject = ProofSubject(
         workload=document["workload"],
         precision=document["precision"],
+        checkpoint=document.get("checkpoint"),
         snapshot=document["harness"]["snapshot"],
         device_fingerprint=document["device"]["fingerprint"],
     )

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from benchcore.catalog import list_workloads, options_of
+from benchcore.catalog import list_workloads, load_spec, options_of
 from benchcore.cell.ladder import RUNGS
 from benchcore.store.frames import ratio_frame
 from benchcore.store.models import ContenderRun, DuelRun
@@ -125,6 +125,7 @@ def _write_command(
         and (each["arm"], each["version"], each["status"]) == (life["arm"], version, "ok")
         and each["device_fingerprint"] == life["device_fingerprint"]
         and each["workload"] in list_workloads()
+        and each["case_name"] in load_spec(each["workload"]).CASES
         and "cure" in options_of(each["workload"], "jax")
     ]
     if not healthy:

@@ -106,6 +106,18 @@ def test_the_ceilings_of_a_comparison_are_measured_beside_it(
         check_case(each.workload, each.case)
 
 
+def test_a_checkpoint_is_the_comparisons_and_not_its_ceilings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drafted: list[Profile] = []
+    monkeypatch.setattr("benchcore.comparison.draft_plan", lambda each, **_: drafted.append(each))
+    wanted = Wanted(case="infer_b1")
+    sides = {"a": ("jax",), "b": ("torch",), "checkpoint": "c" * 64}
+    draft_comparison(Question(workload="resnet50", wanted=wanted, **sides))
+    ((asked, *sentinels),) = [each.matches for each in drafted]
+    assert (asked.checkpoint, {each.checkpoint for each in sentinels}) == ("c" * 64, {None})
+
+
 def test_numbers_are_of_a_against_b_as_they_were_named() -> None:
     named = summarise(make_document((JAX, OLD_JAX)), [ROW])
     turned = summarise(make_document((OLD_JAX, JAX)), [ROW])

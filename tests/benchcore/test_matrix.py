@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchcore import comparison
+from benchcore import comparison, matrix
 from benchcore.catalog import load_spec, options_of
 from benchcore.errors import UserError
 from benchcore.matrix import (
@@ -18,10 +18,12 @@ from benchcore.matrix import (
     check_profile,
     list_requests,
     load_plan,
+    make_order,
     make_plan,
     save_plan,
 )
 from benchcore.profiles import PROFILES, Match, Profile, load_profile
+from benchcore.protocol import CheckpointOrder, decode_order, encode
 from benchcore.releases import Release
 from benchcore.tracks import STDLIB, TRACKS, Arm
 from benchcore.verdict.physics import SENTINELS
@@ -44,6 +46,7 @@ RELEASES = {
     "jax@previous": _release("jax", "0.11.2", "previous"),
     "torch@newest": _release("torch", "2.15.0"),
 }
+TORCH = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
 
 
 def _plan(profile: Profile, campaign: str = "night") -> Plan:
@@ -179,6 +182,48 @@ def test_the_track_is_a_matchs_own_and_part_of_what_is_measured() -> None:
     assert (one.track, one.title) == ("default", "noop bare")
     assert (other.track, other.title) == ("tuned", "noop bare (tuned)")
     assert one.hash != other.hash
+
+
+def test_a_checkpoint_is_part_of_what_is_measured_and_of_its_name(tmp_path: Path) -> None:
+    match = Match(workload="resnet50", case="infer_b1", arms=(TORCH,), expected_s=1)
+    others = [dataclasses.replace(match, checkpoint=digit * 64) for digit in "ab"]
+    plan = _plan(Profile(name="each", matches=(match, *others)))
+    assert [duel.title for duel in plan.duels] == [
+        "resnet50 infer_b1",
+        "resnet50 infer_b1+aaaaaaaaaaaa",
+        "resnet50 infer_b1+bbbbbbbbbbbb",
+    ]
+    assert len({duel.hash for duel in plan.duels}) == 3
+    record = matrix._no_environment(RELEASES["torch@newest"])
+    given = {"harness_version": "0", "snapshot": "0" * 64}
+    order = make_order(plan, plan.duels[1], {"torch@newest": record}, weights=tmp_path, **given)
+    assert order.checkpoint == CheckpointOrder(sha256="a" * 64, weights=str(tmp_path))
+    assert decode_order(encode(order)) == order
+    with pytest.raises(AssertionError, match="never runs on seeded weights"):
+        make_order(plan, plan.duels[1], {"torch@newest": record}, **given)
+
+
+@pytest.mark.parametrize(
+    ("workload", "case", "checkpoint", "words"),
+    [
+        ("resnet50", "infer_b1", "../../etc/passwd", "wanted a checkpoint's SHA-256 of 64 hexa"),
+        ("resnet50", "infer_b1", "A" * 64, "SHA-256 of 64 hexadecimal digits, got 'AAA"),
+        ("matmul", "tiny_op", "a" * 64, "weights are those of a torchvision model, got 'matmul'"),
+    ],
+)
+def test_a_checkpoint_that_is_none_or_that_nothing_takes_is_refused(
+    workload: str, case: str, checkpoint: str, words: str, tmp_path: Path
+) -> None:
+    match = Match(workload=workload, case=case, arms=(TORCH,), expected_s=1)
+    with pytest.raises(UserError, match=words):
+        _plan(Profile(name="bad", matches=(dataclasses.replace(match, checkpoint=checkpoint),)))
+    path = tmp_path / "plan.json"
+    save_plan(_plan(Profile(name="bad", matches=(match,))), path)
+    document = json.loads(path.read_text())
+    document["duels"][0]["checkpoint"] = checkpoint
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match=words):
+        load_plan(path)
 
 
 def test_another_campaign_measures_again_what_hashes_the_same() -> None:

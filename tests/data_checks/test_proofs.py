@@ -98,3 +98,25 @@ def test_a_row_that_fails_or_only_claims_to_pass_voids_the_pair(
 
 def test_what_has_nothing_to_prove_needs_no_proof(state: State, engine: Engine) -> None:
     assert _judge(state, engine, _document(workload="matmul"))["cross_framework"]["counts"]
+
+
+@pytest.mark.parametrize(
+    ("duel", "proof", "advice"),
+    [
+        ("c" * 64, None, "run deadheat equivalence mlp --checkpoint FILE"),
+        ("c" * 64, "d" * 64, "run deadheat equivalence mlp --checkpoint FILE"),
+        (None, "c" * 64, "run deadheat equivalence mlp; "),
+    ],
+)
+def test_a_proof_with_other_weights_proves_nothing_of_a_checkpoints_duel(
+    state: State, engine: Engine, duel: str | None, proof: str | None, advice: str
+) -> None:
+    document = _document()
+    if duel is not None:
+        document["duel"].update(checkpoint=duel, case=f"tiny+{duel[:12]}")
+    keep_proof(state, engine, {**make_proof(document), "checkpoint": proof})
+    ratio = _judge(state, engine, document)["cross_framework"]
+    assert not ratio["counts"]
+    assert advice in f"{ratio['reason']}; "
+    keep_proof(state, engine, {**make_proof(document), "checkpoint": duel}, "same")
+    assert _judge(state, engine, document)["cross_framework"]["counts"]

@@ -95,6 +95,11 @@ def layers(side: int) -> Iterator[Layer]:
     yield Layer(name="classifier.1", norm=None, inputs=HEAD, outputs=CLASSES, kernel=0)
 
 
+def state_dict_shapes(case: Case) -> dict[str, tuple[int, ...]]:
+    """Of the state dict that a checkpoint has in place of seeded parameters and statistics."""
+    return layer_table.parameter_shapes(layers(case.side))
+
+
 def make_arrays(case: Case, seed: int) -> Arrays:
     """Seeded parameters, running statistics and inputs."""
     return layer_table.make_arrays(case, seed, layers(case.side), steep=_STEEP)

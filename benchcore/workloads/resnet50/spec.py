@@ -88,6 +88,11 @@ def _bottleneck(prefix: str, inputs: int, width: int, side: int, stride: int) ->
         )
 
 
+def state_dict_shapes(case: Case) -> dict[str, tuple[int, ...]]:
+    """Of the state dict that a checkpoint has in place of seeded parameters and statistics."""
+    return layer_table.parameter_shapes(layers(case.side))
+
+
 def make_arrays(case: Case, seed: int) -> Arrays:
     """Seeded parameters, running statistics and inputs."""
     return layer_table.make_arrays(case, seed, layers(case.side), steep=_STEEP)

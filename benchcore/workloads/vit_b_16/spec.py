@@ -55,6 +55,8 @@ PROOFS: dict[str, Case] = {
     for use_case, case in vision.make_proofs().items()
 }
 """What the equivalence pass computes, in every precision and in float64: all blocks."""
+PROOFS_FROM_CHECKPOINT = {**PROOFS, "train": replace(PROOFS["train"], batch=2, side=224)}
+"""A checkpoint's position embedding is that of 224 pixels."""
 
 
 def num_blocks(case: Case) -> int:
@@ -82,6 +84,10 @@ def parameter_shapes(case: Case) -> dict[str, tuple[int, ...]]:
         "heads.head.weight": (CLASSES, FEATURES),
         "heads.head.bias": (CLASSES,),
     }
+
+
+state_dict_shapes = parameter_shapes
+"""Of the state dict that a checkpoint has in place of seeded parameters."""
 
 
 def _block_shapes(index: int) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchcore.cell.witness import save_proof
+from benchcore.cell.witness import list_proof_cases, save_proof
 from benchcore.program import ORACLE, Arrays, Program
 
 
@@ -39,6 +39,7 @@ class _Prover:
 
     def _build(self, case: _Case, arrays: Arrays) -> Program:
         self.built += 1
+        self.weight = arrays.params["weight"]
         found = {"logits": np.array([float(self.built)])}
         return Program(step=lambda: None, evidence=lambda: found, parts=lambda: found)
 
@@ -51,6 +52,7 @@ class _Prover:
             "seed": 1,
             "photographs": None,
             "oracles": str(self._folder / "oracles"),
+            "checkpoint": None,
             "environment": "e1",
             "device": "cpu",
             "path": str(self._folder / "found.npz"),
@@ -64,6 +66,22 @@ def test_the_same_arrays_in_float64_are_computed_once(tmp_path: Path) -> None:
     prover = _Prover(tmp_path)
     assert [prover.prove(), prover.prove(), prover.prove(label="bf16")] == [1.0, 1.0, 1.0]
     assert prover.built == 1
+
+
+def test_a_checkpoints_weights_are_proven_and_no_others_oracle_is_taken(tmp_path: Path) -> None:
+    prover = _Prover(tmp_path)
+    assert (prover.prove(), list(prover.weight)) == (1.0, [1.0, 1.0])
+    np.savez(tmp_path / "kept.npz", weight=np.array([5, 6]))
+    order = {"sha256": "a" * 64, "weights": str(tmp_path / "kept.npz")}
+    assert (prover.prove(checkpoint=order), list(prover.weight)) == (2.0, [5.0, 6.0])
+    assert [prover.prove(), prover.prove(checkpoint=order)] == [1.0, 2.0]
+
+
+def test_a_checkpoint_is_proven_on_the_cases_of_the_whole_model() -> None:
+    whole = SimpleNamespace(PROOFS={"train": 1}, PROOFS_FROM_CHECKPOINT={"train": 2})
+    assert list_proof_cases(whole, from_checkpoint=True) == {"train": 2}
+    assert list_proof_cases(whole, from_checkpoint=False) == {"train": 1}
+    assert list_proof_cases(_SPEC, from_checkpoint=True) == _SPEC.PROOFS
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,19 @@ WRONG: dict[str, tuple[Callable[[Document], object], str]] = {
         lambda d: d.update(duel_run="f" * 16),
         f"$.duel_run: wanted '{DUEL_RUN}', after the file's path, got 'ffffffffffffffff'",
     ),
+    "a checkpoint that its case does not name": (
+        lambda d: d["duel"].update(checkpoint="c" * 64),
+        "$.duel.case: wanted a name that ends with '+cccccccccccc', as $.duel.checkpoint says, got "
+        "'tiny'",
+    ),
+    "a case that names another checkpoint": (
+        lambda d: d["duel"].update(checkpoint="c" * 64, case="tiny+dddddddddddd"),
+        "$.duel.case: wanted a name that ends with '+cccccccccccc'",
+    ),
+    "a case that names a checkpoint it lacks": (
+        lambda d: d["duel"].update(case="tiny+cccccccccccc"),
+        "$.duel.case: wanted no checkpoint's name",
+    ),
     "another campaign than its folder": (
         lambda d: d.update(campaign="another"),
         f"$.campaign: wanted '{CAMPAIGN}', after the file's path, got 'another'",

@@ -17,6 +17,7 @@ from benchcore.store.proofs import ProofSubject, find_proven, ingest_proofs, lis
 SUBJECT = ProofSubject(
     workload="mlp",
     precision="fp32_ieee",
+    checkpoint=None,
     snapshot="a" * 64,
     device_fingerprint="00112233445566ff",
 )
@@ -48,6 +49,7 @@ def test_a_proof_is_taken_in_once_and_found(engine: Engine, state: State) -> Non
     [
         {"workload": "resnet50"},
         {"precision": "bf16"},
+        {"checkpoint": "c" * 64},
         {"snapshot": "b" * 64},
         {"device_fingerprint": "another"},
     ],
