@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from benchcore import matrix
 from benchcore.adhoc import parse_arm
 from benchcore.campaign import draft_plan
 from benchcore.catalog import list_workloads, load_spec
+from benchcore.cell.document import size_case
 from benchcore.cell.host import usable_cpus
 from benchcore.comparison import Wanted, find_case
 from benchcore.errors import UserError
@@ -46,6 +48,8 @@ class Training:
     workers: int | None = None
     """Threads that decode; None = as many as there are CPUs."""
     skip_broken: bool = False
+    checkpoint: str | None = None
+    """SHA-256 of the file whose weights training begins with, as `take_checkpoint` gives it."""
 
 
 def draft_training(
@@ -64,7 +68,13 @@ def draft_training(
         asked.dataset, state.datasets, skip_broken=asked.skip_broken, report=report
     )
     dataset = _order_dataset(asked, folder)
-    match = Match(workload=asked.workload, case=case, arms=arms, expected_s=600.0)
+    match = Match(
+        workload=asked.workload,
+        case=case,
+        arms=arms,
+        expected_s=600.0,
+        checkpoint=asked.checkpoint,
+    )
     profile = Profile(
         name="train",
         matches=(match,),
@@ -77,6 +87,12 @@ def draft_training(
     name = campaign or f"train-{asked.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
     plan = draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
     return matrix.train_on(plan, dataset)
+
+
+def find_step(asked: Training) -> Any:
+    """The case of a single step, of the batch and side asked for. Raises UserError."""
+    case = load_spec(asked.workload).CASES[_check(asked)]
+    return size_case(case, asked.batch, asked.side)
 
 
 def _check(asked: Training) -> str:

@@ -19,6 +19,7 @@ from rich.progress import (
 
 from benchcore import catalog, proofs
 from benchcore.campaign import describe_release, find_accelerator
+from benchcore.checkpoints import take_checkpoint
 from benchcore.environments import provision
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.interpreters import find_interpreters
@@ -28,7 +29,7 @@ from benchcore.releases import parse_request, resolve
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.proofs import list_proofs
-from flows.options import STATE, JsonOption, PythonOption, StateOption
+from flows.options import STATE, CheckpointOption, JsonOption, PythonOption, StateOption
 from flows.printing import ERR, OUT, complain, print_json, print_rows
 
 _PRECISIONS = get_args(Precision)
@@ -52,6 +53,7 @@ def equivalence(
         list[str] | None, typer.Option("--version", help="Default: the newest of each.")
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=100)] = FULL_SEEDS,
+    checkpoint: CheckpointOption = None,
     anew: Annotated[bool, typer.Option("--anew", help="Also what was proven before.")] = False,
     python: PythonOption = None,
     state: StateOption = STATE,
@@ -63,6 +65,11 @@ def equivalence(
     usual = [each for each in _PRECISIONS if on_gpu or each != "tf32"]
     precisions = _check_precisions(precision) or usual
     opened = open_state(state)
+    sha256 = None
+    if checkpoint is not None:
+        if len(workloads) > 1:
+            raise UserError("wanted one workload, whose weights --checkpoint has, got --all")
+        sha256 = take_checkpoint(checkpoint, workloads[0], [], opened)
     sides = _provide(version or ["jax@newest", "torch@newest"], opened, python)
     everything_wanted = [
         Wanted(
@@ -72,6 +79,7 @@ def equivalence(
             sides=sides,
             device="cuda" if on_gpu else "cpu",
             num_seeds=seeds,
+            checkpoint=sha256,
         )
         for workload, wanted_precision in product(workloads, precisions)
     ]
@@ -97,7 +105,7 @@ def _prove(
     wanted: Wanted, state: State, progress: Progress, task: TaskID, number: int, *, anew: bool
 ) -> list[dict[str, Any]]:
     """The rows of one workload in one precision, the number-th; the bar moves as they come."""
-    progress.update(task, completed=number, description=f"{wanted.workload} in {wanted.precision}")
+    progress.update(task, completed=number, description=wanted.title)
     began = time.monotonic()
     proofs.prove(
         wanted,
@@ -109,8 +117,7 @@ def _prove(
     rows = _list_rows(wanted, state)
     if not rows:
         raise CampaignIncompleteError(
-            f"the proof of {wanted.workload} in {wanted.precision} left no rows: its code changed "
-            "while it ran; run it again"
+            f"the proof of {wanted.title} left no rows: its code changed while it ran; run it again"
         )
     num_failed = sum(not row["passed"] for row in rows)
     said = f"{num_failed} of {len(rows)} quantities failed" if num_failed else "proven"
@@ -184,7 +191,10 @@ def _tell(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         named = tuple(row[key] for key in ("workload", "precision", "a", "b"))
         tables.setdefault(named, []).append(shown)
     for (workload, precision, a, b), of_pair in tables.items():
-        title = f"{workload} in {precision}: errors of a = {a} and b = {b} against float64"
+        weights = of_pair[0]["checkpoint"]
+        named = f" with checkpoint {weights[:12]}" if weights else ""
+        sides = f"a = {a} and b = {b}"
+        title = f"{workload}{named} in {precision}: errors of {sides} against float64"
         print_rows(of_pair, _COLUMNS, title=title)
     for row in rows:
         if not row["passed"]:

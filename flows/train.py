@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from benchcore.checkpoints import take_checkpoint
 from benchcore.comparison import summarise
 from benchcore.matrix import PlannedDuel
 from benchcore.protocol import DATA_MODES
 from benchcore.shard import result_path
 from benchcore.state import open_state
-from benchcore.training import Training, draft_training
+from benchcore.training import Training, draft_training, find_step
 from dashboards import epochs as tables
 from flows.compare import print_comparison
 from flows.options import (
     STATE,
     CampaignOption,
+    CheckpointOption,
     DeviceOption,
     JsonOption,
     PythonOption,
@@ -49,6 +52,7 @@ def train(
         str, typer.Option("--data-mode", help=f"Of {', '.join(DATA_MODES)}.")
     ] = "end-to-end",
     precision: Annotated[str, typer.Option("--precision")] = "fp32_ieee",
+    checkpoint: CheckpointOption = None,
     starts: Annotated[
         int, typer.Option("--starts", help="Fresh processes, each of which trains anew.")
     ] = 3,
@@ -82,6 +86,9 @@ def train(
         skip_broken=skip_broken,
     )
     opened = open_state(state)
+    if checkpoint is not None:
+        sha256 = take_checkpoint(checkpoint, workload, [find_step(asked)], opened)
+        asked = dataclasses.replace(asked, checkpoint=sha256)
     drafted = draft_training(
         asked,
         opened,

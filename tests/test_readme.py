@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import typer
 from image_folders import write_digits
+from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
+from benchcore.catalog import load_spec
 from flows.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +56,9 @@ def test_what_the_readme_says_to_run_can_be_planned(
     for module in ("compare", "defects", "waterfall", "train"):
         monkeypatch.setattr(f"flows.{module}.run_flow", stop)
     write_digits(tmp_path / "imagenet-100", train=16, val=1, classes=2)
+    spec = load_spec("mobilenet_v3_small")
+    weights = spec.make_arrays(spec.CASES["tiny_infer"], 0).params
+    save_file(dict(weights), tmp_path / "mobilenet.safetensors")
     monkeypatch.chdir(tmp_path)
     arguments = [*shlex.split(command), "--state", str(tmp_path)]
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)

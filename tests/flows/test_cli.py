@@ -52,6 +52,20 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("compare mlp --precision ;rm --a jax --b torch", "precision ';rm', but none fits"),
         ("compare mlp --case infer_b128 --batch 8 --a jax --b jax", "case 'infer_b128' of 'mlp'"),
         ("compare mlp --case infer_b128 --a tensorflow --b jax", "tensorflow"),
+        (
+            "compare matmul --case tiny_op --a jax --b torch --checkpoint bad.safetensors",
+            "model, got 'matmul'; there are efficientnet_b0",
+        ),
+        (
+            "compare mobilenet_v3_small --case infer_b1 --a jax --b jax --checkpoint $(id).pth",
+            "wanted a checkpoint, got '$(id).pth': No such file",
+        ),
+        ("equivalence resnet50 --checkpoint .", "wanted a checkpoint that ends in .safetensors"),
+        ("equivalence --all --checkpoint x.pth", "whose weights --checkpoint has, got --all"),
+        (
+            "train vit_b_16 --dataset x --a jax --b jax --side 64 --checkpoint x.pth",
+            "has the whole model's weights, got one with fewer layers or tokens",
+        ),
         ("compare mlp --case infer_b128 --a jax==99.0 --b jax", "99.0"),
         ("compare mlp --case infer_b128 --a jax --b jax --b-set compile=none", "compile=jit"),
         ("compare mlp --case infer_b128 --a jax --b jax --b-set $(id)", "'$(id)'"),
