@@ -69,6 +69,7 @@ def _found(**changes: Any) -> dict[str, Any]:
     side = {"name": "jax-jit", "status": "ok", "median_step_ns": 1.5e6, "limit_share": None}
     sides = {"a": side, "b": {**side, "name": "torch-eager", "median_step_ns": None}}
     rest = {"case": "mlp tiny", "outputs_agree": None, "outputs": [], "differences": [], "why": []}
+    rest["checkpoint"] = None
     rest["program"] = {"same": True, "words": "same program (dddddddddddd)"}
     return {**FOUND, **sides, **rest, **changes}
 
@@ -84,6 +85,12 @@ def test_each_sides_step_is_told_and_a_missing_one_is_no_zero(
     said = _print(capsys, _found())
     assert "a: jax-jit, 1.50 ms a step\nb: torch-eager, no time that counts\n" in said
     assert "Program: same program (dddddddddddd).\n" in said
+
+
+def test_whose_weights_both_had_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    said = f"Weights of both: the checkpoint with SHA-256 {'c' * 64}.\n"
+    assert said in _print(capsys, _found(checkpoint="c" * 64))
+    assert "Weights" not in _print(capsys, _found())
 
 
 def test_what_keeps_each_side_from_being_faster_is_told(capsys: pytest.CaptureFixture[str]) -> None:
