@@ -19,11 +19,6 @@ _PoolOption = Annotated[
 ]
 
 
-@shard.callback()
-def _group() -> None:
-    """Without it a group of one command would lose that command's name."""
-
-
 @shard.command()
 def show(
     site: SiteOption,
@@ -38,6 +33,15 @@ def show(
         print_json({"site": site, "allocation": job.allocation.model_dump(), "script": script})
     else:
         sys.stdout.write(script)
+
+
+@shard.command()
+def template(site: SiteOption, pool: _PoolOption = None, state: StateOption = STATE) -> None:
+    """Print the base job template, as JSON, of a Prefect work pool for a site's pool."""
+    from tasks.slurm_worker import pool_template
+
+    job = _draft_job(site, pool, state)
+    print_json(pool_template(job.allocation, job.folder))
 
 
 def _draft_job(site: str, pool: str | None, state: Path) -> BatchJob:

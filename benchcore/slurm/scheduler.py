@@ -1,0 +1,111 @@
+"""Talks to Slurm through its own commands: arguments are lists, answers are read as text."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_SECONDS = 30
+_UNREACHABLE = re.compile(r"unable to contact|timed out|connection refused|slurmdbd", re.IGNORECASE)
+
+
+class SlurmRefusedError(Exception):
+    """Slurm said no; the message is its own."""
+
+
+class SlurmUnreachableError(Exception):
+    """No answer from Slurm: nothing is known of its jobs until it is there again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job as squeue or sacct tells of it. `reason` is why it waits or how it ended."""
+
+    job_id: str
+    name: str
+    state: str
+    reason: str
+
+
+def submit(script: str, environment: Mapping[str, str]) -> str:
+    """Submit a batch script; the job's id. Its environment is ours with `environment` over it.
+
+    Raises SlurmRefusedError with sbatch's own words, and SlurmUnreachableError: then the job may
+    have been taken all the same.
+    """
+    printed = _call(["sbatch", "--parsable"], script, {**os.environ, **environ_of(environment)})
+    return printed.split(";", 1)[0].strip()
+
+
+def cancel(job_id: str) -> None:
+    """Cancel a job, whatever it is doing; one that ended is left as it is."""
+    _call(["scancel", _check_id(job_id)])
+
+
+def list_jobs(names: Iterable[str]) -> dict[str, list[Job]]:
+    """Every job that bears one of the names, oldest first: one squeue for all, one sacct for all.
+
+    squeue is right at once and forgets; sacct lags and remembers.
+    """
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    chosen = f"--name={','.join(wanted)}"
+    queued = _call(["squeue", "--noheader", "--states=all", chosen, "--format=%i|%T|%r|%j"])
+    fields = "--format=jobid,state,reason,jobname%120"
+    sacct = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", chosen]
+    ended = _call([*sacct, "--starttime=now-30days", fields])
+    jobs = {job.job_id: job for text in (ended, queued) for job in _read_jobs(text)}
+    found: dict[str, list[Job]] = {}
+    for job in sorted(jobs.values(), key=lambda job: int(job.job_id)):
+        if job.name in wanted:
+            found.setdefault(job.name, []).append(job)
+    return found
+
+
+def environ_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a job is given. Raises SlurmRefusedError for what is no variable, and for
+    Slurm's own, which would change what sbatch does behind the script."""
+    for name, value in environment.items():
+        own = name.startswith(("SBATCH_", "SLURM_"))
+        if own or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
+            raise SlurmRefusedError(
+                f"wanted names of variables, none of them Slurm's own, got {name[:100]!r}; "
+                "leave it out of 'env'"
+            )
+    return dict(environment)
+
+
+def _read_jobs(text: str) -> list[Job]:
+    rows = [line.split("|", 3) for line in text.splitlines()]
+    return [
+        Job(job_id=row[0], state=row[1], reason=row[2], name=row[3])
+        for row in rows
+        if len(row) == 4 and row[0].isdigit()
+    ]
+
+
+def _check_id(job_id: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,12}", job_id):
+        raise SlurmRefusedError(f"wanted the id of a job, got {job_id[:100]!r}")
+    return job_id
+
+
+def _call(
+    command: list[str], text: str | None = None, environment: Mapping[str, str] | None = None
+) -> str:
+    try:
+        done = subprocess.run(
+            command, input=text, env=environment, capture_output=True, text=True, timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise SlurmUnreachableError(f"{command[0]} did not end within {_SECONDS} s") from None
+    except FileNotFoundError:
+        raise SlurmUnreachableError(f"there is no {command[0]} on PATH") from None
+    if done.returncode == 0:
+        return done.stdout
+    words = done.stderr.strip()[-1000:] or f"{command[0]} ended with {done.returncode}"
+    raise (SlurmUnreachableError if _UNREACHABLE.search(words) else SlurmRefusedError)(words)

@@ -1,0 +1,347 @@
+"""The worker type `slurm` with a real Prefect server and Slurm: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import anyio
+import pytest
+from local_slurm import LocalSlurm
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelling, Completed, Running
+from pydantic import ValidationError
+from typer.testing import CliRunner
+
+from benchcore.sites import load_site
+from benchcore.slurm import scheduler
+from benchcore.slurm.allocation import Allocation
+from benchcore.slurm.reconcile import Decision, Move
+from benchcore.slurm.scheduler import SlurmRefusedError, SlurmUnreachableError
+from flows.cli import app
+from tasks.slurm_worker import (
+    SlurmJobConfiguration,
+    SlurmVariables,
+    SlurmWorker,
+    pool_template,
+)
+
+POOL = "slurm-local-h100"
+PREFECT = str(Path(sys.executable).parent / "prefect")
+# A worker that dies in the worst moment: sbatch took the job, and Prefect has not been told.
+DYING_WORKER = f"""
+import os, sys
+from benchcore.slurm import scheduler
+submit = scheduler.submit
+scheduler.submit = lambda *order: (submit(*order), os._exit(9))
+from prefect.cli import app
+sys.argv = ["prefect", "worker", "start", "--type", "slurm", "--pool", "{POOL}"]
+app()
+"""
+
+
+@dataclass
+class Orchestra:
+    """A Prefect server, a Slurm, and the flow runs that were asked for."""
+
+    slurm: LocalSlurm
+    client: SyncPrefectClient
+    environment: dict[str, str]
+    deployment: UUID
+    folder: Path
+    runs: dict[str, UUID] = field(default_factory=dict)
+
+    def ask_for(self, how: str, **job_variables: object) -> None:
+        """Schedule a flow run that does as it is told."""
+        run = self.client.create_flow_run_from_deployment(
+            self.deployment,
+            parameters={"folder": str(self.folder), "how": how},
+            job_variables=job_variables,
+        )
+        self.runs[how] = run.id
+
+    def wait(self, how: str, done: Callable[[FlowRun], bool], seconds: float = 60) -> FlowRun:
+        """The flow run once `done` holds for it."""
+        deadline = time.monotonic() + seconds
+        while not done(run := self.client.read_flow_run(self.runs[how])):
+            assert time.monotonic() < deadline, (how, run.state)
+            time.sleep(0.2)
+        return run
+
+    def finish(self, how: str) -> FlowRun:
+        """The flow run once it is over."""
+        return self.wait(how, lambda run: bool(run.state and run.state.is_final()))
+
+    def list_jobs(self, how: str) -> list[list[str]]:
+        """Id and state of each of its jobs once they have ended, as the accounts have them."""
+        name, fields = f"--name=deadheat-{self.runs[how]}", "--format=jobid,state%30"
+        deadline = time.monotonic() + 60
+        while True:
+            told = self.slurm.ask("sacct", "-X", "-n", "-P", "-D", name, fields)
+            jobs = [line.split("|") for line in told.splitlines()]
+            if not any(state in ("PENDING", "RUNNING", "COMPLETING") for _, state in jobs):
+                return jobs
+            assert time.monotonic() < deadline, jobs
+            time.sleep(0.2)
+
+    def list_attempts(self, how: str) -> list[str]:
+        """The line that each attempt left."""
+        path = self.folder / f"{how}.txt"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture(scope="module")
+def orchestra(slurm: LocalSlurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orchestra]:
+    folder = tmp_path_factory.mktemp("orchestra")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/api"
+    environment = {
+        **slurm.environment,
+        "PREFECT_HOME": str(folder / "prefect"),
+        "PREFECT_API_URL": url,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PYTHONPATH": str(Path(__file__).parent),
+        "DO_NOT_TRACK": "1",
+    }
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"],
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
+            deadline = time.monotonic() + 120
+            while client.api_healthcheck() is not None:
+                assert time.monotonic() < deadline, (folder / "server.log").read_text()
+                time.sleep(0.2)
+            yield Orchestra(slurm, client, environment, _deploy(client, folder), folder)
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _deploy(client: SyncPrefectClient, folder: Path) -> UUID:
+    """A pool of the site `slurm-local`, and a deployment of the flow to it."""
+    allocation = load_site("slurm-local").pools["h100"]
+    template = pool_template(allocation, str(folder))
+    client.create_work_pool(WorkPoolCreate(name=POOL, type="slurm", base_job_template=template))
+    flow = client.create_flow_from_name("probe")
+    return client.create_deployment(
+        flow_id=flow,
+        name="probe",
+        entrypoint="slurm_probe.probe",
+        work_pool_name=POOL,
+        job_variables={"env": {"PYTHONPATH": str(Path(__file__).parent)}, "minutes": 5},
+    )
+
+
+@pytest.fixture(scope="module")
+def worker(orchestra: Orchestra) -> Iterator[subprocess.Popen[bytes]]:
+    """First one that dies between submission and update, then one that goes on."""
+    orchestra.ask_for("is reattached")
+    dying = subprocess.run(
+        [sys.executable, "-c", DYING_WORKER],
+        env=orchestra.environment,
+        capture_output=True,
+        timeout=90,
+    )
+    assert dying.returncode == 9, dying.stderr
+    for how in ("completes", "waits", "loses its node", "dies"):
+        orchestra.ask_for(how)
+    orchestra.ask_for("is refused", partition="nowhere")
+    log = (orchestra.folder / "worker.log").open("wb")
+    command = [PREFECT, "worker", "start", "--type", "slurm", "--pool", POOL]
+    process = subprocess.Popen(command, env=orchestra.environment, stdout=log, stderr=log)
+    yield process
+    process.terminate()
+    process.wait(30)
+    log.close()
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_worker_killed_between_submission_and_update_doubles_nothing(
+    orchestra: Orchestra,
+) -> None:
+    orchestra.wait("is reattached", lambda run: run.infrastructure_pid is not None)
+    (orchestra.folder / "is reattached.go").touch()
+    run = orchestra.finish("is reattached")
+    assert run.state_name == "Completed", run.state
+    jobs = orchestra.list_jobs("is reattached")
+    assert jobs == [[run.infrastructure_pid, "COMPLETED"]]
+    assert len(orchestra.list_attempts("is reattached")) == 1
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_flow_run_completes_in_its_own_allocation(orchestra: Orchestra) -> None:
+    run = orchestra.finish("completes")
+    assert run.state_name == "Completed", run.state
+    assert orchestra.list_attempts("completes")[0].split()[0] == run.infrastructure_pid
+    shown = orchestra.slurm.ask("scontrol", "show", "job", str(run.infrastructure_pid))
+    for words in ("TimeLimit=00:05:00", "Requeue=0", "Partition=gpu", "gres:gpu:h100:1"):
+        assert words in shown
+    assert (orchestra.folder / "slurm-jobs" / f"{run.infrastructure_pid}.log").exists()
+
+
+@pytest.mark.usefixtures("worker")
+def test_cancelling_a_running_flow_run_reaches_slurm(orchestra: Orchestra) -> None:
+    orchestra.wait("waits", lambda _: bool(orchestra.list_attempts("waits")))
+    orchestra.client.set_flow_run_state(orchestra.runs["waits"], Cancelling(), force=True)
+    run = orchestra.wait("waits", lambda run: run.state_name == "Cancelled")
+    [[job, state]] = orchestra.list_jobs("waits")
+    assert (job, state.split()[0]) == (run.infrastructure_pid, "CANCELLED")
+    assert run.state and f"Slurm job {job} was cancelled" in (run.state.message or "")
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_job_that_dies_is_told_and_not_tried_again(orchestra: Orchestra) -> None:
+    run = orchestra.finish("dies")
+    assert run.state_name == "Crashed" and run.state
+    assert "ended with an error of its own (FAILED" in (run.state.message or "")
+    assert [state for _, state in orchestra.list_jobs("dies")] == ["FAILED"]
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_refusal_is_told_in_slurms_own_words(orchestra: Orchestra) -> None:
+    run = orchestra.finish("is refused")
+    assert run.state_name == "Crashed" and run.state
+    assert "invalid partition specified: nowhere" in (run.state.message or "")
+    assert not orchestra.list_jobs("is refused")
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_lost_node_means_a_new_attempt(orchestra: Orchestra) -> None:
+    """The last one: it takes a node from every job that is on it."""
+    orchestra.wait("loses its node", lambda _: bool(orchestra.list_attempts("loses its node")))
+    job = orchestra.list_attempts("loses its node")[0].split()[0]
+    node = orchestra.slurm.ask("squeue", "-h", "-j", job, "-o", "%N")
+    orchestra.slurm.ask("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    run = orchestra.wait("loses its node", lambda run: run.state_name == "Completed")
+    states = [state for _, state in orchestra.list_jobs("loses its node")]
+    assert states == ["NODE_FAIL", "COMPLETED"]
+    told = [state.message or "" for state in orchestra.client.read_flow_run_states(run.id)]
+    assert any("lost its node (NODE_FAIL" in words and "attempt 2 of 3" in words for words in told)
+
+
+def test_the_form_knows_every_variable_and_its_bounds() -> None:
+    asked = ["shard", "template", "--site", "slurm-local", "--pool", "urgent", "--state", "/shared"]
+    printed = CliRunner().invoke(app, asked, catch_exceptions=False).stdout
+    properties = json.loads(printed)["variables"]["properties"]
+    assert set(Allocation.model_fields) < set(properties)
+    assert properties["partition"]["default"] == "urgent" and properties["partition"]["pattern"]
+    assert properties["folder"]["default"] == "/shared"
+    assert properties["minutes"]["maximum"] == 10_080
+    assert SlurmVariables(partition="gpu", folder="/x").gpus == 1
+
+
+@pytest.mark.parametrize("wrong", [{"command": "id"}, {"allocation": {"partition": "a;id"}}])
+def test_a_configuration_that_could_reach_a_shell_is_refused(wrong: dict[str, object]) -> None:
+    fields = {"allocation": {"partition": "gpu"}, "folder": "/shared", **wrong}
+    with pytest.raises(ValidationError):
+        SlurmJobConfiguration.model_validate(fields)
+
+
+Order = tuple[SlurmWorker, FlowRun, SlurmJobConfiguration]
+
+
+@pytest.fixture
+def order(slurm: LocalSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Order:
+    """A worker, a flow run, and its configuration."""
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    monkeypatch.setattr("tasks.slurm_worker._PAUSE_S", 0.0)
+    asked = {"partition": "gpu", "gpus": 0, "cpus": 1, "memory_mb": 64}
+    configuration = SlurmJobConfiguration.model_validate(
+        {"allocation": asked, "folder": str(tmp_path)}
+    )
+    return SlurmWorker(work_pool_name=POOL), FlowRun(flow_id=uuid4()), configuration
+
+
+def test_submitting_twice_is_submitting_once(order: Order, slurm: LocalSlurm) -> None:
+    worker, run, configuration = order
+    slurm.ask("scontrol", "update", "partitionname=gpu", "state=down")
+    first = anyio.run(worker.run, run, configuration)
+    second = anyio.run(worker.run, run, configuration)
+    scheduler.cancel(first.identifier)
+    after = anyio.run(worker.run, run, configuration)  # retried by hand, say
+    scheduler.cancel(after.identifier)
+    slurm.ask("scontrol", "update", "partitionname=gpu", "state=up")
+    assert first.identifier == second.identifier != after.identifier
+
+
+def test_a_controller_that_is_away_for_a_while_loses_nothing(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, run, configuration = order
+    submit, away = scheduler.submit, [True, True]
+
+    def submit_when_there(script: str, environment: dict[str, str]) -> str:
+        if away and away.pop():
+            raise SlurmUnreachableError("Unable to contact slurm controller")
+        return submit(script, environment)
+
+    monkeypatch.setattr(scheduler, "submit", submit_when_there)
+    taken = anyio.run(worker.run, run, configuration)
+    scheduler.cancel(taken.identifier)
+    assert not away
+    monkeypatch.setattr("tasks.slurm_worker._PATIENCE_S", 0.0)
+    away.append(True)
+    with pytest.raises(SlurmUnreachableError, match="Unable to contact"):
+        anyio.run(worker.run, FlowRun(flow_id=uuid4()), configuration)
+
+
+class _Told:
+    """A client of Prefect that knows one flow run, and remembers what it was told."""
+
+    def __init__(self, run: FlowRun) -> None:
+        self.run, self.states = run, []
+
+    async def read_flow_run(self, _: UUID) -> FlowRun:
+        return self.run
+
+    async def set_flow_run_state(self, _: UUID, state: State, *, force: bool) -> None:
+        assert force
+        self.states.append(state.name)
+
+
+def test_a_flow_run_that_moved_on_is_left_alone(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, _, _ = order
+    cancelled: list[str] = []
+    monkeypatch.setattr(scheduler, "cancel", cancelled.append)
+    seen = FlowRun(flow_id=uuid4(), state=Running())
+    crashed = Decision(Move.CRASHED, "Slurm job 7 ended by itself", "7")
+    for state, told in ((Completed(), []), (seen.state, ["Crashed"])):
+        client = _Told(seen.model_copy(update={"state": state}))
+        worker._client = client  # type: ignore[assignment]
+        anyio.run(worker._carry_out, seen, crashed)
+        assert client.states == told
+        assert cancelled == ["7"] * len(told)
+
+
+def test_a_refused_scancel_keeps_no_other_flow_run_waiting(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, _, _ = order
+
+    def refuse(job_id: str) -> None:
+        raise SlurmRefusedError("Access/permission denied")
+
+    monkeypatch.setattr(scheduler, "cancel", refuse)
+    run = FlowRun(flow_id=uuid4(), state=Cancelling())
+    worker._client = _Told(run)  # type: ignore[assignment]
+    anyio.run(worker._carry_out, run, Decision(Move.SCANCEL, "Slurm job 7 runs", "7"))
