@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchcore.program import Arrays
 from benchcore.workloads.vision import case as vision
-from benchcore.workloads.vision import layer_table
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.inverted_residual import (
     Activation,
@@ -18,7 +16,7 @@ from benchcore.workloads.vision.inverted_residual import (
     make_divisible,
     side_after,
 )
-from benchcore.workloads.vision.layer_table import Layer, halved
+from benchcore.workloads.vision.layer_table import Layer, LayerTable, halved
 from benchcore.workloads.vision.pixels import training_arrays
 
 SETTINGS = vision.take_defects("plain-sigmoid", *vision.CONVOLUTIONAL)
@@ -48,7 +46,6 @@ _ROWS: tuple[tuple[int, int, int, bool, Activation, int], ...] = (
     (5, 576, 96, True, "hard_swish", 1),
     (5, 576, 96, True, "hard_swish", 1),
 )
-_STEEP = ("features.1.block.2.1", "features.2.block.0.0", "features.2.block.0.1")
 
 
 def blocks() -> Iterator[Block]:
@@ -91,30 +88,17 @@ def layers(side: int) -> Iterator[Layer]:
     yield Layer(name="classifier.3", norm=None, inputs=HIDDEN, outputs=CLASSES, kernel=0)
 
 
-def state_dict_shapes(case: Case) -> dict[str, tuple[int, ...]]:
-    """Of the state dict that a checkpoint has in place of seeded parameters and statistics."""
-    return layer_table.parameter_shapes(layers(case.side))
-
-
-def make_arrays(case: Case, seed: int) -> Arrays:
-    """Seeded parameters, running statistics and inputs."""
-    return layer_table.make_arrays(case, seed, layers(case.side), steep=_STEEP)
-
-
-def flops(case: Case) -> int:
-    """At 224 pixels 0.057 G multiply-adds an image forward, as torchvision's own table says
-    (`MobileNet_V3_Small_Weights`, `_ops`)."""
-    return layer_table.flops(case, layers(case.side))
-
-
-def winograd_share(case: Case) -> float:
-    """What share of the FLOPs are 3x3 convolutions of stride 1."""
-    return layer_table.winograd_share(case, layers(case.side))
-
-
-def least_bytes(case: Case) -> int:
-    """Bytes that must cross the memory border once in a step."""
-    return layer_table.least_bytes(case, layers(case.side))
+_TABLE = LayerTable(
+    layers=layers,
+    steep=("features.1.block.2.1", "features.2.block.0.0", "features.2.block.0.1"),
+)
+state_dict_shapes = _TABLE.state_dict_shapes
+make_arrays = _TABLE.make_arrays
+flops = _TABLE.flops
+"""At 224 pixels 0.057 G multiply-adds an image forward, as torchvision's own table says
+(`MobileNet_V3_Small_Weights`, `_ops`)."""
+winograd_share = _TABLE.winograd_share
+least_bytes = _TABLE.least_bytes
 
 
 def tolerances(case: Case) -> dict[str, float]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchcore.program import Arrays
 from benchcore.workloads.vision import case as vision
-from benchcore.workloads.vision import layer_table
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
-from benchcore.workloads.vision.layer_table import Layer, halved
+from benchcore.workloads.vision.layer_table import Layer, LayerTable, halved
 from benchcore.workloads.vision.pixels import training_arrays
 
 SETTINGS = vision.take_defects("v1-stride", *vision.CONVOLUTIONAL)
@@ -45,7 +43,6 @@ CASES: dict[str, Case] = make_cases(
 )
 PROOFS = vision.make_proofs()
 """What the equivalence pass computes, in every precision and in float64."""
-_STEEP = ("layer1.0.bn2", "layer1.0.conv3", "layer1.0.bn3")
 
 
 def layers(side: int) -> Iterator[Layer]:
@@ -88,30 +85,17 @@ def _bottleneck(prefix: str, inputs: int, width: int, side: int, stride: int) ->
         )
 
 
-def state_dict_shapes(case: Case) -> dict[str, tuple[int, ...]]:
-    """Of the state dict that a checkpoint has in place of seeded parameters and statistics."""
-    return layer_table.parameter_shapes(layers(case.side))
-
-
-def make_arrays(case: Case, seed: int) -> Arrays:
-    """Seeded parameters, running statistics and inputs."""
-    return layer_table.make_arrays(case, seed, layers(case.side), steep=_STEEP)
-
-
-def flops(case: Case) -> int:
-    """At 224 pixels 4.089 G multiply-adds an image forward, as torchvision's own table says
-    (`ResNet50_Weights`, `_ops`)."""
-    return layer_table.flops(case, layers(case.side))
-
-
-def winograd_share(case: Case) -> float:
-    """What share of the FLOPs are 3x3 convolutions of stride 1."""
-    return layer_table.winograd_share(case, layers(case.side))
-
-
-def least_bytes(case: Case) -> int:
-    """Bytes that must cross the memory border once in a step."""
-    return layer_table.least_bytes(case, layers(case.side))
+_TABLE = LayerTable(
+    layers=layers,
+    steep=("layer1.0.bn2", "layer1.0.conv3", "layer1.0.bn3"),
+)
+state_dict_shapes = _TABLE.state_dict_shapes
+make_arrays = _TABLE.make_arrays
+flops = _TABLE.flops
+"""At 224 pixels 4.089 G multiply-adds an image forward, as torchvision's own table says
+(`ResNet50_Weights`, `_ops`)."""
+winograd_share = _TABLE.winograd_share
+least_bytes = _TABLE.least_bytes
 
 
 def tolerances(case: Case) -> dict[str, float]:

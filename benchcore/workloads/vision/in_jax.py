@@ -3,7 +3,6 @@ network a workload makes. Images are NHWC inside."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +13,8 @@ import numpy as np
 import optax
 from flax import nnx
 
-from benchcore.program import ORACLE, Arrays, Program, Settings, Training
-from benchcore.workloads.settings import JAX_COMPILE, BuildSettings, Options, read_settings
+from benchcore.program import Arrays, Program, Settings, Training
+from benchcore.workloads.settings import JAX_COMPILE, Options, read_settings
 from benchcore.workloads.vision.batches import in_jax as batches
 from benchcore.workloads.vision.case import (
     ADAMW_BETAS,
@@ -28,82 +27,8 @@ from benchcore.workloads.vision.case import (
     make_evidence,
     make_parts,
 )
-from benchcore.workloads.vision.layers.in_jax import Layers, Noise, record, widen
-
-Leaves = list[jax.Array]
-
-
-Network = Callable[[jax.Array, Noise | None], jax.Array]
-"""An NNX module called with images (batch, high, wide, 3); it gives logits (batch, classes)."""
-MakeNetwork = Callable[[Layers], Network]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Placed:
-    """A network split into what is compiled and what is held, on the device.
-
-    Arrays go into compiled functions as flat lists: arguments, so that nothing is folded into the
-    program, and lists, because flattening an NNX state takes Python time.
-    """
-
-    graph: Any
-    at_rest: Callable[[], Any]
-    """The graph of the same network in inference."""
-    params: _Group
-    statistics: _Group
-    inputs: dict[str, jax.Array]
-    device: jax.Device
-    donate: bool
-    defects: frozenset[str]
-    host_images: np.ndarray
-    """As the case has them: (batch, 3, side, side)."""
-
-    def merge(self, params: Leaves, statistics: Leaves) -> Any:
-        """The network with these arrays."""
-        states = self.params.unflatten(params), self.statistics.unflatten(statistics)
-        return nnx.merge(self.graph, *states)
-
-    def take_inputs(self) -> dict[str, jax.Array]:
-        """What a step works on: on the device since before the clock ran, unless that is wrong."""
-        if "image-from-host" not in self.defects:
-            return self.inputs
-        images = jax.device_put(self.host_images.transpose(0, 2, 3, 1), self.device)
-        return {**self.inputs, "images": images.astype(self.inputs["images"].dtype)}
-
-    def hold_inputs(self, on_device: object) -> object:
-        """Where a step finds its images: for the manifest."""
-        return self.host_images if "image-from-host" in self.defects else on_device
-
-    def to_canonical(self, state: _State) -> dict[str, np.ndarray]:
-        """Host copies of parameters and running statistics: the buffers are donated next."""
-        params = self.params.to_canonical(state.params)
-        return params | self.statistics.to_canonical(state.statistics)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Group:
-    """Variables of one kind: their canonical names and arrays, in the order of the leaves."""
-
-    names: tuple[str, ...]
-    treedef: Any
-    host: list[np.ndarray]
-    dtype: jnp.dtype
-    device: jax.Device
-
-    def place(self) -> Leaves:
-        """A fresh copy on the device: donation must never reach the originals."""
-        return [
-            jnp.array(array, dtype=self.dtype, copy=True, device=self.device) for array in self.host
-        ]
-
-    def unflatten(self, leaves: Leaves) -> Any:
-        """The NNX state."""
-        return jax.tree.unflatten(self.treedef, leaves)
-
-    def to_canonical(self, leaves: Leaves) -> dict[str, np.ndarray]:
-        """Host copies under canonical names in canonical layout."""
-        pairs = zip(self.names, leaves, strict=True)
-        return {name: to_torch(_on_host(leaf)) for name, leaf in pairs}
+from benchcore.workloads.vision.layers.in_jax import Noise, record, widen
+from benchcore.workloads.vision.placing.in_jax import Leaves, MakeNetwork, Placed, on_host, place
 
 
 def build(
@@ -116,56 +41,13 @@ def build(
 ) -> Program:
     """Set the network that `make` makes up on the device that the settings name; `options` are what
     the model's spec lets JAX's side be set to."""
-    placed = _place(case, arrays, read_settings(settings, JAX_COMPILE, options), make)
+    placed = place(case, arrays, read_settings(settings, JAX_COMPILE, options), make)
     if case.use_case == "infer":
         return _infer(placed)
     return _train(case, arrays, placed)
 
 
-def _place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) -> _Placed:
-    dtype = {"bf16": jnp.bfloat16, ORACLE: jnp.float64}.get(case.precision, jnp.float32)
-    device = jax.devices(wanted.platform)[wanted.ordinal]
-    graph, *states = nnx.split(
-        nnx.eval_shape(lambda: make(_layers(case, wanted.defects))), nnx.Param, nnx.BatchStat
-    )
-    check_names([name for state in states for name in _names(state)], arrays.params)
-    params, statistics = (
-        _Group(
-            names=_names(state),
-            treedef=jax.tree.structure(state),
-            host=fill(state, arrays.params),
-            dtype=dtype,
-            device=device,
-        )
-        for state in states
-    )
-    images = np.ascontiguousarray(arrays.inputs["images"].transpose(0, 2, 3, 1))
-    inputs = jax.device_put({**arrays.inputs, "images": images}, device)
-    inputs["images"] = inputs["images"].astype(dtype)
-    inferring = dataclasses.replace(case, use_case="infer")
-    return _Placed(
-        graph=graph,
-        at_rest=lambda: nnx.split(
-            nnx.eval_shape(lambda: make(_layers(inferring, wanted.defects))), ...
-        )[0],
-        params=params,
-        statistics=statistics,
-        inputs=inputs,
-        device=device,
-        donate=wanted.donate == "yes",
-        defects=wanted.defects,
-        host_images=arrays.inputs["images"],
-    )
-
-
-def _layers(case: Case, defects: frozenset[str]) -> Layers:
-    computed = jnp.bfloat16 if case.precision.startswith("bf16") else jnp.float32
-    computed = jnp.float64 if case.precision == ORACLE else computed
-    training = case.use_case == "train"
-    return Layers(dtype=computed, training=training, rngs=nnx.Rngs(0), defects=defects)
-
-
-def _infer(placed: _Placed) -> Program:
+def _infer(placed: Placed) -> Program:
     images = placed.inputs["images"]
     leaves = placed.params.place(), placed.statistics.place()
 
@@ -176,7 +58,7 @@ def _infer(placed: _Placed) -> Program:
     return Program(
         step=lambda: compiled(*leaves, placed.take_inputs()["images"]),
         lower=lambda: compiled.lower(*leaves, images),
-        evidence=lambda: {"logits": _on_host(compiled(*leaves, images))},
+        evidence=lambda: {"logits": on_host(compiled(*leaves, images))},
         held=lambda: {
             "params": leaves,
             "inputs": placed.hold_inputs(images),
@@ -189,7 +71,7 @@ def _infer(placed: _Placed) -> Program:
 
 
 def _name_layers(
-    placed: _Placed, params: Leaves, statistics: Leaves, images: jax.Array, noise: Noise | None
+    placed: Placed, params: Leaves, statistics: Leaves, images: jax.Array, noise: Noise | None
 ) -> dict[str, np.ndarray]:
     """What every layer puts out, channels second as in torch."""
 
@@ -200,7 +82,7 @@ def _name_layers(
         names[:] = outputs
         return list(outputs.values())
 
-    outputs = map(_on_host, jax.jit(forward)(params, statistics, images))
+    outputs = map(on_host, jax.jit(forward)(params, statistics, images))
     return {
         name: np.moveaxis(output, -1, 1) if output.ndim == 4 else output
         for name, output in zip(names, outputs, strict=True)
@@ -240,7 +122,7 @@ def make_optimizer(case: Case) -> optax.GradientTransformation:
     )
 
 
-def _train_step(case: Case, placed: _Placed) -> Callable[..., tuple[_State, jax.Array]]:
+def _train_step(case: Case, placed: Placed) -> Callable[..., tuple[_State, jax.Array]]:
     optimizer = make_optimizer(case)
 
     def loss_of(
@@ -267,7 +149,7 @@ def _train_step(case: Case, placed: _Placed) -> Callable[..., tuple[_State, jax.
     return train_step
 
 
-def _logits(placed: _Placed) -> Callable[[_State, jax.Array, jax.Array], jax.Array]:
+def _logits(placed: Placed) -> Callable[[_State, jax.Array, jax.Array], jax.Array]:
     def logits(state: _State, images: jax.Array, strength: jax.Array) -> jax.Array:
         network = placed.merge(state.params, state.statistics)
         return network(images, Noise(state.step, strength))
@@ -275,7 +157,7 @@ def _logits(placed: _Placed) -> Callable[[_State, jax.Array, jax.Array], jax.Arr
     return logits
 
 
-def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
+def _train(case: Case, arrays: Arrays, placed: Placed) -> Program:
     compiled = jax.jit(_train_step(case, placed), donate_argnums=0 if placed.donate else ())
     inputs = placed.inputs
     silent, noisy = (jax.device_put(jnp.float32(each), placed.device) for each in (0.0, 1.0))
@@ -309,7 +191,7 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
 
     def follow(num_steps: int) -> Steps:
         fresh, loss = compiled(start(), inputs, silent)
-        losses, first = [float(loss)], placed.to_canonical(fresh)
+        losses, first = [float(loss)], placed.to_canonical(fresh.params, fresh.statistics)
         gradient = _gradient(case, arrays.params, placed, fresh)
         for _ in range(num_steps - 1):
             fresh, loss = compiled(fresh, inputs, silent)
@@ -318,7 +200,7 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
             before=arrays.params,
             gradient=gradient,
             after_first=first,
-            after_last=placed.to_canonical(fresh),
+            after_last=placed.to_canonical(fresh.params, fresh.statistics),
             losses=losses,
         )
 
@@ -349,7 +231,7 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
 
 
 def _make_training(
-    placed: _Placed,
+    placed: Placed,
     learn: Callable[[Mapping[str, jax.Array]], jax.Array],
     held: Callable[[], _State],
     reset: Callable[[], None],
@@ -374,7 +256,7 @@ def _make_training(
 
 
 def _gradient(
-    case: Case, before: Mapping[str, np.ndarray], placed: _Placed, state: _State
+    case: Case, before: Mapping[str, np.ndarray], placed: Placed, state: _State
 ) -> dict[str, np.ndarray]:
     """Momentum starts at zero, so after step one SGD's trace is the gradient with the decay, and
     AdamW's first moment the gradient's share of it."""
@@ -386,60 +268,3 @@ def _gradient(
         name: array - case.weight_decay * before[name].astype(array.dtype)
         for name, array in trace.items()
     }
-
-
-def _on_host(array: jax.Array) -> np.ndarray:
-    """A copy, of float32 at least: numpy has no bfloat16."""
-    return np.array(widen(array))
-
-
-_LEAF_NAMES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
-"""Of NNX's variables, as torch calls them; any other is called the same on both sides."""
-
-
-def _names(state: nnx.State) -> tuple[str, ...]:
-    """Canonical names: attributes bear torchvision's names, so a path in the state is one."""
-    paths = [path for path, _ in nnx.to_flat_state(state)]
-    return tuple(
-        ".".join([*map(str, owner), _LEAF_NAMES.get(str(leaf), str(leaf))])
-        for *owner, leaf in paths
-    )
-
-
-def check_names(names: list[str], params: Mapping[str, np.ndarray]) -> None:
-    """Raises ValueError unless every array has one place and every place one array."""
-    if sorted(names) != sorted(params):
-        raise ValueError(
-            f"the network lacks {sorted(set(names) - set(params))} and has no place for "
-            f"{sorted(set(params) - set(names))}; name the arrays as the state_dict() of "
-            "torchvision's model does"
-        )
-
-
-def fill(state: nnx.State, params: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """The canonical arrays in the layout of the state's leaves, and in their order.
-
-    Raises ValueError where a shape does not fit.
-    """
-    filled = []
-    for name, leaf in zip(_names(state), jax.tree.leaves(state), strict=True):
-        array = from_torch(params[name])
-        if array.shape != leaf.shape:
-            raise ValueError(
-                f"{name!r} should become {leaf.shape}, got {array.shape} from "
-                f"{params[name].shape}; give it in torch's layout"
-            )
-        filled.append(array)
-    return filled
-
-
-def from_torch(array: np.ndarray) -> np.ndarray:
-    """(out, in, high, wide) to (high, wide, in, out), (out, in) to (in, out); others stay."""
-    axes = {4: (2, 3, 1, 0), 2: (1, 0)}.get(array.ndim, range(array.ndim))
-    return np.ascontiguousarray(array.transpose(axes))
-
-
-def to_torch(array: np.ndarray) -> np.ndarray:
-    """The inverse of `from_torch`."""
-    axes = {4: (3, 2, 0, 1), 2: (1, 0)}.get(array.ndim, range(array.ndim))
-    return np.ascontiguousarray(array.transpose(axes))

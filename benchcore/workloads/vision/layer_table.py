@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,36 +73,6 @@ def num_parameters(layers: Layers) -> int:
     return sum(math.prod(shape) for name, shape in shapes if not is_statistic(name))
 
 
-def make_arrays(case: Case, seed: int, layers: Layers, *, steep: tuple[str, str, str]) -> Arrays:
-    """He-normal weights, running statistics far from 0 and 1 (fresh ones hide mapping errors).
-
-    `steep` names a batch norm, the 1x1 convolution that reads it, and the batch norm after that:
-    training in fp32_ieee they make a channel whose mean is STEEPNESS standard deviations, so that a
-    variance computed the fast way shows.
-    """
-    layers = list(layers)
-    rng = np.random.Generator(np.random.PCG64(seed))
-    scales = {layer.norm: layer.norm_scale for layer in layers}
-    matrices = {layer.name for layer in layers if not layer.kernel}
-    params: dict[str, np.ndarray] = {}
-    for name, shape in parameter_shapes(layers).items():
-        owner, _, part = name.rpartition(".")
-        if part == "running_var":
-            params[name] = rng.uniform(0.5, 1.5, shape).astype(np.float32)
-        elif part == "weight" and len(shape) == 1:
-            centre = scales[owner]
-            params[name] = rng.uniform(0.8 * centre, 1.2 * centre, shape).astype(np.float32)
-        else:
-            normal = rng.standard_normal(shape, dtype=np.float32)
-            gain = 1.0 if owner in matrices else 2.0
-            scale = 0.2 if len(shape) == 1 else math.sqrt(gain / math.prod(shape[1:]))
-            params[name] = normal * np.float32(scale)
-    inputs = make_inputs(case, rng)
-    if case.use_case == "train" and case.precision == "fp32_ieee":
-        _steepen(params, *steep)
-    return Arrays(params=params, inputs=inputs)
-
-
 def _steepen(params: Mapping[str, np.ndarray], norm: str, conv: str, after: str) -> None:
     """Channel 0 of the norm is read by channel 0 of the convolution alone, which reads no other.
 
@@ -116,46 +86,85 @@ def _steepen(params: Mapping[str, np.ndarray], norm: str, conv: str, after: str)
     params[f"{after}.weight"][0] = 0.0
 
 
-def flops(case: Case, layers: Layers) -> int:
-    """Operations of a step's convolutions and matrix products, a multiply-add being two.
-
-    Forward: one product a layer. Backward: one for the weights of every layer, and one for the
-    input of every layer but the first. Norms, activations, pooling and the optimiser (under 1 to
-    2 %) are left out, in both frameworks alike.
-    """
-    return 2 * case.batch * sum(_products(case, layer, i) for i, layer in enumerate(layers))
-
-
 def _products(case: Case, layer: Layer, index: int) -> int:
     if case.use_case == "infer":
         return layer.macs
     return layer.macs * (2 if index == 0 else 3)
 
 
-def winograd_share(case: Case, layers: Layers) -> float:
-    """What share of the FLOPs are 3x3 convolutions of stride 1."""
-    layers = list(layers)
-    savable = sum(
-        _products(case, layer, index)
-        for index, layer in enumerate(layers)
-        if layer.kernel == 3 and layer.stride == 1
-    )
-    return 2 * case.batch * savable / flops(case, layers)
+@dataclass(frozen=True, kw_only=True)
+class LayerTable:
+    """What a spec says of a convolutional network, from `layers`: side of the images -> its layers.
 
-
-def least_bytes(case: Case, layers: Layers) -> int:
-    """Bytes that must cross the memory border once in a step.
-
-    Infer: parameters and images in, logits out. Train: parameters, momentum and running statistics
-    in and out, images and labels in, the loss out. Activations are left out: perfect fusion and a
-    large enough cache could keep them on the chip.
+    `steep` names a batch norm, the 1x1 convolution that reads it, and the batch norm after that:
+    training in fp32_ieee they make a channel whose mean is STEEPNESS standard deviations, so that a
+    variance computed the fast way shows.
     """
-    layers = list(layers)
-    held = 2 if case.precision == "bf16" else 4
-    numbers = sum(math.prod(shape) for shape in parameter_shapes(layers).values())
-    images = case.batch * 3 * case.side**2
-    if case.use_case == "train":
-        state = 2 * (numbers + num_parameters(layers))
-        return held * (state + images) + 4 * case.batch + 4
-    computed = 2 if case.precision.startswith("bf16") else 4
-    return held * (numbers + images) + computed * case.batch * CLASSES
+
+    layers: Callable[[int], Layers]
+    steep: tuple[str, str, str]
+
+    def state_dict_shapes(self, case: Case) -> dict[str, tuple[int, ...]]:
+        """Of the state dict that a checkpoint has in place of seeded parameters and statistics."""
+        return parameter_shapes(self.layers(case.side))
+
+    def make_arrays(self, case: Case, seed: int) -> Arrays:
+        """He-normal weights, inputs, and running statistics far from 0 and 1: fresh ones hide
+        mapping errors."""
+        layers = list(self.layers(case.side))
+        rng = np.random.Generator(np.random.PCG64(seed))
+        scales = {layer.norm: layer.norm_scale for layer in layers}
+        matrices = {layer.name for layer in layers if not layer.kernel}
+        params: dict[str, np.ndarray] = {}
+        for name, shape in parameter_shapes(layers).items():
+            owner, _, part = name.rpartition(".")
+            if part == "running_var":
+                params[name] = rng.uniform(0.5, 1.5, shape).astype(np.float32)
+            elif part == "weight" and len(shape) == 1:
+                centre = scales[owner]
+                params[name] = rng.uniform(0.8 * centre, 1.2 * centre, shape).astype(np.float32)
+            else:
+                normal = rng.standard_normal(shape, dtype=np.float32)
+                gain = 1.0 if owner in matrices else 2.0
+                scale = 0.2 if len(shape) == 1 else math.sqrt(gain / math.prod(shape[1:]))
+                params[name] = normal * np.float32(scale)
+        inputs = make_inputs(case, rng)
+        if case.use_case == "train" and case.precision == "fp32_ieee":
+            _steepen(params, *self.steep)
+        return Arrays(params=params, inputs=inputs)
+
+    def flops(self, case: Case) -> int:
+        """Operations of a step's convolutions and matrix products, a multiply-add being two.
+
+        Forward: one product a layer. Backward: one for the weights of every layer, and one for the
+        input of every layer but the first. Norms, activations, pooling and the optimiser (under 1
+        to 2 %) are left out, in both frameworks alike.
+        """
+        layers = enumerate(self.layers(case.side))
+        return 2 * case.batch * sum(_products(case, layer, index) for index, layer in layers)
+
+    def winograd_share(self, case: Case) -> float:
+        """What share of the FLOPs are 3x3 convolutions of stride 1."""
+        savable = sum(
+            _products(case, layer, index)
+            for index, layer in enumerate(self.layers(case.side))
+            if layer.kernel == 3 and layer.stride == 1
+        )
+        return 2 * case.batch * savable / self.flops(case)
+
+    def least_bytes(self, case: Case) -> int:
+        """Bytes that must cross the memory border once in a step.
+
+        Infer: parameters and images in, logits out. Train: parameters, momentum and running
+        statistics in and out, images and labels in, the loss out. Activations are left out: perfect
+        fusion and a large enough cache could keep them on the chip.
+        """
+        layers = list(self.layers(case.side))
+        held = 2 if case.precision == "bf16" else 4
+        numbers = sum(math.prod(shape) for shape in parameter_shapes(layers).values())
+        images = case.batch * 3 * case.side**2
+        if case.use_case == "train":
+            state = 2 * (numbers + num_parameters(layers))
+            return held * (state + images) + 4 * case.batch + 4
+        computed = 2 if case.precision.startswith("bf16") else 4
+        return held * (numbers + images) + computed * case.batch * CLASSES
