@@ -60,6 +60,7 @@ class Training:
     where the host holds it, `send` puts that on the device and may return before it is there;
     `learn` enqueues one step and returns its loss; `validate` counts the images whose largest logit
     is their label's (none has the label -1). Both stay on the device, whose debts are `owed`.
+    `see` gives what of such a batch a step is given, `pixels` and `labels`, which are compared too.
     `reset` goes back to the initial state.
     """
 
@@ -68,6 +69,7 @@ class Training:
     send: Callable[[Any], Any]
     learn: Callable[[Any], Any]
     validate: Callable[[Any], Any]
+    see: Callable[[Any], Mapping[str, np.ndarray]]
     owed: Callable[[], object]
     reset: Callable[[], object]
 

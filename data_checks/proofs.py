@@ -32,8 +32,8 @@ def proof_rows(frames: CheckFrames) -> pd.DataFrame:
         differ = one["environment_key"] != other["environment_key"]
         if wanted and differ and (duel_run, frozenset((a, b))) not in proven:
             weights = " --checkpoint FILE" if isinstance(one["checkpoint"], str) else ""
-            command = f"deadheat equivalence {one['workload']}{weights}"
-            reason = f"nobody has proven it; run {command}"
+            named = f"{one['workload']} --precision {one['precision']}{weights}"
+            reason = f"nobody has proven it; run deadheat equivalence {named}"
             missing = {"quantity": "equivalence", "passed": False, "reason": reason}
             lacking.append({"duel_run": duel_run, "a": a, "b": b, **missing})
     rows = [*frames.proofs.to_dict("records"), *lacking]

@@ -19,7 +19,7 @@ from benchcore.cell import document, energy, equivalence, gpu, hlo_dump, host, l
 from benchcore.cell.arm_environ import xla_flags_of
 from benchcore.cell.causes import KernelLog
 from benchcore.cell.degraded import leave_out_degraded
-from benchcore.cell.epochs import keep_block
+from benchcore.cell.epochs import keep_block, seen_tolerances
 from benchcore.cell.launch import Launcher
 from benchcore.cell.passes import ResourcePasses
 from benchcore.cell.process import INFRASTRUCTURE, ContenderFailedError, ContenderProcess
@@ -322,7 +322,10 @@ class Conductor:
         """Of the attempts that are kept: who needed a cure has proved itself with it."""
         paths = {name: self._evidence[name] for name in self._contenders if name in self._evidence}
         case = document.find_case(self._order, self._spec)
-        return equivalence.compare_all(paths, self._spec.tolerances(case)) if paths else []
+        tolerances = self._spec.tolerances(case)
+        if self._order.dataset is not None:
+            tolerances = {**tolerances, **seen_tolerances(case.precision)}
+        return equivalence.compare_all(paths, tolerances) if paths else []
 
     def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
         names = [order.name for order in self._order.contenders if order.name in running]

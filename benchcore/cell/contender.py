@@ -58,6 +58,7 @@ class Contender:
         self._steps_per_block = 1
         self._at_once = 1
         self._data_path: str | None = None
+        self._see: Callable[[], Mapping[str, Any]] = dict
 
     def serve(self) -> None:
         """Answer messages until the conductor goes away; a failure is told, then ends us."""
@@ -133,7 +134,9 @@ class Contender:
                     assert self._program.training is not None, "plans name what can be trained"
                     self._training = self._program.training()
                     self._mode: DataMode = dataset["mode"]
-                    self._make_trainer(self._mode).rehearse()
+                    trainer = self._make_trainer(self._mode)
+                    trainer.rehearse()
+                    self._see = trainer.see
         self._stage = "evidence"
         self._channel.send(
             {
@@ -246,11 +249,11 @@ class Contender:
     def _write_evidence(self, path: Path) -> list[str]:
         """Save what equivalence compares; the names that were saved."""
         self._stage = "evidence"
-        evidence = self._program.evidence()
+        evidence = {**self._program.evidence(), **self._see()}
         if evidence:
             import numpy as np
 
-            np.savez(path, **dict(evidence))  # type: ignore[arg-type] # its own stubs are wrong
+            np.savez(path, **evidence)  # type: ignore[arg-type] # its own stubs are wrong
         return sorted(evidence)
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:

@@ -6,13 +6,16 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchcore.cell.energy import ReadMillijoules
 from benchcore.cell.feed import Feed
 from benchcore.cell.runtime import Runtime
 from benchcore.program import Training
 from benchcore.protocol import DataMode
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _TELL_NS = 2_000_000_000
 _AHEAD = 2
@@ -42,6 +45,12 @@ class Trainer:
         self.training.reset()
         self.runtime.synchronise(self.training.owed())
         self.feed.take_digest()
+
+    def see(self) -> Mapping[str, np.ndarray]:
+        """What a step is given of the first batch, handed over as those of an epoch are."""
+        seen = self.training.see(self._first("train"))
+        self.feed.take_digest()
+        return seen
 
     def _first(self, split: str) -> Any:
         staged = self.training.stage(*self.feed.take_first(split, layout=self.training.layout))
@@ -118,6 +127,12 @@ class Trainer:
                 if self.read_mj:
                     self.read_mj()  # a processor's counter starts again within minutes
                 self.tell()
+
+
+def seen_tolerances(precision: str) -> dict[str, float]:
+    """Of what steps are given, beside a case's own: divisions on two devices differ in their last
+    digits, which bf16 may round another way."""
+    return {"pixels": 1e-3 if precision.startswith("bf16") else 1e-6, "labels": 1e-9}
 
 
 def keep_block(start: dict[str, Any], found: Mapping[str, Any], turn: Mapping[str, Any]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from proof_documents import keep_proof, make_proof
 from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, spool_document
 
+from benchcore.program import Precision
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.ingest import ingest_spool
@@ -46,13 +47,17 @@ def test_a_proven_pair_counts(state: State, engine: Engine) -> None:
     assert _judge(state, engine, document)["cross_framework"]["counts"]
 
 
+@pytest.mark.parametrize("precision", get_args(Precision))
 def test_a_pair_that_nobody_proved_gets_no_ratio_until_somebody_does(
-    state: State, engine: Engine
+    state: State, engine: Engine, precision: str
 ) -> None:
-    document = _document()
+    """In this precision: a proof in another is none."""
+    document = _document(precision=precision)
+    for number, other in enumerate(set(get_args(Precision)) - {precision}):
+        keep_proof(state, engine, make_proof(_document(precision=other)), f"other-{number}")
     ratio = _judge(state, engine, document)["cross_framework"]
     assert not ratio["counts"]
-    assert "run deadheat equivalence mlp" in ratio["reason"]
+    assert f"run deadheat equivalence mlp --precision {precision}" in ratio["reason"]
     keep_proof(state, engine, make_proof(document))
     assert _judge(state, engine, document)["cross_framework"]["counts"]
 
@@ -103,9 +108,13 @@ def test_what_has_nothing_to_prove_needs_no_proof(state: State, engine: Engine) 
 @pytest.mark.parametrize(
     ("duel", "proof", "advice"),
     [
-        ("c" * 64, None, "run deadheat equivalence mlp --checkpoint FILE"),
-        ("c" * 64, "d" * 64, "run deadheat equivalence mlp --checkpoint FILE"),
-        (None, "c" * 64, "run deadheat equivalence mlp; "),
+        ("c" * 64, None, "run deadheat equivalence mlp --precision fp32_ieee --checkpoint FILE"),
+        (
+            "c" * 64,
+            "d" * 64,
+            "run deadheat equivalence mlp --precision fp32_ieee --checkpoint FILE",
+        ),
+        (None, "c" * 64, "run deadheat equivalence mlp --precision fp32_ieee; "),
     ],
 )
 def test_a_proof_with_other_weights_proves_nothing_of_a_checkpoints_duel(

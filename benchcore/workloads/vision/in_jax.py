@@ -28,6 +28,7 @@ from benchcore.workloads.vision.case import (
     make_parts,
 )
 from benchcore.workloads.vision.layers.in_jax import Noise, record, widen
+from benchcore.workloads.vision.pixels import make_seen
 from benchcore.workloads.vision.placing.in_jax import Leaves, MakeNetwork, Placed, on_host, place
 
 
@@ -244,12 +245,17 @@ def _make_training(
         logits = nnx.merge(graph, *states)(batch["images"], None)
         return batches.count_correct(logits, batch["labels"])
 
+    def see(batch: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
+        given = prepare(batch)
+        return make_seen(on_host(given["images"]).transpose(0, 3, 1, 2), on_host(given["labels"]))
+
     return Training(
         layout="NHWC",
         stage=batches.stage,
         send=batches.make_send(placed.device),
         learn=lambda batch: learn(prepare(batch)),
         validate=lambda batch: count(held().params, held().statistics, prepare(batch)),
+        see=see,
         owed=held,
         reset=reset,
     )

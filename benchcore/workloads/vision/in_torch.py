@@ -33,6 +33,7 @@ from benchcore.workloads.vision.case import (
     make_evidence,
     make_parts,
 )
+from benchcore.workloads.vision.pixels import make_seen
 
 Tensors = dict[str, torch.Tensor]
 Forward = Callable[[torch.Tensor], torch.Tensor]
@@ -254,12 +255,17 @@ def _make_training(
         placed.model.train()
         return correct
 
+    def see(batch: batches.Batch) -> dict[str, np.ndarray]:
+        pixels, labels = prepare(batch)
+        return make_seen(_to_host(pixels), labels.cpu().numpy())
+
     return Training(
         layout="NHWC" if last else "NCHW",
         stage=batches.make_stage(images.device, channels_last=last),
         send=batches.make_send(images.device),
         learn=lambda batch: learn(*prepare(batch)),
         validate=validate,
+        see=see,
         owed=lambda: owed,
         reset=reset,
     )

@@ -150,6 +150,16 @@ def test_other_bytes_on_one_side_void_the_duel(
     assert ("same inputs", "contenders worked on 2 different inputs, not 1") in _marks(state)
 
 
+def test_a_side_that_takes_batches_for_something_else_is_void(
+    images: ImageFolder, state: State, snapshot: Path
+) -> None:
+    document = _run(_order(images, "nhwc", "dark"), state, snapshot)
+    assert [each["status"] for each in document["contenders"]] == ["ok", "ok"]
+    agree = {row["quantity"]: row["agrees"] for row in document["equivalence"]}
+    assert agree == {"pixels": False, "labels": True}
+    assert any("'pixels' differs" in reason for _, reason in _marks(state))
+
+
 def test_another_data_mode_on_one_side_voids_the_pair(
     images: ImageFolder, state: State, snapshot: Path
 ) -> None:

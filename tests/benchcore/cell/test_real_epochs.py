@@ -88,7 +88,7 @@ def test_real_frameworks_learn_the_same_from_the_same_files(
     assert [each["status"] for each in document["contenders"]] == ["ok", "ok"]
     starts = [start for each in document["contenders"] for start in each["starts"]]
     assert len({start["inputs_sha256"] for start in starts}) == 1
-    assert len(document["equivalence"]) == 7
+    assert len(document["equivalence"]) == 9
     assert [row for row in document["equivalence"] if not row["agrees"]] == []
     (jax, torch) = ([each["loss"] for each in start["epochs"]] for start in starts)
     assert all(math.isfinite(loss) for loss in jax + torch)

@@ -1,7 +1,8 @@
 """Runs programs in a framework's own Python and leaves evidence (.npz) and facts (.json) behind.
 
 Usage: python -P run_program.py JOBS.json, with the repository's root on PYTHONPATH. JOBS is a list
-of objects with the keys workload, case, seed, framework, settings, steps, mutation, parts, out.
+of objects with the keys workload, case, seed, framework, settings, steps, mutation, exact, parts,
+handed, out.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     module = importlib.import_module(f"{package}.in_{job['framework']}")
     case = spec.CASES[job["case"]]
     arrays = spec.make_arrays(case, job["seed"])
+    batch = _draw_batch(case, job["seed"]) if job["handed"] else None
+    if batch is not None:
+        arrays = spec.make_training_arrays(spec.make_arrays, case, job["seed"], *batch)
     if job["exact"]:
         case = dataclasses.replace(case, precision=ORACLE)
     if job["framework"] == "jax":
@@ -56,7 +60,10 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     digest = _digest(arrays)
     with _mutated(job["mutation"], module, arrays) as given, _recorded_jits(job, facts):
         program = module.build(case, given, job["settings"])
-        evidence = _evidence(program, "before")
+        if batch is not None:
+            evidence = _hand_over(program, *batch)
+        else:
+            evidence = _evidence(program, "before")
         if job["parts"]:
             measured = list(facts["jits"])
             evidence |= {f"parts/{name}": array for name, array in program.parts().items()}
@@ -75,6 +82,24 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
 
 def _evidence(program: Program, when: str) -> dict[str, np.ndarray]:
     return {f"{when}/{name}": array for name, array in program.evidence().items()}
+
+
+def _hand_over(program: Program, images: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """What a step is given of a batch that goes the way of those of an epoch."""
+    assert program.training is not None, "every job that is handed a batch trains on image files"
+    training = program.training()
+    given = images if training.layout == "NHWC" else images.transpose(0, 3, 1, 2)
+    seen = training.see(training.send(training.stage(given, labels)))
+    return {f"handed/{name}": array for name, array in seen.items()}
+
+
+def _draw_batch(case: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """As a producer gives it: uint8 images (batch, high, wide, 3), and labels. The red channel is
+    brighter than the others."""
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 180, (case.batch, case.side, case.side, 3), dtype=np.uint8)
+    images[..., 0] += 60
+    return images, rng.integers(0, 1000, case.batch, dtype=np.int32)
 
 
 def _digest(arrays: Arrays) -> str:
@@ -229,6 +254,31 @@ def _without_squeeze(layer: Any, torch: ModuleType) -> None:
         layer.forward = lambda value: value
 
 
+def _biased(layer: Any, torch: ModuleType) -> None:
+    """Convolutions with biases drawn as torch does by default, which its own models leave out."""
+    if not isinstance(layer, torch.nn.Conv2d) or layer.bias is not None:
+        return
+    drawn = np.random.default_rng(0).uniform(-1, 1, layer.out_channels)
+    bias = torch.tensor(drawn / layer.weight[0].numel() ** 0.5, dtype=layer.weight.dtype)
+
+    def forward(value: Any) -> Any:
+        around = layer.stride, layer.padding, layer.dilation, layer.groups
+        return torch.nn.functional.conv2d(value, layer.weight, bias, *around)
+
+    layer.forward = forward
+
+
+def _wide_squeeze(module: ModuleType) -> Any:
+    """A quarter of what a block is expanded to, as in MobileNetV3, not of what goes into it."""
+    real = module.stages
+
+    def stages() -> Iterator[list[Any]]:
+        for stage in real():
+            yield [dataclasses.replace(block, squeezed=block.expanded // 4) for block in stage]
+
+    return mock.patch.object(module, "stages", stages)
+
+
 def _truncated_channels(module: ModuleType) -> Any:
     """`int()` where torchvision makes channels divisible by eight."""
     real = module.blocks
@@ -324,6 +374,27 @@ def _no_momentum(module: ModuleType) -> Any:
     return mock.patch.object(module, "MOMENTUM", 0.0)
 
 
+def _other_pixels(mean: tuple[float, ...], deviation: tuple[float, ...]) -> Callable[..., Any]:
+    """Other numbers to centre and scale pixels between 0 and 1 by."""
+
+    def patch(module: ModuleType) -> Any:
+        numbers = {"MEAN": mean, "DEVIATION": deviation}
+        return mock.patch.multiple(module.vision.batches, **numbers)
+
+    return patch
+
+
+def _blue_first(module: ModuleType) -> Any:
+    """Channels in the order that OpenCV decodes them in."""
+    real = module.vision.batches.make_stage
+
+    def make_stage(*args: Any, **options: Any) -> Callable[..., Any]:
+        stage = real(*args, **options)
+        return lambda images, labels: stage(images[:, ::-1], labels)
+
+    return mock.patch.object(module.vision.batches, "make_stage", make_stage)
+
+
 def _no_operators(module: ModuleType) -> Any:
     """torchvision beside a torch of another build: its operator library does not load."""
     assert "torchvision" not in sys.modules, "run this in a process of its own"
@@ -352,6 +423,8 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
     "usual_epsilon": (_same, _altered_model(_set_on_norms(eps=1e-5))),
     "no_squeeze": (_same, _altered_model(_without_squeeze)),
     "truncated_channels": (_same, _truncated_channels),
+    "wide_squeeze": (_same, _wide_squeeze),
+    "biased_convolutions": (_same, _altered_model(_biased)),
     "untransposed_in_mobilenet": (
         _with_param("features.1.block.0.0.weight", _untransposed),
         _unpatched,
@@ -373,6 +446,14 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
         _unpatched,
     ),
     "no_momentum": (_same, _no_momentum),
+    "halves_for_pixels": (_same, _other_pixels((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))),
+    "pixels_to_255": (
+        _same,
+        _other_pixels(
+            (0.485 / 255, 0.456 / 255, 0.406 / 255), (0.229 / 255, 0.224 / 255, 0.225 / 255)
+        ),
+    ),
+    "blue_first": (_same, _blue_first),
     "no_operators": (_same, _no_operators),
 }
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from benchcore.catalog import is_faulty, list_workloads
+from benchcore.cell.epochs import seen_tolerances
 from benchcore.cell.oracle import Evidence, Rule, judge
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -67,10 +68,12 @@ class Job:
     wrong_mode: str | None = None
     exact: bool = False
     """In float64, whatever the case says."""
+    handed: bool = False
+    """Given a batch of image files too, as training on a folder is."""
 
     @property
     def key(self) -> str:
-        end = ["exact"] if self.exact else []
+        end = [each for each in ("exact", "handed") if getattr(self, each)]
         what = self.mutation or self.wrong_mode or "right"
         return "-".join([self.workload, self.case, self.arm, what, *end])
 
@@ -82,12 +85,13 @@ class Job:
             "seed": SEED,
             "framework": framework,
             "settings": {"device": "cpu", "compile": self.wrong_mode or mode},
-            "steps": 0 if self.mutation or self.exact else 3,
+            "steps": 0 if self.mutation or self.exact or self.handed else 3,
             "mutation": self.mutation,
             "parts": (self.workload, self.case) in TRACED
             and not self.exact
             and (self.mutation is None or self.mutation in GUILTY),
             "exact": self.exact,
+            "handed": self.handed,
             "out": str(folder / self.key),
         }
 
@@ -111,8 +115,12 @@ MUTATED = [
             ),
             ("mobilenet_v3_small", "infer", "usual_epsilon no_squeeze untransposed_in_mobilenet"),
             ("mobilenet_v3_small", "train", "usual_epsilon usual_momentum"),
-            ("efficientnet_b0", "infer", "no_squeeze untransposed_in_efficientnet"),
-            ("efficientnet_b0", "train", "biased_variance fast_variance"),
+            (
+                "efficientnet_b0",
+                "infer",
+                "no_squeeze untransposed_in_efficientnet biased_convolutions",
+            ),
+            ("efficientnet_b0", "train", "biased_variance fast_variance biased_convolutions"),
             ("vit_b_16", "infer", "tanh_gelu usual_layer_norm"),
             ("vit_b_16", "train", "swapped_query_and_key adam adamw_without_decay"),
         )
@@ -129,16 +137,27 @@ PROVEN = {
     ("resnet50", "tiny_infer"),
     ("resnet50", "tiny_train"),
     ("mobilenet_v3_small", "tiny_infer"),
+    ("mlp", "tiny_train_bf16_autocast"),
 }
-"""Cases that are held against float64 too, right and with every mistake: one for each mistake."""
+"""Cases that are held against float64 too, right and with every mistake: one for each mistake, and
+one of the precision that no other test of the oracle computes in."""
 EXACT_RIGHT, EXACT_WRONG = (
     [dataclasses.replace(job, exact=True) for job in jobs if (job.workload, job.case) in PROVEN]
     for jobs in (RIGHT, MUTATED)
 )
+HANDED = [
+    Job(workload="mobilenet_v3_small", case="tiny_train", arm=arm, handed=True)
+    for arm in ("jax", "torch")
+]
+HANDED_WRONG = [
+    dataclasses.replace(HANDED[1], mutation=mutation)
+    for mutation in ("halves_for_pixels", "pixels_to_255", "blue_first")
+]
 BIASED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="bias_before_norm")
 TRUNCATED = Job(
     workload="mobilenet_v3_small", case="tiny_infer", arm="jax", mutation="truncated_channels"
 )
+WIDE = Job(workload="efficientnet_b0", case="tiny_infer", arm="jax", mutation="wide_squeeze")
 OWN_NORMS = Job(workload="resnet50", case="tiny_train", arm="torch", mutation="norms_as_torch")
 MISNAMED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="missing_array")
 WRONG_SETTINGS = [
@@ -161,6 +180,8 @@ MISTAKES = {
     "decay_after_momentum": "weight decay after the momentum",
     "bias_before_norm": "bias before a batch norm",
     "truncated_channels": "channels cut by int()",
+    "wide_squeeze": "squeeze of the expanded channels",
+    "biased_convolutions": "biases before batch norms",
     "tanh_gelu": "GELU by tanh",
     "usual_layer_norm": "epsilon 1e-5, not 1e-6",
     "swapped_query_and_key": "queries and keys swapped",
@@ -168,7 +189,7 @@ MISTAKES = {
     "adamw_without_decay": "no weight decay",
 }
 """Mutations of vision models, as the table in benchcore/workloads/README.md has them."""
-TABLED = [job for job in [*MUTATED, BIASED, TRUNCATED] if job.mutation in MISTAKES]
+TABLED = [job for job in [*MUTATED, BIASED, TRUNCATED, WIDE] if job.mutation in MISTAKES]
 NO_OPERATORS = Job(workload="resnet50", case="tiny_infer", arm="torch", mutation="no_operators")
 
 
@@ -178,6 +199,7 @@ class Outcome:
     before: dict[str, np.ndarray]
     after: dict[str, np.ndarray]
     parts: dict[str, np.ndarray]
+    handed: dict[str, np.ndarray]
 
 
 Outcomes = Mapping[str, Outcome]
@@ -213,7 +235,7 @@ def _read(stem: Path) -> Outcome:
             for name, array in evidence.items()
             if name.startswith(f"{when}/")
         }
-        for when in ("before", "after", "parts")
+        for when in ("before", "after", "parts", "handed")
     }
     return Outcome(facts=facts, **parts)
 
@@ -233,10 +255,13 @@ def outcomes(
             *MUTATED,
             *EXACT_RIGHT,
             *EXACT_WRONG,
+            *HANDED,
+            *HANDED_WRONG,
             OWN_NORMS,
             MISNAMED,
             BIASED,
             TRUNCATED,
+            WIDE,
             *WRONG_SETTINGS,
         ],
     )
@@ -261,9 +286,12 @@ def _wanted(items: list[pytest.Item], jobs: list[Job]) -> list[Job]:
             dataclasses.replace(job, exact=False),
             dataclasses.replace(job, arm="jax", mutation=None),
         ]
-    cases = {(job.workload, job.case) for job in asked}
+    cases = {(job.workload, job.case, job.handed) for job in asked}
     return [
-        job for job in jobs if job in asked or (job in RIGHT and (job.workload, job.case) in cases)
+        job
+        for job in jobs
+        if job in asked
+        or (job in [*RIGHT, *HANDED] and (job.workload, job.case, job.handed) in cases)
     ]
 
 
@@ -361,6 +389,12 @@ def test_truncated_channels_are_refused_by_shape(job: Job, outcomes: Outcomes) -
     assert "'features.1.block.1.fc1.bias' should become (4,), got (8,)" in refused
 
 
+@pytest.mark.parametrize("job", [WIDE], ids=_key)
+def test_a_squeeze_of_other_channels_is_refused_by_shape(job: Job, outcomes: Outcomes) -> None:
+    refused = outcomes[job.key].facts["refused"]
+    assert "'features.2.0.block.2.fc1.bias' should become (24,), got (4,)" in refused
+
+
 @pytest.mark.parametrize("job", MUTATED, ids=_key)
 def test_gate_catches_the_mistake(job: Job, outcomes: Outcomes) -> None:
     other = "torch" if job.arm == "jax" else "jax"
@@ -368,6 +402,27 @@ def test_gate_catches_the_mistake(job: Job, outcomes: Outcomes) -> None:
     caught = _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before)
     margin = 10 if "bf16" not in job.case else 2
     assert any(difference > margin * tolerance for difference, tolerance in caught.values())
+
+
+def _seen_differently(one: Outcome, other: Outcome) -> dict[str, float]:
+    """Of what steps are given, how many times its tolerance each quantity is apart."""
+    tolerances = seen_tolerances("fp32_ieee")
+    assert set(one.handed) == set(other.handed) == set(tolerances)
+    return {
+        name: _difference(one.handed[name], other.handed[name]) / tolerance
+        for name, tolerance in tolerances.items()
+    }
+
+
+@pytest.mark.parametrize("job", HANDED[1:], ids=_key)
+def test_a_batch_of_files_is_the_same_to_both_sides(job: Job, outcomes: Outcomes) -> None:
+    apart = _seen_differently(outcomes[HANDED[0].key], outcomes[job.key])
+    assert max(apart.values()) <= 1
+
+
+@pytest.mark.parametrize("job", HANDED_WRONG, ids=_key)
+def test_gate_catches_what_one_side_does_to_its_batches(job: Job, outcomes: Outcomes) -> None:
+    assert _seen_differently(outcomes[HANDED[0].key], outcomes[job.key])["pixels"] > 1000
 
 
 def _prove(job: Job, outcomes: Outcomes) -> list[dict[str, Any]]:
