@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +18,8 @@ from benchcore.progress import ProgressReader
 from benchcore.protocol import DEFECT_TRACK
 from benchcore.state import State
 from benchcore.store.bottlenecks import bottleneck_frame
-from benchcore.store.database import open_database
-from benchcore.store.epochs import epoch_frame
+from benchcore.store.database import Engine, open_database
+from benchcore.store.epochs import epoch_frame, list_trained
 from benchcore.store.frames import (
     contender_frame,
     duel_frame,
@@ -28,8 +28,10 @@ from benchcore.store.frames import (
     profile_frame,
     ratio_frame,
 )
+from benchcore.store.programs import list_programs
 from benchcore.store.workarounds import list_workarounds
 from dashboards.frames import NightSummary, SiteFrames
+from dashboards.pages import list_pages
 from dashboards.publish import publish_site
 
 
@@ -43,20 +45,46 @@ class RunTimes:
 
 
 def publish_campaign(state: State, campaign: str) -> Path:
-    """Write the campaign's page, and make the newest campaign's page the site's first, unless it is
-    a defect study's, which has a page of its own and nothing that counts.
+    """Write the campaign's page, and the site's first: that of the newest campaign published here,
+    a defect study aside, which has a page of its own and nothing that counts.
 
-    Raises UserError if the database holds nothing of the campaign.
+    Both link to whatever other pages the site has by then. Returns the campaign's own, or the first
+    page where that is the same. Raises UserError if the database holds nothing of the campaign.
     """
     engine = open_database(state.database_url)
-    now = datetime.now(UTC)
     duels = duel_frame(engine)
-    of_campaign = duels.loc[duels["campaign"] == campaign]
-    if of_campaign.empty:
+    if campaign not in set(duels["campaign"]):
         raise UserError(
             f"wanted results of campaign {campaign!r}, but the database holds none; "
             "run `deadheat ingest`, or measure it with `deadheat nightly`"
         )
+    page = _publish(state, engine, duels, campaign, state.site / campaign)
+    first = _find_first(state.site, duels)
+    if first == campaign:
+        return _publish(state, engine, duels, campaign, state.site)
+    if first is not None:
+        with suppress(UserError):  # its plan is another version's: the page stays as it is
+            _publish(state, engine, duels, first, state.site)
+    return page
+
+
+def _find_first(site: Path, duels: pd.DataFrame) -> str | None:
+    studies = set(duels.loc[duels["track"] == DEFECT_TRACK, "campaign"])
+    newest = duels.sort_values("started_at", kind="stable")["campaign"]
+    published = [
+        campaign
+        for campaign in newest
+        if campaign not in studies and (site / campaign / "index.html").is_file()
+    ]
+    return published[-1] if published else None
+
+
+def _publish(
+    state: State, engine: Engine, duels: pd.DataFrame, campaign: str, folder: Path
+) -> Path:
+    """Write the campaign's page into a folder of the site."""
+    now = datetime.now(UTC)
+    of_campaign = duels.loc[duels["campaign"] == campaign]
     events = ProgressReader(progress_log(state, campaign).path).read_new()
     night = summarise(load_campaign(state, campaign), of_campaign, time_last_run(events, now))
     frames = SiteFrames(
@@ -69,15 +97,11 @@ def publish_campaign(state: State, campaign: str) -> Path:
         epochs=epoch_frame(engine, campaign),
         night=night,
         workarounds=list_workarounds(engine, campaign),
+        programs=list_programs(engine, campaign),
+        pages=list_pages(state.site, duels, list_trained(engine)),
     )
-    folder = state.site / campaign
-    page = publish_site(frames, folder, campaign=campaign, generated_at=now)
-    newer = duels["started_at"].max() > of_campaign["started_at"].max()
-    if newer or DEFECT_TRACK in set(of_campaign["track"]):
-        return page
-    part = state.site / "index.html.part"
-    shutil.copyfile(page, part)
-    return part.rename(state.site / "index.html")
+    is_first = folder == state.site
+    return publish_site(frames, folder, campaign=campaign, generated_at=now, is_first=is_first)
 
 
 def summarise(plan: Plan, duels: pd.DataFrame, times: RunTimes) -> NightSummary:

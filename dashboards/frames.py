@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from dashboards.pages import SitePage
 from dashboards.wording import arm_word
 
 # fmt: off
@@ -95,6 +96,9 @@ class SiteFrames:
     night: NightSummary
     workarounds: Sequence[Mapping[str, Any]] = ()
     """As `benchcore.store.workarounds.list_workarounds` has them."""
+    programs: Sequence[Mapping[str, Any]] = ()
+    """As `benchcore.store.programs.list_programs` has them."""
+    pages: Sequence[SitePage] = ()
 
     def __post_init__(self) -> None:
         for name, frame, columns in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
@@ -32,18 +33,28 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def publish_site(
-    frames: SiteFrames, folder: Path, *, campaign: str, generated_at: datetime
+    frames: SiteFrames,
+    folder: Path,
+    *,
+    campaign: str,
+    generated_at: datetime,
+    is_first: bool = True,
 ) -> Path:
-    """Write `index.html` of a campaign into the folder, whole or not at all; returns its path."""
-    page = render_page(frames, campaign=campaign, generated_at=generated_at)
+    """Write `index.html` of a campaign into the folder, whole or not at all; returns its path.
+
+    `is_first`: the folder is the site's own, not one of a campaign in it.
+    """
+    page = render_page(frames, campaign=campaign, generated_at=generated_at, is_first=is_first)
     folder.mkdir(parents=True, exist_ok=True)
-    part, target = folder / "index.html.part", folder / "index.html"
+    part, target = folder / f"index.html.{os.getpid()}.part", folder / "index.html"
     part.write_text(page, encoding="utf-8")
     part.replace(target)
     return target
 
 
-def render_page(frames: SiteFrames, *, campaign: str, generated_at: datetime) -> str:
+def render_page(
+    frames: SiteFrames, *, campaign: str, generated_at: datetime, is_first: bool = True
+) -> str:
     """The page's text. Every string that comes from a frame is escaped."""
     ratios = of_campaign(frames.ratios, campaign)
     charts = _draw_charts(frames, campaign)
@@ -56,6 +67,7 @@ def render_page(frames: SiteFrames, *, campaign: str, generated_at: datetime) ->
             generated_at=f"{generated_at:%Y-%m-%d %H:%M %Z}".strip(),
             night=frames.night,
             links=_safe_links(frames.night.links),
+            pages=_link_pages(frames, campaign, is_first),
             text=_write_text(frames, campaign),
             tables=_list_tables(frames, campaign),
             excluded_in_forest=_count_left_out(newest_pairs(ratios)),
@@ -155,6 +167,7 @@ def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
         "cost_columns": measured,
         "unmeasured_costs": [each for key, each in tables.COSTS.items() if key not in measured],
         "profiles": tables.list_profiles(of_campaign(frames.profiles, campaign)),
+        "programs": why.list_programs(frames.programs),
         "bottlenecks": why.list_bottlenecks(of_campaign(frames.bottlenecks, campaign)),
         "epochs": epochs.list_epochs(of_campaign(frames.epochs, campaign)),
         "excluded": tables.list_excluded(ratios),
@@ -163,6 +176,17 @@ def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
         "environments": tables.list_environments(contenders),
         "facts": tables.list_facts(frames.night, ratios, contenders),
     }
+
+
+def _link_pages(
+    frames: SiteFrames, campaign: str, is_first: bool
+) -> dict[str, list[tuple[str, str]]]:
+    """Titles and addresses of the site's other pages, by their kind."""
+    linked: dict[str, list[tuple[str, str]]] = {}
+    for page in frames.pages:
+        if (page.campaign, page.file) != (campaign, "index.html"):
+            linked.setdefault(page.kind, []).append((page.title, page.address(is_first)))
+    return linked
 
 
 def _count_left_out(pairs: Any) -> str:

@@ -1,8 +1,8 @@
-"""The table of what keeps each contender's step from being shorter."""
+"""The tables of what keeps each contender's step from being shorter, and of what was compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,6 +16,7 @@ from dashboards.wording import (
 )
 
 Row = dict[str, str]
+_VERDICTS = {True: ("same", "same program"), False: ("different", "another program")}
 
 
 def list_bottlenecks(bottlenecks: pd.DataFrame) -> list[Row]:
@@ -36,6 +37,19 @@ def list_bottlenecks(bottlenecks: pd.DataFrame) -> list[Row]:
         }
         for row in rows.to_dict("records")
     ]
+
+
+def list_programs(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Whether each pair ran the same program, and what differs; nothing where none was kept."""
+    if all(row["same"] is None for row in rows):
+        return []
+    listed = []
+    for row in rows:
+        kind, verdict = _VERDICTS.get(row["same"], ("unknown", "unknown"))
+        words = str(row["words"]).removeprefix(f"{verdict}: ").removeprefix(f"{verdict} ")
+        named = {"case": str(row["case"]), "pair": str(row["pair"])}
+        listed.append({**named, "kind": kind, "verdict": verdict, "words": words})
+    return listed
 
 
 def format_intensity(row: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from benchcore.matrix import Plan
 from benchcore.protocol import write_json
 from benchcore.shard import result_path
 from benchcore.state import State, open_state
+from dashboards.campaign import publish_campaign
 from dashboards.defects import DISTURBED, publish_study, say_move, say_ratio
 from flows.options import (
     STATE,
@@ -73,6 +74,7 @@ def defects(
     found = read_study(drafted, opened)
     page = publish_study(found, opened.site / drafted.campaign)
     write_json(page.with_suffix(".json"), found)
+    publish_campaign(opened, drafted.campaign)  # once more: now there is a page to link to
     if as_json:
         print_json({**found, "page": str(page)})
     else:

@@ -10,6 +10,7 @@ import typer
 from benchcore.comparison import MIN_STARTS, Wanted
 from benchcore.state import open_state
 from benchcore.waterfall import WaterfallRequest, draft_waterfall, find_duel, list_steps, name_arms
+from dashboards.campaign import publish_campaign
 from dashboards.waterfall import list_arms, publish_waterfall, say_whole
 from flows.options import (
     STATE,
@@ -73,6 +74,7 @@ def waterfall(
     of_campaign = list_bottlenecks(engine, drafted.campaign)
     found["why"] = [row for row in of_campaign if row["duel_run"] == duel.duel_run]
     page = publish_waterfall(found, opened.site / drafted.campaign)
+    publish_campaign(opened, drafted.campaign)  # once more: now there is a page to link to
     kept = {key: outcome[key] for key in ("campaign", "failures")}
     if as_json:
         print_json({**kept, "page": str(page), "words": say_whole(found), **found})

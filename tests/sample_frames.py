@@ -27,6 +27,7 @@ from dashboards.frames import (
     NightSummary,
     SiteFrames,
 )
+from dashboards.pages import SitePage
 
 LAST_NIGHT = datetime(2026, 11, 20, 23, 4, tzinfo=UTC)
 GENERATED_AT = LAST_NIGHT + timedelta(hours=1, minutes=12)
@@ -49,6 +50,79 @@ CASES = (
     SampleCase("mlp", "infer_b128", "infer", 128, 3.4e5, 1.71, 1.012),
     SampleCase("mlp", "train_b128", "train", 128, 1.52e6, 2.36, 1.42),
     SampleCase("resnet50", "infer_b4", "infer", 4, 1.94e8, 0.83, 0.62),
+)
+
+_DUMP = "/scratch/deadheat/spool/nightly-2026-11-20/hlo/jax-jit-0.12.0.1/module_0007.hlo"
+WORKAROUNDS = (
+    {
+        "case": "vit_b_16 infer_b32_tf32",
+        "arm": "jax-jit",
+        "cure": "rung 3 (--xla_gpu_enable_triton_gemm=false)",
+        "needs": "needed with 0.12.0 and 0.12.0.1, no longer with 0.12.1",
+        "highest": "ok",
+        "price": {
+            "case": "vit_b_16 infer_b32",
+            "version": "0.12.0.1",
+            "factor": 1.083,
+            "low": 1.071,
+            "high": 1.094,
+        },
+        "price_command": None,
+        "hlo": _DUMP,
+        "hlo_command": f"run_hlo_module --platform=CUDA --reference_platform= {_DUMP}",
+    },
+    {
+        "case": "resnet50 train_b32",
+        "arm": "jax-jit",
+        "cure": None,
+        "needs": "needed with 0.12.0.1",
+        "highest": None,
+        "price": None,
+        "price_command": None,
+        "hlo": None,
+        "hlo_command": None,
+    },
+)
+PROGRAMS = (
+    {
+        "case": "mlp train_b128",
+        "pair": "jax-0.12.0.1 against jax-0.12.0",
+        "same": False,
+        "words": "another program: dot 4 -> 5, fusion 11 -> 9, bytes 4403200 -> 4919296 "
+        "(0c41d2a8f0b1 -> 9ad3e07c5512)",
+    },
+    {
+        "case": "mlp infer_b128",
+        "pair": "jax-0.12.0.1 against jax-0.12.0",
+        "same": True,
+        "words": "same program (77e1c90ab3d4)",
+    },
+    {
+        "case": "resnet50 infer_b4",
+        "pair": "jax-0.12.0.1 against jax-0.12.0",
+        "same": None,
+        "words": "no program was kept of one of them",
+    },
+)
+PAGES = (
+    SitePage(
+        kind="Defect study",
+        title=f"resnet50 infer_b4 on {DEVICE}",
+        campaign="defects-resnet50-20261120t101500",
+        file="defects.html",
+    ),
+    SitePage(
+        kind="Defect study",
+        title=f"vit_b_16 train_b32 on {DEVICE}",
+        campaign="defects-vit-b-16-20261119t101500",
+        file="defects.html",
+    ),
+    SitePage(
+        kind="Waterfall",
+        title=f"resnet50 infer_b4 on {DEVICE}",
+        campaign="waterfall-resnet50-20261120t111500",
+        file="waterfall.html",
+    ),
 )
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -449,6 +523,9 @@ def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
         bottlenecks=pd.DataFrame(_bottlenecks(), columns=list(BOTTLENECK_COLUMNS)),
         epochs=pd.DataFrame(_epochs(), columns=list(EPOCH_COLUMNS)),
         night=sample_night(),
+        workarounds=WORKAROUNDS,
+        programs=PROGRAMS,
+        pages=PAGES,
     )
 
 
@@ -477,6 +554,12 @@ def hostile_frames() -> SiteFrames:
             campaign=HOSTILE, name=HOSTILE, reason=HOSTILE, advice=HOSTILE, bottleneck=HOSTILE
         ),
         epochs=frames.epochs.assign(campaign=HOSTILE, name=HOSTILE, dataset=HOSTILE),
+        workarounds=[{**row, "needs": HOSTILE, "case": HOSTILE} for row in WORKAROUNDS],
+        programs=[{**row, "words": HOSTILE, "pair": HOSTILE} for row in PROGRAMS],
+        pages=[
+            SitePage(kind="Waterfall", title=HOSTILE, campaign=name, file="waterfall.html")
+            for name in (HOSTILE, "javascript:alert(1)", "//example.com")
+        ],
         night=replace(
             sample_night(),
             campaign=HOSTILE,

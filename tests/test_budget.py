@@ -24,7 +24,8 @@ PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "t
 # + 250: Slurm sites, allocations and the batch script (#5)
 # + 500: checkpoints of users: read safely, in orders, proofs and rows (#4)
 # + 550: Slurm's states, its commands, and the worker type `slurm` (#5)
-MAX_LINES = 20750
+# + 150: links to the other pages of a site, programs on the page (#4)
+MAX_LINES = 20900
 # + 100: when a duel stops, cell/stopping.py; + 550: cell/passes.py and its like; + 250: foreign CPU
 # time in cell/host.py, cell/ladder.py; + 550: the canary, what is read back of both sides;
 # + 200: devices by name, ladder of a whole life, degraded blocks; + 450: cell/trace.py, cell/hlo.py

@@ -98,6 +98,17 @@ def _median(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
     return statistics.median(values) if values else None
 
 
+def list_trained(engine: Engine) -> set[str]:
+    """The campaigns that trained on image folders."""
+    query = (
+        select(DuelRun.campaign)
+        .join(StartRun, StartRun.duel_run == DuelRun.id)
+        .where(StartRun.epochs.is_not(None))
+    )
+    with Session(engine) as session:
+        return set(session.scalars(query.distinct()))
+
+
 def list_epochs(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     """A campaign's epochs with their columns by name; None = not measured."""
     frame = epoch_frame(engine, campaign).astype(object)

@@ -17,6 +17,7 @@ from sample_frames import (
 )
 
 from dashboards.frames import SiteFrames
+from dashboards.pages import SitePage
 from dashboards.publish import escape_json, publish_site, render_page, vega_bundle
 
 
@@ -65,9 +66,52 @@ def test_a_workaround_is_told_with_whether_it_is_still_needed() -> None:
     }
     frames = replace(sample_frames(num_nights=1), workarounds=(row,))
     page = _without_bundle(_render(frames))
+    none = _without_bundle(_render(replace(frames, workarounds=())))
     assert "needed with 0.10.1, no longer with 0.10.2 &lt;script&gt;" in page
     assert "nor did it run with precision highest, a different case" in page
-    assert "Still needed?" not in _without_bundle(_render(sample_frames(num_nights=1)))
+    assert "Still needed?" not in none
+
+
+def test_programs_are_told_to_be_the_same_or_what_differs() -> None:
+    frames = sample_frames(num_nights=1)
+    page = _without_bundle(_render(frames))
+    rows = page.partition("Did the compiled program change?")[2].partition("</table>")[0]
+    other, same, unknown = re.findall(r"<td class=\"short\">(.*?)</tr>", rows)
+    assert "another program</span>" in other
+    assert ">dot 4 -&gt; 5, fusion 11 -&gt; 9, bytes" in other
+    assert "same program</span>" in same
+    assert ">(77e1c90ab3d4)<" in same
+    assert "unknown</span>" in unknown
+    kept_none = [row for row in frames.programs if row["same"] is None]
+    page = _render(replace(frames, programs=kept_none))
+    assert "Did the compiled program change?" not in page
+
+
+def _links(frames: SiteFrames, *, is_first: bool) -> list[str | None]:
+    elements = Elements()
+    page = render_page(
+        frames, campaign=nightly_campaign(0), generated_at=GENERATED_AT, is_first=is_first
+    )
+    elements.feed(_without_bundle(page))
+    return [attrs["href"] for tag, attrs in elements.tags if tag == "a"]
+
+
+def test_other_pages_are_linked_from_where_this_one_lies() -> None:
+    frames = sample_frames(num_nights=1)
+    own = SitePage(
+        kind="Training on images", title="t", campaign=nightly_campaign(0), file="index.html"
+    )
+    frames = replace(frames, pages=(*frames.pages, own))
+    first, below = (_links(frames, is_first=each) for each in (True, False))
+    assert "defects-resnet50-20261120t101500/defects.html" in first
+    assert "../waterfall-resnet50-20261120t111500/waterfall.html" in below
+    assert not [link for link in (*first, *below) if str(link).endswith("index.html")]
+
+
+def test_a_campaigns_name_cannot_lead_out_of_the_site() -> None:
+    links = _links(hostile_frames(), is_first=True)
+    assert "javascript%3Aalert%281%29/waterfall.html" in links
+    assert "%2F%2Fexample.com/waterfall.html" in links
 
 
 def test_where_the_time_goes_is_a_table_of_its_own() -> None:
