@@ -18,7 +18,11 @@ from local_slurm import LocalSlurm
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_LOGGING_TO_API_ENABLED,
+    temporary_settings,
+)
 from prefect.states import Cancelling, Completed, Running
 from pydantic import ValidationError
 from typer.testing import CliRunner
@@ -267,18 +271,21 @@ def order(slurm: LocalSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     configuration = SlurmJobConfiguration.model_validate(
         {"allocation": asked, "folder": str(tmp_path)}
     )
-    return SlurmWorker(work_pool_name=POOL), FlowRun(flow_id=uuid4()), configuration
+    with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
+        yield SlurmWorker(work_pool_name=POOL), FlowRun(flow_id=uuid4()), configuration
 
 
 def test_submitting_twice_is_submitting_once(order: Order, slurm: LocalSlurm) -> None:
     worker, run, configuration = order
     slurm.ask("scontrol", "update", "partitionname=gpu", "state=down")
-    first = anyio.run(worker.run, run, configuration)
-    second = anyio.run(worker.run, run, configuration)
-    scheduler.cancel(first.identifier)
-    after = anyio.run(worker.run, run, configuration)  # retried by hand, say
-    scheduler.cancel(after.identifier)
-    slurm.ask("scontrol", "update", "partitionname=gpu", "state=up")
+    try:
+        first = anyio.run(worker.run, run, configuration)
+        second = anyio.run(worker.run, run, configuration)
+        scheduler.cancel(first.identifier)
+        after = anyio.run(worker.run, run, configuration)  # retried by hand, say
+        scheduler.cancel(after.identifier)
+    finally:
+        slurm.ask("scontrol", "update", "partitionname=gpu", "state=up")
     assert first.identifier == second.identifier != after.identifier
 
 
