@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -10,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from image_folders import write_digits
 from result_documents import make_document, spool_document
+from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
 from benchcore import campaign as steps
+from benchcore.catalog import load_spec
 from benchcore.errors import UserError
+from benchcore.matrix import load_plan
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
@@ -25,8 +30,8 @@ from flows.cli import app
 _SIDES = ("--a", "jax==0.10.2", "--b", "torch==2.15.0")
 
 
-def _train(folder: Path, *options: str) -> Any:
-    arguments = ["train", "resnet50", "--dataset", str(folder / "[red]pets"), *_SIDES, *options]
+def _train(folder: Path, *options: str, workload: str = "resnet50") -> Any:
+    arguments = ["train", workload, "--dataset", str(folder / "[red]pets"), *_SIDES, *options]
     given = [*arguments, "--state", str(folder / "state")]
     return CliRunner().invoke(app, given, catch_exceptions=False)
 
@@ -116,3 +121,25 @@ def test_epochs_are_printed_with_who_is_faster(
     assert "resnet50 on '[red]pets', 8 images of 2 classes" in done.output
     assert "50.0 % of 2" in done.output
     assert "Verdict:" in done.output
+
+
+def test_training_begins_with_the_weights_of_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the point where measuring would begin."""
+
+    def stop(run: object, state: object, name: str) -> None:
+        raise typer.Exit
+
+    monkeypatch.setattr("flows.train.run_flow", stop)
+    write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
+    spec = load_spec("mobilenet_v3_small")
+    path = tmp_path / "mobilenet.safetensors"
+    save_file(dict(spec.make_arrays(spec.CASES["tiny_infer"], 3).params), path)
+    options = ("--batch-size", "4", "--checkpoint", str(path))
+    assert _train(tmp_path, *options, workload="mobilenet_v3_small").exit_code == 0
+    (plan,) = (tmp_path / "state" / "campaigns").glob("*/plan.json")
+    (duel,) = load_plan(plan).duels
+    assert duel.checkpoint == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert duel.dataset is not None
+    assert duel.title == f"mobilenet_v3_small train_b32+{duel.checkpoint[:12]} on '[red]pets'"
