@@ -379,7 +379,9 @@ def test_a_crash_while_compiling_cold_is_start_0s_and_its_cure_compiles_cold_too
     jax = make_contender("jax", framework="jax", version="0.10.1", settings={"compile": "jit"})
     found = _run(folder, dataclasses.replace(_order(), contenders=(jax,)))
     assert (found["jax"]["status"], found["jax"]["failure"]["start"]) == ("workaround", 0)
-    assert found["jax"]["cold"]["stages"]["first_run"] > 0
+    cold = found["jax"]["cold"]
+    assert cold is not None
+    assert cold["stages"]["first_run"] > 0
     # Clean, a plain retry; under the cure cold, two starts, and the pass for memory.
     assert found["launches"] == ["", "", CURE, CURE, CURE, CURE]
 

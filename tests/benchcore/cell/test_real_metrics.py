@@ -80,6 +80,7 @@ def test_every_start_finds_what_a_process_of_its_own_compiled(
     (contender,) = document["contenders"]
     assert contender["status"] == "ok", contender["failure"]
     cold = contender["cold"]
+    assert cold is not None
     assert cold["cache_hits"] == 0
     assert cold["stages"]["warm_up"] is None
     assert len(contender["starts"]) >= 2
