@@ -100,6 +100,7 @@ def _order(function: Function) -> dict[str, Any]:
         "precision": None,
         "dataset": None,
         "feed_from": None,
+        "checkpoint": None,
         "seed": 1,
         "device": "cpu",
         "settings": {"compile": "jit" if function.framework == "jax" else "none"},

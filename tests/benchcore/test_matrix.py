@@ -92,7 +92,7 @@ def test_the_same_plan_has_the_same_hashes_and_each_change_another() -> None:
         assert not set(changed) & set(first), change
     newer = {**RELEASES, "jax@newest": _release("jax", "0.12.1")}
     moved = make_plan(profile, newer, campaign="night", site="local").duels
-    assert [a.hash == b for a, b in zip(moved, first, strict=True)] == [True, False, False, False]
+    assert [a.hash == b for a, b in zip(moved, first, strict=True)] == [True, False, False]
 
 
 def _more_arms(track: str, case: str) -> list[str]:
