@@ -118,7 +118,9 @@ def laptop() -> Profile:
             _sentinel("copy", "cpu_256m"),
             Match(workload="mlp", case="train_b128", arms=_FOUR, expected_s=135, budget_s=50),
             # Not a larger batch: 50 steps of a third of a second, four times over, take too long.
-            Match(workload="resnet50", case="infer_b1", arms=_COMPILED, expected_s=170, budget_s=60),
+            Match(
+                workload="resnet50", case="infer_b1", arms=_COMPILED, expected_s=170, budget_s=60
+            ),
         ),
         warm_up_limit_s=2.0,
         rounds=8,
