@@ -18,12 +18,18 @@ class Allocation(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     partition: _Name = Field(description="Partition that the job queues in.")
-    gpu_type: _Name | None = Field(None, description="What Slurm calls the GPU; none: any.")
-    gpus: int = Field(1, ge=0, le=16, description="GPUs on each node.")
+    gpu_type: _Name | None = Field(
+        None, title="GPU type", description="What Slurm calls the GPU; none: any."
+    )
+    gpus: int = Field(1, ge=0, le=16, title="GPUs", description="GPUs on each node.")
     nodes: int = Field(1, ge=1, le=64, description="Nodes of the allocation.")
-    cpus: int = Field(4, ge=1, le=512, description="CPU cores on each node.")
+    cpus: int = Field(4, ge=1, le=512, title="CPUs", description="CPU cores on each node.")
     memory_mb: int | None = Field(
-        None, ge=1, le=16_000_000, description="Memory on each node in MB; none: as configured."
+        None,
+        ge=1,
+        le=16_000_000,
+        title="Memory (MB)",
+        description="Memory on each node; none: as configured.",
     )
     minutes: int = Field(45, ge=1, le=10_080, description="Limit of time in minutes.")
     exclusive: bool = Field(False, description="Whether nobody else may use the nodes meanwhile.")
