@@ -28,6 +28,7 @@ CONTENDER_COLUMNS = (
     "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "process_peak_bytes",
     "process_baseline_bytes", "planned_bytes", "allocator_peak_bytes", "latency_p50_ns",
     "latency_p95_ns", "host_boundness", "gross_mj", "net_mj", "stopped_by",
+    "checkpoint",
     "compute_share", "bandwidth_share", "items_per_s", "cold_compile_s", "warm_compile_s",
 )
 EQUIVALENCE_COLUMNS = (

@@ -317,6 +317,7 @@ def list_facts(
         ("Starts", f"{_integers(ratios['num_starts'])} a pair"),
         ("Length", _describe_length(contenders)),
         ("Rounds", f"{_integers(ran['num_blocks'])} blocks a contender, one a round"),
+        ("Weights", _describe_weights(contenders)),
         ("Device", night.device_model),
         ("Node", f"{night.node} (site {night.site}, profile {night.profile})"),
         ("Host", host or "not recorded"),
@@ -350,6 +351,13 @@ def _describe_length(contenders: pd.DataFrame) -> str:
     counted = [(ends.count(end), how) for end, how in _ENDS.items()]
     said = [f"{format_count(count, 'duel')} ended {how}" for count, how in counted if count]
     return "; ".join(said) or "a fixed number of starts"
+
+
+def _describe_weights(contenders: pd.DataFrame) -> str:
+    """Seeded ones, and those of each checkpoint, whose first digits end its case's name."""
+    ends = contenders.dropna(subset="checkpoint").drop_duplicates("checkpoint").to_dict("records")
+    told = [f"{each['case_name']}: of the file with SHA-256 {each['checkpoint']}" for each in ends]
+    return "; ".join([*told, *(["all others: seeded"] if told else ["seeded"])])
 
 
 def _describe_host(host: Mapping[str, object]) -> str:

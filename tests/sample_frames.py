@@ -290,6 +290,7 @@ def _contender(case: SampleCase, arm: str, version: str, role: str) -> dict[str,
         "gross_mj": math.nan,
         "net_mj": math.nan,
         "stopped_by": "target" if case.workload == "mlp" else "budget",
+        "checkpoint": None,
         "compute_share": 0.61 / factor,
         "bandwidth_share": math.nan,
         "items_per_s": case.batch / (case.jax_step_ns * factor) * 1e9,
@@ -332,6 +333,7 @@ def _contenders() -> list[dict[str, object]]:
         "process_peak_bytes": 1.9e7,
         "planned_bytes": math.nan,
         "stopped_by": "no_pair",
+        "checkpoint": None,
         "compute_share": math.nan,
     }
     failed = rows[-1] | {

@@ -320,3 +320,14 @@ def test_a_report_remarks_on_who_was_not_steady(
 )
 def test_a_factor_has_three_digits(factor: float | None, told: str) -> None:
     assert format_factor(factor) == told
+
+
+def test_whose_weights_were_measured_is_told_whole() -> None:
+    frames = sample_frames(num_nights=1)
+    facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
+    assert facts["Weights"] == "seeded"
+    given = frames.contenders.copy()
+    given.loc[given.index[:2], ["case_name", "checkpoint"]] = ["infer_b1+cccccccccccc", "c" * 64]
+    facts = dict(list_facts(frames.night, frames.ratios, given))
+    file = f"of the file with SHA-256 {'c' * 64}"
+    assert facts["Weights"] == f"infer_b1+cccccccccccc: {file}; all others: seeded"
