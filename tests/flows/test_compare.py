@@ -205,7 +205,7 @@ def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
             ["setting │ donate │ not set │ no", "read back │ state update │ in place │ copied"],
         ),
         (
-            "resnet50 --case tiny_infer",
+            "mobilenet_v3_small --case tiny_infer",
             "torch",
             "--a-set compile=none --a-set layout=channels_last --b-set compile=none --no-ceilings",
             ["setting │ layout │ channels_last │ not set", "read back │ layout │ NHWC │ NCHW"],
