@@ -176,19 +176,22 @@ slow = jax.jit(lambda x: jax.lax.fori_loop(0, 40, lambda i, y: jnp.tanh(y @ x), 
 fast = jax.jit(lambda x: x + 1)
 large, small = jnp.full((256, 256), 1e-3), jnp.ones(1)
 jax.block_until_ready([slow(large), fast(small)])
-overtaken = done = 0
-for _ in range(40):
+overtaken = done = rounds = 0
+deadline = time.monotonic() + 60  # on quiet CPUs they mostly keep their order
+while rounds < 40 or (not overtaken and time.monotonic() < deadline):
+    rounds += 1
     first = slow(large)
     first.is_ready()  # with no question between the two they were seen to keep their order
+    time.sleep(rounds % 2 / 1e4)
     runtime.synchronise(fast(small))
     overtaken += not first.is_ready()
     runtime.let_go(first)
     done += first.is_ready()
-print(json.dumps([overtaken, done]))
+print(json.dumps([overtaken, done, rounds]))
 """
-    overtaken, done = _ask(framework_python("jax"), _JAX + code)
+    overtaken, done, rounds = _ask(framework_python("jax"), _JAX + code)
     assert overtaken > 0, "nothing ran behind the host's back: this shows nothing"
-    assert done == 40
+    assert done == rounds
 
 
 def test_jaxs_stages_fit_in_the_time_they_took(framework_python: Callable[[str], Path]) -> None:
