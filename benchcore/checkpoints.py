@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from benchcore.catalog import check_checkpoint, load_spec
 from benchcore.cell.witness import list_proof_cases
 from benchcore.environments import list_environments
-from benchcore.errors import UserError
+from benchcore.errors import MOST_SHOWN, UserError, and_more, show
 from benchcore.state import State
 
 _PICKLES = (".pth", ".pt")
@@ -31,7 +31,6 @@ _SAFE_TORCH = Version("2.6")
 """Before it, `weights_only=True` did not keep a pickle from running code (CVE-2025-32434)."""
 _TIMEOUT_S = 600
 _ROOM = 64 * 2**20
-_MOST_SHOWN = 100
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _READ_PICKLE = """
 import json, sys
@@ -77,7 +76,7 @@ def take_checkpoint(path: Path, workload: str, cases: Iterable[Any], state: Stat
     """
     if path.suffix.lower() not in _ENDINGS:
         raise UserError(
-            f"wanted a checkpoint that ends in {', '.join(_ENDINGS)}, got {_show(path)}; save the "
+            f"wanted a checkpoint that ends in {', '.join(_ENDINGS)}, got {show(path)}; save the "
             "model's state_dict() as one"
         )
     wanted = _describe_model(workload, cases)
@@ -100,7 +99,7 @@ def take_checkpoint(path: Path, workload: str, cases: Iterable[Any], state: Stat
             part.rename(kept)
     except OSError as error:
         raise UserError(
-            f"wanted to copy the checkpoint {_show(path)} to {_show(state.checkpoints)}, but "
+            f"wanted to copy the checkpoint {show(path)} to {show(state.checkpoints)}, but "
             f"{error.strerror or error}; mend that, and run it again"
         ) from error
     return sha256
@@ -111,7 +110,7 @@ def find_weights(state: State, sha256: str) -> Path:
     kept = _weights(state, sha256)
     if not kept.exists():
         raise UserError(
-            f"wanted the weights of checkpoint {sha256:.12} in {_show(state.checkpoints)}, got "
+            f"wanted the weights of checkpoint {sha256:.12} in {show(state.checkpoints)}, got "
             "none; name its file with --checkpoint once more"
         )
     return kept
@@ -144,13 +143,13 @@ def _check_file(path: Path, wanted: Described) -> None:
         size, regular = path.stat().st_size, path.is_file()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"wanted a checkpoint, got {_show(path)}: {why}; name another") from error
+        raise UserError(f"wanted a checkpoint, got {show(path)}: {why}; name another") from error
     if not regular:
         raise UserError(
-            f"wanted a checkpoint, got {_show(path)}, which is no file; name the file itself"
+            f"wanted a checkpoint, got {show(path)}, which is no file; name the file itself"
         )
     if size == 0:
-        raise UserError(f"wanted a checkpoint, got {_show(path)}, which is empty; fetch it again")
+        raise UserError(f"wanted a checkpoint, got {show(path)}, which is empty; fetch it again")
     _check_size(size, wanted, path)
 
 
@@ -159,7 +158,7 @@ def _check_size(size: int, wanted: Described, path: Path) -> None:
     exact = 4 * sum(math.prod(shape) for _, shape in wanted.values())
     if size > 4 * exact + _ROOM:
         raise UserError(
-            f"wanted a state dict of some {exact / 1e6:.0f} MB, got {_show(path)} with "
+            f"wanted a state dict of some {exact / 1e6:.0f} MB, got {show(path)} with "
             f"{size / 1e6:.0f} MB; save the model's state_dict() alone"
         )
 
@@ -196,7 +195,7 @@ def _find_torch(path: Path, state: State) -> str:
     able = [each for each in built if Version(each.packages["torch"]) >= _SAFE_TORCH]
     if not able:
         raise UserError(
-            f"{_show(path)} is a pickle, which only torch {_SAFE_TORCH} or newer reads safely, and "
+            f"{show(path)} is a pickle, which only torch {_SAFE_TORCH} or newer reads safely, and "
             "no environment has it yet; build one with `deadheat environments torch`, or save the "
             "state dict as .safetensors"
         )
@@ -240,12 +239,12 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{_show(path)} is broken: {error}; delete it and run it again") from error
+        raise UserError(f"{show(path)} is broken: {error}; delete it and run it again") from error
 
 
 def _unreadable(path: Path, why: str) -> UserError:
     return UserError(
-        f"wanted a state dict in {_show(path)}, but {ascii(why[: 2 * _MOST_SHOWN])[1:-1]}; save "
+        f"wanted a state dict in {show(path)}, but {ascii(why[: 2 * MOST_SHOWN])[1:-1]}; save "
         "the model's state_dict() again, best as .safetensors"
     )
 
@@ -261,19 +260,19 @@ def _check_arrays(found: Described, wanted: Described, path: Path) -> None:
     unknown = sorted(found.keys() - wanted.keys() - counters)
     wrong = [name for name in wanted if name in found and found[name] != wanted[name]]
     problems = [
-        f"{what} {names[0][:_MOST_SHOWN]!r}{_and_more(len(names) - 1)}"
+        f"{what} {names[0][:MOST_SHOWN]!r}{and_more(len(names) - 1)}"
         for what, names in (("lacks", lacking), ("has the unknown", unknown))
         if names
     ]
     if wrong:
         (dtype, shape), (came, came_shape) = wanted[wrong[0]], found[wrong[0]]
         problems.append(
-            f"has {wrong[0]!r} as {came[:_MOST_SHOWN]!r} of shape {came_shape}, not as {dtype} of "
-            f"{shape}{_and_more(len(wrong) - 1)}"
+            f"has {wrong[0]!r} as {came[:MOST_SHOWN]!r} of shape {came_shape}, not as {dtype} of "
+            f"{shape}{and_more(len(wrong) - 1)}"
         )
     if problems:
         raise UserError(
-            f"wanted the state dict of this model, got {_show(path)}, which {', '.join(problems)}; "
+            f"wanted the state dict of this model, got {show(path)}, which {', '.join(problems)}; "
             "name a checkpoint of this model, in float32"
         )
 
@@ -282,14 +281,6 @@ def _check_finite(arrays: Mapping[str, np.ndarray], path: Path) -> None:
     odd = [name for name, array in arrays.items() if not np.isfinite(array).all()]
     if odd:
         raise UserError(
-            f"wanted finite weights, got NaN or infinity in {odd[0]!r}{_and_more(len(odd) - 1)} of "
-            f"{_show(path)}; name another checkpoint"
+            f"wanted finite weights, got NaN or infinity in {odd[0]!r}{and_more(len(odd) - 1)} of "
+            f"{show(path)}; name another checkpoint"
         )
-
-
-def _and_more(count: int) -> str:
-    return f" and {count} more" if count > 0 else ""
-
-
-def _show(path: Path) -> str:
-    return ascii(str(path)[-_MOST_SHOWN:])

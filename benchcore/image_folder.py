@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.host import usable_cpus
-from benchcore.errors import UserError
+from benchcore.errors import MOST_SHOWN, UserError, and_more, show
 from benchcore.producer.decoding import BrokenImageError, decode
 from benchcore.protocol import write_json
 
@@ -21,7 +21,6 @@ _SPLITS = ("train", "val")
 _MOST_CLASSES = 1000
 """The networks here have as many logits."""
 _MOST_NAMED = 5
-_MOST_SHOWN = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,7 @@ def _list_images(root: Path, split: str) -> Iterator[tuple[str, Path]]:
     folder = root / split
     if not folder.is_dir():
         raise UserError(
-            f"wanted a folder with train/CLASS/*.jpg and val/CLASS/*.jpg, got {_show(root)}, which "
+            f"wanted a folder with train/CLASS/*.jpg and val/CLASS/*.jpg, got {show(root)}, which "
             f"has no folder {split!r}; name another with --dataset"
         )
     for each in _visible(folder):
@@ -88,7 +87,7 @@ def _list_images(root: Path, split: str) -> Iterator[tuple[str, Path]]:
         if not files:
             raise UserError(
                 f"wanted images ({', '.join(_ENDINGS)}) in every class, got none in "
-                f"{_show(each)}; add some, or remove that folder"
+                f"{show(each)}; add some, or remove that folder"
             )
         yield from ((each.name, path) for path in files)
 
@@ -98,13 +97,13 @@ def _visible(folder: Path) -> list[Path]:
         paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise UserError(
-            f"wanted to list {_show(folder)}, but {error.strerror}; mend its permissions"
+            f"wanted to list {show(folder)}, but {error.strerror}; mend its permissions"
         ) from error
     for path in paths:
         try:
             path.name.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise UserError(f"wanted file names in UTF-8, got {_show(path)}; rename it") from error
+            raise UserError(f"wanted file names in UTF-8, got {show(path)}; rename it") from error
     return paths
 
 
@@ -112,12 +111,12 @@ def _check_classes(root: Path, classes: list[str], in_val: set[str]) -> None:
     if not classes or not in_val:
         split = "val" if classes else "train"
         raise UserError(
-            f"wanted classes in {_show(root / split)}, got none; make a folder there for each"
+            f"wanted classes in {show(root / split)}, got none; make a folder there for each"
         )
     if unknown := sorted(in_val - set(classes)):
         raise UserError(
-            f"wanted classes of val/ that are in train/, got {unknown[0][:_MOST_SHOWN]!r}"
-            f"{_and_more(len(unknown) - 1)}; remove them, or add images of them to train/"
+            f"wanted classes of val/ that are in train/, got {unknown[0][:MOST_SHOWN]!r}"
+            f"{and_more(len(unknown) - 1)}; remove them, or add images of them to train/"
         )
     if len(classes) > _MOST_CLASSES:
         raise UserError(
@@ -135,10 +134,10 @@ def _fingerprint(root: Path, paths: list[Path]) -> str:
             regular = path.is_file()
         except OSError as error:
             raise UserError(
-                f"wanted image files, got {_show(path)}, and {error.strerror}; remove it"
+                f"wanted image files, got {show(path)}, and {error.strerror}; remove it"
             ) from error
         if not regular:
-            raise UserError(f"wanted image files, got {_show(path)}, which is none; remove it")
+            raise UserError(f"wanted image files, got {show(path)}, which is none; remove it")
         sha.update(f"{path.relative_to(root)}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
     return sha.hexdigest()[:32]
 
@@ -181,17 +180,9 @@ def _digest(path: Path) -> tuple[str, str | None]:
 
 def _tell_broken(root: Path, broken: list[tuple[str, str]]) -> str:
     named = "; ".join(
-        f"{name[-_MOST_SHOWN:]!r} ({why[:_MOST_SHOWN]!r})" for name, why in broken[:_MOST_NAMED]
+        f"{name[-MOST_SHOWN:]!r} ({why[:MOST_SHOWN]!r})" for name, why in broken[:_MOST_NAMED]
     )
     return (
-        f"wanted images that can be decoded, got {len(broken)} broken in {_show(root)}: {named}"
-        f"{_and_more(len(broken) - _MOST_NAMED)}; replace them, or leave them out: --skip-broken"
+        f"wanted images that can be decoded, got {len(broken)} broken in {show(root)}: {named}"
+        f"{and_more(len(broken) - _MOST_NAMED)}; replace them, or leave them out: --skip-broken"
     )
-
-
-def _and_more(count: int) -> str:
-    return f" and {count} more" if count > 0 else ""
-
-
-def _show(path: Path) -> str:
-    return ascii(str(path)[-_MOST_SHOWN:])
