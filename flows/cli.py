@@ -25,6 +25,7 @@ from flows.costs import print_costs
 from flows.defects import defects
 from flows.display import format_count
 from flows.equivalence import equivalence
+from flows.judge import judge
 from flows.options import (
     STATE,
     CampaignOption,
@@ -52,6 +53,7 @@ app.command()(defects)
 app.command()(equivalence)
 app.command()(waterfall)
 app.command()(train)
+app.command()(judge)
 app.add_typer(shard, name="shard")
 
 

@@ -1,0 +1,164 @@
+"""What paired times say when they were taken in several allocations: `same`, `different` or
+`unknown`, with the allocations as the samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from benchcore.verdict.ratios import EQUIVALENCE_BOUND, Verdict
+
+_ALPHA = 0.05
+_FAR = 5.0
+"""Standard deviations from its allocation's mean, beyond which a pair is an outlier. Of clean pairs
+it is one in two million, were the deviation known; it is learned from as few as a dozen pairs."""
+_MOST_CENTRES = 32
+_FEWEST_FOR_SPREAD = 6
+_FEWEST_TO_SPARE_ONE = 5
+_ODD_ALPHA = 1e-3
+"""How sure it must be that one allocation is not like the others before it is left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """log(t_b / t_a): above 0 = a is faster. `low` to `high` is its 95 % interval.
+
+    `left_out` is the index of the allocation that was unlike all others; None = there was none.
+    """
+
+    verdict: Verdict
+    log_ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    reason: str
+    left_out: int | None = None
+
+
+def judge_allocations(
+    allocations: Sequence[np.ndarray], equivalence_bound: float = EQUIVALENCE_BOUND
+) -> Judgement:
+    """The verdict over allocations: one array each of log(t_b / t_a), one value a pair.
+
+    Allocations differ by more than their pairs do (memory layout, autotuning, the node), so
+    Student's t is taken over one mean an allocation. A pair far from its allocation's median is an
+    outlier and takes no part, nor does one allocation of five or more that is unlike the others.
+
+    A significant difference is `different`, however small: its interval says whether it matters.
+    `same` are two one-sided tests at 5 % within the bound. Three allocations can agree by chance,
+    so there the spread between them is taken to be half the bound at least.
+    """
+    kept = [number for number, pairs in enumerate(allocations) if len(pairs)]
+    if not kept:
+        return Judgement(verdict="unknown", reason="no pair in any allocation")
+    means = _locate([np.asarray(allocations[number], float) for number in kept])
+    mean = float(means.mean())
+    if len(kept) == 1:
+        return Judgement(
+            verdict="unknown",
+            log_ratio=mean,
+            reason="one allocation is a suspicion only: its pairs are not independent starts",
+        )
+    odd = _find_odd(means)
+    left_out = None if odd is None else kept[odd]
+    if odd is not None:
+        means = np.delete(means, odd)
+        mean = float(means.mean())
+    spread = float(means.std(ddof=1))
+    if spread <= 1e-9 * max(abs(mean), 1e-3):
+        return Judgement(
+            verdict="unknown",
+            log_ratio=mean,
+            reason="the allocations agree to the last digit, as no independent starts do",
+            left_out=left_out,
+        )
+    return _judge_means(means, spread, equivalence_bound, left_out)
+
+
+def _judge_means(
+    means: np.ndarray, spread: float, equivalence_bound: float, left_out: int | None
+) -> Judgement:
+    mean, freedom, root = float(means.mean()), len(means) - 1, math.sqrt(len(means))
+    half = float(stats.t.ppf(1 - _ALPHA / 2, freedom)) * spread / root
+    p = float(2 * stats.t.sf(abs(mean) / (spread / root), freedom))
+    bound = math.log1p(equivalence_bound)
+    one_sided = float(stats.t.ppf(1 - _ALPHA, freedom)) * max(spread, bound / 2) / root
+    verdict: Verdict = "unknown"
+    reason = (
+        f"95 % interval ±{math.expm1(min(half, 700)):.1%} is too wide to tell a difference of "
+        f"{equivalence_bound:.1%} from none"
+    )
+    if p < _ALPHA:
+        verdict, reason = "different", "95 % interval excludes no difference"
+    elif abs(mean) + one_sided <= bound:
+        verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
+    return Judgement(
+        verdict=verdict,
+        log_ratio=mean,
+        low=mean - half,
+        high=mean + half,
+        p=p,
+        reason=reason,
+        left_out=left_out,
+    )
+
+
+def _locate(allocations: Sequence[np.ndarray]) -> np.ndarray:
+    """One log ratio an allocation: the mean of its pairs less the outliers among them.
+
+    How far pairs spread is learned from all allocations together, as four pairs say too little;
+    only an allocation that is noisy throughout has a spread of its own.
+    """
+    residuals = [_residuals(pairs) for pairs in allocations]
+    spread = _spread(np.concatenate(residuals))
+    if spread == 0.0:
+        return np.array([np.median(pairs) for pairs in allocations])
+    means = []
+    for pairs, own_residuals in zip(allocations, residuals, strict=True):
+        own = _spread(own_residuals)
+        noisy = len(pairs) >= _FEWEST_FOR_SPREAD and own > _FAR * spread
+        means.append(_skip_outliers(pairs, _FAR * (own if noisy else spread)))
+    return np.array(means)
+
+
+def _residuals(pairs: np.ndarray) -> np.ndarray:
+    """Of the pairs from their median, stretched as few pairs lie too near their own median."""
+    count = len(pairs)
+    return (pairs - np.median(pairs)) * count / (count - 0.8) if count > 1 else np.zeros(0)
+
+
+def _spread(residuals: np.ndarray) -> float:
+    """Their standard deviation, from the median distance; half of them may be outliers."""
+    return 1.4826 * float(np.median(np.abs(residuals))) if len(residuals) else 0.0
+
+
+def _skip_outliers(pairs: np.ndarray, far: float) -> float:
+    """The mean of the pairs that lie within `far` of it, where most of them lie so.
+
+    Least squares with the squares cut off at far²: of four pairs, two may be outliers that don't
+    agree with each other, and the two that do are found; their median would lie amid the four.
+    """
+    centres = np.quantile(pairs, np.linspace(0, 1, min(len(pairs), _MOST_CENTRES)))
+    centres = np.append(centres, np.median(pairs))
+    near = np.abs(pairs - centres[:, None]) <= far
+    means = (near @ pairs)[near.any(axis=1)] / near.sum(axis=1)[near.any(axis=1)]
+    costs = np.minimum((pairs - means[:, None]) ** 2, far**2).sum(axis=1)
+    return float(means[np.argmin(costs)])
+
+
+def _find_odd(means: np.ndarray) -> int | None:
+    """The one allocation that the others' spread doesn't explain, if there are others enough."""
+    count = len(means)
+    if count < _FEWEST_TO_SPARE_ONE:
+        return None
+    number = int(np.argmax(np.abs(means - np.median(means))))
+    others = np.delete(means, number)
+    expected = float(others.std(ddof=1)) * math.sqrt(1 + 1 / len(others))
+    if expected == 0.0:
+        return None
+    p = 2 * stats.t.sf(abs(means[number] - others.mean()) / expected, len(others) - 1)
+    return number if count * p < _ODD_ALPHA else None

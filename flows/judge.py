@@ -1,0 +1,38 @@
+"""The command `deadheat judge`: a verdict on anyone's paired times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchcore.measurements import read_allocations
+from benchcore.verdict.allocations import judge_allocations
+from flows.options import JsonOption
+from flows.printing import print_rows
+from flows.standalone import answer_files
+
+
+def judge(
+    path: Annotated[Path, typer.Argument(help="A JSON file, or a folder of them.")],
+    bound: Annotated[
+        float, typer.Option("--bound", min=0.001, max=0.5, help="Nearer than this is the same.")
+    ] = 0.02,
+    as_json: JsonOption = False,
+) -> None:
+    """Say of paired times whether b takes longer than a, with the allocations as samples."""
+
+    def answer(file: Path) -> dict[str, Any]:
+        found = judge_allocations(read_allocations(file), bound)
+        ci = None if found.low is None else [found.low, found.high]
+        said = {"verdict": found.verdict, "log_ratio": found.log_ratio, "ci": ci, "p": found.p}
+        return {**said, "reason": found.reason} if found.verdict == "unknown" else said
+
+    answer_files(path, ".json", answer, _print, as_json)
+
+
+def _print(answers: dict[str, dict[str, Any]]) -> None:
+    columns = ("file", "verdict", "log_ratio", "ci", "p", "reason")
+    rows = [{"file": name, **answered} for name, answered in answers.items()]
+    print_rows(rows, columns, title="log(t_b / t_a): above 0 = a is faster")
