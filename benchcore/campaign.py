@@ -107,7 +107,10 @@ def provision_release(
             return record
     try:
         record = provision(
-            plan.releases[request], state, accelerator=find_accelerator(), report=report
+            plan.releases[request],
+            state,
+            accelerator=load_site(plan.site).accelerator or find_accelerator(),
+            report=report,
         )
     except EnvironmentBuildError as error:
         write_json(failure, {"reason": str(error)})
@@ -152,9 +155,12 @@ def is_measured(state: State, plan: Plan, duel: PlannedDuel) -> bool:
     return result_path(state, plan.campaign, duel.duel_run).exists()
 
 
-def measure_duel(plan: Plan, duel: PlannedDuel, state: State) -> Path:
-    """Measure one duel, unless that was done before; its document in the spool."""
-    log = progress_log(state, plan.campaign)
+def measure_duel(
+    plan: Plan, duel: PlannedDuel, state: State, log: ProgressLog | None = None
+) -> Path:
+    """Measure one duel, unless that was done before; its document in the spool. What it is doing
+    goes into the campaign's log, unless another is given."""
+    log = log or progress_log(state, plan.campaign)
     resumed = is_measured(state, plan, duel)
     log.append(event="duel", what="resumed" if resumed else "begun", duel_run=duel.duel_run)
     order = matrix.make_order(

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import combinations
@@ -136,6 +136,14 @@ def prove(
         raise CampaignIncompleteError("\n".join(refused))
 
 
+def prove_duels(plan: Plan, duel_runs: Collection[str], state: State) -> None:
+    """Prove what some of a campaign's duels rest on, on this machine's device; a document that is
+    there already is kept. Leaves documents only: whoever planned the campaign ingests them."""
+    duels = tuple(duel for duel in plan.duels if duel.duel_run in duel_runs)
+    for wanted in of_campaign(dataclasses.replace(plan, duels=duels), state):
+        run_proof(wanted, state, keep=True)
+
+
 def subject(wanted: Wanted) -> ProofSubject:
     """What a proof holds for, beside its pair and use case."""
     return ProofSubject(
@@ -162,9 +170,11 @@ def run_proof(
     state: State,
     *,
     anew: bool = False,
+    keep: bool = False,
     advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
-    """Run the pass in this allocation; its document, which the next run of the same replaces.
+    """Run the pass in this allocation; its document, which the next run of the same replaces,
+    unless it is to `keep` one of this device.
 
     Raises CampaignIncompleteError with the prover's last words if it leaves none.
     """
@@ -174,6 +184,8 @@ def run_proof(
     name = hashlib.sha256(json.dumps(encode(order), sort_keys=True).encode()).hexdigest()[:16]
     document, scratch = state.proofs / f"{name}.json", state.proofs / name
     with FileLock(state.proofs / f"{name}.lock"):
+        if keep and _is_of_here(document, wanted.device):
+            return document
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         write_json(scratch / "order.json", encode(order))
@@ -191,6 +203,13 @@ def run_proof(
         paths[1].rename(document)
         shutil.rmtree(scratch)
     return document
+
+
+def _is_of_here(document: Path, device: str) -> bool:
+    if not document.exists():
+        return False
+    proof = json.loads(document.read_text(encoding="utf-8"))
+    return proof["device"]["fingerprint"] == describe_device(device)["fingerprint"]
 
 
 def _run(

@@ -26,8 +26,9 @@ _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,49}$")]
 class Site(BaseModel):
     """A place that runs shards. Unknown keys are errors.
 
-    A Slurm site has pools: each says what a shard of it asks Slurm for. Its state folder, absolute
-    and shared with the nodes, is the submitter's unless `state` names another.
+    A Slurm site has pools: each says what a shard of it asks Slurm for; campaigns go to
+    `default_pool`, in shards of about `shard_minutes`. Its state folder, absolute and shared with
+    the nodes, is the submitter's unless `state` names another.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,6 +37,10 @@ class Site(BaseModel):
     kind: Literal["local", "slurm"]
     state: str | None = Field(None, pattern=r"^/[A-Za-z0-9_./@+-]{0,199}$")
     pools: dict[_Name, Allocation] = {}
+    default_pool: _Name | None = None
+    shard_minutes: float = Field(45, gt=0, le=1440)
+    accelerator: Literal["cpu", "cuda"] | None = None
+    """What environments are built for; none: what the machine that builds them has."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Site:
@@ -43,6 +48,8 @@ class Site(BaseModel):
             raise ValueError("a site of kind 'slurm' has one table [pools.NAME] or more")
         if self.kind == "local" and (self.pools or self.state):
             raise ValueError("a site of kind 'local' has neither 'pools' nor 'state'")
+        if self.default_pool is not None and self.default_pool not in self.pools:
+            raise ValueError("'default_pool' names one of the site's pools")
         return self
 
 
@@ -69,29 +76,22 @@ def load_site(name: str) -> Site:
     return _read_site(files[name])
 
 
-def check_runs_here(name: str) -> None:
-    """Raises UserError for a site whose shards this process could not run itself."""
-    if load_site(name).kind != "local":
-        raise UserError(
-            f"wanted a site whose shards run on this machine, got {name!r}: nothing hands a "
-            "campaign's shards to Slurm yet; choose --site local"
-        )
-
-
-def find_pool(site: Site, name: str | None) -> Allocation:
-    """What a pool of a Slurm site asks for; without a name the only one. Raises UserError."""
+def find_pool(site: Site, name: str | None) -> tuple[str, Allocation]:
+    """A pool of a Slurm site, and what it asks for; without a name the default one, or the only
+    one. Raises UserError."""
     if site.kind != "slurm":
         raise UserError(
             f"wanted a Slurm site, got {site.name!r} of kind {site.kind!r}, which has no pools; "
             "choose another with --site"
         )
-    chosen = name or (next(iter(site.pools)) if len(site.pools) == 1 else "")
+    only = next(iter(site.pools)) if len(site.pools) == 1 else ""
+    chosen = name or site.default_pool or only
     if chosen not in site.pools:
         raise UserError(
             f"wanted a pool of site {site.name!r}, got {chosen[:100]!r}; pools are "
-            f"{', '.join(site.pools)}; choose one with --pool"
+            f"{', '.join(site.pools)}; choose one with --pool, or let 'default_pool' name it"
         )
-    return site.pools[chosen]
+    return chosen, site.pools[chosen]
 
 
 def _read_site(path: Path) -> Site:

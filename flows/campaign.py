@@ -11,7 +11,8 @@ from prefect.client.schemas.objects import State
 
 from benchcore.errors import CampaignIncompleteError
 from benchcore.matrix import PlannedDuel
-from tasks import steps
+from flows.shards import measure_in_shards
+from tasks import measuring, steps
 
 
 def run_campaign(campaign: str, root: str) -> dict[str, Any]:
@@ -22,11 +23,11 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
     for request in steps.list_requests(campaign, root):
         # A failed build is a status of its contenders, told by measure; the campaign goes on.
         steps.provision_environment(request, campaign=campaign, root=root, return_state=True)
-    for workload, precision in steps.list_proofs(campaign, root):
-        # Without a proof its pairs get no ratio, told by the checks; the campaign goes on.
-        steps.prove_workload(workload, precision, campaign=campaign, root=root, return_state=True)
     duels = steps.list_duels(campaign, root)
-    lost = _measure_all(duels, campaign, root)
+    if steps.is_on_slurm(campaign, root):
+        lost = measure_in_shards(campaign, root)
+    else:
+        lost = _measure_all(duels, campaign, root)
     if len(lost) == len(duels):
         raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))
     lost += steps.ingest_results(root=root)
@@ -52,9 +53,14 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
 
 def _measure_all(duels: Sequence[PlannedDuel], campaign: str, root: str) -> list[str]:
     """Every duel as a task run of its own; why the ones failed that left no result."""
+    for workload, precision in steps.list_proofs(campaign, root):
+        # Without a proof its pairs get no ratio, told by the checks; the campaign goes on.
+        measuring.prove_workload(
+            workload, precision, campaign=campaign, root=root, return_state=True
+        )
     lost: list[str] = []
     for duel in duels:
-        ended: State[str] = steps.measure_duel(
+        ended: State[str] = measuring.measure_duel(
             duel.title, duel.duel_run, campaign=campaign, root=root, return_state=True
         )
         if not ended.is_completed():

@@ -18,7 +18,7 @@ from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, Use
 from benchcore.interpreters import find_interpreters
 from benchcore.profiles import load_profile
 from benchcore.releases import parse_request, resolve
-from benchcore.sites import check_runs_here, load_site
+from benchcore.sites import load_site
 from benchcore.state import State, open_state
 from flows.compare import compare
 from flows.costs import print_costs
@@ -36,7 +36,7 @@ from flows.options import (
     StateOption,
 )
 from flows.printing import ERR, OUT, complain, print_json, print_rows
-from flows.running import measure_plan, run_flow
+from flows.running import check_site, measure_plan, run_flow
 from flows.shard import shard
 from flows.train import train
 from flows.waterfall import waterfall
@@ -68,7 +68,7 @@ def nightly(
 ) -> None:
     """Plan, provision, measure, check, judge and publish. Run again, it resumes."""
     load_profile(profile)
-    check_runs_here(site)
+    check_site(site)
     name = campaign or steps.name_night(profile)
     matrix.check_campaign(name)
     opened = open_state(state)

@@ -56,6 +56,7 @@ class Forecast:
             "failed": lambda event: f"{event['contender']} failed: {event['reason']}",
             "environment": lambda event: f"{event['request']}: {event['text']}",
             "proof": lambda event: event["text"],
+            "shard": lambda event: event["text"],
         }
         return kinds.get(event["event"], lambda event: None)(event)
 

@@ -13,7 +13,7 @@ from benchcore import matrix
 from benchcore.checkpoints import find_weights
 from benchcore.errors import UserError
 from benchcore.progress import ProgressReader
-from benchcore.sites import check_runs_here
+from benchcore.sites import load_site
 from benchcore.state import State
 from flows.display import follow_campaign
 from flows.orchestrator import settle_prefect, start_temporary_api
@@ -46,7 +46,7 @@ def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def measure_plan(plan: matrix.Plan, state: State) -> Callable[[], dict[str, Any]]:
     """Save a plan that is new; the flow that measures it. Raises UserError where weights lack."""
-    check_runs_here(plan.site)
+    check_site(plan.site)
     for checkpoint in {duel.checkpoint for duel in plan.duels} - {None}:
         find_weights(state, str(checkpoint))
     matrix.save_plan(plan, steps.campaign_folder(state, plan.campaign) / "plan.json")
@@ -57,6 +57,16 @@ def measure_plan(plan: matrix.Plan, state: State) -> Callable[[], dict[str, Any]
         return flow(campaign=plan.campaign)
 
     return measure
+
+
+def check_site(name: str) -> None:
+    """Raises UserError for a site that there is not, or whose shards nobody could be given to."""
+    if load_site(name).kind == "slurm" and not os.environ.get("PREFECT_API_URL"):
+        raise UserError(
+            f"wanted a Prefect server, as the shards of site {name!r} are handed to its work pool, "
+            "got no PREFECT_API_URL; start one (`prefect server start`) and name it, or choose "
+            "--site local"
+        )
 
 
 def _check_services(state: State) -> None:

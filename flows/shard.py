@@ -48,7 +48,7 @@ def _draft_job(site: str, pool: str | None, state: Path) -> BatchJob:
     place = load_site(site)
     return BatchJob(
         name="deadheat-shard",
-        allocation=find_pool(place, pool),
+        allocation=find_pool(place, pool)[1],
         folder=place.state or str(state.expanduser().absolute()),
         command=shard_command(),
     )

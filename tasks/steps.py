@@ -9,35 +9,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prefect import Task, task
+from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State as RunState
-from prefect.client.schemas.objects import TaskRun
 
 from benchcore import campaign as steps
 from benchcore import matrix, proofs
-from benchcore.errors import EnvironmentBuildError
 from benchcore.profiles import load_profile
-from benchcore.shard import ConductorFailedError
-from benchcore.sites import check_runs_here
+from benchcore.sites import load_site
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.outcome import judge_and_list, list_failures
+from benchcore.store.proofs import ingest_proofs
 from dashboards.campaign import publish_campaign
 from data_checks.campaign import check_campaign
-
-
-async def _is_infrastructure(_task: Task[..., Any], _run: TaskRun, state: RunState[Any]) -> bool:
-    """Only what failed around a measurement is tried again; a result never is."""
-    error = await state.aresult(raise_on_failure=False)
-    return isinstance(error, ConductorFailedError | EnvironmentBuildError)
+from tasks.measuring import is_infrastructure
 
 
 @task(task_run_name="plan-{profile}", cache_policy=NO_CACHE)
 def plan_campaign(profile: str, *, site: str, campaign: str, root: str, python: str | None) -> None:
     """Fix tonight's versions, unless the campaign has a plan already."""
-    check_runs_here(site)
     state = open_state(Path(root))
     steps.plan_campaign(
         load_profile(profile), site=site, campaign=campaign, state=state, python=python
@@ -49,7 +40,7 @@ def plan_campaign(profile: str, *, site: str, campaign: str, root: str, python: 
     cache_policy=NO_CACHE,
     retries=1,
     retry_delay_seconds=2,
-    retry_condition_fn=_is_infrastructure,
+    retry_condition_fn=is_infrastructure,
 )
 def provision_environment(request: str, *, campaign: str, root: str) -> None:
     """Lock, build and verify the environment of one release."""
@@ -63,39 +54,13 @@ def provision_environment(request: str, *, campaign: str, root: str) -> None:
     )
 
 
-@task(
-    task_run_name="measure-{title}",
-    cache_policy=NO_CACHE,
-    tags={"measure"},
-    retries=1,
-    retry_delay_seconds=2,
-    retry_condition_fn=_is_infrastructure,
-)
-def measure_duel(title: str, duel_run: str, *, campaign: str, root: str) -> str:
-    """Measure one duel; the path of its document."""
-    state = open_state(Path(root))
-    plan = steps.load_campaign(state, campaign)
-    return str(steps.measure_duel(plan, steps.find_duel(plan, duel_run), state))
-
-
-@task(task_run_name="prove-{workload}-{precision}", cache_policy=NO_CACHE, tags={"measure"})
-def prove_workload(workload: str, precision: str, *, campaign: str, root: str) -> None:
-    """Prove that the campaign's environments compute the same, unless that was done before."""
-    state = open_state(Path(root))
-    log = steps.progress_log(state, campaign)
-    for wanted in proofs.of_campaign(steps.load_campaign(state, campaign), state):
-        if (wanted.workload, wanted.precision) == (workload, precision):
-            proofs.prove(
-                wanted, state, lambda text: log.append(event="proof", text=text), anew=False
-            )
-
-
 @task(cache_policy=NO_CACHE)
 def ingest_results(*, root: str) -> list[str]:
-    """Spool to database; the documents that were refused, each with its reason."""
+    """Spool and proofs to database; the documents that were refused, each with its reason."""
     state = open_state(Path(root))
-    report = ingest_spool(open_database(state.database_url), state)
-    return [f"{rejection.path}: {rejection.reason}" for rejection in report.rejected]
+    engine = open_database(state.database_url)
+    report, refused = ingest_spool(engine, state), ingest_proofs(engine, state)
+    return [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]
 
 
 @task(cache_policy=NO_CACHE)
@@ -139,3 +104,8 @@ def list_proofs(campaign: str, root: str) -> list[tuple[str, str]]:
 def list_duels(campaign: str, root: str) -> list[matrix.PlannedDuel]:
     """The duels of a campaign's plan."""
     return list(steps.load_campaign(State(Path(root)), campaign).duels)
+
+
+def is_on_slurm(campaign: str, root: str) -> bool:
+    """Whether a campaign's duels are measured in a Slurm cluster's allocations."""
+    return load_site(steps.load_campaign(State(Path(root)), campaign).site).kind == "slurm"

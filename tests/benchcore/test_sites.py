@@ -43,16 +43,18 @@ modules = ["cuda/12.8"]
 def test_a_slurm_site_says_what_each_pool_asks_for(own_folder: Path) -> None:
     (own_folder / "bad.toml").write_text(SLURM)
     site = load_site("bad")
-    pool = find_pool(site, None)
+    name, pool = find_pool(site, None)
     assert site.state == "/shared/deadheat"
-    assert pool == find_pool(site, "a100")
+    assert (name, pool) == find_pool(site, "a100")
     assert (pool.partition, pool.gpu_type, pool.gpus) == ("gpu", "a100", 2)
     with pytest.raises(UserError, match="got 'h100'; pools are a100"):
         find_pool(site, "h100")
     with pytest.raises(UserError, match="kind 'local'"):
         find_pool(load_site("local"), "a100")
-    with pytest.raises(UserError, match="got ''; pools are h100, urgent"):
-        find_pool(load_site("slurm-local"), None)
+    assert find_pool(load_site("slurm-local"), None)[0] == "h100"
+    (own_folder / "bad.toml").write_text(SLURM + '[pools.b100]\npartition = "gpu"\n')
+    with pytest.raises(UserError, match="got ''; pools are a100, b100"):
+        find_pool(load_site("bad"), None)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,8 @@ def test_a_slurm_site_says_what_each_pool_asks_for(own_folder: Path) -> None:
         ('name = "other"\nkind = "local"', "name 'other'"),
         ('name = "bad"\nkind = "slurm"', "one table"),
         ('name = "bad"\nkind = "local"\nstate = "/x"', "has neither"),
+        (SLURM.replace("[pools", 'default_pool = "b"\n[pools', 1), "names one of the site's pools"),
+        (SLURM.replace("[pools", "shard_minutes = 0\n[pools", 1), "shard_minutes: Input should"),
         (SLURM.replace("/shared", "shared"), "state: String should match"),
         (SLURM.replace("/shared", "/shared $(id)"), "state: String should match"),
         (SLURM.replace('"gpu"', '"gpu; id"'), "pools.a100.partition: String should match"),

@@ -37,7 +37,7 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("nightly --site nope", "no site 'nope'; sites are bad, local"),
         ("nightly --site bad", "as TOML in "),
         ("nightly --site ./bad.toml", "no site './bad.toml'"),
-        ("nightly --site slurm-local", "nothing hands a campaign's shards to Slurm yet"),
+        ("nightly --site slurm-local", "got no PREFECT_API_URL"),
         ("shard show --site local", "wanted a Slurm site, got 'local'"),
         ("nightly --campaign ../up", "wanted a campaign name"),
         ("nightly --state /dev/null/x", "wanted a state folder that can be written"),
@@ -190,7 +190,7 @@ def test_a_shards_batch_script_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "got ''; pools are h100, urgent; choose one with --pool"),
+        (["--pool", "nope"], "got 'nope'; pools are h100, urgent; choose one with --pool"),
         (["--pool", "$(id)"], r"got '\$\(id\)'"),
         (["--pool", "h100", "--state", "/a$(id)"], "wanted an absolute folder"),
     ],

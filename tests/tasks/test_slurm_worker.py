@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from prefect.settings import (
     temporary_settings,
 )
 from prefect.states import Cancelling, Completed, Running
+from prefect_server import PREFECT, serve_prefect
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -41,7 +41,6 @@ from tasks.slurm_worker import (
 )
 
 POOL = "slurm-local-h100"
-PREFECT = str(Path(sys.executable).parent / "prefect")
 # A worker that dies in the worst moment: sbatch took the job, and Prefect has not been told.
 DYING_WORKER = f"""
 import os, sys
@@ -109,36 +108,11 @@ class Orchestra:
 @pytest.fixture(scope="module")
 def orchestra(slurm: LocalSlurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orchestra]:
     folder = tmp_path_factory.mktemp("orchestra")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/api"
-    environment = {
-        **slurm.environment,
-        "PREFECT_HOME": str(folder / "prefect"),
-        "PREFECT_API_URL": url,
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_WORKER_QUERY_SECONDS": "1",
-        "PYTHONPATH": str(Path(__file__).parent),
-        "DO_NOT_TRACK": "1",
-    }
-    with (folder / "server.log").open("wb") as log:
-        server = subprocess.Popen(
-            [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"],
-            env=environment,
-            stdout=log,
-            stderr=log,
-        )
-    try:
+    with serve_prefect(folder, slurm) as environment:
+        environment["PYTHONPATH"] = str(Path(__file__).parent)
+        url = environment["PREFECT_API_URL"]
         with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
-            deadline = time.monotonic() + 120
-            while client.api_healthcheck() is not None:
-                assert time.monotonic() < deadline, (folder / "server.log").read_text()
-                time.sleep(0.2)
             yield Orchestra(slurm, client, environment, _deploy(client, folder), folder)
-    finally:
-        server.terminate()
-        server.wait(30)
 
 
 def _deploy(client: SyncPrefectClient, folder: Path) -> UUID:

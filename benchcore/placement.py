@@ -1,0 +1,195 @@
+"""Places a campaign's duels: cuts what is missing into shards, and keeps what became of each.
+
+A shard is a document in the campaign's folder, which every node shares; one that has no outcome
+beside it is still out. So whoever starts the campaign again finds everything that is under way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcore.campaign import campaign_folder, find_duel, is_measured
+from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.matrix import Plan, PlannedDuel
+from benchcore.packing import Parcel, pack
+from benchcore.protocol import SCHEMA, write_json
+from benchcore.sites import find_pool, load_site
+from benchcore.state import State
+from benchcore.store.durations import DuelKind, describe_kind
+from benchcore.tracks import DEFAULT_TRACK
+from benchcore.verdict.physics import SENTINELS
+
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """The duels of one allocation. `token` proves that a node sees this very folder."""
+
+    schema: int
+    id: str
+    token: str
+    campaign: str
+    pool: str
+    duel_runs: tuple[str, ...]
+    expected_s: float
+    num_guessed: int
+    """Duels of a kind that was never measured on this site: the plan's seconds stand for them."""
+
+    @property
+    def title(self) -> str:
+        """What people read: 'shard 3f2a (4 duels, about 12 min, 1 of them guessed)'."""
+        guessed = f", {self.num_guessed} of them guessed" if self.num_guessed else ""
+        duels = f"{len(self.duel_runs)} duel{'s' if len(self.duel_runs) > 1 else ''}"
+        return f"shard {self.id[:4]} ({duels}, about {self.expected_s / 60:.0f} min{guessed})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardReport:
+    """What a shard tells at its end: why duels left no result."""
+
+    lost: Mapping[str, str]
+
+
+def cut_shards(
+    plan: Plan, state: State, durations: Mapping[DuelKind, float], given_up: Collection[str]
+) -> list[Shard]:
+    """Every shard that is out, and new ones for duels that have no document and are in none.
+
+    Duels of `given_up` are left alone. Raises UserError for a site without a pool to use.
+    """
+    out = list_open(plan, state)
+    taken = {duel_run for shard in out for duel_run in shard.duel_runs} | set(given_up)
+    missing = [
+        duel
+        for duel in plan.duels
+        if duel.duel_run not in taken and not is_measured(state, plan, duel)
+    ]
+    site = load_site(plan.site)
+    pool, _ = find_pool(site, None)
+    parcels = [
+        _wrap(duel, pool, len(missing) - place, durations) for place, duel in enumerate(missing)
+    ]
+    folder = _folder(state, plan.campaign)
+    for packed in pack(parcels, site.shard_minutes * 60):
+        duel_runs = [parcel.duel_run for parcel in packed.parcels]
+        number = sum(1 for _ in folder.glob("*.json"))
+        named = json.dumps([plan.campaign, packed.pool, duel_runs, number])
+        shard = Shard(
+            schema=SCHEMA,
+            id=hashlib.sha256(named.encode()).hexdigest()[:16],
+            token=secrets.token_hex(8),
+            campaign=plan.campaign,
+            pool=packed.pool,
+            duel_runs=tuple(duel_runs),
+            expected_s=packed.expected_s,
+            num_guessed=sum(parcel.guessed for parcel in packed.parcels),
+        )
+        write_json(folder / f"{shard.id}.json", dataclasses.asdict(shard))
+        out.append(shard)
+    return out
+
+
+def _wrap(duel: PlannedDuel, pool: str, place: int, durations: Mapping[DuelKind, float]) -> Parcel:
+    """Ceilings first, as every verdict rests on them; then the default track; then the plan's
+    own order."""
+    seconds = None if duel.dataset else durations.get(describe_kind(duel))
+    rank = 2 if duel.workload in SENTINELS else 1 if duel.track == DEFAULT_TRACK else 0
+    return Parcel(
+        duel_run=duel.duel_run,
+        pool=pool,
+        expected_s=duel.expected_s if seconds is None else seconds,
+        value=1e6 * rank + place,
+        guessed=seconds is None,
+    )
+
+
+def list_open(plan: Plan, state: State) -> list[Shard]:
+    """The shards that have no outcome yet."""
+    folder = _folder(state, plan.campaign)
+    return [
+        _read_shard(path)
+        for path in sorted(folder.glob("*.json"))
+        if not _settled(folder, path.stem).exists()
+    ]
+
+
+def open_shard(state: State, campaign: str, shard: str, token: str) -> Shard:
+    """On a node: the shard that it was sent for.
+
+    Raises CampaignIncompleteError if this is not the folder that the shard was written into.
+    """
+    if not _ID.fullmatch(shard):
+        raise UserError(f"wanted the id of a shard, 16 hexadecimal digits, got {shard[:100]!r}")
+    path = campaign_folder(state, campaign) / "shards" / f"{shard}.json"
+    found = _read_shard(path) if path.exists() else None
+    if found is None or found.token != token:
+        seen = "another shard of that name" if found else "no shard"
+        raise CampaignIncompleteError(
+            f"wanted the folder {str(state.root)!r} of whoever submitted this, found one with "
+            f"{seen} in it: this node does not share that folder; let the site's 'state' name one "
+            "that every node mounts, and start the campaign from there"
+        )
+    return found
+
+
+def report_shard(state: State, shard: Shard, report: ShardReport) -> None:
+    """On a node, at the end: tell why duels left no result."""
+    path = _folder(state, shard.campaign) / shard.id / "report.json"
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, dataclasses.asdict(report))
+
+
+def settle_shard(plan: Plan, state: State, shard: Shard, words: str) -> dict[str, str]:
+    """Write down that a shard is over; the duels that it left without a document, each with why.
+
+    `words` say how it ended, for duels that it did not speak of itself.
+    """
+    folder = _folder(state, shard.campaign)
+    path = folder / shard.id / "report.json"
+    told = json.loads(path.read_text(encoding="utf-8"))["lost"] if path.exists() else {}
+    missing = {
+        duel_run: told.get(duel_run, words)
+        for duel_run in shard.duel_runs
+        if not is_measured(state, plan, find_duel(plan, duel_run))
+    }
+    outcome: dict[str, Any] = {"words": words, "missing": missing}
+    _settled(folder, shard.id).parent.mkdir(exist_ok=True)
+    write_json(_settled(folder, shard.id), outcome)
+    return missing
+
+
+def list_measured(plan: Plan, state: State, shards: Collection[Shard]) -> list[str]:
+    """Those duels of the shards whose documents are there."""
+    duel_runs = [duel_run for shard in shards for duel_run in shard.duel_runs]
+    return [each for each in duel_runs if is_measured(state, plan, find_duel(plan, each))]
+
+
+def shard_log(state: State, shard: Shard) -> Path:
+    """Where a shard tells what it is doing: no two nodes write to one file."""
+    folder = _folder(state, shard.campaign) / shard.id
+    folder.mkdir(exist_ok=True)
+    return folder / "progress.jsonl"
+
+
+def _folder(state: State, campaign: str) -> Path:
+    folder = campaign_folder(state, campaign) / "shards"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _settled(folder: Path, shard: str) -> Path:
+    return folder / shard / "outcome.json"
+
+
+def _read_shard(path: Path) -> Shard:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return Shard(**{**document, "duel_runs": tuple(document["duel_runs"])})

@@ -1,0 +1,60 @@
+"""Measures a campaign's duels in a Slurm cluster: shards go out, and are waited for."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from prefect.client.schemas.objects import FlowRun
+
+from benchcore.placement import Shard
+from flows.measure_shard import measure_shard
+from tasks import slurm_shards, steps
+
+_POLL_S = 1.0
+
+
+def measure_in_shards(campaign: str, root: str) -> list[str]:
+    """Every duel in the allocation of some shard; why the ones failed that left no result.
+
+    Shards that are out already, sent by an earlier call, are waited for and not sent again.
+    """
+    deployment = slurm_shards.deploy(measure_shard, campaign, root)
+    for shard, run in slurm_shards.find_runs(slurm_shards.list_open(campaign, root)):
+        if run.state and run.state.is_final():  # nobody waited for it: tried again
+            slurm_shards.settle_shard(shard, root, slurm_shards.explain_end(run, campaign, root))
+    lost: dict[str, str] = {}
+    said = _Said()
+    while shards := slurm_shards.cut_shards(campaign, root, lost):
+        slurm_shards.hand_over(shards, deployment, root)
+        for shard, run in _wait_for_some(shards, campaign, root, said):
+            words = slurm_shards.explain_end(run, campaign, root)
+            lost |= slurm_shards.settle_shard(shard, root, words)
+    titles = {duel.duel_run: duel.title for duel in steps.list_duels(campaign, root)}
+    return [f"{titles[duel_run]}: {words}" for duel_run, words in lost.items()]
+
+
+@dataclass
+class _Said:
+    """What whoever follows the campaign was told already."""
+
+    where: dict[str, str] = field(default_factory=dict)
+    measured: set[str] = field(default_factory=set)
+
+
+def _wait_for_some(
+    shards: list[Shard], campaign: str, root: str, said: _Said
+) -> list[tuple[Shard, FlowRun]]:
+    """Those shards that ended, once there are any."""
+    while True:
+        runs = slurm_shards.find_runs(shards)
+        slurm_shards.tell_measured(campaign, root, shards, said.measured)
+        for shard, run in runs:
+            where = slurm_shards.describe(run)
+            if said.where.get(shard.id) != where:
+                said.where[shard.id] = where
+                slurm_shards.tell(campaign, root, f"{shard.title}: {where}")
+        ended = [(shard, run) for shard, run in runs if run.state and run.state.is_final()]
+        if ended:
+            return ended
+        time.sleep(_POLL_S)

@@ -1,0 +1,86 @@
+"""How Prefect sees the steps that run where duels are measured: in this process, or in a shard's
+job. Imports nothing that a job does without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State as RunState
+from prefect.client.schemas.objects import TaskRun
+
+from benchcore import campaign as steps
+from benchcore import placement, proofs
+from benchcore.errors import EnvironmentBuildError
+from benchcore.placement import Shard, ShardReport
+from benchcore.progress import ProgressLog
+from benchcore.shard import ConductorFailedError
+from benchcore.state import State, open_state
+
+
+async def is_infrastructure(_task: Task[..., Any], _run: TaskRun, state: RunState[Any]) -> bool:
+    """Only what failed around a measurement is tried again; a result never is."""
+    error = await state.aresult(raise_on_failure=False)
+    return isinstance(error, ConductorFailedError | EnvironmentBuildError)
+
+
+@task(
+    task_run_name="measure-{title}",
+    cache_policy=NO_CACHE,
+    tags={"measure"},
+    retries=1,
+    retry_delay_seconds=2,
+    retry_condition_fn=is_infrastructure,
+)
+def measure_duel(
+    title: str, duel_run: str, *, campaign: str, root: str, log: str | None = None
+) -> str:
+    """Measure one duel; the path of its document. `log` is a file for its progress, where that is
+    not the campaign's own."""
+    state = open_state(Path(root))
+    plan = steps.load_campaign(state, campaign)
+    to = ProgressLog(Path(log)) if log else None
+    return str(steps.measure_duel(plan, steps.find_duel(plan, duel_run), state, to))
+
+
+@task(task_run_name="prove-{workload}-{precision}", cache_policy=NO_CACHE, tags={"measure"})
+def prove_workload(workload: str, precision: str, *, campaign: str, root: str) -> None:
+    """Prove that the campaign's environments compute the same, unless that was done before."""
+    state = open_state(Path(root))
+    log = steps.progress_log(state, campaign)
+    for wanted in proofs.of_campaign(steps.load_campaign(state, campaign), state):
+        if (wanted.workload, wanted.precision) == (workload, precision):
+            proofs.prove(
+                wanted, state, lambda text: log.append(event="proof", text=text), anew=False
+            )
+
+
+@task(task_run_name="prove", cache_policy=NO_CACHE, tags={"measure"})
+def prove_shard(shard: Shard, *, root: str) -> None:
+    """Prove what a shard's duels rest on, on its own device; documents only, no database."""
+    state = open_state(Path(root))
+    plan = steps.load_campaign(state, shard.campaign)
+    proofs.prove_duels(plan, shard.duel_runs, state)
+
+
+def open_shard(campaign: str, shard: str, token: str, root: str) -> Shard:
+    """The shard that this job was sent for, if it sees the folder of whoever sent it."""
+    return placement.open_shard(State(Path(root)), campaign, shard, token)
+
+
+def list_shard(shard: Shard, root: str) -> list[tuple[str, str]]:
+    """A shard's duels in order: (id, what people call it)."""
+    plan = steps.load_campaign(State(Path(root)), shard.campaign)
+    return [(each, steps.find_duel(plan, each).title) for each in shard.duel_runs]
+
+
+def shard_log(shard: Shard, root: str) -> str:
+    """Where a shard tells what it is doing."""
+    return str(placement.shard_log(State(Path(root)), shard))
+
+
+def report_shard(shard: Shard, root: str, lost: dict[str, str]) -> None:
+    """Tell whoever waits why duels left no result."""
+    placement.report_shard(State(Path(root)), shard, ShardReport(lost=lost))

@@ -1,0 +1,151 @@
+"""Shards of a campaign: cut once, found again, opened only where they were sent, and settled."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+from result_documents import JAX, make_document, spool_document
+
+from benchcore import placement
+from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.matrix import Plan, make_plan
+from benchcore.placement import ShardReport, cut_shards, open_shard, report_shard, settle_shard
+from benchcore.profiles import Match, Profile
+from benchcore.releases import Release
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.durations import describe_kind, read_durations
+from benchcore.store.ingest import ingest_spool
+from benchcore.tracks import STDLIB, Arm
+
+ROUNDS = (2, 3, 4)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return _make_plan([_match("noop", "bare", rounds=rounds, expected_s=1500) for rounds in ROUNDS])
+
+
+def _match(workload: str, case: str, **more: object) -> Match:
+    return Match(workload=workload, case=case, **{"arms": (STDLIB,), "expected_s": 60, **more})
+
+
+def _make_plan(matches: list[Match]) -> Plan:
+    releases = {
+        arm.request: Release(
+            framework=arm.request.split("@")[0],
+            version="1.0",
+            role="newest",
+            python=Path(sys.executable),
+            python_version="3.11.7",
+        )
+        for match in matches
+        for arm in match.arms
+    }
+    profile = Profile(name="p", matches=tuple(matches))
+    return make_plan(profile, releases, campaign="night", site="slurm-local")
+
+
+def _measure(state: State, plan: Plan, number: int) -> None:
+    folder = state.spool / plan.campaign
+    folder.mkdir(exist_ok=True)
+    (folder / f"{plan.duels[number].duel_run}.json").touch()
+
+
+def test_what_is_missing_and_not_out_is_cut_into_shards_of_the_target_length(
+    state: State, plan: Plan
+) -> None:
+    _measure(state, plan, 0)
+    shards = cut_shards(plan, state, {}, ())  # 2 x 25 min do not fit into 45
+    assert [shard.duel_runs for shard in shards] == [(duel.duel_run,) for duel in plan.duels[1:]]
+    assert [shard.title.split(" ", 2)[2] for shard in shards] == [
+        "(1 duel, about 25 min, 1 of them guessed)"
+    ] * 2
+
+
+def test_shards_that_are_out_are_found_and_their_duels_not_cut_again(
+    state: State, plan: Plan
+) -> None:
+    first = cut_shards(plan, state, {}, ())
+    again = cut_shards(plan, state, {}, ())
+    assert {shard.id: shard for shard in again} == {shard.id: shard for shard in first}
+    assert len(first) == 3
+
+
+def test_a_settled_shard_says_why_and_its_duels_are_cut_anew_unless_given_up(
+    state: State, plan: Plan
+) -> None:
+    short = {describe_kind(duel): 10.0 for duel in plan.duels}
+    (shard,) = cut_shards(plan, state, short, ())
+    _measure(state, plan, 0)
+    measured, told, silent = (duel.duel_run for duel in plan.duels)
+    report_shard(state, shard, ShardReport(lost={told: "the conductor died"}))
+    lost = settle_shard(plan, state, shard, "Slurm job 7 lost its node")
+    assert lost == {told: "the conductor died", silent: "Slurm job 7 lost its node"}
+    assert cut_shards(plan, state, short, lost) == []
+    (second,) = cut_shards(plan, state, short, ())
+    assert set(second.duel_runs) == {told, silent} and second.id != shard.id
+    settle_shard(plan, state, second, "again")
+    (third,) = cut_shards(plan, state, short, ())
+    assert third.duel_runs == second.duel_runs and third.id != second.id  # a run of its own
+    assert placement.list_measured(plan, state, [shard, third]) == [measured]
+
+
+def test_ceilings_go_first_then_the_default_track(state: State) -> None:
+    matches = [
+        _match("noop", "bare", track="tuned"),
+        _match("noop", "bare", rounds=2),
+        _match("noop", "bare", rounds=3),
+        _match("copy", "cpu_256m", arms=(Arm(name="jax-jit", request="jax@newest"),)),
+    ]
+    plan = _make_plan(matches)
+    (shard,) = cut_shards(plan, state, {}, ())
+    assert shard.duel_runs == tuple(plan.duels[place].duel_run for place in (3, 1, 2, 0))
+
+
+def test_what_earlier_nights_took_decides_and_not_the_plans_guess(state: State) -> None:
+    jax = Arm(name=JAX.arm, request="jax@newest")
+    plan = _make_plan([_match("mlp", "train_b128", arms=(jax,), expected_s=9000)])
+    (duel,) = plan.duels
+    for night, minutes in enumerate((1, 5, 3)):
+        document = make_document([dataclasses.replace(JAX, version="0.0.9")])
+        document["duel_run"] = f"{night:016x}"
+        document["duel"] |= {"workload": "mlp", "case": "train_b128", "starts": duel.starts}
+        document["allocation"] |= {
+            "site": plan.site,
+            "started_at": f"2026-01-0{night + 1}T03:00:00+00:00",
+            "ended_at": f"2026-01-0{night + 1}T03:0{minutes}:00+00:00",
+        }
+        spool_document(state.spool, document)
+    engine = open_database(state.database_url)
+    assert not ingest_spool(engine, state).rejected
+    durations = read_durations(engine, plan.site)
+    assert durations[describe_kind(duel)] == 180.0
+    assert read_durations(engine, "elsewhere") == {}
+    other = _make_plan([_match("mlp", "train_b128", arms=(jax, jax))])
+    assert describe_kind(other.duels[0]) not in durations
+    (shard,) = cut_shards(plan, state, durations, ())
+    assert shard.expected_s == 180.0 and shard.num_guessed == 0
+
+
+def test_a_node_opens_what_it_was_sent_for_and_nothing_else(
+    state: State, plan: Plan, tmp_path: Path
+) -> None:
+    shard = cut_shards(plan, state, {}, ())[0]
+    assert open_shard(state, "night", shard.id, shard.token) == shard
+    elsewhere = open_state(tmp_path / "elsewhere")
+    with pytest.raises(CampaignIncompleteError, match="no shard in it: this node does not share"):
+        open_shard(elsewhere, "night", shard.id, shard.token)
+    with pytest.raises(CampaignIncompleteError, match="another shard of that name in it"):
+        open_shard(state, "night", shard.id, "0" * 16)  # a copy of the folder, say
+    for hostile in ("../../plan", "", "/etc/passwd", shard.id + "/"):
+        with pytest.raises(UserError, match="wanted the id of a shard"):
+            open_shard(state, "night", hostile, shard.token)
