@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,16 @@ import numpy as np
 from benchcore.errors import MOST_SHOWN, UserError, show
 
 _MOST_BYTES = 500_000_000
+_MOST_NIGHTS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """One value a row, above zero, or NaN where a night was not measured; and, where the file tells
+    them, the nights' numbers, which increase."""
+
+    values: np.ndarray
+    nights: np.ndarray | None
 
 
 def list_files(path: Path, ending: str) -> list[Path]:
@@ -54,6 +67,83 @@ def read_allocations(path: Path) -> list[np.ndarray]:
     ]
     _refuse_copies(allocations, path)
     return allocations
+
+
+def read_history(path: Path) -> History:
+    """A CSV file with a column `value`, one row a night, and if there is one its column `time`.
+
+    An empty value is a night that was not measured. Times are dates (ISO 8601) or numbers. Raises
+    UserError for values that are no times, and for nights out of order or twice the same.
+    """
+    rows = _read_rows(path)
+    header = [name.strip() for name in rows[0]] if rows else []
+    if header.count("value") != 1:
+        raise UserError(
+            f"wanted a first line that names one column value, got {_shorten(','.join(header))} in "
+            f"{show(path)}; write value, or time,value, above the numbers"
+        )
+    if len(rows) - 1 > _MOST_NIGHTS:
+        raise UserError(f"wanted at most {_MOST_NIGHTS} nights, got more in {show(path)}; split it")
+    place = header.index("value")
+    texts = [row[place].strip() if place < len(row) else "" for row in rows[1:]]
+    values = np.array([_read_value(text, number, path) for number, text in enumerate(texts)], float)
+    if "time" not in header:
+        return History(values=values, nights=None)
+    place = header.index("time")
+    times = [row[place].strip() if place < len(row) else "" for row in rows[1:]]
+    return History(values=values, nights=_read_nights(times, path))
+
+
+def _read_rows(path: Path) -> list[list[str]]:
+    try:
+        return list(csv.reader(_read_text(path).splitlines(), strict=True))
+    except csv.Error as error:
+        raise UserError(f"wanted CSV, got {show(path)}: {str(error)[:MOST_SHOWN]}") from None
+
+
+def _read_value(text: str, number: int, path: Path) -> float:
+    if not text:
+        return math.nan
+    value = _read_number(text)
+    if value is None or not value > 0:
+        raise UserError(
+            f"wanted values above zero, got {_shorten(text)} in row {number} of {show(path)} (the "
+            f"first night is row 0); leave the value empty where a night was not measured"
+        )
+    return value
+
+
+def _read_number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and "_" not in text else None
+
+
+def _read_nights(times: Sequence[str], path: Path) -> np.ndarray:
+    nights = []
+    for number, text in enumerate(times):
+        compact = len(text) == 8 and text.isdecimal()  # 20261122
+        night = _read_date(text) if compact else _read_number(text)
+        if night is None:
+            night = _read_number(text) if compact else _read_date(text)
+        if night is None or (nights and night <= nights[-1]):
+            before = f", after {_shorten(times[number - 1])}" if number else ""
+            raise UserError(
+                f"wanted each night once, in order, its time a date such as 2026-11-22 or a "
+                f"number, got {_shorten(text)}{before} in row {number} of {show(path)}"
+            )
+        nights.append(night)
+    return np.array(nights)
+
+
+def _read_date(text: str) -> float | None:
+    """Its day alone: two runs of one day are one night, measured twice."""
+    try:
+        return float(datetime.fromisoformat(text).toordinal())
+    except ValueError:
+        return None
 
 
 def _read_text(path: Path) -> str:

@@ -23,6 +23,7 @@ from benchcore.state import State, open_state
 from flows.compare import compare
 from flows.costs import print_costs
 from flows.defects import defects
+from flows.detect import detect
 from flows.display import format_count
 from flows.equivalence import equivalence
 from flows.judge import judge
@@ -54,6 +55,7 @@ app.command()(equivalence)
 app.command()(waterfall)
 app.command()(train)
 app.command()(judge)
+app.command()(detect)
 app.add_typer(shard, name="shard")
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from benchcore.cell.host import usable_cpus
 from benchcore.errors import UserError
 from benchcore.measurements import list_files
 from flows.printing import complain, print_json
+
+_ENOUGH_TO_SHARE = 500
+"""Files; fewer are answered before another process has started."""
 
 
 def answer_files(
@@ -33,7 +40,7 @@ def answer_files(
         else:
             print_table({path.name: answered})
         return
-    answers = {file.name: _try(answer, file) for file in files}
+    answers = _answer_all(answer, files)
     errors = [each["error"] for each in answers.values() if "error" in each]
     if as_json:
         print_json(answers)
@@ -43,6 +50,18 @@ def answer_files(
         complain(error)
     if errors:
         raise typer.Exit(2)
+
+
+def _answer_all(
+    answer: Callable[[Path], dict[str, Any]], files: Sequence[Path]
+) -> dict[str, dict[str, Any]]:
+    names = [file.name for file in files]
+    cpus = usable_cpus()
+    if len(files) < _ENOUGH_TO_SHARE or cpus == 1:
+        return dict(zip(names, map(partial(_try, answer), files), strict=True))
+    with ProcessPoolExecutor(cpus, mp_context=get_context("spawn")) as pool:
+        answered = pool.map(partial(_try, answer), files, chunksize=100)
+        return dict(zip(names, answered, strict=True))
 
 
 def _try(answer: Callable[[Path], dict[str, Any]], file: Path) -> dict[str, Any]:

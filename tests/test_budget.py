@@ -27,7 +27,8 @@ PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "t
 # + 150: links to the other pages of a site, programs on the page (#4)
 # + 400: verdicts over allocations, and `deadheat judge` on anyone's numbers (#7)
 # + 750: shards: packed, placed, handed to Slurm and waited for (#5)
-MAX_LINES = 22050
+# + 850: verdict/{history,steps,nights}.py, and `deadheat detect` on anyone's history (#7)
+MAX_LINES = 22900
 # + 100: when a duel stops, cell/stopping.py; + 550: cell/passes.py and its like; + 250: foreign CPU
 # time in cell/host.py, cell/ladder.py; + 550: the canary, what is read back of both sides;
 # + 200: devices by name, ladder of a whole life, degraded blocks; + 450: cell/trace.py, cell/hlo.py

@@ -1,0 +1,210 @@
+"""What a history of nights says: shifts of its level, and apart from them what is only odd."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy import stats
+
+from benchcore.verdict.nights import Nights, clean, guess_noise, learn_noise
+from benchcore.verdict.steps import Whitened, find_steps, keep_real_steps, penalty
+
+FEWEST_NIGHTS = 10
+SMALLEST_SHIFT = 0.01
+"""A smaller one is no shift, however sure: nights that are quiet enough show differences that
+matter to nobody."""
+_LINE_COSTS = 0.55
+"""A straight line's penalty, in steps: it has no place to choose."""
+_ODD = 4.0
+"""Standard deviations from its level, beyond which the last night is a suspicion."""
+_RECENT = 10
+_WEAK = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """A new level that begins at row `index`; levels are geometric means, in the values' unit.
+
+    `low` to `high` is the 95 % interval of `ratio`, after over before.
+    """
+
+    index: int
+    before: float
+    after: float
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspicion:
+    """What only more measurements can tell: the row it begins at, and how far off it is."""
+
+    index: int
+    ratio: float
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Shifts in the order of nights. `unknown` is why nothing could be judged; empty = it was.
+
+    `drift` is the ratio of the last night's level to the first's that is no shift, if there is one.
+    """
+
+    shifts: tuple[Shift, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
+    drift: float | None = None
+    unknown: str = ""
+
+
+def find_shifts(
+    values: np.ndarray,
+    nights: np.ndarray | None = None,
+    smallest_shift: float = SMALLEST_SHIFT,
+) -> Found:
+    """Shifts of a history: `values` are above zero, NaN where a night was not measured.
+
+    `nights` are the nights' numbers, increasing; by default nights follow one another.
+
+    Logs of the values are levels and noise. Noise of neighbours is correlated, may be larger in
+    some stretches than in others, and single odd nights are left out. A shift is a step that
+    explains more than its penalty, by least squares under that noise, and more than a straight
+    line does: what drifts has no shift. One odd night at the end is a suspicion.
+    """
+    numbers = np.arange(len(values)) if nights is None else np.asarray(nights, float)
+    rows = np.flatnonzero(~np.isnan(values))
+    if len(rows) < FEWEST_NIGHTS:
+        return Found(unknown=f"wanted {FEWEST_NIGHTS} nights at least, got {len(rows)}")
+    logs = np.log(values[rows])
+    if np.ptp(logs) == 0.0:
+        return Found(unknown="all nights are equal to the last digit: no noise to judge by")
+    centre = float(np.median(logs))
+    kept = clean(logs - centre, _count_nights(numbers[rows]))
+    series = _whiten(kept)
+    steps, line = _choose(series, math.log1p(smallest_shift))
+    shifts = _describe(series, steps, line, centre, rows[kept.rows])
+    drift = None
+    if line:
+        slope = series.fit(steps, line=True).slope
+        drift = math.exp(slope * float(np.ptp(series.trend)))
+    suspicions = _suspect(series, steps, line, kept, logs - centre)
+    placed = tuple(
+        Suspicion(index=int(rows[each.index]), ratio=each.ratio, reason=each.reason)
+        for each in suspicions
+    )
+    return Found(shifts=shifts, suspicions=placed, drift=drift)
+
+
+def _count_nights(numbers: np.ndarray) -> np.ndarray:
+    """Numbers of nights in their usual distance, which then is one."""
+    usual = float(np.median(np.diff(numbers)))
+    return np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(numbers) / usual, 0.5))])
+
+
+def _whiten(nights: Nights) -> Whitened:
+    """The series under its own noise, which is learned with its levels, turn about."""
+    deviation, rho = guess_noise(nights)
+    for _ in range(2):
+        series = Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
+        steps = find_steps(series)
+        deviation, rho = learn_noise(nights, _levels(nights.logs, steps), len(steps) + 1)
+    return Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
+
+
+def _levels(logs: np.ndarray, steps: Sequence[int]) -> np.ndarray:
+    ends = [0, *steps, len(logs)]
+    means = [logs[start:end].mean() for start, end in pairwise(ends)]
+    return np.repeat(means, np.diff(ends))
+
+
+def _choose(series: Whitened, smallest: float) -> tuple[list[int], bool]:
+    """The steps, and whether a straight line runs beside them: whichever explains more for less."""
+    steps = find_steps(series)
+    if not steps or not series.can_fit(steps):
+        return keep_real_steps(series, steps, smallest), False
+    cost = penalty(series.num_nights)
+    plain = series.fit(steps, line=False).squares + cost * len(steps)
+    slope = series.fit([], line=True).slope
+    found: list[tuple[float, list[int]]] = []
+    for _ in range(2):
+        level = series.tilt(slope)
+        beside = find_steps(level)
+        fitted = series.fit(beside, line=True)
+        found.append((fitted.squares + cost * (len(beside) + _LINE_COSTS), beside))
+        slope = fitted.slope
+    cheapest, beside = min(found)
+    if cheapest < plain:
+        return _keep_beside_line(series, beside, smallest), True
+    return keep_real_steps(series, steps, smallest), False
+
+
+def _keep_beside_line(series: Whitened, steps: Sequence[int], smallest: float) -> list[int]:
+    left = list(steps)
+    while left:
+        fitted = series.fit(left, line=True)
+        gains = fitted.sizes**2 / fitted.variances
+        gains[np.abs(fitted.sizes) < smallest] = 0.0
+        weakest = int(np.argmin(gains))
+        if gains[weakest] > penalty(series.num_nights):
+            break
+        del left[weakest]
+    return left
+
+
+def _describe(
+    series: Whitened, steps: Sequence[int], line: bool, centre: float, rows: np.ndarray
+) -> tuple[Shift, ...]:
+    if not steps:
+        return ()
+    at, ends = np.array(steps, int), np.array([0, *steps, series.num_nights])
+    fitted = series.fit_steps(ends[:-2], ends[2:], at)
+    levels, sizes, variances = fitted.level, fitted.size, fitted.variance
+    if line:
+        whole = series.fit(steps, line=True)
+        sizes, variances = whole.sizes, whole.variances
+        before = np.concatenate([[0.0], np.cumsum(sizes)[:-1]])
+        levels = whole.level + whole.slope * series.trend[at] + before
+    wide = float(stats.t.ppf(0.975, max(series.num_nights - 2 * len(at) - 1, 1)))
+    halves = wide * np.sqrt(variances)
+    return tuple(
+        Shift(
+            index=int(rows[place]),
+            before=math.exp(centre + level),
+            after=math.exp(centre + level + size),
+            ratio=math.exp(size),
+            low=math.exp(size - half),
+            high=math.exp(size + half),
+        )
+        for place, level, size, half in zip(at, levels, sizes, halves, strict=True)
+    )
+
+
+def _suspect(
+    series: Whitened, steps: Sequence[int], line: bool, nights: Nights, logs: np.ndarray
+) -> list[Suspicion]:
+    """The last night, where it is far from its level; else a recent step that is nearly one."""
+    since = steps[-1] if steps else 0
+    level = series.tilt(series.fit(steps, line=True).slope) if line else series
+    recent = level.logs[since:]
+    expected = float(np.median(recent)) + float(series.logs[-1] - level.logs[-1])
+    deviation = float(series.noise[-1])
+    off = float(logs[-1]) - expected
+    if abs(off) > _ODD * deviation and abs(off) >= math.log1p(SMALLEST_SHIFT):
+        reason = "the last night is far from the nights before it"
+        return [Suspicion(index=len(logs) - 1, ratio=math.exp(min(off, 700)), reason=reason)]
+    count = series.num_nights
+    at = np.arange(max(since + FEWEST_NIGHTS // 2, count - _RECENT), count - 1)
+    if not len(at):
+        return []
+    fitted = level.fit_steps(np.full_like(at, since), np.full_like(at, count), at)
+    best = int(np.argmax(fitted.gain))
+    size = float(fitted.size[best])
+    if fitted.gain[best] < penalty(count) - _WEAK or abs(size) < math.log1p(SMALLEST_SHIFT):
+        return []
+    reason = "the last nights may be at a new level"
+    return [Suspicion(index=int(nights.rows[at[best]]), ratio=math.exp(size), reason=reason)]

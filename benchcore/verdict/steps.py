@@ -1,0 +1,228 @@
+"""The search for steps in a series of nights whose noise is correlated, by least squares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import signal
+
+FEWEST = 2
+"""Nights of a level."""
+_EDGE, _EDGE_BONUS = 8, 4.0
+_LAST, _LAST_MALUS = 2, 6.0
+_MOST_SPLITS = 200
+_MOST_UNREAL = 20
+_MOST_CELLS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFit:
+    """Of steps, one each: the size in logs, its variance, and by how much it lessens the squares,
+    in units of the noise: chi-square with one degree of freedom where there is no step."""
+
+    level: np.ndarray
+    size: np.ndarray
+    variance: np.ndarray
+    gain: np.ndarray
+
+
+class Whitened:
+    """A series with each night less what the night before foretold of it, in units of the noise.
+
+    Correlation of neighbours is `rho`, and falls to rho**gap across missing nights. `noise` is the
+    standard deviation of each night. The same is done to what is fitted: a constant, a straight
+    line, and a step, which is whole in the night of the jump alone. Sums over an interval are then
+    differences of running sums, so that every place of a step is tried at once.
+    """
+
+    def __init__(self, logs: np.ndarray, nights: np.ndarray, noise: np.ndarray, rho: float) -> None:
+        self._nights, self._rho, self.noise = nights, rho, noise
+        gaps = np.diff(nights)
+        self._foretold = np.concatenate([[0.0], rho**gaps if rho > 0 else np.zeros(len(gaps))])
+        self._innovation = noise * np.sqrt(1 - self._foretold**2)
+        self.logs, self.num_nights = logs, len(logs)
+        self.trend = nights - nights.mean()
+        self._seen, self._line = self.whiten(logs), self.whiten(self.trend)
+        self._constant, self._jump = self.whiten(np.ones(len(logs))), 1 / self._innovation
+        whitened = {"1": self._constant, "x": self._line, "y": self._seen}
+        plain = {"1": np.ones(len(logs)), "x": self.trend, "y": logs}
+        pairs = ("11", "1y", "1x", "xx", "xy")
+        self._sums = {
+            a + b: np.concatenate([[0.0], np.cumsum(whitened[a] * whitened[b])]) for a, b in pairs
+        }
+        # The first night of an interval has no night before it: it counts as it is.
+        self._first = {a + b: plain[a] * plain[b] / noise**2 for a, b in pairs}
+
+    def whiten(self, column: np.ndarray) -> np.ndarray:
+        """What a column of a linear model is to the whitened series."""
+        before = np.concatenate([[0.0], column[:-1]])
+        return (column - self._foretold * before) / self._innovation
+
+    def tilt(self, slope: float) -> Whitened:
+        """The same series less a straight line of this slope a night."""
+        return Whitened(self.logs - slope * self.trend, self._nights, self.noise, self._rho)
+
+    def _sum(self, which: str, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        return self._sums[which][end] - self._sums[which][start + 1] + self._first[which][start]
+
+    def fit_steps(self, start: np.ndarray, end: np.ndarray, at: np.ndarray) -> StepFit:
+        """A step at the night `at` of the interval from `start` to before `end`, elementwise."""
+        ones, seen = self._sum("11", start, end), self._sum("1y", start, end)
+        after = self._sums["11"][end] - self._sums["11"][at + 1]
+        jump = self._jump[at]
+        squares = jump**2 + after
+        crossed = jump * self._constant[at] + after
+        products = jump * self._seen[at] + self._sums["1y"][end] - self._sums["1y"][at + 1]
+        excess = products - crossed * seen / ones
+        information = squares - crossed**2 / ones
+        size = excess / information
+        return StepFit(
+            level=(seen - crossed * size) / ones,
+            size=size,
+            variance=1 / information,
+            gain=excess * size,
+        )
+
+    def line_gain(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """By how much a straight line lessens the squares of an interval, as a step's gain."""
+        ones, ramp = self._sum("11", start, end), self._sum("1x", start, end)
+        information = self._sum("xx", start, end) - ramp**2 / ones
+        excess = self._sum("xy", start, end) - ramp * self._sum("1y", start, end) / ones
+        return np.where(information > 0, excess**2 / np.maximum(information, 1e-300), 0.0)
+
+    def fit(self, steps: Sequence[int], *, line: bool) -> LinearFit:
+        """All steps at once, with or without a straight line through the whole series."""
+        places = np.arange(self.num_nights)
+        columns = [np.ones(self.num_nights), *([self.trend] if line else [])]
+        columns += [(places >= step).astype(float) for step in steps]
+        design = np.stack([self.whiten(column) for column in columns], axis=1)
+        found, *_ = np.linalg.lstsq(design, self._seen, rcond=None)
+        inverse = np.linalg.pinv(design.T @ design)
+        residuals = self._seen - design @ found
+        first = 2 if line else 1
+        return LinearFit(
+            level=float(found[0]),
+            slope=float(found[1]) if line else 0.0,
+            sizes=found[first:],
+            variances=np.diag(inverse)[first:],
+            squares=float(residuals @ residuals),
+        )
+
+    def can_fit(self, steps: Sequence[int]) -> bool:
+        """Whether `fit` takes little memory and time."""
+        return self.num_nights * (len(steps) + 2) <= _MOST_CELLS
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearFit:
+    """The level at the middle of the nights, the slope a night, and each step's size, in logs.
+    `squares` is what is left, in units of the noise."""
+
+    level: float
+    slope: float
+    sizes: np.ndarray
+    variances: np.ndarray
+    squares: float
+
+
+def penalty(num_nights: int) -> float:
+    """By how much one more step must lessen the squares: BIC's 2 log n of a step and its place,
+    and a margin, tuned on simulated histories; more where few nights tell the noise itself."""
+    wanted, freedom = 4.4 + 2 * math.log(num_nights), max(num_nights - 3, 1)
+    return freedom * math.expm1(min(wanted / freedom, 50))
+
+
+def _thresholds(at: np.ndarray, num_nights: int) -> np.ndarray:
+    """Near the end there are few places for a step, and old evidence for its level before; but the
+    last two nights may both be odd."""
+    left = num_nights - at
+    near = np.where(left <= _EDGE, -_EDGE_BONUS, 0.0) + np.where(left <= _LAST, _LAST_MALUS, 0.0)
+    return penalty(num_nights) + near
+
+
+def find_steps(series: Whitened) -> list[int]:
+    """The nights at which levels begin; each lessens the squares by more than the penalty."""
+    steps = prune(series, _propose(series))
+    return prune(series, _place_best(series, steps))
+
+
+def _propose(series: Whitened) -> list[int]:
+    """Too many places: of binary splits, of windows of several widths, and of the last nights."""
+    count, enough = series.num_nights, 0.8 * penalty(series.num_nights)
+    places: set[int] = set()
+    intervals = [(0, count)]
+    while intervals and len(places) < _MOST_SPLITS:
+        start, end = intervals.pop()
+        best, gain = _find_best(series, start, end)
+        if gain > enough:
+            places.add(best)
+            intervals += [(start, best), (best, end)]
+    half = 3
+    while 2 * half <= count:
+        at = np.arange(half, count - half + 1)
+        gains = series.fit_steps(at - half, at + half, at).gain
+        if gains.max() > enough:
+            peaks, _ = signal.find_peaks(np.pad(gains, 1), height=enough, distance=half)
+            places.update(at[peaks - 1].tolist())
+        half *= 2
+    last = np.array([count - nights for nights in range(2, _EDGE + 1) if count > 3 * nights], int)
+    begun = np.maximum(last - 40, 0)
+    gains = series.fit_steps(begun, np.full_like(last, count), last).gain
+    places.update(last[gains > enough - _EDGE_BONUS / 2].tolist())
+    return sorted(places)
+
+
+def _find_best(series: Whitened, start: int, end: int) -> tuple[int, float]:
+    at = np.arange(start + FEWEST, end - FEWEST + 1)
+    if not len(at):
+        return start, 0.0
+    gains = series.fit_steps(np.full_like(at, start), np.full_like(at, end), at).gain
+    return int(at[np.argmax(gains)]), float(gains.max())
+
+
+def prune(series: Whitened, steps: Sequence[int]) -> list[int]:
+    """Let go of the weakest step, as seen between its neighbours, until all are strong enough."""
+    at = np.array(steps, int)
+    while len(at):
+        ends = np.concatenate([[0], at, [series.num_nights]])
+        start, end = ends[:-2], ends[2:]
+        surplus = series.fit_steps(start, end, at).gain - _thresholds(at, series.num_nights)
+        surplus[np.minimum(at - start, end - at) < FEWEST] = -np.inf
+        weakest = int(np.argmin(surplus))
+        if surplus[weakest] > 0:
+            break
+        at = np.delete(at, weakest)
+    return at.tolist()
+
+
+def _place_best(series: Whitened, steps: Sequence[int]) -> list[int]:
+    """Each step moved to its best place between its neighbours."""
+    placed = list(steps)
+    for _ in range(2):
+        for number in range(len(placed)):
+            ends = [0, *placed, series.num_nights]
+            best, gain = _find_best(series, ends[number], ends[number + 2])
+            if gain > 0:
+                placed[number] = best
+    return placed
+
+
+def keep_real_steps(series: Whitened, steps: Sequence[int], smallest: float) -> list[int]:
+    """Without steps of less than `smallest` in logs, and those that a straight line between their
+    neighbours explains better; after each loss the others are looked at anew."""
+    at = np.array(steps, int)
+    while len(at):
+        ends = np.concatenate([[0], at, [series.num_nights]])
+        fitted = series.fit_steps(ends[:-2], ends[2:], at)
+        steeper = series.line_gain(ends[:-2], ends[2:]) > fitted.gain
+        unreal = np.flatnonzero((np.abs(fitted.size) < smallest) | steeper)
+        if not len(unreal):
+            break
+        one_by_one = len(unreal) <= _MOST_UNREAL
+        gone = unreal[np.argmin(fitted.gain[unreal])] if one_by_one else unreal
+        left = np.delete(at, gone).tolist()
+        at = np.array(prune(series, _place_best(series, left)), int)
+    return at.tolist()

@@ -1,0 +1,75 @@
+"""The command `deadheat detect`: shifts in anyone's history of nights."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchcore.measurements import read_history
+from benchcore.verdict.history import SMALLEST_SHIFT, find_shifts
+from flows.options import JsonOption
+from flows.printing import OUT, print_rows
+from flows.standalone import answer_files
+
+
+def detect(
+    path: Annotated[Path, typer.Argument(help="A CSV file, or a folder of them.")],
+    smallest: Annotated[
+        float, typer.Option("--smallest", min=0.0, max=1.0, help="A smaller shift is none.")
+    ] = SMALLEST_SHIFT,
+    as_json: JsonOption = False,
+) -> None:
+    """Find where a history of nights came to a new level, and what is only odd."""
+    answer_files(path, ".csv", Detection(smallest), _print, as_json)
+
+
+class Detection:
+    """Answers one file; a class, as other processes are handed it."""
+
+    def __init__(self, smallest: float) -> None:
+        self._smallest = smallest
+
+    def __call__(self, file: Path) -> dict[str, Any]:
+        """The shifts and suspicions of one file; `unknown` says why nothing could be judged."""
+        history = read_history(file)
+        found = find_shifts(history.values, history.nights, self._smallest)
+        shifts = [
+            {
+                "index": shift.index,
+                "before": shift.before,
+                "after": shift.after,
+                "ratio": shift.ratio,
+                "ci": [shift.low, shift.high],
+            }
+            for shift in found.shifts
+        ]
+        suspicions = [
+            {"index": each.index, "ratio": each.ratio, "reason": each.reason}
+            for each in found.suspicions
+        ]
+        said: dict[str, Any] = {"shifts": shifts, "suspicions": suspicions}
+        if found.drift is not None:
+            said["drift"] = found.drift
+        return {**said, "unknown": found.unknown} if found.unknown else said
+
+
+def _print(answers: dict[str, dict[str, Any]]) -> None:
+    rows = [
+        {"file": name, "what": "shift" if "ci" in each else "suspicion", **each}
+        for name, answered in answers.items()
+        for each in answered["shifts"] + answered["suspicions"]
+    ]
+    if rows:
+        columns = ("file", "what", "index", "before", "after", "ratio", "ci", "reason")
+        print_rows(rows, columns, title="What changed; index = the first row at the new level")
+    for name, answered in answers.items():
+        if "unknown" in answered:
+            OUT.print(f"{name}: unknown: {answered['unknown']}", markup=False, soft_wrap=True)
+        elif not answered["shifts"] and not answered["suspicions"] and len(answers) == 1:
+            OUT.print(f"{name}: no shift", markup=False, soft_wrap=True)
+        if not math.isclose(answered.get("drift", 1.0), 1.0):
+            drifted = f"{name}: drifts, {answered['drift']:.3f} times in all"
+            OUT.print(drifted, markup=False, soft_wrap=True)
