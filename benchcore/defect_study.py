@@ -52,8 +52,10 @@ def summarise_study(
     ratios: Iterable[Row],
     marks: Iterable[Row],
     contenders: Iterable[Row],
+    names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The fair number, every switch with what it moves and who catches it, and the seeds' way.
+    With `names` these switches alone, and not the way.
 
     `documents` are the campaign's results, the rows those of `ratio_frame`, `mark_frame` and
     `contender_frame`. A ratio is JAX over PyTorch: above 1 JAX is faster. What could not be
@@ -62,10 +64,10 @@ def summarise_study(
     """
     study = _Study(documents, ratios, marks, contenders)
     case, allocation = study.document["duel"], study.document["allocation"]
-    switches = list_switches(case["workload"], case["use_case"])
+    switches = list_switches(case["workload"], case["use_case"], names)
     fair = study.pair({})
     met = [each for each in switches if study.planned(each)]
-    whole = all(study.planned(each) for each in switches if is_played(each, study.device))
+    whole = not names and len(met) == len(switches)
     rungs = list_rungs([each for each in met if is_played(each, study.device)]) if whole else []
     return {
         "workload": case["workload"],
@@ -158,7 +160,7 @@ class _Study:
         return self._by_arm[self._arm({}, side)]
 
     def planned(self, switch: Switch) -> bool:
-        """Whether it was asked for; what a device can't play is told all the same."""
+        """Whether its sides are in the plan; what a device can't play is told all the same."""
         if not is_played(switch, self.device):
             return True
         return all(self._arm(switch.settings, side) in self._by_arm for side in SIDES)

@@ -71,7 +71,7 @@ def defects(
     drafted = draft_study(asked, site=site, campaign=campaign, python=python)
     opened = open_state(state)
     run_flow(measure_plan(drafted, opened), opened, drafted.campaign)
-    found = read_study(drafted, opened)
+    found = read_study(drafted, opened, asked.switches)
     page = publish_study(found, opened.site / drafted.campaign)
     write_json(page.with_suffix(".json"), found)
     publish_campaign(opened, drafted.campaign)  # once more: now there is a page to link to
@@ -95,8 +95,8 @@ def _check_framework(option: str, request: str, framework: str) -> str:
     return request
 
 
-def read_study(plan: Plan, state: State) -> dict[str, Any]:
-    """What came of a study that was measured, ingested, checked and judged."""
+def read_study(plan: Plan, state: State, switches: Sequence[str] = ()) -> dict[str, Any]:
+    """What came of a study that was measured, ingested, checked and judged. No switches = all."""
     from benchcore.store.database import open_database
     from benchcore.store.documents import read_document
     from benchcore.store.frames import contender_frame, mark_frame, ratio_frame
@@ -107,7 +107,7 @@ def read_study(plan: Plan, state: State) -> dict[str, Any]:
     documents = [
         read_document(result_path(state, plan.campaign, duel.duel_run)) for duel in plan.duels
     ]
-    return summarise_study(documents, ratios, marks, contenders)
+    return summarise_study(documents, ratios, marks, contenders, switches)
 
 
 def print_study(found: Mapping[str, Any]) -> None:

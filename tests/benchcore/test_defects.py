@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,9 @@ def _ingest(tmp_path: Path, document: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(frames)
 
 
-def _study(tmp_path: Path, document: dict[str, Any]) -> Found:
-    rows = (frame.to_dict("records") for frame in _ingest(tmp_path, document))
-    return summarise_study([document], *rows)
+def _study(tmp_path: Path, document: dict[str, Any], names: Sequence[str] = ()) -> Found:
+    ratios, marks, contenders = (frame.to_dict("records") for frame in _ingest(tmp_path, document))
+    return summarise_study([document], ratios, marks, contenders, names)
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +166,14 @@ def test_the_errors_of_one_study_are_taken_away_one_at_a_time(found: Found) -> N
     assert rungs[-1]["speedup"] == found["fair"]["speedup"]
     assert rungs[-1]["caught"] == []
     assert all(each["caught"] for each in rungs[:-1])
+
+
+def test_only_the_switches_asked_for_are_told(tmp_path: Path) -> None:
+    """What is but another reading of the clock, or takes a GPU, is in every study's documents."""
+    asked = ("no-warm-up", "v1-stride")
+    found = _study(tmp_path, make_study(), asked)
+    assert sorted(each["name"] for each in found["switches"]) == sorted(asked)
+    assert found["rungs"] == []
 
 
 def test_a_machine_that_was_never_left_alone_is_told_and_still_shows_directions(

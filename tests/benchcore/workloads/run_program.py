@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import json
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ def main(jobs: list[dict[str, Any]]) -> None:
                 _run(job, facts)
             except ValueError as error:
                 facts["refused"] = str(error)
+            except Exception:  # noqa: BLE001 - the tests of this job fail, not those of all
+                facts["refused"] = traceback.format_exc()
         facts["warnings"] = [f"{item.filename}: {item.message}" for item in seen]
         Path(job["out"] + ".json").write_text(json.dumps(facts), encoding="utf-8")
 
