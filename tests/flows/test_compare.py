@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_COMPILE, TORCH_IMAGE_OPTIONS
+from flows.cli import app
 from flows.compare import print_comparison, say_physics, say_scope, say_verdict
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
@@ -137,6 +139,13 @@ def _compare(
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 
+def _say(state: State, *command: str) -> str:
+    given = [*command, "--state", str(state.root)]
+    done = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
 @pytest.mark.provisions
 def test_a_contender_can_be_compared_with_itself(
     session_state: State, framework_environment: Callable[[str], EnvironmentRecord]
@@ -174,15 +183,13 @@ def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
         assert failure["name"] in page
     assert '<span class="badge bad">unsupported</span>' in page
     assert "there is none here (" in page
-    command = [DEADHEAT, "check", found["campaign"], "--json", "--state", str(session_state.root)]
-    marks = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["marks"]
+    marks = json.loads(_say(session_state, "check", found["campaign"], "--json"))["marks"]
     finished = [mark for mark in marks if mark["expectation"] == "finished"]
     names = {each["name"] for each in found["failures"]}
     assert {mark["contender"] for mark in finished} == names
     assert names > {found[side]["name"] for side in ("a", "b")}  # the ceilings' own ran nowhere
     assert all("status is 'unsupported'" in mark["reason"] for mark in finished)
-    command = [DEADHEAT, "report", found["campaign"], "--state", str(session_state.root)]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    said = _say(session_state, "report", found["campaign"])
     assert "What did not end well" in said
     assert len(found["failures"]) == 6
     assert said.count("unsupported") == 2 * 6  # the status, and its cause in a word
@@ -195,8 +202,8 @@ def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
         (
             "mlp --case tiny_infer",
             "torch",
-            "--a-set compile=default --b-set compile=none",
-            ["setting │ compile │ default │ none", "read back │ compiled │ yes │ no"],
+            "--a-set compile=reduce-overhead --b-set compile=none",
+            ["setting │ compile │ reduce-overhead │ none", "read back │ compiled │ yes │ no"],
         ),
         (
             "mlp --case tiny_train",

@@ -62,7 +62,7 @@ def _order(record: EnvironmentRecord, framework: str, mode: str, *names: str) ->
         *contenders,
         workload="mlp",
         case="tiny_train",
-        prepare_timeout_s=120.0,
+        prepare_timeout_s=300.0,
         block_timeout_s=30.0,
     )
 
@@ -71,7 +71,7 @@ def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
     return read_document(run_duel(order, state, snapshot, lambda event: None))
 
 
-@pytest.mark.parametrize(("framework", "mode"), [("jax", "jit"), ("torch", "default")])
+@pytest.mark.parametrize(("framework", "mode"), [("jax", "jit"), ("torch", "max-autotune")])
 def test_every_start_finds_what_a_process_of_its_own_compiled(
     framework_environment: Environments, state: State, snapshot: Path, framework: str, mode: str
 ) -> None:
