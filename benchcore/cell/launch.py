@@ -136,7 +136,8 @@ def contender_environ(
     return {
         **{key: os.environ[key] for key in _INHERITED if key in os.environ},
         "PYTHONPATH": os.environ["PYTHONPATH"],
-        "PYTHONPYCACHEPREFIX": str(scratch / "pycache"),
+        # The environment's bytecode was compiled when it was built; the snapshot gets none.
+        "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_WAIT_POLICY": "PASSIVE",
         "KMP_BLOCKTIME": "0",
         "OMP_NUM_THREADS": str(host.usable_cpus()),

@@ -17,8 +17,7 @@ from duel_orders import add_gpus, add_workload, copy_inside_ring, make_contender
 from benchcore.cell import ladder
 from benchcore.cell.arm_environ import xla_flags_of
 from benchcore.cell.causes import Cause
-from benchcore.cell.ladder import CLEAN, RUNGS, climbs, usable_rungs
-from benchcore.cell.launch import contender_environ
+from benchcore.cell.ladder import RUNGS, climbs, usable_rungs
 from benchcore.protocol import DuelOrder
 from benchcore.shard import run_duel
 from benchcore.state import open_state
@@ -303,16 +302,6 @@ def test_every_pass_of_a_cured_contender_runs_under_its_cure(folder: Path) -> No
     assert "failed_passes" not in found["jax"]["effective"]
     assert found["jax"]["starts"][-1]["energy"]["gross_mj"] > 0
     assert found["launches"] == ["", "", CURE, CURE, CURE]
-
-
-def test_caches_that_a_crash_left_are_none_of_a_rungs(tmp_path: Path) -> None:
-    """Else the first start under a rung would find compiled what it calls compiled cold."""
-    contender = make_contender("jax", framework="jax")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", "")
-        found = [contender_environ(contender, "cuda:0", tmp_path, rung) for rung in (CLEAN, *RUNGS)]
-    for name in ("JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
-        assert len({environ[name] for environ in found}) == len(found)
 
 
 def test_without_a_cure_the_value_would_not_have_agreed(folder: Path) -> None:

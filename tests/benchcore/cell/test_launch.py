@@ -1,0 +1,47 @@
+"""What a contender's process is given by whoever starts it."""
+
+from __future__ import annotations
+
+import py_compile
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from duel_orders import make_contender
+
+from benchcore.cell.ladder import CLEAN, RUNGS
+from benchcore.cell.launch import contender_environ
+
+
+def test_caches_that_a_crash_left_are_none_of_a_rungs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the first start under a rung would find compiled what it calls compiled cold."""
+    contender = make_contender("jax", framework="jax")
+    monkeypatch.setenv("PYTHONPATH", "")
+    found = [contender_environ(contender, "cuda:0", tmp_path, rung) for rung in (CLEAN, *RUNGS)]
+    for name in ("JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+        assert len({environ[name] for environ in found}) == len(found)
+
+
+def test_bytecode_is_the_environments_and_the_snapshot_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every duel would compile the whole of a framework first, and call it import."""
+    compiled, plain = tmp_path / "compiled.py", tmp_path / "plain.py"
+    compiled.write_text("where = 'bytecode'")
+    py_compile.compile(
+        str(compiled), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    compiled.write_text("where = 'source'")
+    plain.write_text("where = 'source'")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    environ = contender_environ(make_contender("one"), "cpu", tmp_path)
+    code = "import compiled, plain; print(compiled.where, plain.where)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["bytecode", "source"]
+    written = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
+    assert written == {"compiled"}
