@@ -17,7 +17,7 @@ from benchcore.interpreters import find_interpreters
 from benchcore.matrix import Plan, PlannedDuel
 from benchcore.profiles import Profile
 from benchcore.progress import ProgressLog
-from benchcore.protocol import EnvironmentRecord, write_json
+from benchcore.protocol import EnvironmentRecord, SlurmJob, write_json
 from benchcore.releases import Release, parse_request, resolve
 from benchcore.shard import result_path, run_duel
 from benchcore.sites import load_site
@@ -156,10 +156,19 @@ def is_measured(state: State, plan: Plan, duel: PlannedDuel) -> bool:
 
 
 def measure_duel(
-    plan: Plan, duel: PlannedDuel, state: State, log: ProgressLog | None = None
+    plan: Plan,
+    duel: PlannedDuel,
+    state: State,
+    log: ProgressLog | None = None,
+    *,
+    slurm: SlurmJob | None = None,
+    ends_at: float | None = None,
 ) -> Path:
-    """Measure one duel, unless that was done before; its document in the spool. What it is doing
-    goes into the campaign's log, unless another is given."""
+    """Measure one duel, unless that was done before; its document in the spool.
+
+    What it is doing goes into the campaign's log, unless another is given. `slurm` is the job
+    around it, and `ends_at` when it has to be over. Raises as `benchcore.shard.run_duel` does.
+    """
     log = log or progress_log(state, plan.campaign)
     resumed = is_measured(state, plan, duel)
     log.append(event="duel", what="resumed" if resumed else "begun", duel_run=duel.duel_run)
@@ -171,11 +180,13 @@ def measure_duel(
         snapshot=hash_inside(),
         weights=checkpoints.find_weights(state, duel.checkpoint) if duel.checkpoint else None,
     )
+    order = dataclasses.replace(order, slurm=slurm)
     path = run_duel(
         order,
         state,
         take_snapshot(state.snapshots),
         lambda event: log.append(**{**event, "duel_run": duel.duel_run}),
+        ends_at=ends_at,
     )
     log.append(event="duel", what="done", duel_run=duel.duel_run)
     return path

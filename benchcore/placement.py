@@ -11,10 +11,13 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from benchcore.campaign import campaign_folder, find_duel, is_measured
 from benchcore.errors import CampaignIncompleteError, UserError
@@ -27,6 +30,10 @@ from benchcore.store.durations import DuelKind, describe_kind
 from benchcore.tracks import DEFAULT_TRACK
 from benchcore.verdict.physics import SENTINELS
 
+_RESERVE_S = 30.0
+"""Before the end of an allocation: for ending what runs, and for telling Prefect."""
+_START_UP_S = 60.0
+"""From the begin of an allocation to its first duel, as packing reckons."""
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -39,24 +46,49 @@ class Shard:
     token: str
     campaign: str
     pool: str
-    duel_runs: tuple[str, ...]
-    expected_s: float
+    seconds: Mapping[str, float]
+    """What each duel run is expected to take, in the order in which they are measured."""
     num_guessed: int
     """Duels of a kind that was never measured on this site: the plan's seconds stand for them."""
 
     @property
+    def duel_runs(self) -> tuple[str, ...]:
+        """Its duels, in order."""
+        return tuple(self.seconds)
+
+    @property
     def title(self) -> str:
-        """What people read: 'shard 3f2a (4 duels, about 12 min, 1 of them guessed)'."""
-        guessed = f", {self.num_guessed} of them guessed" if self.num_guessed else ""
+        """What people read: 'shard 3f2a (4 duels, about 12 min, 1 of them a guess)'."""
+        guessed = f", {self.num_guessed} of them a guess" if self.num_guessed else ""
         duels = f"{len(self.duel_runs)} duel{'s' if len(self.duel_runs) > 1 else ''}"
-        return f"shard {self.id[:4]} ({duels}, about {self.expected_s / 60:.0f} min{guessed})"
+        takes = format_seconds(sum(self.seconds.values()))
+        return f"shard {self.id[:4]} ({duels}, about {takes}{guessed})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardReport:
-    """What a shard tells at its end: why duels left no result."""
+    """What a shard tells at its end: why duels left no result, and which it hands back."""
 
     lost: Mapping[str, str]
+    rest: Sequence[str] = ()
+    """Not begun, or not ended in time: to be sent again, in another shard."""
+
+
+@contextmanager
+def hold_campaign(plan: Plan, state: State) -> Iterator[None]:
+    """Raises UserError if another process places this campaign's duels already."""
+    lock = FileLock(_folder(state, plan.campaign) / "placing.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(
+            f"wanted the campaign {plan.campaign!r} for this process, but another one is measuring "
+            "it; wait for that one, or end it: its shards go on, and are found again"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def cut_shards(
@@ -74,12 +106,13 @@ def cut_shards(
         if duel.duel_run not in taken and not is_measured(state, plan, duel)
     ]
     site = load_site(plan.site)
-    pool, _ = find_pool(site, None)
+    pool, asked = find_pool(site, None)
+    usable_s = asked.minutes * 60 - _START_UP_S - _RESERVE_S
     parcels = [
         _wrap(duel, pool, len(missing) - place, durations) for place, duel in enumerate(missing)
     ]
     folder = _folder(state, plan.campaign)
-    for packed in pack(parcels, site.shard_minutes * 60):
+    for packed in pack(parcels, min(site.shard_minutes * 60, usable_s)):
         duel_runs = [parcel.duel_run for parcel in packed.parcels]
         number = sum(1 for _ in folder.glob("*.json"))
         named = json.dumps([plan.campaign, packed.pool, duel_runs, number])
@@ -89,8 +122,7 @@ def cut_shards(
             token=secrets.token_hex(8),
             campaign=plan.campaign,
             pool=packed.pool,
-            duel_runs=tuple(duel_runs),
-            expected_s=packed.expected_s,
+            seconds={parcel.duel_run: parcel.expected_s for parcel in packed.parcels},
             num_guessed=sum(parcel.guessed for parcel in packed.parcels),
         )
         write_json(folder / f"{shard.id}.json", dataclasses.asdict(shard))
@@ -142,29 +174,48 @@ def open_shard(state: State, campaign: str, shard: str, token: str) -> Shard:
 
 
 def report_shard(state: State, shard: Shard, report: ShardReport) -> None:
-    """On a node, at the end: tell why duels left no result."""
+    """On a node, at the end: tell what became of the duels that left no result."""
     path = _folder(state, shard.campaign) / shard.id / "report.json"
     path.parent.mkdir(exist_ok=True)
     write_json(path, dataclasses.asdict(report))
 
 
 def settle_shard(plan: Plan, state: State, shard: Shard, words: str) -> dict[str, str]:
-    """Write down that a shard is over; the duels that it left without a document, each with why.
+    """Write down that a shard is over; the duels that it left without a document, each with why,
+    but for those that it handed back.
 
     `words` say how it ended, for duels that it did not speak of itself.
     """
     folder = _folder(state, shard.campaign)
     path = folder / shard.id / "report.json"
-    told = json.loads(path.read_text(encoding="utf-8"))["lost"] if path.exists() else {}
+    told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     missing = {
-        duel_run: told.get(duel_run, words)
+        duel_run: told.get("lost", {}).get(duel_run, words)
         for duel_run in shard.duel_runs
-        if not is_measured(state, plan, find_duel(plan, duel_run))
+        if duel_run not in told.get("rest", ())
+        and not is_measured(state, plan, find_duel(plan, duel_run))
     }
     outcome: dict[str, Any] = {"words": words, "missing": missing}
     _settled(folder, shard.id).parent.mkdir(exist_ok=True)
     write_json(_settled(folder, shard.id), outcome)
     return missing
+
+
+def has_time(shard: Shard, duel_run: str, *, now: float, ends_at: float | None) -> bool:
+    """Whether a duel is expected to end before its allocation does; times in seconds since the
+    epoch."""
+    stop = stop_at(ends_at)
+    return stop is None or now + shard.seconds[duel_run] <= stop
+
+
+def stop_at(ends_at: float | None) -> float | None:
+    """When a shard that Slurm will end at `ends_at` has to stop measuring by itself."""
+    return None if ends_at is None else ends_at - _RESERVE_S
+
+
+def format_seconds(seconds: float) -> str:
+    """'40 s', '12 min'."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def list_measured(plan: Plan, state: State, shards: Collection[Shard]) -> list[str]:
@@ -192,4 +243,4 @@ def _settled(folder: Path, shard: str) -> Path:
 
 def _read_shard(path: Path) -> Shard:
     document = json.loads(path.read_text(encoding="utf-8"))
-    return Shard(**{**document, "duel_runs": tuple(document["duel_runs"])})
+    return Shard(**document)

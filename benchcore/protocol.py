@@ -126,6 +126,22 @@ class CheckpointOrder:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlurmJob:
+    """The job around a duel. What Slurm did not tell is None."""
+
+    job_id: str
+    node: str | None
+    partition: str | None
+    gpus: tuple[str, ...]
+    """Indices on the node, as Slurm numbers them."""
+    queue_s: float | None
+    exclusive: bool | None
+    """Whether it had its nodes for itself."""
+    flow_run: str | None
+    """Id of the Prefect flow run that it was submitted for."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DuelOrder:
     """Everything the conductor needs to run one duel; written by the orchestrator as JSON."""
 
@@ -157,6 +173,7 @@ class DuelOrder:
     site: str
     dataset: DatasetOrder | None
     checkpoint: CheckpointOrder | None = None
+    slurm: SlurmJob | None = None
     contenders: tuple[ContenderOrder, ...]
 
 
@@ -188,7 +205,9 @@ _T = TypeVar("_T")
 def decode_order(document: Mapping[str, Any]) -> DuelOrder:
     """Read a duel order. Raises ValueError on an unknown schema or device, or a wrong key."""
     dataset = decode_dataset(document.get("dataset"))
-    order = _decode_order(DuelOrder, {**document, "dataset": dataset})
+    job = document.get("slurm")
+    slurm = job and _decode(SlurmJob, {**job, "gpus": tuple(job.get("gpus", ()))})
+    order = _decode_order(DuelOrder, {**document, "dataset": dataset, "slurm": slurm})
     parse_device(order.device)
     return order
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,27 @@ class ConductorFailedError(Exception):
     """The conductor itself died: an infrastructure failure, and no result."""
 
 
+class OutOfTimeError(Exception):
+    """The allocation was about to end before the duel did: no result, and nobody's fault."""
+
+
 def result_path(state: State, campaign: str, duel_run: str) -> Path:
     """Where a duel run's document lies in the spool."""
     return state.spool / campaign / f"{duel_run}.json"
 
 
 def run_duel(
-    order: DuelOrder, state: State, snapshot: Path, report: Callable[[dict[str, Any]], None]
+    order: DuelOrder,
+    state: State,
+    snapshot: Path,
+    report: Callable[[dict[str, Any]], None],
+    *,
+    ends_at: float | None = None,
 ) -> Path:
     """Measure one duel and return its document in the spool; one that is there is not repeated.
 
-    Raises ConductorFailedError with the conductor's last words if it leaves no document.
+    Raises OutOfTimeError if it is not over at `ends_at` (seconds since the epoch), and
+    ConductorFailedError with the conductor's last words if it leaves no document.
     """
     result = result_path(state, order.campaign, order.duel_run)
     if result.exists():
@@ -46,15 +58,31 @@ def run_duel(
             stderr=log,
             env={**os.environ, "PYTHONPATH": str(snapshot)},
         )
+        overdue = threading.Event()
+        alarm = threading.Timer(_seconds_until(ends_at), _end, (process, overdue))
+        alarm.daemon = True
+        alarm.start()
         try:
             _follow(process, report)
         finally:
+            alarm.cancel()
             process.kill()
             code = process.wait()
+    if not result.exists() and overdue.is_set():
+        raise OutOfTimeError("it would not have ended before its allocation")
     if not result.exists():
         words = (scratch / "conductor.log").read_text(errors="replace")[-4000:]
         raise ConductorFailedError(f"the conductor ended with {code} and no document: {words}")
     return result
+
+
+def _seconds_until(ends_at: float | None) -> float:
+    return threading.TIMEOUT_MAX if ends_at is None else max(0.0, ends_at - time.time())
+
+
+def _end(process: subprocess.Popen[bytes], overdue: threading.Event) -> None:
+    overdue.set()
+    process.kill()
 
 
 def _conductor_python(order: DuelOrder) -> str:

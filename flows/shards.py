@@ -12,6 +12,8 @@ from flows.measure_shard import measure_shard
 from tasks import slurm_shards, steps
 
 _POLL_S = 1.0
+_LOOK_S = 60.0
+"""How often it is looked whether anything keeps shards from going on."""
 
 
 def measure_in_shards(campaign: str, root: str) -> list[str]:
@@ -19,6 +21,11 @@ def measure_in_shards(campaign: str, root: str) -> list[str]:
 
     Shards that are out already, sent by an earlier call, are waited for and not sent again.
     """
+    with slurm_shards.hold_campaign(campaign, root):
+        return _measure(campaign, root)
+
+
+def _measure(campaign: str, root: str) -> list[str]:
     deployment = slurm_shards.deploy(measure_shard, campaign, root)
     for shard, run in slurm_shards.find_runs(slurm_shards.list_open(campaign, root)):
         if run.state and run.state.is_final():  # nobody waited for it: tried again
@@ -40,21 +47,37 @@ class _Said:
 
     where: dict[str, str] = field(default_factory=dict)
     measured: set[str] = field(default_factory=set)
+    trouble: str | None = None
+    looked_at: float = 0.0
 
 
 def _wait_for_some(
     shards: list[Shard], campaign: str, root: str, said: _Said
 ) -> list[tuple[Shard, FlowRun]]:
-    """Those shards that ended, once there are any."""
+    """Those shards that ended, once there are any; none once a flow run is gone, which somebody
+    deleted."""
     while True:
         runs = slurm_shards.find_runs(shards)
-        slurm_shards.tell_measured(campaign, root, shards, said.measured)
-        for shard, run in runs:
-            where = slurm_shards.describe(run)
-            if said.where.get(shard.id) != where:
-                said.where[shard.id] = where
-                slurm_shards.tell(campaign, root, f"{shard.title}: {where}")
+        _tell(shards, runs, campaign, root, said)
         ended = [(shard, run) for shard, run in runs if run.state and run.state.is_final()]
-        if ended:
+        if ended or len(runs) < len(shards):
             return ended
         time.sleep(_POLL_S)
+
+
+def _tell(
+    shards: list[Shard], runs: list[tuple[Shard, FlowRun]], campaign: str, root: str, said: _Said
+) -> None:
+    """What is new since the last time."""
+    slurm_shards.tell_measured(campaign, root, shards, said.measured)
+    for shard, run in runs:
+        where = slurm_shards.describe(run)
+        if said.where.get(shard.id) != where:
+            said.where[shard.id] = where
+            slurm_shards.tell(campaign, root, f"{shard.title}: {where}")
+    if time.monotonic() - said.looked_at >= _LOOK_S:
+        said.looked_at = time.monotonic()
+        trouble = slurm_shards.find_trouble(campaign, root)
+        if trouble and trouble != said.trouble:
+            slurm_shards.tell(campaign, root, trouble)
+        said.trouble = trouble

@@ -3,10 +3,13 @@ job. Imports nothing that a job does without."""
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from pathlib import Path
 from typing import Any
 
 from prefect import Task, task
+from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as RunState
 from prefect.client.schemas.objects import TaskRun
@@ -16,7 +19,8 @@ from benchcore import placement, proofs
 from benchcore.errors import EnvironmentBuildError
 from benchcore.placement import Shard, ShardReport
 from benchcore.progress import ProgressLog
-from benchcore.shard import ConductorFailedError
+from benchcore.shard import ConductorFailedError, OutOfTimeError
+from benchcore.slurm.own_job import OwnJob, find_own_job
 from benchcore.state import State, open_state
 
 
@@ -35,14 +39,27 @@ async def is_infrastructure(_task: Task[..., Any], _run: TaskRun, state: RunStat
     retry_condition_fn=is_infrastructure,
 )
 def measure_duel(
-    title: str, duel_run: str, *, campaign: str, root: str, log: str | None = None
+    title: str,
+    duel_run: str,
+    *,
+    campaign: str,
+    root: str,
+    log: str | None = None,
+    job: OwnJob | None = None,
 ) -> str:
     """Measure one duel; the path of its document. `log` is a file for its progress, where that is
-    not the campaign's own."""
+    not the campaign's own, and `job` the Slurm job around it."""
     state = open_state(Path(root))
     plan = steps.load_campaign(state, campaign)
-    to = ProgressLog(Path(log)) if log else None
-    return str(steps.measure_duel(plan, steps.find_duel(plan, duel_run), state, to))
+    path = steps.measure_duel(
+        plan,
+        steps.find_duel(plan, duel_run),
+        state,
+        ProgressLog(Path(log)) if log else None,
+        slurm=job.record if job else None,
+        ends_at=placement.stop_at(job.ends_at) if job else None,
+    )
+    return str(path)
 
 
 @task(task_run_name="prove-{workload}-{precision}", cache_policy=NO_CACHE, tags={"measure"})
@@ -70,10 +87,10 @@ def open_shard(campaign: str, shard: str, token: str, root: str) -> Shard:
     return placement.open_shard(State(Path(root)), campaign, shard, token)
 
 
-def list_shard(shard: Shard, root: str) -> list[tuple[str, str]]:
-    """A shard's duels in order: (id, what people call it)."""
+def list_shard(shard: Shard, root: str) -> dict[str, str]:
+    """A shard's duels in order: what people call each, by its id."""
     plan = steps.load_campaign(State(Path(root)), shard.campaign)
-    return [(each, steps.find_duel(plan, each).title) for each in shard.duel_runs]
+    return {each: steps.find_duel(plan, each).title for each in shard.duel_runs}
 
 
 def shard_log(shard: Shard, root: str) -> str:
@@ -81,6 +98,29 @@ def shard_log(shard: Shard, root: str) -> str:
     return str(placement.shard_log(State(Path(root)), shard))
 
 
-def report_shard(shard: Shard, root: str, lost: dict[str, str]) -> None:
-    """Tell whoever waits why duels left no result."""
-    placement.report_shard(State(Path(root)), shard, ShardReport(lost=lost))
+def find_job(shard: Shard) -> OwnJob | None:
+    """The Slurm job around this shard, told to whoever looks at its flow run."""
+    job = find_own_job()
+    if job is not None:
+        create_table_artifact(
+            key=f"slurm-job-{job.record.job_id}",
+            table=[dataclasses.asdict(job.record)],
+            description=f"The Slurm job that measured {shard.title} of {shard.campaign}",
+        )
+    return job
+
+
+def has_time(shard: Shard, duel_run: str, job: OwnJob | None) -> bool:
+    """Whether a duel is expected to end before the job around it."""
+    ends_at = job.ends_at if job else None
+    return placement.has_time(shard, duel_run, now=time.time(), ends_at=ends_at)
+
+
+def ran_out_of_time(ended: RunState[Any]) -> bool:
+    """Whether a duel was stopped since its job was about to end."""
+    return isinstance(ended.result(raise_on_failure=False), OutOfTimeError)
+
+
+def report_shard(shard: Shard, root: str, lost: dict[str, str], rest: list[str]) -> None:
+    """Tell whoever waits why duels left no result, and which are handed back."""
+    placement.report_shard(State(Path(root)), shard, ShardReport(lost=lost, rest=rest))

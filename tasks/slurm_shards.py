@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -37,8 +38,7 @@ def deploy(shard_flow: Flow[..., Any], campaign: str, root: str) -> UUID:
     Raises UserError if the pool is of another type, or no worker serves it.
     """
     site = _find_site(campaign, root)
-    name, allocation = find_pool(site, None)
-    pool = f"{site.name}-{name}"
+    pool, (_, allocation) = _name_pool(site), find_pool(site, None)
     with get_client(sync_client=True) as client:
         _ensure_pool(client, pool, pool_template(allocation, site.state or root))
         return client.create_deployment(
@@ -62,11 +62,33 @@ def _ensure_pool(client: SyncPrefectClient, pool: str, template: dict[str, Any])
             f"wanted a work pool {pool!r} of type 'slurm', got type {found.type[:100]!r}; rename "
             "that pool, or the site's"
         )
-    if not any(worker.status == "ONLINE" for worker in client.read_workers_for_work_pool(pool)):
-        raise UserError(
-            f"wanted a worker that serves the work pool {pool!r}, found none; start one where "
-            f"sbatch works: prefect worker start --type slurm --pool {pool}"
-        )
+    if words := _miss_worker(client, pool):
+        raise UserError(words)
+
+
+def _miss_worker(client: SyncPrefectClient, pool: str) -> str | None:
+    if any(worker.status == "ONLINE" for worker in client.read_workers_for_work_pool(pool)):
+        return None
+    return (
+        f"wanted a worker that serves the work pool {pool!r}, found none; start one where "
+        f"sbatch works: prefect worker start --type slurm --pool {pool}"
+    )
+
+
+def find_trouble(campaign: str, root: str) -> str | None:
+    """Why shards that wait may wait in vain, if there is a reason that people can mend."""
+    with get_client(sync_client=True) as client:
+        return _miss_worker(client, _name_pool(_find_site(campaign, root)))
+
+
+def _name_pool(site: Site) -> str:
+    return f"{site.name}-{find_pool(site, None)[0]}"
+
+
+def hold_campaign(campaign: str, root: str) -> AbstractContextManager[None]:
+    """For this process alone."""
+    state = State(Path(root))
+    return placement.hold_campaign(steps.load_campaign(state, campaign), state)
 
 
 def cut_shards(campaign: str, root: str, given_up: Collection[str]) -> list[Shard]:
@@ -133,13 +155,13 @@ def _key(shard: Shard) -> str:
 
 def describe(run: FlowRun) -> str:
     """Where a shard's flow run is, in words; the same words as long as nothing changes."""
-    job = f"Slurm job {run.infrastructure_pid}" if run.infrastructure_pid else "a Slurm job to be"
+    job = f"Slurm job {run.infrastructure_pid}"
     assert run.state is not None
-    if run.state.type is StateType.RUNNING:
-        return f"runs in {job}"
     if run.state.is_final():
-        return f"ended in {job}: {run.state_name}"
-    return f"waits as {job}"
+        return f"{str(run.state_name).lower()}{f', {job}' if run.infrastructure_pid else ''}"
+    if not run.infrastructure_pid:
+        return "waits for the worker"
+    return f"runs as {job}" if run.state.type is StateType.RUNNING else f"waits as {job}"
 
 
 def explain_end(run: FlowRun, campaign: str, root: str) -> str:

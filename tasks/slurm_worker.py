@@ -6,6 +6,7 @@ another one, finds them again. Slurm limits how many run; `--limit` counts submi
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +24,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.exceptions import InfrastructureNotFound, ObjectNotFound
 from prefect.states import AwaitingRetry, Cancelled, Crashed
+from prefect.utilities.urls import url_for
 from prefect.workers.base import (
     BaseJobConfiguration,
     BaseVariables,
@@ -127,6 +129,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             allocation=configuration.allocation,
             folder=configuration.folder,
             command=shard_command(),
+            comment=_name_page(flow_run),
         )
         script = write_batch_script(job)
         environment = {key: value for key, value in configuration.env.items() if value is not None}
@@ -222,6 +225,12 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
 
 def _name_job(run: FlowRun) -> str:
     return f"deadheat-{run.id}"
+
+
+def _name_page(run: FlowRun) -> str | None:
+    """The page of a flow run, unless its address holds more than an address: a password, say."""
+    page = url_for("flow-run", obj_id=run.id) or ""
+    return page if re.fullmatch(r"https?://[A-Za-z0-9_./:-]{1,180}", page) else None
 
 
 def _is_alive(job: Job) -> bool:

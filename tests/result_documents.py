@@ -11,6 +11,15 @@ from typing import Any
 
 from benchcore.cell.document import STAGES
 
+SLURM = {
+    "job_id": "7",
+    "node": "node01",
+    "partition": "gpu",
+    "gpus": ["0"],
+    "queue_s": 1.5,
+    "exclusive": False,
+    "flow_run": "0b0e6b8a-0000-4000-8000-000000000000",
+}
 STARTED_AT = "2026-01-02T03:04:05+00:00"
 DUEL_RUN = "0123456789abcdef"
 CAMPAIGN = "nightly-2026-01-02"
@@ -176,6 +185,7 @@ def _make_allocation() -> dict[str, Any]:
         "site": "local",
         "node": "node-1",
         "slurm_job_id": None,
+        "slurm": None,
         "started_at": STARTED_AT,
         "ended_at": "2026-01-02T03:14:05.250+00:00",
         "device": {

@@ -28,7 +28,8 @@ PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "t
 # + 400: verdicts over allocations, and `deadheat judge` on anyone's numbers (#7)
 # + 750: shards: packed, placed, handed to Slurm and waited for (#5)
 # + 850: verdict/{history,steps,nights}.py, and `deadheat detect` on anyone's history (#7)
-MAX_LINES = 22900
+# + 250: shards stop in time, are placed by one process, results remember their job (#5)
+MAX_LINES = 23150
 # + 100: when a duel stops, cell/stopping.py; + 550: cell/passes.py and its like; + 250: foreign CPU
 # time in cell/host.py, cell/ladder.py; + 550: the canary, what is read back of both sides;
 # + 200: devices by name, ladder of a whole life, degraded blocks; + 450: cell/trace.py, cell/hlo.py
@@ -40,7 +41,8 @@ MAX_LINES = 22900
 # + 450: cell/{epochs,feed,ring,supply,turns}.py (#4)
 # + 100: cell/weights.py, and whose weights a result is of (#4)
 # + 20: evidence of batches as an epoch takes them (#4)
-MAX_INSIDE_LINES = 5570
+# + 30: the Slurm job around a duel, in its order and its result (#5)
+MAX_INSIDE_LINES = 5600
 MAX_FILE_LINES = 400
 
 

@@ -115,7 +115,7 @@ class Conductor:
             "id": os.environ.get("SLURM_JOB_ID") or uuid.uuid4().hex,
             "site": self._order.site,
             "node": platform.node() or "unknown",
-            "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
+            **document.describe_job(self._order),
             "started_at": started_at,
             "ended_at": document.utc_now(),
             "device": host.describe_device(self._order.device),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -77,6 +78,12 @@ def describe_failure(
         "cause": find_cause(failed.status, text, failed.cause, xids),
         "xids": xids,
     }
+
+
+def describe_job(order: DuelOrder) -> dict[str, Any]:
+    """The Slurm job around a duel, if there is one."""
+    job = order.slurm and dataclasses.asdict(order.slurm)
+    return {"slurm_job_id": os.environ.get("SLURM_JOB_ID"), "slurm": job}
 
 
 def find_case(order: DuelOrder, spec: Any) -> Any:

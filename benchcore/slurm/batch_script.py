@@ -11,6 +11,7 @@ from benchcore.errors import UserError
 from benchcore.slurm.allocation import Allocation
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+_COMMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,199}")
 # Slurm expands '%' in the log's path, and directives know no quotes.
 _FOLDER = re.compile(r"/[A-Za-z0-9_./@+-]{0,199}")
 
@@ -26,6 +27,8 @@ class BatchJob:
     allocation: Allocation
     folder: str
     command: tuple[str, ...]
+    comment: str | None = None
+    """What squeue and sacct show beside it: the page of its flow run."""
 
     @property
     def log_folder(self) -> str:
@@ -37,6 +40,11 @@ class BatchJob:
             raise UserError(
                 f"wanted a job's name of at most 80 letters, digits, '_' and '-', got "
                 f"{self.name[:100]!r}; choose another"
+            )
+        if self.comment is not None and not _COMMENT.fullmatch(self.comment):
+            raise UserError(
+                f"wanted a comment of at most 200 letters, digits and '_./:-', got "
+                f"{self.comment[:220]!r}; leave it out"
             )
         if not _FOLDER.fullmatch(self.folder):
             raise UserError(
@@ -71,6 +79,7 @@ def _list_options(job: BatchJob) -> list[str]:
     gpus = f"gpu:{asked.gpu_type}:{asked.gpus}" if asked.gpu_type else f"gpu:{asked.gpus}"
     options = {
         "job-name": job.name,
+        "comment": job.comment,
         "output": f"{job.log_folder}/%j.log",
         "export": "ALL",
         "partition": asked.partition,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from benchcore.protocol import SlurmJob
 
 _SECONDS = 30
 _FIELDS = "%V|%S|%e|%h"
@@ -13,38 +16,22 @@ _FIELDS = "%V|%S|%e|%h"
 
 @dataclass(frozen=True, kw_only=True)
 class OwnJob:
-    """A job from within. What Slurm did not tell is None; times are seconds since the epoch."""
+    """A job from within: what results remember, and when Slurm will end it (seconds since the
+    epoch; None where it did not say)."""
 
-    job_id: str
-    node: str | None
-    partition: str | None
-    gpus: tuple[str, ...]
-    """Indices on the node, as Slurm numbers them."""
-    queue_s: float | None
+    record: SlurmJob
     ends_at: float | None
-    exclusive: bool | None
 
 
 def find_own_job() -> OwnJob | None:
     """The job around this process, if it runs in one; asks squeue once."""
-    job_id = os.environ.get("SLURM_JOB_ID")
-    if not job_id:
+    if "SLURM_JOB_ID" not in os.environ:
         return None
-    submitted, began, ends, sharing = _ask(job_id)
-    gpus = os.environ.get("SLURM_JOB_GPUS") or os.environ.get("SLURM_STEP_GPUS") or ""
-    return OwnJob(
-        job_id=job_id,
-        node=os.environ.get("SLURMD_NODENAME"),
-        partition=os.environ.get("SLURM_JOB_PARTITION"),
-        gpus=tuple(gpus.split(",")) if gpus else (),
-        queue_s=None if submitted is None or began is None else max(0.0, began - submitted),
-        ends_at=ends,
-        # OverSubscribe of a job is NO where it has its nodes for itself (`sbatch --exclusive`).
-        exclusive=None if sharing is None else sharing in ("NO", "EXCLUSIVE"),
-    )
+    return read_own_job(os.environ, _ask_squeue(os.environ["SLURM_JOB_ID"]))
 
 
-def _ask(job_id: str) -> tuple[float | None, float | None, float | None, str | None]:
+def _ask_squeue(job_id: str) -> str:
+    """Its line; nothing where there is no answer, since a shard can be measured without."""
     command = ["squeue", "--noheader", f"--jobs={job_id}", f"--format={_FIELDS}"]
     environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
     try:
@@ -52,14 +39,28 @@ def _ask(job_id: str) -> tuple[float | None, float | None, float | None, str | N
             command, env=environment, capture_output=True, text=True, timeout=_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None, None, None, None
-    return read_own_job(told.stdout)
+        return ""
+    return told.stdout
 
 
-def read_own_job(text: str) -> tuple[float | None, float | None, float | None, str | None]:
-    """Submission, begin, end and sharing from a line of squeue; None for what it does not say."""
-    fields = text.strip().split("|")
-    if len(fields) != 4:
-        return None, None, None, None
-    submitted, began, ends = (float(each) if each.isdigit() else None for each in fields[:3])
-    return submitted, began, ends, fields[3]
+def read_own_job(environ: Mapping[str, str], line: str) -> OwnJob:
+    """A job from its variables and squeue's line."""
+    fields = line.strip().split("|")
+    submitted, began, ends, sharing = fields if len(fields) == 4 else [""] * 4
+    waited = None
+    if submitted.isdigit() and began.isdigit():
+        waited = max(0.0, float(began) - float(submitted))
+    ends = ends if ends.isdigit() else environ.get("SLURM_JOB_END_TIME", "")
+    gpus = environ.get("SLURM_JOB_GPUS") or environ.get("SLURM_STEP_GPUS") or ""
+    return OwnJob(
+        record=SlurmJob(
+            job_id=environ["SLURM_JOB_ID"],
+            node=environ.get("SLURMD_NODENAME"),
+            partition=environ.get("SLURM_JOB_PARTITION"),
+            gpus=tuple(gpus.split(",")) if gpus else (),
+            queue_s=waited,
+            exclusive=sharing in ("NO", "EXCLUSIVE") if sharing else None,
+            flow_run=environ.get("PREFECT__FLOW_RUN_ID"),
+        ),
+        ends_at=float(ends) if ends.isdigit() else None,
+    )

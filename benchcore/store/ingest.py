@@ -139,6 +139,7 @@ def _duel_run(document: Mapping[str, Any]) -> DuelRun:
         site=allocation["site"],
         node=allocation["node"],
         allocation_id=allocation["id"],
+        slurm=allocation.get("slurm"),
         device_fingerprint=allocation["device"]["fingerprint"],
         device_model=allocation["device"]["model"],
         device=allocation["device"],

@@ -100,6 +100,7 @@ class DuelRun(Base):
     site: Mapped[str] = mapped_column(String(100))
     node: Mapped[str] = mapped_column(Text)
     allocation_id: Mapped[str] = mapped_column(Text)
+    slurm: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     device_fingerprint: Mapped[str] = mapped_column(String(16))
     device_model: Mapped[str] = mapped_column(Text)
     device: Mapped[dict[str, Any]]

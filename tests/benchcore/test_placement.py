@@ -12,7 +12,15 @@ from result_documents import JAX, make_document, spool_document
 from benchcore import placement
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.matrix import Plan, make_plan
-from benchcore.placement import ShardReport, cut_shards, open_shard, report_shard, settle_shard
+from benchcore.placement import (
+    ShardReport,
+    cut_shards,
+    has_time,
+    hold_campaign,
+    open_shard,
+    report_shard,
+    settle_shard,
+)
 from benchcore.profiles import Match, Profile
 from benchcore.releases import Release
 from benchcore.state import State, open_state
@@ -67,7 +75,7 @@ def test_what_is_missing_and_not_out_is_cut_into_shards_of_the_target_length(
     shards = cut_shards(plan, state, {}, ())  # 2 x 25 min do not fit into 45
     assert [shard.duel_runs for shard in shards] == [(duel.duel_run,) for duel in plan.duels[1:]]
     assert [shard.title.split(" ", 2)[2] for shard in shards] == [
-        "(1 duel, about 25 min, 1 of them guessed)"
+        "(1 duel, about 25 min, 1 of them a guess)"
     ] * 2
 
 
@@ -97,6 +105,43 @@ def test_a_settled_shard_says_why_and_its_duels_are_cut_anew_unless_given_up(
     (third,) = cut_shards(plan, state, short, ())
     assert third.duel_runs == second.duel_runs and third.id != second.id  # a run of its own
     assert placement.list_measured(plan, state, [shard, third]) == [measured]
+
+
+def test_what_a_shard_handed_back_is_not_lost_and_goes_out_again(state: State, plan: Plan) -> None:
+    short = {describe_kind(duel): 10.0 for duel in plan.duels}
+    (shard,) = cut_shards(plan, state, short, ())
+    _measure(state, plan, 0)
+    _, told, back = (duel.duel_run for duel in plan.duels)
+    report_shard(state, shard, ShardReport(lost={}, rest=(back,)))
+    lost = settle_shard(plan, state, shard, "it ended")
+    assert lost == {told: "it ended"}
+    (second,) = cut_shards(plan, state, short, lost)
+    assert second.duel_runs == (back,)
+
+
+def test_a_duel_is_begun_only_if_it_would_end_in_time(state: State, plan: Plan) -> None:
+    shard = cut_shards(plan, state, {}, ())[0]
+    (duel_run,) = shard.duel_runs  # 1500 s, and the last 30 s of a job are not for measuring
+    for now, fits in ((0, True), (1000, True), (1001, False), (9999, False)):
+        assert has_time(shard, duel_run, now=now, ends_at=2530) is fits
+    assert has_time(shard, duel_run, now=0, ends_at=None)
+
+
+def test_no_shard_is_longer_than_its_job_may_be(state: State, plan: Plan) -> None:
+    """The site's jobs have 45 min, of which 90 s are not for measuring."""
+    kinds = {describe_kind(duel): 900.0 for duel in plan.duels}  # 3 x 15 min
+    assert [len(shard.seconds) for shard in cut_shards(plan, state, kinds, ())] == [2, 1]
+
+
+def test_one_process_at_a_time_places_a_campaign(state: State, plan: Plan) -> None:
+    with (
+        hold_campaign(plan, state),
+        pytest.raises(UserError, match="another one is measuring it"),
+        hold_campaign(plan, state),
+    ):
+        pass
+    with hold_campaign(plan, state):
+        pass
 
 
 def test_ceilings_go_first_then_the_default_track(state: State) -> None:
@@ -133,7 +178,7 @@ def test_what_earlier_nights_took_decides_and_not_the_plans_guess(state: State) 
     other = _make_plan([_match("mlp", "train_b128", arms=(jax, jax))])
     assert describe_kind(other.duels[0]) not in durations
     (shard,) = cut_shards(plan, state, durations, ())
-    assert shard.expected_s == 180.0 and shard.num_guessed == 0
+    assert shard.seconds == {duel.duel_run: 180.0} and shard.num_guessed == 0
 
 
 def test_a_node_opens_what_it_was_sent_for_and_nothing_else(

@@ -33,15 +33,16 @@ SITE = """
 name = "pair"
 kind = "slurm"
 accelerator = "cpu"
-shard_minutes = 0.11
+shard_minutes = {shard_minutes}
 {more}
 [pools.h100]
 partition = "{partition}"
 gpu_type = "h100"
 cpus = 1
 memory_mb = 900
-minutes = 5
+minutes = {minutes}
 """
+ASKED = {"partition": "gpu", "shard_minutes": 0.11, "minutes": 5, "more": ""}
 
 
 @dataclass
@@ -54,16 +55,12 @@ class Cluster:
     sites: Path
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def be(self, *, partition: str = "gpu", more: str = "") -> None:
+    def be(self, **asked: object) -> None:
         """Make the site as it is to be from now on."""
-        (self.sites / "pair.toml").write_text(SITE.format(partition=partition, more=more))
+        (self.sites / "pair.toml").write_text(SITE.format(**{**ASKED, **asked}))
 
-    def plan(self, campaign: str, num_duels: int) -> Plan:
+    def plan(self, campaign: str, *matches: Match) -> Plan:
         """A campaign of cheap duels, in the state folder."""
-        matches = tuple(
-            Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3, rounds=2 + number)
-            for number in range(num_duels)
-        )
         profile = Profile(name="cheap", matches=matches, starts=1, block_ms=1.0)
         plan = draft_plan(profile, site="pair", campaign=campaign)
         save_plan(plan, campaign_folder(self.state, campaign) / "plan.json")
@@ -121,8 +118,12 @@ def worker(cluster: Cluster) -> Iterator[None]:
     log.close()
 
 
+def _noop(rounds: int) -> Match:
+    return Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3, rounds=rounds)
+
+
 def test_without_a_worker_nothing_is_sent(cluster: Cluster) -> None:
-    cluster.plan("alone", 1)
+    cluster.plan("alone", _noop(2))
     with pytest.raises(UserError, match=f"prefect worker start --type slurm --pool {POOL}"):
         measure_in_shards("alone", str(cluster.state.root))
     assert not cluster.list_jobs()
@@ -132,7 +133,7 @@ def test_without_a_worker_nothing_is_sent(cluster: Cluster) -> None:
 def test_a_campaign_survives_its_submitter_and_a_lost_job_and_measures_nothing_twice(
     cluster: Cluster,
 ) -> None:
-    plan = cluster.plan("night", 8)
+    plan = cluster.plan("night", *map(_noop, range(2, 10)))
     cluster.slurm.ask("scontrol", "update", "partitionname=gpu", "state=down")
     try:
         submitter = cluster.start("night")
@@ -142,10 +143,11 @@ def test_a_campaign_survives_its_submitter_and_a_lost_job_and_measures_nothing_t
         log = campaign_folder(cluster.state, "night") / "progress.jsonl"
         before = len(log.read_text())
         follower = cluster.start("night")
-        _wait_for(lambda: log.read_text()[before:].count("waits as Slurm job") >= 4)
+        _wait_for(lambda: log.read_text()[before:].count(": waits as Slurm job ") >= 4)
         jobs = cluster.list_jobs()
         assert len(jobs) == 4  # not sent again
         lost = min(jobs, key=int)
+        pages = cluster.slurm.ask("squeue", "-h", "-o", "%k").splitlines()
         cluster.slurm.ask("scancel", lost)
     finally:
         cluster.slurm.ask("scontrol", "update", "partitionname=gpu", "state=up")
@@ -176,12 +178,46 @@ def test_a_campaign_survives_its_submitter_and_a_lost_job_and_measures_nothing_t
     allocations = [json.loads(document)["allocation"] for document in documents.values()]
     assert {each["site"] for each in allocations} == {"pair"}
     assert {each["slurm_job_id"] for each in allocations} == set(jobs)
+    told = [each["slurm"] for each in allocations]
+    assert {each["job_id"] for each in told} == set(jobs)
+    assert {each["node"] for each in told} <= {"node01", "node02"}
+    assert all(each["queue_s"] >= 0 and each["exclusive"] is False for each in told)
+    assert {len(each["gpus"]) for each in told} == {1}
+    for flow_run in {each["flow_run"] for each in told}:  # from the result to its run, and back
+        assert len({each["job_id"] for each in told if each["flow_run"] == flow_run}) == 1
+    assert len(pages) == 4 and all("/runs/flow-run/" in page for page in pages)
+    assert {page.rpartition("/")[2] for page in pages} & {each["flow_run"] for each in told}
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_job_stops_before_its_limit_and_the_rest_is_sent_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a minute's job half is for measuring, less than the second duel is expected to take; in
+    a job of its own it is begun, and stopped."""
+    monkeypatch.setattr("benchcore.placement._START_UP_S", -120.0)  # packed too tightly
+    cluster.be(minutes=1, shard_minutes=2)
+    fine = Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=35, starts=2)
+    hangs = Match(workload="faulty", case="hang_in_step", arms=(STDLIB,), expected_s=35)
+    plan = cluster.plan("long", fine, hangs)
+    for request in plan.releases:
+        provision_release(plan, request, cluster.state, lambda text: None)
+    before = cluster.list_jobs()
+    (lost,) = measure_in_shards("long", str(cluster.state.root))
+    assert lost.startswith("faulty hang_in_step: ")
+    assert "would not have ended before its allocation" in lost
+    assert set(cluster.documents("long")) == {f"{plan.duels[0].duel_run}.json"}
+    jobs = [job for job in cluster.list_jobs() if job not in before]
+    assert len(jobs) == 2
+    last = max(jobs, key=int)
+    _wait_for(lambda: cluster.list_jobs()[last] not in ("RUNNING", "COMPLETING"))
+    assert cluster.list_jobs()[last] != "TIMEOUT"
 
 
 @pytest.mark.usefixtures("worker")
 def test_a_node_that_does_not_share_the_folder_says_so(cluster: Cluster, tmp_path: Path) -> None:
     cluster.be(more=f'state = "{tmp_path}"')
-    plan = cluster.plan("astray", 1)
+    plan = cluster.plan("astray", _noop(2))
     for request in plan.releases:
         provision_release(plan, request, cluster.state, lambda text: None)
     (lost,) = measure_in_shards("astray", str(cluster.state.root))
@@ -192,7 +228,7 @@ def test_a_node_that_does_not_share_the_folder_says_so(cluster: Cluster, tmp_pat
 @pytest.mark.usefixtures("worker")
 def test_what_sbatch_refuses_is_told_in_its_own_words(cluster: Cluster) -> None:
     cluster.be(partition="nowhere")
-    cluster.plan("refused", 1)
+    cluster.plan("refused", _noop(2))
     before = cluster.list_jobs()
     (lost,) = measure_in_shards("refused", str(cluster.state.root))
     assert lost.startswith("noop bare: ") and "invalid partition specified: nowhere" in lost

@@ -43,7 +43,8 @@ def _job(**changed: Any) -> BatchJob:
 
 def test_the_script_is_the_golden_one() -> None:
     command = ("/shared/venv/bin/python", "-m", "prefect.engine")
-    script = write_batch_script(_job(allocation=EVERYTHING, command=command))
+    page = "http://prefect:4200/runs/flow-run/1"
+    script = write_batch_script(_job(allocation=EVERYTHING, command=command, comment=page))
     if os.environ.get("REFRESH"):
         GOLDEN.write_text(script)
     assert script == GOLDEN.read_text(), f"REFRESH=1 pytest {__file__} writes it anew"
@@ -85,6 +86,8 @@ def test_an_impossible_number_is_refused(field: str, value: int) -> None:
 def test_a_hostile_name_or_folder_is_refused(value: str) -> None:
     with pytest.raises(UserError, match="job's name"):
         _job(name=value)
+    with pytest.raises(UserError, match="wanted a comment"):
+        _job(comment=value)
     with pytest.raises(UserError, match="absolute folder"):
         _job(folder=f"/shared/{value}" if value else "state")
 

@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from result_documents import CAMPAIGN, DUEL_RUN, JAX, make_document, make_evidence, spool_document
+from result_documents import (
+    CAMPAIGN,
+    DUEL_RUN,
+    JAX,
+    SLURM,
+    make_document,
+    make_evidence,
+    spool_document,
+)
 
 from benchcore.store.documents import read_document
 
@@ -75,6 +83,14 @@ WRONG: dict[str, tuple[Callable[[Document], object], str]] = {
     "a start on a day that does not exist": (
         lambda d: first(d)["starts"][2].update(started_at="2026-02-30T00:00:00+00:00"),
         "$.contenders[0].starts[2].started_at: wanted a time that exists",
+    ),
+    "a wait that is negative": (
+        lambda d: d["allocation"].update(slurm={**SLURM, "queue_s": -1}),
+        "$.allocation.slurm.queue_s: ",
+    ),
+    "a job with a field that nobody knows": (
+        lambda d: d["allocation"].update(slurm={**SLURM, "user": "me"}),
+        "$.allocation.slurm: ",
     ),
     "an end before its start": (
         lambda d: d["allocation"].update(ended_at="2020-01-01T00:00:00+00:00"),

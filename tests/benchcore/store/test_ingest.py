@@ -6,7 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from result_documents import CAMPAIGN, DUEL_RUN, JAX, OLD_JAX, TORCH, make_document, spool_document
+from result_documents import (
+    CAMPAIGN,
+    DUEL_RUN,
+    JAX,
+    OLD_JAX,
+    SLURM,
+    TORCH,
+    make_document,
+    spool_document,
+)
 from sqlalchemy import event, select
 
 from benchcore.state import State
@@ -56,6 +65,7 @@ def test_documents_become_rows_and_stay_in_the_spool(engine: Engine, state: Stat
 
 def test_a_row_holds_what_the_document_said(engine: Engine, state: State) -> None:
     document = make_document()
+    document["allocation"]["slurm"] = SLURM
     document["contenders"][1].update(
         status="crash",
         failure={
@@ -74,6 +84,7 @@ def test_a_row_holds_what_the_document_said(engine: Engine, state: State) -> Non
     assert duel["started_at"].isoformat() == "2026-01-02T03:04:05+00:00"
     assert duel["ended_at"].isoformat() == "2026-01-02T03:14:05.250000+00:00"
     assert duel["device"] == document["allocation"]["device"]
+    assert duel["slurm"] == SLURM
     assert (duel["case_name"], duel["sizes"]) == ("tiny", {"width": 64})
     assert (duel["num_starts"], duel["num_rounds"], duel["checked_at"]) == (3, 4, None)
     contenders = {row["name"]: row for row in rows["contender_run"]}

@@ -1,0 +1,103 @@
+"""What a shard's duels rest on is proven on its own device, once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchcore import proofs
+from benchcore.matrix import Plan, make_plan
+from benchcore.profiles import Match, Profile
+from benchcore.protocol import EnvironmentRecord
+from benchcore.releases import Release
+from benchcore.state import State, open_state
+from benchcore.tracks import JAX_NEWEST, STDLIB, TORCH_EAGER
+
+PAIR = (JAX_NEWEST, TORCH_EAGER)
+
+
+def _release(request: str) -> Release:
+    framework = request.split("@")[0]
+    return Release(
+        framework=framework,
+        version="1.0",
+        role="newest",
+        python=Path(sys.executable),
+        python_version="3.11.7",
+    )
+
+
+@pytest.fixture
+def plan() -> Plan:
+    matches = (
+        Match(workload="mlp", case="tiny_infer", arms=PAIR, expected_s=1),
+        Match(workload="resnet50", case="infer_b1", arms=PAIR, expected_s=1),
+        Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=1),
+    )
+    requests = ("jax@newest", "torch@newest", "stdlib")
+    releases = {request: _release(request) for request in requests}
+    profile = Profile(name="p", matches=matches)
+    return make_plan(profile, releases, campaign="night", site="slurm-local")
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    """One whose environments are there in name only."""
+
+    def recall(plan: Plan, request: str, state: State) -> EnvironmentRecord:
+        release = plan.releases[request]
+        return EnvironmentRecord(
+            name=request,
+            key=release.framework,
+            lock_sha256=None,
+            python=sys.executable,
+            python_version="3.11.7",
+            build="system",
+            packages={},
+        )
+
+    monkeypatch.setattr(proofs.steps, "recall_environment", recall)
+    return open_state(tmp_path)
+
+
+@pytest.fixture
+def proven(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The workloads that the prover was started for; a device stands for every machine."""
+    started: list[str] = []
+
+    def prover(command: list[str], *_: Any) -> int:
+        order = json.loads(Path(command[-3]).read_text())
+        started.append(order["workload"])
+        Path(command[-2]).write_text(json.dumps({"device": proofs.describe_device("cpu")}))
+        return 0
+
+    monkeypatch.setattr(proofs, "_run", prover)
+    monkeypatch.setattr(proofs, "describe_device", lambda _: {"fingerprint": "here"})
+    return started
+
+
+def test_only_what_the_shards_duels_need_is_proven_and_no_document_twice(
+    plan: Plan, state: State, proven: list[str]
+) -> None:
+    mlp, resnet, noop = (duel.duel_run for duel in plan.duels)
+    proofs.prove_duels(plan, (noop,), state)
+    assert proven == []
+    proofs.prove_duels(plan, (mlp, noop), state)
+    proofs.prove_duels(plan, (mlp,), state)
+    assert proven == ["mlp"]
+    proofs.prove_duels(plan, (mlp, resnet), state)
+    assert proven == ["mlp", "resnet50"]
+
+
+def test_a_proof_of_another_device_is_none_for_this_one(
+    plan: Plan, state: State, proven: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlp = plan.duels[0].duel_run
+    proofs.prove_duels(plan, (mlp,), state)
+    monkeypatch.setattr(proofs, "describe_device", lambda _: {"fingerprint": "elsewhere"})
+    proofs.prove_duels(plan, (mlp,), state)
+    assert proven == ["mlp", "mlp"]
