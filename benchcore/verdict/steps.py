@@ -11,8 +11,9 @@ from scipy import signal
 
 FEWEST = 2
 """Nights of a level."""
-_EDGE, _EDGE_BONUS = 8, 4.0
-_LAST, _LAST_MALUS = 2, 6.0
+_EDGE, _EDGE_BONUS = 8, 7.0
+_LAST, _LAST_MALUS = 2, 5.0
+_WITHOUT_LAST = 0.4
 _MOST_SPLITS = 200
 _MOST_UNREAL = 20
 _MOST_CELLS = 100_000
@@ -136,17 +137,21 @@ def penalty(num_nights: int) -> float:
 
 
 def _thresholds(at: np.ndarray, num_nights: int) -> np.ndarray:
-    """Near the end there are few places for a step, and old evidence for its level before; but the
-    last two nights may both be odd."""
+    """Near the end there are few places for a step, and one there is worth a night's attention;
+    but the last two nights may both be odd."""
     left = num_nights - at
-    near = np.where(left <= _EDGE, -_EDGE_BONUS, 0.0) + np.where(left <= _LAST, _LAST_MALUS, 0.0)
+    bonus = _EDGE_BONUS if (left <= _EDGE).sum() == 1 else 0.0
+    near = np.where(left <= _EDGE, -bonus, 0.0) + np.where(left <= _LAST, _LAST_MALUS, 0.0)
     return penalty(num_nights) + near
 
 
 def find_steps(series: Whitened) -> list[int]:
     """The nights at which levels begin; each lessens the squares by more than the penalty."""
     steps = prune(series, _propose(series))
-    return prune(series, _place_best(series, steps))
+    steps = prune(series, _place_best(series, steps))
+    while steps and _rests_on_last_night(series, [0, *steps][-2], steps[-1]):
+        steps = prune(series, _place_best(series, steps[:-1]))
+    return steps
 
 
 def _propose(series: Whitened) -> list[int]:
@@ -171,7 +176,8 @@ def _propose(series: Whitened) -> list[int]:
     last = np.array([count - nights for nights in range(2, _EDGE + 1) if count > 3 * nights], int)
     begun = np.maximum(last - 40, 0)
     gains = series.fit_steps(begun, np.full_like(last, count), last).gain
-    places.update(last[gains > enough - _EDGE_BONUS / 2].tolist())
+    if len(last) and gains.max() > 0.8 * (penalty(count) - _EDGE_BONUS):
+        places.add(int(last[np.argmax(gains)]))
     return sorted(places)
 
 
@@ -196,6 +202,15 @@ def prune(series: Whitened, steps: Sequence[int]) -> list[int]:
             break
         at = np.delete(at, weakest)
     return at.tolist()
+
+
+def _rests_on_last_night(series: Whitened, start: int, at: int) -> bool:
+    """Whether a step near the end is nothing much without the one last night."""
+    before_last = series.num_nights - 1
+    if not before_last - _EDGE < at < before_last:
+        return False
+    without = series.fit_steps(np.array([start]), np.array([before_last]), np.array([at]))
+    return bool(without.gain[0] < _WITHOUT_LAST * penalty(series.num_nights))
 
 
 def _place_best(series: Whitened, steps: Sequence[int]) -> list[int]:

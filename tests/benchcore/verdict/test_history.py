@@ -95,6 +95,39 @@ def test_a_shift_beside_a_drift_is_found_all_the_same() -> None:
     assert shift.ratio == pytest.approx(1 / 1.08, abs=0.01)
 
 
+def test_a_shift_beside_a_drift_may_be_too_small_to_matter() -> None:
+    found = 0
+    for seed in range(10):
+        logs = _nights(seed, 150, 0.001) + np.linspace(0, 0.06, 150) - _step(150, 80, 0.008)
+        assert not _find(logs).shifts
+        found += bool(find_shifts(np.exp(logs), smallest_shift=0.004).shifts)
+    assert found >= 8
+
+
+def test_a_weak_shift_in_the_last_nights_is_found() -> None:
+    found = [bool(_find(_nights(seed) + _step(120, 115, 0.018)).shifts) for seed in range(60)]
+    assert sum(found) >= 40
+
+
+def test_two_nights_that_are_not_quite_a_shift_are_a_suspicion() -> None:
+    found, suspected = 0, 0
+    for seed in range(60):
+        answer = _find(_nights(seed) + _step(120, 118, 0.024))
+        found += bool(answer.shifts)
+        suspected += bool(answer.suspicions)
+        assert not (answer.shifts and answer.suspicions)
+    assert suspected >= 8
+
+
+def test_two_odd_last_nights_must_both_be_far_off() -> None:
+    shifts = 0
+    for seed in range(40):
+        logs = _nights(seed)
+        logs[-2:] += (0.015, 0.3)
+        shifts += bool(_find(logs).shifts)
+    assert shifts <= 1
+
+
 def test_noise_that_grows_is_no_shift() -> None:
     shifts = 0
     for seed in range(40):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from benchcore.verdict.steps import Whitened, penalty
+from benchcore.verdict.steps import Whitened, keep_real_steps, penalty
 
 RHO = 0.6
 NIGHTS = np.array([0, 1, 2, 5, 6, 9, 10, 11, 12, 30, 31, 32, 33, 34, 40, 41])
@@ -64,3 +64,12 @@ def test_what_is_left_is_the_noise() -> None:
 def test_more_nights_and_fewer_ask_for_more() -> None:
     assert penalty(1000) > penalty(150) > 2 * math.log(150)
     assert penalty(10) > penalty(60)
+
+
+def test_a_step_that_is_a_straight_line_is_none() -> None:
+    noise = 0.01 * np.random.default_rng(1).normal(size=60)
+    nights = np.arange(60)
+    for logs, kept in ((nights / 600, []), (0.1 * (nights >= 30), [30])):
+        series = Whitened(noise + logs, nights, np.full(60, 0.01), 0.0)
+        assert keep_real_steps(series, [30], 0.0) == kept
+        assert not keep_real_steps(series, [30], 0.2)

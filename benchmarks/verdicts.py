@@ -1,0 +1,186 @@
+"""How good are our verdicts? Simulations with a known truth, others' methods side by side.
+
+    .venv/bin/python benchmarks/verdicts.py [detection] [judging] [speed]
+
+`detection`: shifts in histories of nights, against detectors from their own packages (taken from
+the package index into a temporary environment) and published rules. `judging`: paired times of
+several allocations. `speed`: 10,000 histories of 1,000 nights. All seeded. Thresholds of ours were
+tuned on seed 1; ask for another one. Tables are also kept under `results/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from histories import SHIFTED, History, simulate
+from judges import JUDGES, KINDS, TRUTHS, Answer, Trial
+from judges import simulate as simulate_trials
+from one_duel import keep
+from uv import find_uv_bin
+
+from benchcore.verdict.history import find_shifts
+
+_PACKAGES = {"otava": "apache-otava==0.8.0", "asv": "asv==0.6.6", "ruptures": "ruptures==1.1.10"}
+_PEERS = ("otava", "asv", "ruptures", "Perfherder", "rustc-perf", "TorchBench", "HUD")
+_NEAR = 5
+"""Nights that a shift may be told too early or too late."""
+
+
+def main() -> None:
+    """Make the tables that are asked for, print and keep them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="*", default=["detection", "judging", "speed"])
+    parser.add_argument("--seed", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=8, help="of each class, noise and size")
+    parser.add_argument("--trials", type=int, default=20, help="of each number of pairs and so on")
+    parser.add_argument("--peer", action="append", help="default: all; none = ours alone")
+    options = parser.parse_args()
+    made: dict[str, Callable[[argparse.Namespace], Any]] = {
+        "detection": tell_detection,
+        "judging": tell_judging,
+        "speed": tell_speed,
+    }
+    for table in options.tables:
+        rows = made[table](options)
+        _print(table, rows)
+        keep(f"verdicts-{table}", rows)
+
+
+def tell_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row a detector: F1 by class and over all, and how often it cries wolf."""
+    histories = list(simulate(options.seed, options.repeats))
+    ours = [find_shifts(history.values, history.nights) for history in histories]
+    answers = {"ours": [[shift.index for shift in found.shifts] for found in ours]}
+    peers = _PEERS if options.peer is None else [peer for peer in options.peer if peer != "none"]
+    answers |= {peer: _ask(peer, histories) for peer in peers}
+    quiet = [
+        (history, found)
+        for history, found in zip(histories, ours, strict=True)
+        if not history.shifts and history.kind != "last-night outlier"
+    ]
+    nights = sum(len(history.values) for history, _ in quiet)
+    suspected = 1000 * sum(len(found.suspicions) for _, found in quiet) / nights
+    rows = [
+        {"who": who, "seed": options.seed, "histories": len(histories), **score(histories, found)}
+        for who, found in answers.items()
+    ]
+    rows[0]["suspicions per 1,000 nights"] = suspected
+    return rows
+
+
+def _ask(peer: str, histories: Sequence[History]) -> list[list[int]]:
+    """In an environment that has the peer's package, as ours has not."""
+    packages = ["numpy", *([_PACKAGES[peer]] if peer in _PACKAGES else [])]
+    asked = [find_uv_bin(), "run", "--quiet", "--no-project", "--python", sys.executable]
+    asked += [part for package in packages for part in ("--with", package)]
+    asked += ["python", "-W", "ignore", str(Path(__file__).parent / "detectors.py"), peer]
+    values = json.dumps([history.values.tolist() for history in histories])
+    done = subprocess.run(asked, input=values, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def score(histories: Sequence[History], answers: Sequence[Sequence[int]]) -> dict[str, float]:
+    """F1 by class (half of a class has no shift, and what is found there is false), their mean,
+    F1 over all histories, false shifts per 1,000 nights of histories without a shift, and how many
+    odd last nights are called a shift."""
+    tallies = {history.kind: np.zeros(3) for history in histories}
+    false, nights, fooled, odd = 0, 0, 0, 0
+    for history, found in zip(histories, answers, strict=True):
+        tallies[history.kind] += count_hits(history.shifts, found)
+        if not history.shifts:
+            false, nights = false + len(found), nights + len(history.values)
+        if history.kind == "last-night outlier":
+            odd += 1
+            fooled += any(row >= len(history.values) - 3 for row in found)
+    by_class = {kind: _f1(tallies[kind]) for kind in SHIFTED if kind in tallies}
+    return {
+        **by_class,
+        "macro": float(np.mean(list(by_class.values()))),
+        "pooled": _f1(np.sum(list(tallies.values()), axis=0)),
+        "false per 1,000 nights": 1000 * false / max(nights, 1),
+        "last night called a shift": fooled / max(odd, 1),
+    }
+
+
+def count_hits(shifts: Sequence[int], found: Sequence[int]) -> np.ndarray:
+    """Hits, false shifts and misses; each found one may hit one shift, within 5 nights of it."""
+    left = list(found)
+    hits = 0
+    for shift in shifts:
+        near = [row for row in left if abs(row - shift) <= _NEAR]
+        if near:
+            left.remove(min(near, key=lambda row: abs(row - shift)))
+            hits += 1
+    return np.array([hits, len(left), len(shifts) - hits])
+
+
+def _f1(tally: np.ndarray) -> float:
+    hits, false, missed = tally
+    return float(2 * hits / max(2 * hits + false + missed, 1))
+
+
+def tell_judging(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row a judge and kind of allocations: false alarms, power, coverage, and false sameness."""
+    trials = list(simulate_trials(options.seed, options.trials))
+    rows = []
+    for who, judge in JUDGES.items():
+        answers = [judge(trial) for trial in trials]
+        rows += [
+            {"who": who, "kind": kind, "seed": options.seed, **_rate(kind, trials, answers)}
+            for kind in KINDS
+        ]
+    return rows
+
+
+def _rate(kind: str, trials: Sequence[Trial], answers: Sequence[Answer]) -> dict[str, float | None]:
+    of_kind = [each for each in zip(trials, answers, strict=True) if each[0].kind == kind]
+    alone = [answer for trial, answer in of_kind if len(trial.allocations) == 1]
+    several = [each for each in of_kind if len(each[0].allocations) > 1]
+    rates: dict[str, float | None] = {"trials": len(several)}
+    for truth in TRUTHS:
+        said = [a.verdict for trial, a in several if np.isclose(trial.truth, np.log1p(truth))]
+        rates[f"different at {truth:.0%}"] = said.count("different") / len(said)
+        if truth in (0.0, 0.03):
+            rates[f"same at {truth:.0%}"] = said.count("same") / len(said)
+    held = [answer.low <= trial.truth <= answer.high for trial, answer in several]
+    rates["coverage"] = None if np.isnan(several[0][1].low) else float(np.mean(held))
+    rates["different, one allocation"] = float(np.mean([a.verdict == "different" for a in alone]))
+    return rates
+
+
+def tell_speed(_options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Seconds for 10,000 histories of 1,000 nights, each fifth with a shift, on two CPUs."""
+    began = time.perf_counter()
+    with ProcessPoolExecutor(2) as pool:
+        num_shifts = sum(pool.map(_find_fifty, range(200)))
+    seconds = time.perf_counter() - began
+    return [{"histories": 10_000, "nights": 1000, "shifts": num_shifts, "seconds": seconds}]
+
+
+def _find_fifty(seed: int) -> int:
+    rng = np.random.default_rng(seed)
+    logs = 0.01 * rng.normal(size=(50, 1000))
+    logs[::5, 600:] += 0.05
+    return sum(len(find_shifts(np.exp(each)).shifts) for each in logs)
+
+
+def _print(table: str, rows: Sequence[dict[str, Any]]) -> None:
+    print(f"\n{table}")
+    for row in rows:
+        told = [
+            f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()
+        ]
+        print("; ".join(f"{key} {value}" for key, value in zip(row, told, strict=True)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
