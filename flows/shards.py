@@ -37,8 +37,11 @@ def _measure(campaign: str, root: str) -> list[str]:
         for shard, run in _wait_for_some(shards, campaign, root, said):
             words = slurm_shards.explain_end(run, campaign, root)
             lost |= slurm_shards.settle_shard(shard, root, words)
-    titles = {duel.duel_run: duel.title for duel in steps.list_duels(campaign, root)}
-    return [f"{titles[duel_run]}: {words}" for duel_run, words in lost.items()]
+    by_words: dict[str, list[str]] = {}
+    for duel in steps.list_duels(campaign, root):
+        if duel.duel_run in lost:
+            by_words.setdefault(lost[duel.duel_run], []).append(duel.title)
+    return [f"{', '.join(titles)}: {words}" for words, titles in by_words.items()]
 
 
 @dataclass

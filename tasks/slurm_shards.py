@@ -206,6 +206,7 @@ def tell_measured(campaign: str, root: str, shards: Collection[Shard], told: set
         if duel_run not in told:
             told.add(duel_run)
             log.append(event="duel", what="done", duel_run=duel_run)
+            log.append(event="shard", text=f"{steps.find_duel(plan, duel_run).title}: measured")
 
 
 def _find_site(campaign: str, root: str) -> Site:

@@ -106,6 +106,13 @@ def list_duels(campaign: str, root: str) -> list[matrix.PlannedDuel]:
     return list(steps.load_campaign(State(Path(root)), campaign).duels)
 
 
+def has_results(campaign: str, root: str) -> bool:
+    """Whether any duel of a campaign left a document."""
+    state = State(Path(root))
+    plan = steps.load_campaign(state, campaign)
+    return any(steps.is_measured(state, plan, duel) for duel in plan.duels)
+
+
 def is_on_slurm(campaign: str, root: str) -> bool:
     """Whether a campaign's duels are measured in a Slurm cluster's allocations."""
     return load_site(steps.load_campaign(State(Path(root)), campaign).site).kind == "slurm"
