@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun
 
 from benchcore.placement import Shard
@@ -21,19 +22,19 @@ def measure_in_shards(campaign: str, root: str) -> list[str]:
 
     Shards that are out already, sent by an earlier call, are waited for and not sent again.
     """
-    with slurm_shards.hold_campaign(campaign, root):
-        return _measure(campaign, root)
+    with slurm_shards.hold_campaign(campaign, root), slurm_shards.connect() as client:
+        return _measure(campaign, root, client)
 
 
-def _measure(campaign: str, root: str) -> list[str]:
+def _measure(campaign: str, root: str, client: SyncPrefectClient) -> list[str]:
     deployment = slurm_shards.deploy(measure_shard, campaign, root)
-    for shard, run in slurm_shards.find_runs(slurm_shards.list_open(campaign, root)):
+    for shard, run in slurm_shards.find_runs(slurm_shards.list_open(campaign, root), client):
         if run.state and run.state.is_final():  # nobody waited for it: tried again
             slurm_shards.settle_shard(shard, root, slurm_shards.explain_end(run, campaign, root))
     lost: dict[str, str] = {}
-    said = _Said()
+    said = _Said(client)
     while shards := slurm_shards.cut_shards(campaign, root, lost):
-        slurm_shards.hand_over(shards, deployment, root)
+        slurm_shards.hand_over(shards, deployment, root, client)
         for shard, run in _wait_for_some(shards, campaign, root, said):
             words = slurm_shards.explain_end(run, campaign, root)
             lost |= slurm_shards.settle_shard(shard, root, words)
@@ -46,8 +47,9 @@ def _measure(campaign: str, root: str) -> list[str]:
 
 @dataclass
 class _Said:
-    """What whoever follows the campaign was told already."""
+    """What whoever follows the campaign was told already, and whom to ask for more."""
 
+    client: SyncPrefectClient
     where: dict[str, str] = field(default_factory=dict)
     measured: set[str] = field(default_factory=set)
     trouble: str | None = None
@@ -60,7 +62,7 @@ def _wait_for_some(
     """Those shards that ended, once there are any; none once a flow run is gone, which somebody
     deleted."""
     while True:
-        runs = slurm_shards.find_runs(shards)
+        runs = slurm_shards.find_runs(shards, said.client)
         _tell(shards, runs, campaign, root, said)
         ended = [(shard, run) for shard, run in runs if run.state and run.state.is_final()]
         if ended or len(runs) < len(shards):
@@ -80,7 +82,7 @@ def _tell(
             slurm_shards.tell(campaign, root, f"{shard.title}: {where}")
     if time.monotonic() - said.looked_at >= _LOOK_S:
         said.looked_at = time.monotonic()
-        trouble = slurm_shards.find_trouble(campaign, root)
+        trouble = slurm_shards.find_trouble(campaign, root, said.client)
         if trouble and trouble != said.trouble:
             slurm_shards.tell(campaign, root, trouble)
         said.trouble = trouble

@@ -32,6 +32,12 @@ _PAGE = 200
 _MOST_WORDS = 1000
 
 
+def connect() -> SyncPrefectClient:
+    """A client of the Prefect server, for as long as shards are waited for: one that has had an
+    answer before asks again for about a minute while the server is away."""
+    return get_client(sync_client=True)
+
+
 def deploy(shard_flow: Flow[..., Any], campaign: str, root: str) -> UUID:
     """The deployment of the shards' flow to the site's work pool; both are made where missing.
 
@@ -75,10 +81,9 @@ def _miss_worker(client: SyncPrefectClient, pool: str) -> str | None:
     )
 
 
-def find_trouble(campaign: str, root: str) -> str | None:
+def find_trouble(campaign: str, root: str, client: SyncPrefectClient) -> str | None:
     """Why shards that wait may wait in vain, if there is a reason that people can mend."""
-    with get_client(sync_client=True) as client:
-        return _miss_worker(client, _name_pool(_find_site(campaign, root)))
+    return _miss_worker(client, _name_pool(_find_site(campaign, root)))
 
 
 def _name_pool(site: Site) -> str:
@@ -105,9 +110,11 @@ def list_open(campaign: str, root: str) -> list[Shard]:
     return placement.list_open(steps.load_campaign(state, campaign), state)
 
 
-def hand_over(shards: Collection[Shard], deployment: UUID, root: str) -> None:
+def hand_over(
+    shards: Collection[Shard], deployment: UUID, root: str, client: SyncPrefectClient
+) -> None:
     """Create a flow run for each shard that has none."""
-    has_run = {shard.id for shard, _ in find_runs(shards)}
+    has_run = {shard.id for shard, _ in find_runs(shards, client)}
     for shard in shards:
         if shard.id not in has_run:
             site = _find_site(shard.campaign, root)
@@ -131,21 +138,20 @@ def hand_over(shards: Collection[Shard], deployment: UUID, root: str) -> None:
             )
 
 
-def find_runs(shards: Collection[Shard]) -> list[tuple[Shard, FlowRun]]:
+def find_runs(shards: Collection[Shard], client: SyncPrefectClient) -> list[tuple[Shard, FlowRun]]:
     """The flow runs that shards have, as they are now."""
     by_key = {_key(shard): shard for shard in shards}
     keys = list(by_key)
-    with get_client(sync_client=True) as client:
-        runs = [
-            run
-            for start in range(0, len(keys), _PAGE)
-            for run in client.read_flow_runs(
-                flow_run_filter=FlowRunFilter(
-                    idempotency_key=FlowRunFilterIdempotencyKey(any_=keys[start : start + _PAGE])
-                ),
-                limit=_PAGE,
-            )
-        ]
+    runs = [
+        run
+        for start in range(0, len(keys), _PAGE)
+        for run in client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(
+                idempotency_key=FlowRunFilterIdempotencyKey(any_=keys[start : start + _PAGE])
+            ),
+            limit=_PAGE,
+        )
+    ]
     return [(by_key[str(run.idempotency_key)], run) for run in runs]
 
 

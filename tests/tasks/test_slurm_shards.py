@@ -1,0 +1,70 @@
+"""What is asked of Prefect's server about shards."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from benchcore.placement import Shard
+from tasks.slurm_shards import connect, find_runs
+
+SHARD = Shard(
+    schema=1, id="0" * 16, token="", campaign="night", pool="h100", seconds={}, num_guessed=0
+)
+
+
+class _Nothing(BaseHTTPRequestHandler):
+    """A server that has no flow runs."""
+
+    def do_GET(self) -> None:
+        self._answer(404, b"{}")  # of tokens, too
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200, b"[]")
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+def _serve(port: int) -> HTTPServer:
+    server = HTTPServer(("127.0.0.1", port), _Nothing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{port}/api"}):
+        yield port
+
+
+def test_a_server_that_is_restarted_is_waited_for(port: int) -> None:
+    server = _serve(port)
+    with connect() as client:
+        assert find_runs([SHARD], client) == []
+        server.shutdown()
+        server.server_close()
+        back: list[HTTPServer] = []
+        began = time.monotonic()
+        threading.Timer(4.0, lambda: back.append(_serve(port))).start()
+        assert find_runs([SHARD], client) == []
+        assert time.monotonic() - began >= 4.0
+    back[0].shutdown()
+    back[0].server_close()
