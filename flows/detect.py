@@ -58,7 +58,13 @@ class Detection:
 
 def _print(answers: dict[str, dict[str, Any]]) -> None:
     rows = [
-        {"file": name, "what": "shift" if "ci" in each else "suspicion", **each}
+        {
+            "file": name,
+            "what": "shift" if "ci" in each else "suspicion",
+            **each,
+            "ratio": f"{each['ratio']:.4f}",
+            "ci": " to ".join(f"{end:.4f}" for end in each["ci"]) if "ci" in each else None,
+        }
         for name, answered in answers.items()
         for each in answered["shifts"] + answered["suspicions"]
     ]

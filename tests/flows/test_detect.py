@@ -82,7 +82,9 @@ def test_a_folder_is_answered_by_name_around_its_broken_files(
 
 
 def test_people_see_what_changed(tmp_path: Path) -> None:
-    assert "shift" in _detect(_write(tmp_path, "x.csv", _rows())).stdout
+    path = _write(tmp_path, "x.csv", _rows())
+    [shift] = json.loads(_detect(path, "--json").stdout)["shifts"]
+    assert f"{shift['ci'][0]:.4f} to {shift['ci'][1]:.4f}" in _detect(path).stdout
     assert "no shift" in _detect(_write(tmp_path, "x.csv", _rows(VALUES[:30]))).stdout
     assert "unknown" in _detect(_write(tmp_path, "x.csv", ["value", "0.1"])).stdout
     drifting = _rows(VALUES[:30].repeat(3) * np.linspace(1, 1.5, 90))
