@@ -53,6 +53,8 @@ class Cluster:
     environment: dict[str, str]
     state: State
     sites: Path
+    others: frozenset[str]
+    """Jobs of the tests that used this Slurm before."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def be(self, **asked: object) -> None:
@@ -79,9 +81,8 @@ class Cluster:
         return process
 
     def list_jobs(self) -> dict[str, str]:
-        """Every job that Slurm still knows, by its id: its state."""
-        told = self.slurm.ask("squeue", "-h", "-t", "all", "-o", "%i %T")
-        return dict(line.split() for line in told.splitlines())
+        """Every job of ours that Slurm still knows, by its id: its state."""
+        return {job: state for job, state in _list_all(self.slurm) if job not in self.others}
 
     def documents(self, campaign: str) -> dict[str, bytes]:
         """The spool's documents."""
@@ -97,7 +98,8 @@ def cluster(slurm: LocalSlurm, tmp_path_factory: pytest.TempPathFactory) -> Iter
         environment |= {"DEADHEAT_SITES": str(folder), "DEADHEAT_STATE": str(state.root)}
         for name in ("DEADHEAT_SITES", "PREFECT_API_URL"):
             patched.setenv(name, environment[name])
-        found = Cluster(slurm, environment, state, folder)
+        others = frozenset(job for job, _ in _list_all(slurm))
+        found = Cluster(slurm, environment, state, folder, others)
         found.be()
         with temporary_settings({PREFECT_API_URL: environment["PREFECT_API_URL"]}):
             yield found
@@ -233,6 +235,11 @@ def test_what_sbatch_refuses_is_told_in_its_own_words(cluster: Cluster) -> None:
     (lost,) = measure_in_shards("refused", str(cluster.state.root))
     assert lost.startswith("noop bare: ") and "invalid partition specified: nowhere" in lost
     assert cluster.list_jobs() == before
+
+
+def _list_all(slurm: LocalSlurm) -> list[tuple[str, str]]:
+    told = slurm.ask("squeue", "-h", "-t", "all", "-o", "%i %T").splitlines()
+    return [(job, state) for job, state in map(str.split, told)]
 
 
 def _plan_path(cluster: Cluster, campaign: str) -> str:
