@@ -1,10 +1,11 @@
 """How good are our verdicts? Simulations with a known truth, others' methods side by side.
 
-    .venv/bin/python benchmarks/verdicts.py [detection] [judging] [speed]
+    .venv/bin/python benchmarks/verdicts.py [detection] [judging] [attribution] [speed]
 
 `detection`: shifts in histories of nights, against detectors from their own packages (taken from
 the package index into a temporary environment) and published rules. `judging`: paired times of
-several allocations. `speed`: 10,000 histories of 1,000 nights. All seeded. Thresholds of ours were
+several allocations. `attribution`: fresh starts of old and new environments, and who is blamed.
+`speed`: 10,000 histories of 1,000 nights. All seeded. Thresholds of ours were
 tuned on seed 1; ask for another one. Tables are also kept under `results/`.
 """
 
@@ -20,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import attributions
 import numpy as np
 from histories import SHIFTED, History, simulate
 from judges import JUDGES, KINDS, TRUTHS, Answer, Trial
@@ -38,7 +40,9 @@ _NEAR = 5
 def main() -> None:
     """Make the tables that are asked for, print and keep them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tables", nargs="*", default=["detection", "judging", "speed"])
+    parser.add_argument(
+        "tables", nargs="*", default=["detection", "judging", "attribution", "speed"]
+    )
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=8, help="of each class, noise and size")
     parser.add_argument("--trials", type=int, default=20, help="of each number of pairs and so on")
@@ -47,6 +51,7 @@ def main() -> None:
     made: dict[str, Callable[[argparse.Namespace], Any]] = {
         "detection": tell_detection,
         "judging": tell_judging,
+        "attribution": tell_attribution,
         "speed": tell_speed,
     }
     for table in options.tables:
@@ -155,6 +160,13 @@ def _rate(kind: str, trials: Sequence[Trial], answers: Sequence[Answer]) -> dict
     rates["coverage"] = None if np.isnan(several[0][1].low) else float(np.mean(held))
     rates["different, one allocation"] = float(np.mean([a.verdict == "different" for a in alone]))
     return rates
+
+
+def tell_attribution(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row a truth and effect: what is confirmed, after how many starts, and who is blamed."""
+    suspected = list(attributions.simulate(options.seed, 10 * options.trials))
+    rows = attributions.rate(suspected, [attributions.climb(each) for each in suspected])
+    return [{"seed": options.seed, **row} for row in rows]
 
 
 def tell_speed(_options: argparse.Namespace) -> list[dict[str, Any]]:

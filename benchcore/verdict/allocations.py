@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from scipy import stats
 
-from benchcore.verdict.ratios import EQUIVALENCE_BOUND, Verdict
+from benchcore.verdict.samples import (
+    EQUIVALENCE_BOUND,
+    AskedFirst,
+    Judgement,
+    judge_samples,
+    robust_deviation,
+)
 
-_ALPHA = 0.05
 _FAR = 5.0
 """Standard deviations from its allocation's mean, beyond which a pair is an outlier. Of clean pairs
 it is one in two million, were the deviation known; it is learned from as few as a dozen pairs."""
@@ -23,24 +28,11 @@ _ODD_ALPHA = 1e-3
 """How sure it must be that one allocation is not like the others before it is left out."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """log(t_b / t_a): above 0 = a is faster. `low` to `high` is its 95 % interval.
-
-    `left_out` is the index of the allocation that was unlike all others; None = there was none.
-    """
-
-    verdict: Verdict
-    log_ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    reason: str
-    left_out: int | None = None
-
-
 def judge_allocations(
-    allocations: Sequence[np.ndarray], equivalence_bound: float = EQUIVALENCE_BOUND
+    allocations: Sequence[np.ndarray],
+    equivalence_bound: float = EQUIVALENCE_BOUND,
+    *,
+    asked_first: AskedFirst = "different",
 ) -> Judgement:
     """The verdict over allocations: one array each of log(t_b / t_a), one value a pair.
 
@@ -48,18 +40,17 @@ def judge_allocations(
     Student's t is taken over one mean an allocation. A pair far from its allocation's median is an
     outlier and takes no part, nor does one allocation of five or more that is unlike the others.
 
-    A significant difference is `different`, however small: its interval says whether it matters.
-    `same` are two one-sided tests at 5 % within the bound. Three allocations can agree by chance,
-    so there the spread between them is taken to be half the bound at least.
+    A significant difference is `different`, however small, unless `same` is asked first. Three
+    allocations can agree by chance, so for `same` the spread between them is taken to be half the
+    bound at least.
     """
     kept = [number for number, pairs in enumerate(allocations) if len(pairs)]
     if not kept:
-        return Judgement(verdict="unknown", reason="no pair in any allocation")
+        return Judgement(reason="no pair in any allocation")
     means = _locate([np.asarray(allocations[number], float) for number in kept])
     mean = float(means.mean())
     if len(kept) == 1:
         return Judgement(
-            verdict="unknown",
             log_ratio=mean,
             reason="one allocation is a suspicion only: its pairs are not independent starts",
         )
@@ -71,40 +62,17 @@ def judge_allocations(
     spread = float(means.std(ddof=1))
     if spread <= 1e-9 * max(abs(mean), 1e-3):
         return Judgement(
-            verdict="unknown",
             log_ratio=mean,
             reason="the allocations agree to the last digit, as no independent starts do",
             left_out=left_out,
         )
-    return _judge_means(means, spread, equivalence_bound, left_out)
-
-
-def _judge_means(
-    means: np.ndarray, spread: float, equivalence_bound: float, left_out: int | None
-) -> Judgement:
-    mean, freedom, root = float(means.mean()), len(means) - 1, math.sqrt(len(means))
-    half = float(stats.t.ppf(1 - _ALPHA / 2, freedom)) * spread / root
-    p = float(2 * stats.t.sf(abs(mean) / (spread / root), freedom))
-    bound = math.log1p(equivalence_bound)
-    one_sided = float(stats.t.ppf(1 - _ALPHA, freedom)) * max(spread, bound / 2) / root
-    verdict: Verdict = "unknown"
-    reason = (
-        f"95 % interval ±{math.expm1(min(half, 700)):.1%} is too wide to tell a difference of "
-        f"{equivalence_bound:.1%} from none"
+    found = judge_samples(
+        means,
+        equivalence_bound,
+        asked_first=asked_first,
+        least_spread=math.log1p(equivalence_bound) / 2,
     )
-    if p < _ALPHA:
-        verdict, reason = "different", "95 % interval excludes no difference"
-    elif abs(mean) + one_sided <= bound:
-        verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
-    return Judgement(
-        verdict=verdict,
-        log_ratio=mean,
-        low=mean - half,
-        high=mean + half,
-        p=p,
-        reason=reason,
-        left_out=left_out,
-    )
+    return replace(found, left_out=left_out)
 
 
 def _locate(allocations: Sequence[np.ndarray]) -> np.ndarray:
@@ -114,12 +82,12 @@ def _locate(allocations: Sequence[np.ndarray]) -> np.ndarray:
     only an allocation that is noisy throughout has a spread of its own.
     """
     residuals = [_residuals(pairs) for pairs in allocations]
-    spread = _spread(np.concatenate(residuals))
+    spread = robust_deviation(np.concatenate(residuals))
     if spread == 0.0:
         return np.array([np.median(pairs) for pairs in allocations])
     means = []
     for pairs, own_residuals in zip(allocations, residuals, strict=True):
-        own = _spread(own_residuals)
+        own = robust_deviation(own_residuals)
         noisy = len(pairs) >= _FEWEST_FOR_SPREAD and own > _FAR * spread
         means.append(_skip_outliers(pairs, _FAR * (own if noisy else spread)))
     return np.array(means)
@@ -129,11 +97,6 @@ def _residuals(pairs: np.ndarray) -> np.ndarray:
     """Of the pairs from their median, stretched as few pairs lie too near their own median."""
     count = len(pairs)
     return (pairs - np.median(pairs)) * count / (count - 0.8) if count > 1 else np.zeros(0)
-
-
-def _spread(residuals: np.ndarray) -> float:
-    """Their standard deviation, from the median distance; half of them may be outliers."""
-    return 1.4826 * float(np.median(np.abs(residuals))) if len(residuals) else 0.0
 
 
 def _skip_outliers(pairs: np.ndarray, far: float) -> float:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_SD_OF_MAD = 1.4826
+from benchcore.verdict.samples import robust_deviation
+
 _ODD = 4.5
 """Standard deviations from the median of the five nights around, beyond which a night is odd."""
 _MOST_ODD = 0.12
@@ -44,7 +45,7 @@ def clean(logs: np.ndarray, numbers: np.ndarray) -> Nights:
     residuals = (logs - around) / scale
     # Every night is one of its own five, so a fifth of the residuals or more are nil.
     moved = residuals[residuals != 0]
-    spread = max(_mad(moved), _LEAST_NOISE)
+    spread = max(robust_deviation(moved), _LEAST_NOISE)
     odd = np.abs(residuals) > _ODD * spread
     if odd.mean() >= _MOST_ODD:
         odd, clipped = np.zeros(len(logs), bool), logs
@@ -58,10 +59,6 @@ def clean(logs: np.ndarray, numbers: np.ndarray) -> Nights:
         scale=scale[kept],
         odd=np.flatnonzero(odd),
     )
-
-
-def _mad(values: np.ndarray) -> float:
-    return _SD_OF_MAD * float(np.median(np.abs(values))) if len(values) else 0.0
 
 
 def _running_median(values: np.ndarray, half: int) -> np.ndarray:
@@ -116,7 +113,7 @@ def guess_noise(nights: Nights) -> tuple[float, float]:
 
 
 def _clipped_square(values: np.ndarray) -> float:
-    far = 3 * _mad(values)
+    far = 3 * robust_deviation(values)
     if far == 0.0:  # most nights repeat the one before: a coarse clock, or a constant history
         far = 2 * float(np.quantile(np.abs(values), 0.9))
     return float(np.mean(np.clip(values, -far, far) ** 2))

@@ -10,14 +10,11 @@ from typing import Literal
 
 import numpy as np
 from packaging.version import Version
-from scipy import stats
+
+from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, Verdict, judge_samples
 
 Kind = Literal["cross_framework", "cross_version", "cross_setting"]
-Verdict = Literal["same", "different", "unknown"]
 Scope = Literal["this start", "this node", "this device model"]
-
-EQUIVALENCE_BOUND = 0.02
-"""Contenders within 2 % of each other are the same, unless the caller names another bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,17 +122,6 @@ def _order_pair(one: Side, other: Side, *, alone: bool) -> tuple[Kind, Side, Sid
     return "cross_version", a, b
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """A verdict over samples that are independent: starts of a node, or nodes of a model."""
-
-    log_ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    verdict: Verdict = "unknown"
-    reason: str
-
-
 def _judge_pair(
     kind: Kind, a: Side, b: Side, reasons: Sequence[str], equivalence_bound: float
 ) -> Ratio:
@@ -143,7 +129,7 @@ def _judge_pair(
     finding = judge_starts(np.array(start_log_ratios), equivalence_bound)
     left_out = _describe_degraded(a, b)
     if left_out and not start_log_ratios:
-        finding = Finding(reason="no valid block")
+        finding = Judgement(reason="no valid block")
     return Ratio(
         kind=kind,
         a=a.name,
@@ -201,37 +187,23 @@ def _hodges_lehmann(samples: np.ndarray) -> float:
     return float(np.median((samples[first] + samples[second]) / 2))
 
 
-def judge_starts(samples: np.ndarray, equivalence_bound: float = EQUIVALENCE_BOUND) -> Finding:
+def judge_starts(samples: np.ndarray, equivalence_bound: float = EQUIVALENCE_BOUND) -> Judgement:
     """The verdict over starts: Student's t over the starts' log ratios, never over rounds.
 
-    `same` is asked first: where the 90 % interval lies within the bound (two one-sided tests at
-    5 %), a difference that may also be significant is too small to matter. Significance is not
-    relevance: with enough starts, any two programs differ by something.
+    `same` is asked first: a difference within the bound may be significant, and is too small to
+    matter.
     """
     if len(samples) == 0:
-        return Finding(reason="no round that both contenders finished")
-    mean = float(samples.mean())
+        return Judgement(reason="no round that both contenders finished")
     if len(samples) == 1:
-        return Finding(log_ratio=mean, reason="one start is a suspicion only: it has no interval")
-    half_90, half_95 = _half_width(samples, 0.90), _half_width(samples, 0.95)
-    bound = math.log1p(equivalence_bound)
-    verdict: Verdict = "unknown"
-    reason = (
-        f"95 % interval ±{math.expm1(half_95):.1%} is too wide to tell a difference of "
-        f"{equivalence_bound:.1%} from none"
-    )
-    if -bound <= mean - half_90 and mean + half_90 <= bound:
-        verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
-    elif abs(mean) > half_95:
-        verdict, reason = "different", "95 % interval excludes no difference"
-    return Finding(
-        log_ratio=mean, low=mean - half_95, high=mean + half_95, verdict=verdict, reason=reason
-    )
+        reason = "one start is a suspicion only: it has no interval"
+        return Judgement(log_ratio=float(samples[0]), reason=reason)
+    return judge_samples(samples, equivalence_bound, asked_first="same")
 
 
 def judge_nodes(
     log_ratios: Sequence[float], equivalence_bound: float = EQUIVALENCE_BOUND
-) -> Finding:
+) -> Judgement:
     """The verdict for a device model, from one log ratio a node.
 
     The starts of a node share its board, its cooling and its neighbours, so that they tell nothing
@@ -241,8 +213,3 @@ def judge_nodes(
     if len(log_ratios) < 2:
         raise ValueError(f"wanted the log ratios of two nodes at least, got {len(log_ratios)}")
     return judge_starts(np.array(log_ratios), equivalence_bound)
-
-
-def _half_width(samples: np.ndarray, confidence: float) -> float:
-    quantile = float(stats.t.ppf((1 + confidence) / 2, len(samples) - 1))
-    return quantile * float(samples.std(ddof=1)) / math.sqrt(len(samples))

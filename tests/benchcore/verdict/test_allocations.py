@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchcore.verdict.allocations import Judgement, judge_allocations
+from benchcore.verdict.allocations import judge_allocations
+from benchcore.verdict.samples import Judgement
 
 
 def _draw(

@@ -1,0 +1,57 @@
+"""Events: the one record of a shift that people triage, and what may become of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from benchcore.errors import UserError
+
+EventState = Literal[
+    "untriaged",
+    "investigating",
+    "infrastructure",
+    "invalid",
+    "duplicate",
+    "accepted",
+    "fixed",
+    "wont_fix",
+    "improvement",
+]
+
+_ANSWERS: tuple[EventState, ...] = (
+    *("investigating", "infrastructure", "invalid", "duplicate"),
+    *("accepted", "wont_fix", "improvement"),
+)
+NEXT: Mapping[EventState, tuple[EventState, ...]] = {
+    "untriaged": _ANSWERS,
+    "investigating": (*_ANSWERS[1:], "fixed"),
+    "infrastructure": ("investigating", "fixed", "accepted"),
+    "invalid": ("investigating",),
+    "duplicate": ("investigating",),
+    "accepted": ("investigating", "fixed"),
+    "wont_fix": ("investigating", "fixed"),
+    "improvement": ("investigating",),
+    "fixed": ("investigating",),
+}
+"""Nothing goes back to `untriaged`, and only what was seen for real can be `fixed`."""
+
+BASELINES: tuple[EventState, ...] = ("accepted", "wont_fix", "improvement")
+"""In these a person has taken the new level for the one to compare with from now on."""
+
+
+def check_move(old: EventState, new: str) -> EventState:
+    """The new state. Raises UserError, naming what there is, if an event can't go there."""
+    if new not in get_args(EventState):
+        raise UserError(f"no state {new!r:.100}; states are {', '.join(get_args(EventState))}")
+    if new not in NEXT[old]:
+        raise UserError(
+            f"wanted a state that {old!r} can go to, got {new!r}; it can become "
+            f"{', '.join(NEXT[old])}"
+        )
+    return new  # type: ignore[return-value]
+
+
+def first_state(culprit: str) -> EventState:
+    """`infrastructure` where the controls said so; else people have to look."""
+    return "infrastructure" if culprit == "infrastructure" else "untriaged"

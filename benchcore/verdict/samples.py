@@ -1,0 +1,98 @@
+"""What independent samples of a log ratio say: `same`, `different` or `unknown`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+Verdict = Literal["same", "different", "unknown"]
+AskedFirst = Literal["same", "different"]
+"""What is asked first of samples that show a difference too small to matter: they are both.
+
+`same`: relevance before significance. With samples enough any two programs differ by something, so
+within the bound a night says `same`. `different`: significance before relevance, and the interval
+says whether it matters; it is what a t-test on the samples finds, neither more nor less.
+"""
+
+EQUIVALENCE_BOUND = 0.02
+"""Contenders within 2 % of each other are the same, unless the caller names another bound."""
+ALPHA = 0.05
+_SD_OF_MAD = 1.4826
+_LARGEST_LOG = 700.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """log(t_b / t_a): above 0 = a is faster. `low` to `high` is its 95 % interval, `p` of no
+    difference.
+
+    `left_out` is the index of the sample that was unlike all others; None = there was none.
+    """
+
+    verdict: Verdict = "unknown"
+    log_ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    reason: str
+    left_out: int | None = None
+
+    @property
+    def ratios(self) -> dict[str, float | None]:
+        """t_b / t_a under `ratio`, and the ends of its interval under `low` and `high`."""
+        logs = {"ratio": self.log_ratio, "low": self.low, "high": self.high}
+        return {name: None if log is None else math.exp(log) for name, log in logs.items()}
+
+
+def judge_samples(
+    samples: np.ndarray,
+    equivalence_bound: float = EQUIVALENCE_BOUND,
+    *,
+    asked_first: AskedFirst,
+    least_spread: float = 0.0,
+) -> Judgement:
+    """The verdict over two log ratios or more, independent of each other, by Student's t.
+
+    `different`: the 95 % interval excludes no difference. `same`: the 90 % interval lies within the
+    bound (two one-sided tests at 5 %), where the samples are taken to spread by `least_spread` at
+    the least.
+    """
+    mean, spread = float(samples.mean()), float(samples.std(ddof=1))
+    freedom, root = len(samples) - 1, math.sqrt(len(samples))
+    half = float(stats.t.ppf(1 - ALPHA / 2, freedom)) * spread / root
+    one_sided = float(stats.t.ppf(1 - ALPHA, freedom)) * max(spread, least_spread) / root
+    is_different = abs(mean) > half
+    is_same = abs(mean) + one_sided <= math.log1p(equivalence_bound)
+    verdict: Verdict = "unknown"
+    reason = (
+        f"95 % interval ±{math.expm1(min(half, _LARGEST_LOG)):.1%} is too wide to tell a "
+        f"difference of {equivalence_bound:.1%} from none"
+    )
+    if is_same and not (is_different and asked_first == "different"):
+        verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
+    elif is_different:
+        verdict, reason = "different", "95 % interval excludes no difference"
+    return Judgement(
+        verdict=verdict,
+        log_ratio=mean,
+        low=mean - half,
+        high=mean + half,
+        p=_tail(mean, spread / root, freedom),
+        reason=reason,
+    )
+
+
+def _tail(mean: float, error: float, freedom: int) -> float:
+    """How likely a mean so far from nil is where there is no difference."""
+    if error == 0.0:
+        return float(mean == 0.0)
+    return float(2 * stats.t.sf(abs(mean) / error, freedom))
+
+
+def robust_deviation(residuals: np.ndarray) -> float:
+    """Their standard deviation, from the median distance from nil; half of them may be outliers."""
+    return _SD_OF_MAD * float(np.median(np.abs(residuals))) if len(residuals) else 0.0

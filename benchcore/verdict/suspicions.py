@@ -1,0 +1,188 @@
+"""What a series' history makes us ask, and which of it was asked before: one suspicion a shift."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from benchcore.verdict.history import Found, find_shifts
+from benchcore.verdict.series import Night, Series
+
+Trigger = Literal["shift", "edge", "version", "drift"]
+"""A new level that history shows; last nights that are far off; a new environment that comes with a
+move; small steps that add up since the baseline."""
+State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
+"""`passed`: what was far off came back by itself, before anybody measured again."""
+
+NEAR = 5
+"""Nights by which the place of a shift may change as more nights come in."""
+_UNSURE = 2
+"""Nights on either side of where a shift seems to be that may be on its other side."""
+LEAST_MOVE = math.log(1.02)
+"""Of a version event: what is less is told by the nights after it, or by a certificate."""
+DRIFT = math.log(1.03)
+_OF_A_LEVEL = 10
+FEWEST_BEFORE = 3
+_RECENT = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspicion:
+    """From night `since` on the series is at a new level, `ratio` times the old one; `low` to
+    `high` is its 95 % interval where there is one. `before` is surely at the old level, and
+    `after` at the new one."""
+
+    trigger: Trigger
+    before: Night
+    since: Night
+    after: Night
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A suspicion that is kept: since which day, which way, and what came of it."""
+
+    id: int
+    trigger: Trigger
+    number: int
+    ratio: float
+    state: State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What to do with the kept ones: open one (`known` None), bring one up to date, or let one
+    pass (`found` None)."""
+
+    known: int | None
+    found: Suspicion | None
+
+
+def suspect(
+    series: Series, baseline: int | None = None, found: Found | None = None
+) -> tuple[Suspicion, ...]:
+    """Shifts and odd ends of a series' history, versions that came with a move, and drift, in the
+    order of nights.
+
+    `baseline` is the day from which on the level is one that people accepted: what was before it
+    is asked no more. None = the first night; only an event's acknowledgement moves it. `found` is
+    what `find_shifts` says of the series, where that was asked before.
+    """
+    found = found or find_shifts(series.values, series.numbers)
+    said = [
+        replace(
+            _place(series, each.index, "shift", each.ratio, "the nights are at a new level"),
+            before=series.nights[max(0, each.index - 1 - _UNSURE)],
+            after=series.nights[min(len(series.nights) - 1, each.index + _UNSURE)],
+            low=each.low,
+            high=each.high,
+        )
+        for each in found.shifts
+    ]
+    said += [
+        _place(series, each.index, "edge", each.ratio, each.reason) for each in found.suspicions
+    ]
+    for event in _suspect_versions(series):
+        if not any(abs(event.since.number - each.since.number) <= NEAR for each in said):
+            said.append(event)
+    if baseline is not None:
+        said = [each for each in said if each.since.number > baseline + NEAR]
+    if not said:
+        said = _suspect_drift(series, baseline)
+    return tuple(sorted(said, key=lambda each: each.since.number))
+
+
+def _place(series: Series, index: int, trigger: Trigger, ratio: float, reason: str) -> Suspicion:
+    return Suspicion(
+        trigger=trigger,
+        before=series.nights[index - 1],
+        since=series.nights[index],
+        after=series.nights[index],
+        ratio=ratio,
+        reason=reason,
+    )
+
+
+def _suspect_versions(series: Series) -> list[Suspicion]:
+    """Recent nights with a new environment, from whose median on the level is 2 % away."""
+    found = []
+    logs = np.log(series.values)
+    for index in range(max(FEWEST_BEFORE, len(logs) - _RECENT), len(logs)):
+        changed = _name_change(series.nights[index - 1], series.nights[index])
+        before = logs[max(0, index - _RECENT) : index]
+        move = float(np.median(logs[index:]) - np.median(before))
+        if changed and abs(move) >= LEAST_MOVE:
+            reason = f"{changed} came with a move of {math.expm1(move):+.1%}"
+            found.append(_place(series, index, "version", math.exp(move), reason))
+    return found
+
+
+def _suspect_drift(series: Series, baseline: int | None) -> list[Suspicion]:
+    """The last nights against those of the baseline, which stays where it is however slowly the
+    level creeps away from it."""
+    first = 0
+    if baseline is not None:
+        first = next((i for i, n in enumerate(series.nights) if n.number >= baseline), 0)
+    logs = np.log(series.values[first:])
+    if len(logs) < 2 * _OF_A_LEVEL:
+        return []
+    move = float(np.median(logs[-_OF_A_LEVEL:]) - np.median(logs[:_OF_A_LEVEL]))
+    if abs(move) < DRIFT:
+        return []
+    drifted = Suspicion(
+        trigger="drift",
+        before=series.nights[first],
+        since=series.nights[first],
+        after=series.nights[-1],
+        ratio=math.exp(move),
+        reason=f"the level crept by {math.expm1(move):+.1%} since its baseline",
+    )
+    return [drifted]
+
+
+def _name_change(before: Night, after: Night) -> str:
+    sides = (("a", before.a, after.a), ("b", before.b, after.b))
+    changed = [
+        name if name != old else f"a new environment of {name}"
+        for side, old, name in sides
+        if getattr(before, f"{side}_environment") != getattr(after, f"{side}_environment")
+    ]
+    return " and ".join(changed)
+
+
+def reconcile(found: Sequence[Suspicion], known: Sequence[Known]) -> list[Change]:
+    """What changes of the kept suspicions of a series, now that history says this.
+
+    A suspicion that was answered stays so, unless more nights made a shift of what was less. An
+    open one that history shows no more has passed.
+    """
+    changes: list[Change] = []
+    left = list(known)
+    for each in found:
+        same = min(
+            (one for one in left if _is_same(each, one)),
+            key=lambda one: (abs(one.number - each.since.number), -one.id),
+            default=None,
+        )
+        if same is None:
+            changes.append(Change(known=None, found=each))
+            continue
+        left.remove(same)
+        grown = each.trigger == "shift" and same.trigger != "shift"
+        if same.state == "open" or (grown and same.state != "confirmed"):
+            changes.append(Change(known=same.id, found=each))
+    changes += [Change(known=one.id, found=None) for one in left if one.state == "open"]
+    return changes
+
+
+def _is_same(found: Suspicion, known: Known) -> bool:
+    same_way = (found.ratio > 1) == (known.ratio > 1)
+    return same_way and abs(found.since.number - known.number) <= NEAR

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from benchcore.verdict.samples import AskedFirst, judge_samples, robust_deviation
+
+SURE_AND_SMALL = np.array([0.0099, 0.0100, 0.0101, 0.0100])
+
+
+@pytest.mark.parametrize("first", ["same", "different"])
+def test_who_asks_says_what_is_asked_first_of_a_difference_that_is_sure_and_small(
+    first: AskedFirst,
+) -> None:
+    assert judge_samples(SURE_AND_SMALL, asked_first=first).verdict == first
+
+
+@pytest.mark.parametrize("first", ["same", "different"])
+def test_the_order_decides_nothing_else(first: AskedFirst) -> None:
+    rng = np.random.default_rng(1)
+    found = {
+        offset: judge_samples(offset + rng.normal(0, 0.004, 5), asked_first=first).verdict
+        for offset in (0.0, 0.1)
+    }
+    assert found == {0.0: "same", 0.1: "different"}
+    wide = judge_samples(np.array([-0.3, 0.31]), asked_first=first)
+    assert wide.verdict == "unknown" and "too wide" in wide.reason
+
+
+def test_interval_and_p_are_students() -> None:
+    samples = np.random.default_rng(2).normal(0.01, 0.01, 6)
+    found = judge_samples(samples, asked_first="same")
+    expected = stats.ttest_1samp(samples, 0)
+    assert found.p == pytest.approx(expected.pvalue)
+    low, high = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_few_samples_that_agree_are_not_the_same_where_more_spread_is_expected() -> None:
+    samples = np.array([0.0130, 0.0131, 0.0132, 0.0131])
+    assert judge_samples(samples, asked_first="same").verdict == "same"
+    found = judge_samples(samples, asked_first="same", least_spread=math.log1p(0.02) / 2)
+    assert found.verdict == "different"
+
+
+def test_samples_without_any_spread_have_a_p() -> None:
+    assert judge_samples(np.full(3, 0.5), asked_first="same").p == 0.0
+    assert judge_samples(np.zeros(3), asked_first="same").p == 1.0
+
+
+def test_half_of_the_residuals_may_be_outliers() -> None:
+    residuals = np.random.default_rng(3).normal(0, 2.0, 20_001)
+    assert robust_deviation(residuals) == pytest.approx(2.0, rel=0.03)
+    residuals[:9_000] = 1e9
+    assert robust_deviation(residuals) < 20
+    assert robust_deviation(residuals[:0]) == 0.0

@@ -1,0 +1,25 @@
+"""The arithmetic of the simulation of confirmations."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from attributions import EFFECTS, TRUTHS, climb, rate, simulate
+
+from benchcore.verdict.confirmation import LADDER
+
+
+def test_every_truth_is_simulated_and_what_is_told_of_it_adds_up() -> None:
+    suspected = list(simulate(1, 4))
+    assert Counter(each.culprit for each in suspected) == dict.fromkeys(TRUTHS, 4 * len(EFFECTS))
+    findings = [climb(each) for each in suspected]
+    assert all(found.num_starts in LADDER for found in findings)
+    rows = rate(suspected, findings)
+    assert len(rows) == len(TRUTHS) * len(EFFECTS)
+    for row in rows:
+        assert abs(row["confirmed"] + row["refuted"] + row["unknown"] - 1) < 1e-9
+    quiet = [row for row in rows if row["effect"] == 0.0]
+    by_truth = {row["truth"]: row for row in quiet}
+    assert by_truth["nothing"]["refuted"] == 1.0
+    for moved in ("a", "b", "both"):
+        assert (by_truth[moved]["confirmed"], by_truth[moved]["right of the confirmed"]) == (1, 1)
