@@ -11,6 +11,7 @@ import pandas as pd
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.frames import contender_frame
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 from benchcore.verdict.bottleneck import Bottleneck, Measures, find_bottleneck
@@ -30,9 +31,10 @@ _OF_STEP = ("kernel_ns", "dispatch_ns", "num_kernels", "host_syncs", "host_copie
 
 def bottleneck_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a contender run that ended well: `benchcore.verdict.bottleneck.Bottleneck`'s columns
-    beside the shares it is judged by, and `host_boundness`."""
+    beside the shares it is judged by, and `host_boundness`. None of trials of our verdicts."""
     contenders = contender_frame(engine, campaign)
     ran = contenders.loc[(contenders["status"] == "ok") & (contenders["num_blocks"] > 0)]
+    ran = ran.loc[ran["track"] != CALIBRATION_TRACK]
     ran = ran.loc[:, [*_NAMED, *_NUMBERS, _TIMED]].reset_index(drop=True)
     measured = _read_measured(engine, campaign)
     found = [

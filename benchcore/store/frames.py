@@ -21,6 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 from sqlalchemy.types import TypeEngine
 
+from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.ceilings import add_physics, read_sentinels
 from benchcore.store.models import (
     CheckMark,
@@ -335,7 +336,8 @@ def mark_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
 
 def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a pair of a duel run: log(T_b / T_a), its verdict, and whether its sides ran alike
-    (`benchcore.store.parity`); None = of every campaign."""
+    (`benchcore.store.parity`); None = of every campaign. Trials of our verdicts are not among
+    them: their pairs say nothing of a framework."""
     query = _select(
         *_CASE,
         DuelRun.duel_hash,
@@ -366,6 +368,7 @@ def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         PairRatio.judged_at,
     )
     query = query.join(PairRatio, PairRatio.duel_run == DuelRun.id)
+    query = query.where(DuelRun.track != CALIBRATION_TRACK)
     ratios = _read(engine, query.order_by(*_OLDEST_FIRST, PairRatio.a, PairRatio.b), campaign)
     return add_parity(ratios, read_sides(manifest_frame(engine, campaign)))
 

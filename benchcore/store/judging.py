@@ -6,7 +6,8 @@ from sqlalchemy import Engine
 
 from benchcore.store.queries import duels_to_judge, replace_ratios
 from benchcore.store.records import DuelRecord
-from benchcore.verdict.ratios import EQUIVALENCE_BOUND, Exclusion, Ratio, judge_duel
+from benchcore.verdict.ratios import Exclusion, Ratio, judge_duel
+from benchcore.verdict.samples import EQUIVALENCE_BOUND
 
 _UNCHECKED = Exclusion(frozenset(), "the data checks have not seen this duel run")
 

@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     DateTime,
     Dialect,
+    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -54,6 +55,7 @@ class Base(DeclarativeBase):
     )
     type_annotation_map: ClassVar[dict[Any, Any]] = {
         int: BigInteger,
+        float: Double,
         datetime: UtcDateTime,
         dict[str, Any]: _Json,
         list[Any]: _Json,
@@ -277,3 +279,68 @@ class PairRatio(Base):
     scope: Mapped[str] = mapped_column(String(100))
     counts: Mapped[bool]
     judged_at: Mapped[datetime]
+
+
+class SuspicionRow(Base):
+    """What history made us ask of a series; `benchcore.verdict.suspicions.Suspicion`, kept."""
+
+    __tablename__ = "suspicion"
+    __table_args__ = (
+        Index("ix_suspicion_series", "workload", "case_name", "track", "device_fingerprint"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    workload: Mapped[str] = mapped_column(String(100))
+    case_name: Mapped[str] = mapped_column(String(100))
+    track: Mapped[str] = mapped_column(String(100))
+    a_arm: Mapped[str] = mapped_column(String(100))
+    b_arm: Mapped[str] = mapped_column(String(100))
+    device_fingerprint: Mapped[str] = mapped_column(String(16))
+    method: Mapped[int]
+    checkpoint: Mapped[str | None] = mapped_column(String(64))
+    trigger: Mapped[str] = mapped_column(String(100))
+    before_run: Mapped[str] = mapped_column(ForeignKey("duel_run.id", ondelete="CASCADE"))
+    since_run: Mapped[str] = mapped_column(ForeignKey("duel_run.id", ondelete="CASCADE"))
+    after_run: Mapped[str] = mapped_column(ForeignKey("duel_run.id", ondelete="CASCADE"))
+    since: Mapped[datetime]
+    ratio: Mapped[float]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    reason: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(100), index=True)
+    finding: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    opened_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+
+
+class EventRow(Base):
+    """The one record of a confirmed shift that people triage."""
+
+    __tablename__ = "event"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    suspicion: Mapped[int] = mapped_column(
+        Integer, ForeignKey("suspicion.id", ondelete="CASCADE"), unique=True
+    )
+    state: Mapped[str] = mapped_column(String(100), index=True)
+    owner: Mapped[str | None] = mapped_column(String(100))
+    untold: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    """What is still to be told of it to the webhook; none: that was done."""
+    opened_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+
+
+class EventChange(Base):
+    """What somebody did to an event: a new state, a note, or both."""
+
+    __tablename__ = "event_change"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    event: Mapped[int] = mapped_column(
+        Integer, ForeignKey("event.id", ondelete="CASCADE"), index=True
+    )
+    at: Mapped[datetime]
+    who: Mapped[str] = mapped_column(String(100))
+    old: Mapped[str | None] = mapped_column(String(100))
+    new: Mapped[str] = mapped_column(String(100))
+    note: Mapped[str] = mapped_column(Text)

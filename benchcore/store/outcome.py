@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.frames import contender_frame, profile_frame, ratio_frame
 from benchcore.store.judging import judge_campaign
 from benchcore.verdict.outliers import find_slower
@@ -91,7 +92,7 @@ def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:
 def list_contenders(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     """What each of a campaign's contenders took: a step's time, latency, memory in its columns,
     energy, and its share of what the device allows, as `benchcore.store.frames.contender_frame`
-    has them; None = not measured."""
+    has them; None = not measured. Trials of our verdicts are not among them."""
     return [
         {
             "case": _name_case(row),
@@ -99,6 +100,7 @@ def list_contenders(engine: Engine, campaign: str) -> list[dict[str, Any]]:
             **{key: None if math.isnan(row[key]) else row[key] for key in _MEASURED},
         }
         for row in contender_frame(engine, campaign).to_dict("records")
+        if row["track"] != CALIBRATION_TRACK
     ]
 
 

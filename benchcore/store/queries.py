@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Engine, delete, select, update
+from sqlalchemy import ColumnElement, Engine, delete, select, update
 from sqlalchemy.orm import Session
 
 from benchcore.cell.degraded import find_degraded
+from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.database import begin_writing
 from benchcore.store.models import CheckMark, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import DuelRecord, Mark
@@ -20,13 +21,22 @@ from benchcore.verdict.ratios import Ratio, Side
 
 def duels_to_judge(engine: Engine, campaign: str) -> list[DuelRecord]:
     """Every duel run of a campaign with its raw times and its marks, oldest first."""
+    return _read_records(engine, DuelRun.campaign == campaign)
+
+
+def trials_to_judge(engine: Engine) -> list[DuelRecord]:
+    """The same of every start of a trial, of all campaigns."""
+    return _read_records(engine, DuelRun.track == CALIBRATION_TRACK)
+
+
+def _read_records(engine: Engine, wanted: ColumnElement[bool]) -> list[DuelRecord]:
     query = (
         select(DuelRun.id, DuelRun.campaign, DuelRun.checked_at)
-        .where(DuelRun.campaign == campaign)
+        .where(wanted)
         .order_by(DuelRun.started_at, DuelRun.id)
     )
     with Session(engine) as session:
-        sides, marks = _sides(session, campaign), _marks(session, campaign)
+        sides, marks = _sides(session, wanted), _marks(session, wanted)
         return [
             DuelRecord(
                 duel_run=each.id,
@@ -39,13 +49,13 @@ def duels_to_judge(engine: Engine, campaign: str) -> list[DuelRecord]:
         ]
 
 
-def _sides(session: Session, campaign: str) -> Mapping[str, list[Side]]:
-    blocks = _blocks(session, campaign)
+def _sides(session: Session, wanted: ColumnElement[bool]) -> Mapping[str, list[Side]]:
+    blocks = _blocks(session, wanted)
     sides = defaultdict[str, list[Side]](list)
     query = (
         select(ContenderRun)
         .join(DuelRun, ContenderRun.duel_run == DuelRun.id)
-        .where(DuelRun.campaign == campaign)
+        .where(wanted)
         .order_by(ContenderRun.duel_run, ContenderRun.position)
     )
     for each in session.scalars(query):
@@ -69,13 +79,13 @@ def _sides(session: Session, campaign: str) -> Mapping[str, list[Side]]:
 _Blocks = Mapping[int, Sequence[Mapping[str, Any]]]
 
 
-def _blocks(session: Session, campaign: str) -> Mapping[tuple[str, str], _Blocks]:
+def _blocks(session: Session, wanted: ColumnElement[bool]) -> Mapping[tuple[str, str], _Blocks]:
     """Of each contender of each duel run: the blocks of its starts."""
     blocks = defaultdict[tuple[str, str], dict[int, Any]](dict)
     query = (
         select(StartRun.duel_run, StartRun.contender, StartRun.start_index, StartRun.blocks)
         .join(DuelRun, StartRun.duel_run == DuelRun.id)
-        .where(DuelRun.campaign == campaign)
+        .where(wanted)
     )
     for duel_run, contender, start_index, of_start in session.execute(query):
         blocks[duel_run, contender][start_index] = of_start
@@ -89,12 +99,12 @@ def _step_times(blocks: _Blocks) -> Mapping[int, Mapping[int, float]]:
     }
 
 
-def _marks(session: Session, campaign: str) -> Mapping[str, list[Mark]]:
+def _marks(session: Session, wanted: ColumnElement[bool]) -> Mapping[str, list[Mark]]:
     marks = defaultdict[str, list[Mark]](list)
     query = (
         select(CheckMark)
         .join(DuelRun, CheckMark.duel_run == DuelRun.id)
-        .where(DuelRun.campaign == campaign)
+        .where(wanted)
         .order_by(CheckMark.id)
     )
     names = [field.name for field in dataclasses.fields(Mark)]

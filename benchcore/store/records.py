@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from benchcore.verdict.confirmation import Asked
 from benchcore.verdict.ratios import Side
+from benchcore.verdict.series import SeriesKey
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,3 +37,40 @@ class DuelRecord:
     checked: bool
     sides: tuple[Side, ...]
     marks: tuple[Mark, ...]
+
+    @property
+    def rounds(self) -> Mapping[str, Mapping[int, float]]:
+        """By contender: nanoseconds of a step in each round that may count, of its one start."""
+        return {
+            side.name: dict(pair for start in side.valid_starts.values() for pair in start.items())
+            for side in self.sides
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectSide:
+    """A contender as it was measured in one night."""
+
+    name: str
+    arm: str
+    framework: str
+    version: str
+    settings: Mapping[str, Any]
+    environment_key: str
+    python_version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a suspicion is about: both sides as they were surely before it, and surely after."""
+
+    id: int
+    key: SeriesKey
+    trigger: str
+    device: str
+    device_model: str
+    asked: Asked
+    a_old: SubjectSide
+    a_new: SubjectSide
+    b_old: SubjectSide
+    b_new: SubjectSide

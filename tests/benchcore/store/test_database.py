@@ -25,6 +25,9 @@ TABLES = {
     "proof",
     "check_mark",
     "ratio",
+    "suspicion",
+    "event",
+    "event_change",
 }
 
 

@@ -59,6 +59,7 @@ def test_documents_become_rows_and_stay_in_the_spool(engine: Engine, state: Stat
         "proof": 0,
         "check_mark": 0,
         "ratio": 0,
+        **dict.fromkeys(("suspicion", "event", "event_change"), 0),
     }
     assert len(list((state.spool / CAMPAIGN).iterdir())) == 3
 

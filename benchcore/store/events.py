@@ -1,0 +1,177 @@
+"""Keeps events: one a confirmed shift, with its owner and everything that people did to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.errors import UserError
+from benchcore.store.database import begin_writing
+from benchcore.store.models import EventChange, EventRow, SuspicionRow
+from benchcore.store.suspicions import series_key
+from benchcore.verdict.confirmation import Finding
+from benchcore.verdict.events import BASELINES, check_move, first_state
+
+_LONGEST_NOTE = 10_000
+_LONGEST_NAME = 100
+_BY_ITSELF = "deadheat"
+
+
+def keep_finding(
+    engine: Engine,
+    suspicion: int,
+    finding: Finding,
+    *,
+    alert: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> None:
+    """Keep what fresh starts said of a suspicion, `more` beside it. What is confirmed has an event
+    from then on, of which the `alert` is to be told."""
+    with begin_writing(engine) as session:
+        row = session.get_one(SuspicionRow, suspicion)
+        row.state = "open" if finding.verdict == "more" else finding.verdict
+        row.finding = {**dataclasses.asdict(finding), **more}
+        row.updated_at = _now()
+        if finding.verdict == "confirmed":
+            _open_event(session, row, finding.culprit, None if alert is None else dict(alert))
+
+
+def _open_event(
+    session: Session, row: SuspicionRow, culprit: str, alert: dict[str, Any] | None
+) -> None:
+    known = session.scalar(select(EventRow).where(EventRow.suspicion == row.id))
+    if known is not None:
+        return
+    state, now = first_state(culprit), _now()
+    event = EventRow(suspicion=row.id, state=state, untold=alert, opened_at=now, updated_at=now)
+    session.add(event)
+    session.flush()
+    session.add(_change(event, None, state, _BY_ITSELF, "opened by a confirmation"))
+
+
+def list_untold(engine: Engine) -> dict[int, dict[str, Any]]:
+    """The alerts that nobody took yet, by their events: of this confirmation, and of any before it
+    whose process died, or whose webhook was away."""
+    with Session(engine) as session:
+        rows = session.scalars(select(EventRow).order_by(EventRow.id))
+        return {row.id: row.untold for row in rows if row.untold is not None}
+
+
+def note_told(engine: Engine, event: int) -> None:
+    """Somebody took an event's alert."""
+    with begin_writing(engine) as session:
+        _get(session, event).untold = None
+
+
+def list_events(engine: Engine) -> list[dict[str, Any]]:
+    """Every event, newest first: of what, how large, which framework, and its state."""
+    query = (
+        select(EventRow, SuspicionRow)
+        .join(SuspicionRow, SuspicionRow.id == EventRow.suspicion)
+        .order_by(EventRow.id.desc())
+    )
+    with Session(engine) as session:
+        return [_describe(event, row) for event, row in session.execute(query)]
+
+
+def show_event(engine: Engine, event: int) -> dict[str, Any]:
+    """One event with its history and what was found. Raises UserError if there is none."""
+    with Session(engine) as session:
+        found = _get(session, event)
+        row = session.get_one(SuspicionRow, found.suspicion)
+        changes = session.scalars(
+            select(EventChange).where(EventChange.event == event).order_by(EventChange.id)
+        )
+        return {
+            **_describe(found, row),
+            "finding": row.finding,
+            "history": [
+                {
+                    "at": each.at.isoformat(timespec="seconds"),
+                    **{name: getattr(each, name) for name in ("who", "old", "new", "note")},
+                }
+                for each in changes
+            ],
+        }
+
+
+def move_event(engine: Engine, event: int, state: str, *, who: str, note: str = "") -> None:
+    """Bring an event into another state. Raises UserError if it can't go there."""
+    with begin_writing(engine) as session:
+        found = _get(session, event)
+        new = check_move(found.state, state)  # type: ignore[arg-type]
+        session.add(_change(found, found.state, new, who, note))
+        found.state = new
+
+
+def annotate_event(
+    engine: Engine, event: int, *, who: str, note: str = "", owner: str | None = None
+) -> None:
+    """Leave a note, or name an owner. Raises UserError where there is neither."""
+    if not note and owner is None:
+        raise UserError("wanted a note or an owner, got neither; write --note or --owner")
+    with begin_writing(engine) as session:
+        found = _get(session, event)
+        if owner is not None:
+            found.owner = _check(owner, "owner", _LONGEST_NAME)
+            note = f"owner: {owner}" + (f"; {note}" if note else "")
+        session.add(_change(found, found.state, found.state, who, note))
+
+
+def _change(event: EventRow, old: str | None, new: str, who: str, note: str) -> EventChange:
+    event.updated_at = _now()
+    return EventChange(
+        event=event.id,
+        at=_now(),
+        who=_check(who, "name", _LONGEST_NAME),
+        old=old,
+        new=new,
+        note=note if not note else _check(note, "note", _LONGEST_NOTE),
+    )
+
+
+def _check(text: str, what: str, longest: int) -> str:
+    """What people type ends on pages and terminals: printable, and no novel."""
+    if not text.strip() or len(text) > longest or not text.replace("\n", " ").isprintable():
+        raise UserError(
+            f"wanted a {what} of 1 to {longest} printable characters, got {text!r:.100}; mend it"
+        )
+    return text
+
+
+def _get(session: Session, event: int) -> EventRow:
+    found = session.get(EventRow, event)
+    if found is None:
+        known = ", ".join(map(str, session.scalars(select(EventRow.id)))) or "none yet"
+        raise UserError(f"no event {event}; there are {known}; see `deadheat events`")
+    return found
+
+
+def _describe(event: EventRow, row: SuspicionRow) -> dict[str, Any]:
+    finding: Mapping[str, Any] = row.finding or {}
+    return {
+        **{name: getattr(event, name) for name in ("id", "suspicion", "state", "owner")},
+        "series": series_key(row).title,
+        "device": row.device_fingerprint,
+        "since": row.since.date().isoformat(),
+        "culprit": finding.get("names", {}).get(finding.get("culprit"), finding.get("culprit")),
+        "reason": finding.get("reason"),
+        **dict(zip(("ratio", "low", "high"), _ratios(finding.get("change") or {}), strict=True)),
+        "is_baseline": event.state in BASELINES,
+        "opened_at": event.opened_at.isoformat(timespec="seconds"),
+    }
+
+
+def _ratios(change: Mapping[str, Any]) -> list[float | None]:
+    logs = [change.get(name) for name in ("log_ratio", "low", "high")]
+    return [None if log is None else math.exp(log) for log in logs]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

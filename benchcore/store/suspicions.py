@@ -1,0 +1,192 @@
+"""Keeps what histories make us ask: one open suspicion a shift, however many nights see it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Engine, Select, select
+from sqlalchemy.orm import Session
+
+from benchcore.errors import UserError
+from benchcore.store.database import begin_writing
+from benchcore.store.models import ContenderRun, DuelRun, EventRow, SuspicionRow
+from benchcore.store.records import Subject, SubjectSide
+from benchcore.store.series import read_series
+from benchcore.verdict.confirmation import Asked
+from benchcore.verdict.events import BASELINES
+from benchcore.verdict.history import Found, find_shifts
+from benchcore.verdict.series import Night, Series, SeriesKey
+from benchcore.verdict.suspicions import Known, Suspicion, reconcile, suspect
+
+_KEY = tuple(field.name for field in dataclasses.fields(SeriesKey))
+_SIDE = tuple(field.name for field in dataclasses.fields(SubjectSide))
+History = tuple[np.ndarray, np.ndarray]
+"""Of a series: T_b / T_a of each night, and the nights' numbers."""
+_OF_A_LEVEL = 10
+"""Nights next to a shift whose median is the level there."""
+_LISTED = (
+    *("id", "state", "trigger", "ratio", "low", "high", "reason", "before_run", "since_run"),
+    *("after_run", "finding"),
+)
+
+
+def find_one_by_one(histories: Sequence[History]) -> list[Found]:
+    """What each of them says."""
+    return [find_shifts(values, numbers) for values, numbers in histories]
+
+
+def refresh_suspicions(
+    engine: Engine,
+    series: Sequence[Series] | None = None,
+    find: Callable[[Sequence[History]], list[Found]] = find_one_by_one,
+) -> None:
+    """Bring the kept suspicions up to date with the series; of the database if None is given.
+    `find` looks at their histories, which takes long where there are many."""
+    given = read_series(engine) if series is None else series
+    found_of = find([(each.values, each.numbers) for each in given])
+    for each, history in zip(given, found_of, strict=True):
+        with begin_writing(engine) as session:
+            found = suspect(each, _read_baseline(session, each.key), history)
+            rows = {row.id: row for row in _read_rows(session, each.key)}
+            for change in reconcile(found, [_known(row) for row in rows.values()]):
+                if change.known is None:
+                    assert change.found is not None
+                    row = SuspicionRow(**dataclasses.asdict(each.key), opened_at=_now())
+                    session.add(row)
+                else:
+                    row = rows[change.known]
+                _update(row, change.found)
+
+
+def _read_baseline(session: Session, key: SeriesKey) -> int | None:
+    """The day of the newest shift that a person has accepted as the level to compare with."""
+    query = (
+        _of_series(key)
+        .join(EventRow, EventRow.suspicion == SuspicionRow.id)
+        .where(EventRow.state.in_(BASELINES))
+    )
+    days = [row.since.date().toordinal() for row in session.scalars(query)]
+    return max(days, default=None)
+
+
+def _read_rows(session: Session, key: SeriesKey) -> list[SuspicionRow]:
+    return list(session.scalars(_of_series(key)))
+
+
+def _of_series(key: SeriesKey) -> Select[tuple[SuspicionRow]]:
+    query = select(SuspicionRow).order_by(SuspicionRow.id)
+    for name in _KEY:
+        query = query.where(getattr(SuspicionRow, name).is_not_distinct_from(getattr(key, name)))
+    return query
+
+
+def _known(row: SuspicionRow) -> Known:
+    return Known(
+        id=row.id,
+        trigger=row.trigger,  # type: ignore[arg-type]
+        number=row.since.date().toordinal(),
+        ratio=row.ratio,
+        state=row.state,  # type: ignore[arg-type]
+    )
+
+
+def _update(row: SuspicionRow, found: Suspicion | None) -> None:
+    row.updated_at = _now()
+    if found is None:
+        row.state = "passed"
+        return
+    row.state, row.since = "open", found.since.at
+    row.before_run, row.since_run = found.before.duel_run, found.since.duel_run
+    row.after_run = found.after.duel_run
+    for name in ("trigger", "ratio", "low", "high", "reason"):
+        setattr(row, name, getattr(found, name))
+
+
+def list_suspicions(engine: Engine) -> list[dict[str, Any]]:
+    """Every suspicion, the open ones first, of these the largest first: `ratio` is the new level of
+    T_b / T_a over the old."""
+    with Session(engine) as session:
+        rows = list(session.scalars(select(SuspicionRow).order_by(SuspicionRow.id)))
+    rows.sort(key=lambda row: (row.state != "open", -abs(row.ratio - 1)))
+    return [
+        {
+            **{name: getattr(row, name) for name in _LISTED},
+            "series": series_key(row).title,
+            "since": row.since.date().isoformat(),
+            **dataclasses.asdict(series_key(row)),
+        }
+        for row in rows
+    ]
+
+
+def choose_suspicions(engine: Engine, ids: Sequence[int] = ()) -> list[int]:
+    """The open suspicions, the largest first; or those of these ids, which must be undecided.
+
+    Raises UserError for an id that there is not, and for one that was answered.
+    """
+    known = {row["id"]: row for row in list_suspicions(engine)}
+    for each in ids:
+        if each not in known:
+            listed = ", ".join(map(str, known)) or "none"
+            raise UserError(f"no suspicion {each}; there are {listed}; see `deadheat suspicions`")
+        if known[each]["state"] not in ("open", "unknown"):
+            raise UserError(
+                f"wanted a suspicion that is open or unknown, got {each}, which is "
+                f"{known[each]['state']}; see `deadheat suspicions`"
+            )
+    return list(ids) or [each for each, row in known.items() if row["state"] == "open"]
+
+
+def read_subject(engine: Engine, suspicion: int) -> Subject:
+    """What a suspicion is about. Raises UserError if its nights no longer count."""
+    with Session(engine) as session:
+        row = session.get_one(SuspicionRow, suspicion)
+        key = series_key(row)
+        nights = {
+            night.duel_run: night for series in read_series(engine, key) for night in series.nights
+        }
+        gone = [each for each in (row.before_run, row.after_run) if each not in nights]
+        if gone:
+            raise UserError(
+                f"wanted the nights that suspicion {suspicion} rests on, but the duel runs "
+                f"{', '.join(gone)} no longer count; run `deadheat suspicions` to ask anew"
+            )
+        before, after = nights[row.before_run], nights[row.after_run]
+        earlier = [each.log_ratio for each in nights.values() if each.at <= before.at]
+        later = [each.log_ratio for each in nights.values() if each.at >= after.at]
+        run = session.get_one(DuelRun, after.duel_run)
+        sides = dict(_read_sides(session, before, after))
+        return Subject(
+            id=suspicion,
+            key=key,
+            trigger=row.trigger,
+            device=run.device["name"],
+            device_model=run.device_model,
+            asked=Asked(
+                before=float(np.median(earlier[-_OF_A_LEVEL:])),
+                after=float(np.median(later[:_OF_A_LEVEL])),
+                a=sides["a_new"].framework,
+                b=sides["b_new"].framework,
+            ),
+            **sides,
+        )
+
+
+def _read_sides(session: Session, before: Night, after: Night) -> Iterable[tuple[str, SubjectSide]]:
+    for when, night in (("old", before), ("new", after)):
+        for side, name in (("a", night.a), ("b", night.b)):
+            run = session.get_one(ContenderRun, (night.duel_run, name))
+            yield f"{side}_{when}", SubjectSide(**{each: getattr(run, each) for each in _SIDE})
+
+
+def series_key(row: SuspicionRow) -> SeriesKey:
+    """The series that a suspicion is about."""
+    return SeriesKey(**{name: getattr(row, name) for name in _KEY})
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

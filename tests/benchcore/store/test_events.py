@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kept_histories import keep_history
+from result_documents import JAX, TORCH, make_history
+
+from benchcore.errors import UserError
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.events import (
+    annotate_event,
+    keep_finding,
+    list_events,
+    list_untold,
+    move_event,
+    note_told,
+    show_event,
+)
+from benchcore.store.judging import judge_campaign
+from benchcore.store.queries import replace_marks
+from benchcore.store.records import Mark
+from benchcore.store.suspicions import (
+    choose_suspicions,
+    list_suspicions,
+    read_subject,
+    refresh_suspicions,
+)
+from benchcore.verdict.confirmation import Finding
+from benchcore.verdict.samples import Judgement
+
+NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
+MOVED = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
+NAMES = {"a": "jax", "b": "torch"}
+
+
+def _found(verdict: str = "confirmed", culprit: str = "a") -> Finding:
+    return Finding(
+        num_starts=5,
+        change=MOVED,
+        a=MOVED,
+        b=None,
+        control=MOVED,
+        level=0.2,
+        verdict=verdict,  # type: ignore[arg-type]
+        culprit=culprit,  # type: ignore[arg-type]
+        reason="said so",
+    )
+
+
+@pytest.fixture
+def shifted(state: State, engine: Engine) -> Engine:
+    """16 nights, at a new level since the eleventh, when a version came."""
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.06 * (np.arange(16) >= 10)
+    keep_history(engine, state, make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10))
+    refresh_suspicions(engine)
+    return engine
+
+
+def test_a_suspicions_subject_is_both_sides_before_and_after_it(shifted: Engine) -> None:
+    (each,) = choose_suspicions(shifted)
+    subject = read_subject(shifted, each)
+    assert (subject.a_old.version, subject.a_new.version) == ("0.9.0", "0.9.1")
+    assert subject.b_old == subject.b_new
+    assert (subject.asked.a, subject.asked.b, subject.device) == ("jax", "torch", "cpu")
+    assert subject.asked.before == pytest.approx(0.2, abs=0.01)
+    assert subject.asked.after == pytest.approx(0.26, abs=0.01)
+
+
+def test_a_confirmed_shift_is_one_event_and_asked_no_more(shifted: Engine) -> None:
+    for _ in range(2):
+        keep_finding(shifted, 1, _found(), names=NAMES)
+    refresh_suspicions(shifted)
+    assert choose_suspicions(shifted) == []
+    (event,) = list_events(shifted)
+    assert (event["state"], event["culprit"], event["owner"]) == ("untriaged", "jax", None)
+    assert event["ratio"] == pytest.approx(np.exp(0.06))
+    (opened,) = show_event(shifted, event["id"])["history"]
+    assert (opened["old"], opened["new"], opened["who"]) == (None, "untriaged", "deadheat")
+
+
+def test_an_alert_is_kept_until_somebody_took_it(shifted: Engine) -> None:
+    alert = {"text": "caused by jax", "details": {"suspicion": 1}}
+    keep_finding(shifted, 1, _found(), names=NAMES, alert=alert)
+    keep_finding(shifted, 1, _found(), names=NAMES, alert={"text": "again"})
+    assert list_untold(shifted) == {1: alert}
+    note_told(shifted, 1)
+    assert list_untold(shifted) == {}
+
+
+@pytest.mark.parametrize("verdict", ["refuted", "unknown", "more"])
+def test_what_is_not_confirmed_is_no_event(shifted: Engine, verdict: str) -> None:
+    keep_finding(shifted, 1, _found(verdict), names=NAMES, alert={"text": "what?"})
+    assert (list_events(shifted), list_untold(shifted)) == ([], {})
+    state = {"more": "open"}.get(verdict, verdict)
+    assert [each["state"] for each in list_suspicions(shifted)] == [state]
+
+
+def test_what_people_do_is_kept_and_nonsense_changes_nothing(shifted: Engine) -> None:
+    keep_finding(shifted, 1, _found(), names=NAMES)
+    annotate_event(shifted, 1, who="ann", note="looks real", owner="bob")
+    with pytest.raises(UserError, match="can go to, got 'fixed'"):
+        move_event(shifted, 1, "fixed", who="ann")
+    move_event(shifted, 1, "accepted", who="bob", note="by design")
+    shown = show_event(shifted, 1)
+    assert (shown["state"], shown["owner"], shown["is_baseline"]) == ("accepted", "bob", True)
+    told = [(each["who"], each["new"], each["note"]) for each in shown["history"]]
+    assert told[1:] == [
+        ("ann", "untriaged", "owner: bob; looks real"),
+        ("bob", "accepted", "by design"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"who": " "}, "wanted a name of 1 to 100 printable characters"),
+        ({"who": "a\x1b[2J"}, "wanted a name"),
+        ({"who": "a" * 101}, "wanted a name"),
+        ({"who": "ann", "note": "x" * 10_001}, "wanted a note"),
+    ],
+)
+def test_what_is_typed_is_checked(shifted: Engine, given: dict[str, str], words: str) -> None:
+    keep_finding(shifted, 1, _found(), names=NAMES)
+    with pytest.raises(UserError, match=words):
+        move_event(shifted, 1, "accepted", **given)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="no event 7; there are 1"):
+        move_event(shifted, 7, "accepted", who="ann")
+    with pytest.raises(UserError, match="a note or an owner, got neither"):
+        annotate_event(shifted, 1, who="ann")
+    assert show_event(shifted, 1)["state"] == "untriaged"
+
+
+def test_infrastructure_is_said_without_anybody(shifted: Engine) -> None:
+    keep_finding(shifted, 1, _found(culprit="infrastructure"), names=NAMES)
+    assert [each["state"] for each in list_events(shifted)] == ["infrastructure"]
+
+
+def test_suspicions_that_there_are_not_or_were_answered_are_refused(shifted: Engine) -> None:
+    with pytest.raises(UserError, match="no suspicion 9; there are 1"):
+        choose_suspicions(shifted, [9])
+    keep_finding(shifted, 1, _found("refuted"), names=NAMES)
+    with pytest.raises(UserError, match="open or unknown, got 1, which is refuted"):
+        choose_suspicions(shifted, [1])
+
+
+def test_nights_that_no_longer_count_are_no_ground_to_measure(shifted: Engine) -> None:
+    gone = Mark(
+        duel_run=list_suspicions(shifted)[0]["before_run"],
+        contender=None,
+        other=None,
+        suite="s",
+        expectation="e",
+        reason="wrong",
+    )
+    replace_marks(shifted, "history", [gone])
+    judge_campaign(shifted, "history")
+    with pytest.raises(UserError, match="no longer count"):
+        read_subject(shifted, 1)

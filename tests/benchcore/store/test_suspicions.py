@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kept_histories import keep_history
+from result_documents import JAX, TORCH, make_history
+
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.series import read_series
+from benchcore.store.suspicions import list_suspicions, refresh_suspicions
+
+NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
+LOGS = np.random.default_rng(4).normal(0.2, 0.005, 24)
+SHIFTED = LOGS + 0.06 * (np.arange(24) >= 16)
+
+
+def test_a_series_has_what_counts_and_other_devices_are_others(
+    state: State, engine: Engine
+) -> None:
+    documents = make_history(LOGS[:6])
+    documents[5]["allocation"]["device"]["fingerprint"] = "9" * 16
+    keep_history(engine, state, documents, wrong=[2])
+    here, there = sorted(read_series(engine), key=lambda each: -len(each.nights))
+    assert here.values == pytest.approx(np.exp(LOGS[[0, 1, 3, 4]]))
+    assert here.key.title == "mlp tiny: jax-jit against torch-compile"
+    assert [night.log_ratio for night in there.nights] == pytest.approx([LOGS[5]])
+    assert here.nights[0].a_environment == "jax-0.9.0"
+
+
+def test_pinned_versions_and_one_framework_alone_tell_no_history(
+    state: State, engine: Engine
+) -> None:
+    pinned = make_history(LOGS[:2], [replace(JAX, role="pinned"), TORCH], campaign="pinned")
+    keep_history(engine, state, pinned)
+    assert read_series(engine) == []
+
+
+def test_one_shift_is_one_suspicion_however_often_it_is_seen(state: State, engine: Engine) -> None:
+    documents = make_history(SHIFTED, later=[NEW_JAX, TORCH], since=16)
+    keep_history(engine, state, documents[:20])
+    refresh_suspicions(engine)
+    keep_history(engine, state, documents[20:])
+    refresh_suspicions(engine)
+    (found,) = list_suspicions(engine)
+    assert (found["state"], found["trigger"]) == ("open", "shift")
+    assert found["since_run"] == f"{16:016x}"
+    assert (found["before_run"], found["after_run"]) == (f"{13:016x}", f"{18:016x}")
+    assert found["ratio"] == pytest.approx(math.exp(0.06), abs=0.01)
+    assert found["since"] == "2026-01-17"
+
+
+def test_an_odd_last_night_passes_when_the_next_ones_are_as_before(
+    state: State, engine: Engine
+) -> None:
+    logs = LOGS.copy()
+    logs[18] += 0.1
+    documents = make_history(logs)
+    keep_history(engine, state, documents[:19])
+    refresh_suspicions(engine)
+    assert [each["state"] for each in list_suspicions(engine)] == ["open"]
+    keep_history(engine, state, documents[19:])
+    refresh_suspicions(engine)
+    assert [each["state"] for each in list_suspicions(engine)] == ["passed"]
