@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,127 +17,191 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.deployments import run_deployment
-from prefect.exceptions import ObjectNotFound
 from prefect.utilities.callables import parameter_schema
 
 from benchcore import campaign as steps
 from benchcore import placement
 from benchcore.errors import UserError
+from benchcore.matrix import Plan
 from benchcore.placement import Shard
+from benchcore.progress import ProgressLog
 from benchcore.sites import Site, find_pool, load_site
+from benchcore.slurm import scheduler
+from benchcore.slurm.scheduler import SlurmRefusedError, SlurmUnreachableError
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.durations import read_durations
-from tasks.slurm_worker import pool_template
+from benchcore.store.durations import DuelKind, read_durations
+from tasks import work_pools
+from tasks.slurm_worker import is_told, pool_template
 
 _PAGE = 200
 _MOST_WORDS = 1000
+_LAST_WORD = timedelta(minutes=3)
+"""How long the worker may take to say what became of a job whose flow run crashed."""
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One campaign's way to its pool of its site; made by `open_dispatch`."""
+
+    plan: Plan
+    state: State
+    site: Site
+    durations: Mapping[DuelKind, float]
+    client: SyncPrefectClient
+    _said: dict[str, str] = field(default_factory=dict)
+    """What was last said of each shard and duel, so that nothing is said twice."""
+
+    @property
+    def folder(self) -> str:
+        """The state folder as the site's nodes see it."""
+        return self.site.state or str(self.state.root)
+
+    @property
+    def pool(self) -> str:
+        """The work pool that serves the campaign's pool."""
+        return f"{self.site.name}-{find_pool(self.site, self.plan.pool)[0]}"
+
+    def deploy(self, shard_flow: Flow[..., Any]) -> UUID:
+        """The deployment of the shards' flow to the work pool; both are made where missing.
+
+        Raises UserError if the pool is of another type, or no worker serves it.
+        """
+        template = pool_template(find_pool(self.site, self.plan.pool)[1], self.folder)
+        wanted = WorkPoolCreate(name=self.pool, type="slurm", base_job_template=template)
+        work_pools.ensure_pool(self.client, wanted)
+        if words := self.find_trouble():
+            raise UserError(words)
+        return self.client.create_deployment(
+            flow_id=self.client.create_flow_from_name(shard_flow.name),
+            name=self.pool,
+            entrypoint=f"{shard_flow.fn.__module__}.{shard_flow.fn.__name__}",
+            work_pool_name=self.pool,
+            parameter_openapi_schema=parameter_schema(shard_flow).model_dump(exclude_unset=True),
+            enforce_parameter_schema=True,
+        )
+
+    def find_trouble(self) -> str | None:
+        """Why shards that wait may wait in vain, if there is a reason that people can mend."""
+        if work_pools.is_served(self.client, self.pool):
+            return None
+        return (
+            f"wanted a worker that serves the work pool {self.pool!r}, found none; start one where "
+            f"sbatch works: prefect worker start --type slurm --pool {self.pool}"
+        )
+
+    def cut_shards(self, given_up: Collection[str]) -> list[Shard]:
+        """The shards that are out, and new ones for what is still missing."""
+        nodes = self._list_nodes() if self.plan.apart else []
+        return placement.cut_shards(self.plan, self.state, self.durations, given_up, nodes=nodes)
+
+    def _list_nodes(self) -> list[str]:
+        try:
+            return scheduler.list_nodes(find_pool(self.site, self.plan.pool)[1].partition)
+        except (SlurmUnreachableError, SlurmRefusedError) as error:
+            self.tell("nodes", f"nodes are left to Slurm, allocations may share one: {error}")
+            return []
+
+    def hand_over(self, shards: Collection[Shard], deployment: UUID) -> None:
+        """Create a flow run for each shard that has none."""
+        has_run = {shard.id for shard, _ in find_runs(shards, self.client)}
+        for shard in shards:
+            if shard.id not in has_run:
+                self._send(shard, deployment)
+
+    def _send(self, shard: Shard, deployment: UUID) -> None:
+        sites = os.environ.get("DEADHEAT_SITES")
+        asked = find_pool(self.site, shard.pool)[1]
+        asked = asked.model_copy(update={"exclude": (*asked.exclude, *shard.exclude)})
+        run_deployment(
+            deployment,
+            parameters={"campaign": shard.campaign, "shard": shard.id, "token": shard.token},
+            flow_run_name=f"{shard.campaign}-{shard.id[:4]}",
+            timeout=0,
+            idempotency_key=_key(shard),
+            job_variables={
+                **asked.model_dump(mode="json"),
+                "folder": self.folder,
+                "env": {"DEADHEAT_STATE": self.folder}
+                | ({"DEADHEAT_SITES": sites} if sites else {}),
+            },
+        )
+
+    def settle_left(self) -> None:
+        """Settle the shards that ended while nobody waited for them: they are tried again."""
+        for shard, run in find_runs(placement.list_open(self.plan, self.state), self.client):
+            if has_ended(run):
+                self.settle(shard, run)
+
+    def explain_end(self, run: FlowRun) -> str:
+        """Why a shard's duels may lack results: its last state's words, and the end of the job's
+        log where the job was taken from it."""
+        assert run.state is not None
+        words = run.state.message or str(run.state_name)
+        if run.state.type is StateType.COMPLETED:
+            return (
+                "its shard ended well, but its document did not arrive: does every node share "
+                f"{str(self.state.root)!r}?"
+            )
+        if run.state.type is not StateType.CRASHED or not run.infrastructure_pid:
+            return words
+        log = Path(self.folder) / "slurm-jobs" / f"{run.infrastructure_pid}.log"
+        try:
+            tail = log.read_text(encoding="utf-8", errors="replace").strip()[-_MOST_WORDS:]
+        except OSError:
+            return f"{words}; it left no log {str(log)!r}: does its node share that folder?"
+        return f"{words}; the end of its log: {tail}" if tail else words
+
+    def settle(self, shard: Shard, run: FlowRun) -> dict[str, str]:
+        """Write down that a shard is over; the duels that it left without a document, and why."""
+        return placement.settle_shard(self.state, shard, self.explain_end(run))
+
+    def tell(self, about: str, text: str) -> None:
+        """Say something to whoever follows the campaign, unless it was the last word about that;
+        an empty text is not said, but then what was said before is news again."""
+        if self._is_news(about, text) and text:
+            self._log.append(event="shard", text=text)
+
+    def tell_measured(self, shards: Collection[Shard]) -> None:
+        """Say which duels of the shards were measured since the last time."""
+        for duel_run in placement.list_measured(self.state, shards):
+            if self._is_news(duel_run, "measured"):
+                self._log.append(event="duel", what="done", duel_run=duel_run)
+                title = steps.find_duel(self.plan, duel_run).title
+                self._log.append(event="shard", text=f"{title}: measured")
+
+    def tell_running(self, runs: Collection[tuple[Shard, FlowRun]]) -> None:
+        """Say how many duels are measured at a time, where that has changed."""
+        running = sum(
+            shard.lanes for shard, run in runs if run.state and run.state.type is StateType.RUNNING
+        )
+        if self._is_news("side by side", str(running)):
+            self._log.append(event="shards", side_by_side=running)
+
+    def _is_news(self, about: str, text: str) -> bool:
+        before, self._said[about] = self._said.get(about), text
+        return before != text
+
+    @property
+    def _log(self) -> ProgressLog:
+        return steps.progress_log(self.state, self.plan.campaign)
+
+
+@contextmanager
+def open_dispatch(campaign: str, root: str) -> Iterator[Dispatch]:
+    """A campaign's dispatch, for this process alone."""
+    state = State(Path(root))
+    plan = steps.load_campaign(state, campaign)
+    site = load_site(plan.site)
+    with placement.hold_campaign(plan, state), connect() as client:
+        durations = read_durations(open_database(state.database_url), site.name)
+        yield Dispatch(plan, state, site, durations, client)
 
 
 def connect() -> SyncPrefectClient:
     """A client of the Prefect server, for as long as shards are waited for: one that has had an
     answer before asks again for about a minute while the server is away."""
     return get_client(sync_client=True)
-
-
-def deploy(shard_flow: Flow[..., Any], campaign: str, root: str) -> UUID:
-    """The deployment of the shards' flow to the site's work pool; both are made where missing.
-
-    Raises UserError if the pool is of another type, or no worker serves it.
-    """
-    site = _find_site(campaign, root)
-    pool, (_, allocation) = _name_pool(site), find_pool(site, None)
-    with get_client(sync_client=True) as client:
-        _ensure_pool(client, pool, pool_template(allocation, site.state or root))
-        return client.create_deployment(
-            flow_id=client.create_flow_from_name(shard_flow.name),
-            name=pool,
-            entrypoint=f"{shard_flow.fn.__module__}.{shard_flow.fn.__name__}",
-            work_pool_name=pool,
-            parameter_openapi_schema=parameter_schema(shard_flow).model_dump(exclude_unset=True),
-            enforce_parameter_schema=True,
-        )
-
-
-def _ensure_pool(client: SyncPrefectClient, pool: str, template: dict[str, Any]) -> None:
-    try:
-        found = client.read_work_pool(pool)
-    except ObjectNotFound:
-        made = WorkPoolCreate(name=pool, type="slurm", base_job_template=template)
-        found = client.create_work_pool(made)
-    if found.type != "slurm":
-        raise UserError(
-            f"wanted a work pool {pool!r} of type 'slurm', got type {found.type[:100]!r}; rename "
-            "that pool, or the site's"
-        )
-    if words := _miss_worker(client, pool):
-        raise UserError(words)
-
-
-def _miss_worker(client: SyncPrefectClient, pool: str) -> str | None:
-    if any(worker.status == "ONLINE" for worker in client.read_workers_for_work_pool(pool)):
-        return None
-    return (
-        f"wanted a worker that serves the work pool {pool!r}, found none; start one where "
-        f"sbatch works: prefect worker start --type slurm --pool {pool}"
-    )
-
-
-def find_trouble(campaign: str, root: str, client: SyncPrefectClient) -> str | None:
-    """Why shards that wait may wait in vain, if there is a reason that people can mend."""
-    return _miss_worker(client, _name_pool(_find_site(campaign, root)))
-
-
-def _name_pool(site: Site) -> str:
-    return f"{site.name}-{find_pool(site, None)[0]}"
-
-
-def hold_campaign(campaign: str, root: str) -> AbstractContextManager[None]:
-    """For this process alone."""
-    state = State(Path(root))
-    return placement.hold_campaign(steps.load_campaign(state, campaign), state)
-
-
-def cut_shards(campaign: str, root: str, given_up: Collection[str]) -> list[Shard]:
-    """The shards that are out, and new ones for what is still missing."""
-    state = State(Path(root))
-    plan = steps.load_campaign(state, campaign)
-    durations = read_durations(open_database(state.database_url), plan.site)
-    return placement.cut_shards(plan, state, durations, given_up)
-
-
-def list_open(campaign: str, root: str) -> list[Shard]:
-    """The shards that are out."""
-    state = State(Path(root))
-    return placement.list_open(steps.load_campaign(state, campaign), state)
-
-
-def hand_over(
-    shards: Collection[Shard], deployment: UUID, root: str, client: SyncPrefectClient
-) -> None:
-    """Create a flow run for each shard that has none."""
-    has_run = {shard.id for shard, _ in find_runs(shards, client)}
-    for shard in shards:
-        if shard.id not in has_run:
-            site = _find_site(shard.campaign, root)
-            _, allocation = find_pool(site, shard.pool)
-            folder = site.state or root
-            environment = {
-                "DEADHEAT_STATE": folder,
-                "DEADHEAT_SITES": os.environ.get("DEADHEAT_SITES"),
-            }
-            run_deployment(
-                deployment,
-                parameters={"campaign": shard.campaign, "shard": shard.id, "token": shard.token},
-                flow_run_name=f"{shard.campaign}-{shard.id[:4]}",
-                timeout=0,
-                idempotency_key=_key(shard),
-                job_variables={
-                    **allocation.model_dump(mode="json"),
-                    "folder": folder,
-                    "env": {key: value for key, value in environment.items() if value},
-                },
-            )
 
 
 def find_runs(shards: Collection[Shard], client: SyncPrefectClient) -> list[tuple[Shard, FlowRun]]:
@@ -159,6 +225,17 @@ def _key(shard: Shard) -> str:
     return f"deadheat-{shard.campaign}-{shard.id}"
 
 
+def has_ended(run: FlowRun) -> bool:
+    """Whether a shard's flow run is over. That it crashed is believed once the worker has said so,
+    or has had the time to: it may be sent again."""
+    state = run.state
+    if state is None or not state.is_final():
+        return False
+    if state.type is not StateType.CRASHED or not run.infrastructure_pid or is_told(state):
+        return True
+    return datetime.now(UTC) - state.timestamp >= _LAST_WORD
+
+
 def describe(run: FlowRun) -> str:
     """Where a shard's flow run is, in words; the same words as long as nothing changes."""
     job = f"Slurm job {run.infrastructure_pid}"
@@ -168,52 +245,3 @@ def describe(run: FlowRun) -> str:
     if not run.infrastructure_pid:
         return "waits for the worker"
     return f"runs as {job}" if run.state.type is StateType.RUNNING else f"waits as {job}"
-
-
-def explain_end(run: FlowRun, campaign: str, root: str) -> str:
-    """Why a shard's duels may lack results: its last state's words, and the end of the job's log
-    where the job was taken from it."""
-    assert run.state is not None
-    words = run.state.message or str(run.state_name)
-    if run.state.type is StateType.COMPLETED:
-        return (
-            "its shard ended well, but its document did not arrive: does every node share "
-            f"{root!r}?"
-        )
-    if run.state.type is not StateType.CRASHED or not run.infrastructure_pid:
-        return words
-    folder = _find_site(campaign, root).state or root
-    log = Path(folder) / "slurm-jobs" / f"{run.infrastructure_pid}.log"
-    try:
-        tail = log.read_text(encoding="utf-8", errors="replace").strip()[-_MOST_WORDS:]
-    except OSError:
-        return f"{words}; it left no log {str(log)!r}: does its node share that folder?"
-    return f"{words}; the end of its log: {tail}" if tail else words
-
-
-def settle_shard(shard: Shard, root: str, words: str) -> dict[str, str]:
-    """Write down that a shard is over; the duels that it left without a document, and why."""
-    state = State(Path(root))
-    plan = steps.load_campaign(state, shard.campaign)
-    return placement.settle_shard(plan, state, shard, words)
-
-
-def tell(campaign: str, root: str, text: str) -> None:
-    """Say something to whoever follows the campaign."""
-    steps.progress_log(State(Path(root)), campaign).append(event="shard", text=text)
-
-
-def tell_measured(campaign: str, root: str, shards: Collection[Shard], told: set[str]) -> None:
-    """Say which duels of the shards were measured since the last time; `told` remembers."""
-    state = State(Path(root))
-    plan = steps.load_campaign(state, campaign)
-    log = steps.progress_log(state, campaign)
-    for duel_run in placement.list_measured(plan, state, shards):
-        if duel_run not in told:
-            told.add(duel_run)
-            log.append(event="duel", what="done", duel_run=duel_run)
-            log.append(event="shard", text=f"{steps.find_duel(plan, duel_run).title}: measured")
-
-
-def _find_site(campaign: str, root: str) -> Site:
-    return load_site(steps.load_campaign(State(Path(root)), campaign).site)

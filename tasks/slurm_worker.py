@@ -21,9 +21,9 @@ from prefect.client.schemas.filters import (
     WorkPoolFilter,
     WorkPoolFilterName,
 )
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import InfrastructureNotFound, ObjectNotFound
-from prefect.states import AwaitingRetry, Cancelled, Crashed
+from prefect.states import AwaitingRetry, Cancelled, Crashed, Running
 from prefect.utilities.urls import url_for
 from prefect.workers.base import (
     BaseJobConfiguration,
@@ -195,6 +195,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             since_s=(datetime.now(UTC) - run.state.timestamp).total_seconds(),
             job_id=run.infrastructure_pid,
             asked_to_cancel=asked,
+            told=is_told(run.state),
         )
 
     async def _carry_out(self, run: FlowRun, decision: Decision) -> None:
@@ -214,13 +215,21 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
                 self.get_flow_run_logger(run).warning("scancel refused: %s", error)
         if decision.move is Move.ATTACH:
             await self.client.update_flow_run(run.id, infrastructure_pid=decision.job_id)
+        engine = run.state.message if run.state.type is StateType.CRASHED else None
         states = {
             Move.SUBMIT_AGAIN: AwaitingRetry(message=decision.words),
-            Move.CRASHED: Crashed(message=decision.words),
+            Move.RUNS_ON: Running(message=decision.words),
+            Move.CRASHED: Crashed(message=". ".join(filter(None, [decision.words, engine]))),
             Move.CANCELLED: Cancelled(message=decision.words),
         }
         if state := states.get(decision.move):
             await self.client.set_flow_run_state(run.id, state, force=True)
+
+
+def is_told(state: State[Any]) -> bool:
+    """Whether a crash was told in Slurm's words: the last ones. Engines say it of themselves when
+    they are told to end, though their job may be sent again."""
+    return state.type is StateType.CRASHED and (state.message or "").startswith("Slurm ")
 
 
 def _name_job(run: FlowRun) -> str:

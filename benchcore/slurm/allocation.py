@@ -32,6 +32,7 @@ class Allocation(BaseModel):
         description="Memory on each node; none: as configured.",
     )
     minutes: int = Field(45, ge=1, le=10_080, description="Limit of time in minutes.")
+    exclude: tuple[_Name, ...] = Field((), description="Nodes that it must not run on.")
     exclusive: bool = Field(False, description="Whether nobody else may use the nodes meanwhile.")
     constraint: _Constraint | None = Field(None, description="Features that nodes must have.")
     qos: _Name | None = Field(None, title="QOS", description="Quality of service.")

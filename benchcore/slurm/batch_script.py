@@ -60,7 +60,7 @@ def shard_command() -> tuple[str, ...]:
 
 def write_batch_script(job: BatchJob) -> str:
     """The text that sbatch is given. It holds no environment: that goes to sbatch beside it."""
-    directives = "".join(f"#SBATCH --{option}\n" for option in _list_options(job))
+    directives = "".join(f"#SBATCH {option}\n" for option in list_options(job))
     modules = job.allocation.modules
     return (
         # Only a login shell knows the command `module`.
@@ -74,7 +74,8 @@ def write_batch_script(job: BatchJob) -> str:
     )
 
 
-def _list_options(job: BatchJob) -> list[str]:
+def list_options(job: BatchJob) -> list[str]:
+    """Of sbatch, for a job and where its output goes."""
     asked = job.allocation
     gpus = f"gpu:{asked.gpu_type}:{asked.gpus}" if asked.gpu_type else f"gpu:{asked.gpus}"
     options = {
@@ -90,10 +91,12 @@ def _list_options(job: BatchJob) -> list[str]:
         "gres": gpus if asked.gpus else None,
         "mem": f"{asked.memory_mb}M" if asked.memory_mb else None,
         "constraint": asked.constraint,
+        "exclude": ",".join(asked.exclude) or None,
         "qos": asked.qos,
         "account": asked.account,
         "container-image": asked.container_image,
         "container-mounts": f"{job.folder}:{job.folder}" if asked.container_image else None,
     }
     flags = ["no-requeue"] + (["exclusive"] if asked.exclusive else [])
-    return [*flags, *(f"{key}={value}" for key, value in options.items() if value is not None)]
+    given = [f"{key}={value}" for key, value in options.items() if value is not None]
+    return [f"--{option}" for option in (*flags, *given)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchcore.protocol import SlurmJob
+from benchcore.slurm.lanes import list_gpus
 
 _SECONDS = 30
 _FIELDS = "%V|%S|%e|%h"
@@ -16,11 +18,21 @@ _FIELDS = "%V|%S|%e|%h"
 
 @dataclass(frozen=True, kw_only=True)
 class OwnJob:
-    """A job from within: what results remember, and when Slurm will end it (seconds since the
-    epoch; None where it did not say)."""
+    """A job from within: what results remember, when Slurm will end it (seconds since the epoch;
+    None where it did not say), and its GPUs as CUDA names them."""
 
     record: SlurmJob
     ends_at: float | None
+    gpus: tuple[str, ...] = ()
+
+    def seen_from(self, environ: Mapping[str, str]) -> SlurmJob:
+        """What a result remembers that was measured in a lane: that lane's GPU alone. Slurm's
+        index of it is at the same place as CUDA's."""
+        seen = list_gpus(environ)
+        if len(self.gpus) != len(self.record.gpus) or not set(seen) < set(self.gpus):
+            return self.record
+        kept = tuple(self.record.gpus[self.gpus.index(gpu)] for gpu in seen)
+        return dataclasses.replace(self.record, gpus=kept)
 
 
 def find_own_job() -> OwnJob | None:
@@ -63,4 +75,5 @@ def read_own_job(environ: Mapping[str, str], line: str) -> OwnJob:
             flow_run=environ.get("PREFECT__FLOW_RUN_ID"),
         ),
         ends_at=float(ends) if ends.isdigit() else None,
+        gpus=list_gpus(environ),
     )

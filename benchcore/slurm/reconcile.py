@@ -26,18 +26,22 @@ class Move(Enum):
     """Write the job's id to the flow run: the worker died before it could."""
     SCANCEL = "scancel"
     SUBMIT_AGAIN = "submit again"
+    RUNS_ON = "runs on"
+    """Call it running again: the engine of a job that Slurm had given up said 'crashed'."""
     CRASHED = "crashed"
     CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
-    """What Prefect says of a flow run. `asked_to_cancel`: it was cancelled before it crashed."""
+    """What Prefect says of a flow run. `asked_to_cancel`: it was cancelled before it crashed;
+    `told`: that it crashed was said in Slurm's words, and is its end."""
 
     phase: Phase
     since_s: float
     job_id: str | None
     asked_to_cancel: bool = False
+    told: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,9 @@ def decide(run: RunView, jobs: Sequence[Job]) -> Decision:
         return Decision(Move.CANCELLED, words, job.job_id)
     if fate is Fate.LOST:
         return _decide_lost(run, jobs, words)
-    if run.phase == "crashed":
+    if run.told:
         return Decision(Move.WAIT)
-    if fate is Fate.ENDED:
+    if fate is Fate.ENDED and run.phase != "crashed":
         words += ", but its flow run never said how it went"
     return Decision(Move.CRASHED, words, job.job_id)
 
@@ -84,7 +88,9 @@ def _decide_alive(run: RunView, job: Job, words: str) -> Decision:
     if run.phase == "cancelling":
         return Decision(Move.SCANCEL, words, job.job_id)
     if run.phase == "crashed":
-        return Decision(Move.WAIT)
+        runs_on = job.state == "RUNNING" and run.since_s >= GRACE_S
+        given_up = run.told or run.asked_to_cancel or not runs_on
+        return Decision(Move.WAIT) if given_up else Decision(Move.RUNS_ON, words, job.job_id)
     if never_starts(job.state, job.reason):
         return Decision(Move.CRASHED, f"{words}: it would never start", job.job_id)
     if run.job_id != job.job_id:
@@ -99,6 +105,6 @@ def _decide_lost(run: RunView, jobs: Sequence[Job], words: str) -> Decision:
     if lost < MAX_ATTEMPTS:
         again = f"{words}; attempt {lost + 1} of {MAX_ATTEMPTS}"
         return Decision(Move.SUBMIT_AGAIN, again, jobs[-1].job_id)
-    if run.phase == "crashed":
+    if run.told:
         return Decision(Move.WAIT)
     return Decision(Move.CRASHED, f"{words}; {MAX_ATTEMPTS} attempts were lost", jobs[-1].job_id)

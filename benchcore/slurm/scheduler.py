@@ -40,6 +40,11 @@ def submit(script: str, environment: Mapping[str, str]) -> str:
     return printed.split(";", 1)[0].strip()
 
 
+def check(script: str) -> None:
+    """Ask whether Slurm would take a batch script, and submit nothing. Raises as `submit` does."""
+    _call(["sbatch", "--test-only"], script)
+
+
 def cancel(job_id: str) -> None:
     """Cancel a job, whatever it is doing; one that ended is left as it is."""
     _call(["scancel", _check_id(job_id)])
@@ -64,6 +69,15 @@ def list_jobs(names: Iterable[str]) -> dict[str, list[Job]]:
         if job.name in wanted:
             found.setdefault(job.name, []).append(job)
     return found
+
+
+def list_nodes(partition: str) -> list[str]:
+    """Names of a partition's nodes that could run a job, now or later, sorted."""
+    told = _call(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N %t"])
+    rows = [line.split() for line in told.splitlines()]
+    # A mark behind a state tells more of it; '*' is a node that does not answer.
+    usable = re.compile(r"(idle|mix|alloc|comp|resv|plnd)[^*]?")
+    return sorted({name for name, state in rows if usable.fullmatch(state)})
 
 
 def environ_of(environment: Mapping[str, str]) -> dict[str, str]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from uuid import uuid4
 
 import pytest
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Completed, Crashed, Running
 
 from benchcore.placement import Shard
-from tasks.slurm_shards import connect, find_runs
+from tasks.slurm_shards import connect, find_runs, has_ended
 
 SHARD = Shard(
     schema=1, id="0" * 16, token="", campaign="night", pool="h100", seconds={}, num_guessed=0
@@ -68,3 +73,21 @@ def test_a_server_that_is_restarted_is_waited_for(port: int) -> None:
         assert time.monotonic() - began >= 4.0
     back[0].shutdown()
     back[0].server_close()
+
+
+@pytest.mark.parametrize(
+    ("state", "job", "ended"),
+    [
+        (Running, "7", False),
+        (Completed, "7", True),
+        (partial(Crashed, message="Flow run process was terminated"), "7", False),  # preempted, say
+        (partial(Crashed, message="Slurm job 7 was cancelled"), "7", True),
+        (partial(Crashed, message="sbatch: error: invalid partition"), None, True),
+        (partial(Crashed, message="Flow", timestamp=datetime(2026, 1, 1, tzinfo=UTC)), "7", True),
+    ],
+)
+def test_a_crash_is_the_end_once_the_worker_has_said_so(
+    state: Callable[[], State], job: str | None, ended: bool
+) -> None:
+    run = FlowRun(flow_id=uuid4(), state=state(), infrastructure_pid=job)
+    assert has_ended(run) is ended

@@ -23,7 +23,7 @@ from prefect.settings import (
     temporary_settings,
 )
 from prefect.states import Cancelling, Completed, Running
-from prefect_server import PREFECT, serve_prefect
+from prefect_server import PREFECT, end, serve_prefect
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -73,7 +73,7 @@ class Orchestra:
         )
         self.runs[how] = run.id
 
-    def wait(self, how: str, done: Callable[[FlowRun], bool], seconds: float = 60) -> FlowRun:
+    def wait(self, how: str, done: Callable[[FlowRun], bool], seconds: float = 120) -> FlowRun:
         """The flow run once `done` holds for it."""
         deadline = time.monotonic() + seconds
         while not done(run := self.client.read_flow_run(self.runs[how])):
@@ -89,7 +89,7 @@ class Orchestra:
         """Id and state of each of its jobs once they have ended, as the accounts have them, which
         may learn of one only when it is over."""
         name, fields = f"--name=deadheat-{self.runs[how]}", "--format=jobid,state%30"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while True:
             told = self.slurm.ask("sacct", "-X", "-n", "-P", "-D", name, fields)
             jobs = [line.split("|") for line in told.splitlines()]
@@ -108,7 +108,7 @@ class Orchestra:
 @pytest.fixture(scope="module")
 def orchestra(slurm: LocalSlurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orchestra]:
     folder = tmp_path_factory.mktemp("orchestra")
-    with serve_prefect(folder, slurm) as environment:
+    with serve_prefect(folder, slurm.environment) as environment:
         environment["PYTHONPATH"] = str(Path(__file__).parent)
         url = environment["PREFECT_API_URL"]
         with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
@@ -148,8 +148,7 @@ def worker(orchestra: Orchestra) -> Iterator[subprocess.Popen[bytes]]:
     command = [PREFECT, "worker", "start", "--type", "slurm", "--pool", POOL]
     process = subprocess.Popen(command, env=orchestra.environment, stdout=log, stderr=log)
     yield process
-    process.terminate()
-    process.wait(30)
+    end(process)
     log.close()
 
 

@@ -28,6 +28,7 @@ EVERYTHING = {
     "minutes": 45,
     "exclusive": True,
     "constraint": "sxm&ib",
+    "exclude": ("node07", "node09"),
     "qos": "night",
     "account": "bench",
     "modules": ("cuda/12.8", "gcc/14"),
@@ -64,12 +65,12 @@ HOSTILE = [
 TEXTS = ("partition", "gpu_type", "constraint", "qos", "account", "container_image")
 
 
-@pytest.mark.parametrize("field", [*TEXTS, "modules"])
+@pytest.mark.parametrize("field", [*TEXTS, "modules", "exclude"])
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_hostile_value_is_refused(field: str, value: str) -> None:
     with pytest.raises(ValidationError, match=field):
         Allocation.model_validate(
-            {"partition": "gpu", field: (value,) if field == "modules" else value}
+            {"partition": "gpu", field: (value,) if field in ("modules", "exclude") else value}
         )
 
 

@@ -52,7 +52,9 @@ def test_what_a_job_did_itself_is_never_tried_again(state: str) -> None:
         decision = _decide(_job(state), phase=phase)
         assert decision.move is Move.CRASHED
         assert f"Slurm job 7 {''}" in decision.words and state in decision.words
-    assert _decide(_job(state), phase="crashed").move is Move.WAIT
+    of_engine = _decide(_job(state), phase="crashed")
+    assert of_engine.move is Move.CRASHED and state in of_engine.words
+    assert _decide(_job(state), phase="crashed", told=True).move is Move.WAIT
 
 
 @pytest.mark.parametrize("state", ["NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED"])
@@ -67,7 +69,18 @@ def test_what_the_cluster_took_away_is_tried_again_but_not_for_ever(state: str) 
     jobs.append(_job(state, job_id=str(MAX_ATTEMPTS)))
     decision = _decide(*jobs)
     assert decision.move is Move.CRASHED and "3 attempts were lost" in decision.words
-    assert _decide(*jobs, phase="crashed").move is Move.WAIT
+    assert _decide(*jobs, phase="crashed").move is Move.CRASHED
+    assert _decide(*jobs, phase="crashed", told=True).move is Move.WAIT
+
+
+def test_a_crash_that_another_jobs_engine_told_is_taken_back() -> None:
+    """Slurm lost a node, whose job lived on and was ended when the node was back."""
+    jobs = [_job("NODE_FAIL", job_id="9"), _job("RUNNING", job_id="10")]
+    decision = _decide(*jobs, phase="crashed", job_id="10")
+    assert (decision.move, decision.job_id) == (Move.RUNS_ON, "10")
+    for other in ({"since_s": GRACE_S - 1}, {"told": True}, {"asked_to_cancel": True}):
+        assert _decide(*jobs, **{"phase": "crashed", **other}).move is Move.WAIT
+    assert _decide(_job("COMPLETING"), phase="crashed").move is Move.WAIT
 
 
 def test_a_newer_attempt_hides_the_lost_ones() -> None:
@@ -112,6 +125,8 @@ def test_without_a_job_it_waits_a_while_and_then_says_so() -> None:
 def test_a_job_that_ended_well_and_left_its_run_unfinished_is_a_crash() -> None:
     decision = _decide(_job("COMPLETED"))
     assert decision.move is Move.CRASHED and "never said how it went" in decision.words
+    of_engine = _decide(_job("COMPLETED"), phase="crashed")  # which did say it
+    assert of_engine.move is Move.CRASHED and "never said" not in of_engine.words
 
 
 @pytest.mark.parametrize("reason", ["BadConstraints", "InvalidAccount", "PartitionTimeLimit"])
