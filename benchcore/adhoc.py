@@ -98,6 +98,18 @@ _NO_SETTINGS = {
 }
 
 
+def list_settings() -> list[str]:
+    """Every setting of either framework that does not go without saying, as `KEY=VALUE`."""
+    usual = {f"compile={mode}" for mode in _DEFAULT_MODE.values() if mode != "none"}
+    listed = [
+        f"{key}={value}"
+        for framework in ("jax", "torch")
+        for key, values in _OPTIONS[framework].items()
+        for value in (values if key == "compile" else values[1:])
+    ]
+    return [each for each in dict.fromkeys(listed) if each not in usual]
+
+
 def tell_settings() -> str:
     """Every setting of an arm with its values, the one that goes without saying first."""
     return ". ".join(f"{each}: {_tell_options(_OPTIONS[each])}" for each in ("jax", "torch"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 from benchcore import checkpoints, matrix
+from benchcore.calibration import add_trials, number_tonight
 from benchcore.cell import gpu
 from benchcore.environments import Accelerator, provision
 from benchcore.errors import EnvironmentBuildError, UserError
@@ -27,7 +28,12 @@ from benchcore.state import State
 
 def name_night(profile: str) -> str:
     """The campaign of tonight, by the UTC date: running it again resumes it."""
-    return f"nightly-{profile}-{datetime.now(UTC).date().isoformat()}"
+    return f"nightly-{profile}-{today().isoformat()}"
+
+
+def today() -> date:
+    """The UTC date, which nights go by."""
+    return datetime.now(UTC).date()
 
 
 def campaign_folder(state: State, campaign: str) -> Path:
@@ -57,40 +63,68 @@ def load_campaign(state: State, campaign: str) -> Plan:
 
 
 def plan_campaign(
-    profile: Profile, *, site: str, campaign: str, state: State, python: str | None = None
+    profile: Profile,
+    *,
+    site: str,
+    campaign: str,
+    state: State,
+    python: str | None = None,
+    pool: str | None = None,
 ) -> Plan:
-    """The campaign's plan: the one it began with if it has one, else with today's versions.
+    """The plan of a night: the one it began with if it has one, else with today's versions, and
+    with tonight's share of the trials of our verdicts.
 
-    `python` names the interpreter version of every environment, such as '3.12'.
+    `python` names the interpreter version of every environment, such as '3.12', and `pool` a pool
+    of the site.
     """
     path = campaign_folder(state, campaign) / "plan.json"
     if path.exists():
         plan = matrix.load_plan(path)
-        _check_same_request(plan, profile, site)
+        _check_same_request(plan, profile, site, pool)
         return plan
-    plan = draft_plan(profile, site=site, campaign=campaign, python=python)
+    plan = draft_night(profile, site=site, campaign=campaign, python=python)
+    plan = dataclasses.replace(plan, pool=pool)
     matrix.save_plan(plan, path)
     return plan
 
 
-def _check_same_request(plan: Plan, profile: Profile, site: str) -> None:
-    if (plan.profile, plan.site) != (profile.name, load_site(site).name):
+def _check_same_request(plan: Plan, profile: Profile, site: str, pool: str | None) -> None:
+    planned = (plan.profile, plan.site, plan.pool)
+    if planned != (profile.name, load_site(site).name, pool or plan.pool):
         raise UserError(
             f"campaign {plan.campaign!r} was planned for profile {plan.profile!r} on site "
-            f"{plan.site!r}, and now {profile.name!r} on {site!r} is wanted; "
+            f"{plan.site!r} (pool {plan.pool!r}), and now {profile.name!r} on {site!r} (pool "
+            f"{pool!r}) is wanted; "
             "choose another name with --campaign"
         )
 
 
-def draft_plan(profile: Profile, *, site: str, campaign: str, python: str | None = None) -> Plan:
-    """A plan with today's versions; nothing is written."""
-    matrix.check_profile(profile)  # before anything is asked of a registry
+def draft_night(profile: Profile, *, site: str, campaign: str, python: str | None = None) -> Plan:
+    """The plan of a night, as `plan_campaign` says; nothing is written."""
+    trials = number_tonight(profile, today())
+    return draft_plan(profile, site=site, campaign=campaign, python=python, trials=trials)
+
+
+def draft_plan(
+    profile: Profile,
+    *,
+    site: str,
+    campaign: str,
+    python: str | None = None,
+    trials: Sequence[int] = (),
+) -> Plan:
+    """A plan with today's versions, and with the starts of trials that have these numbers; nothing
+    is written."""
+    played = (*profile.matches, *(profile.trials if trials else ()))
+    whole = dataclasses.replace(profile, matches=played)
+    matrix.check_profile(whole)  # before anything is asked of a registry
     interpreters = find_interpreters()
     releases = {
         text: resolve(parse_request(text), interpreters, python=python)
-        for text in matrix.list_requests(profile)
+        for text in matrix.list_requests(whole)
     }
-    return matrix.make_plan(profile, releases, campaign=campaign, site=load_site(site).name)
+    plan = matrix.make_plan(profile, releases, campaign=campaign, site=load_site(site).name)
+    return add_trials(plan, profile, trials)
 
 
 def provision_release(
@@ -118,6 +152,11 @@ def provision_release(
     failure.unlink(missing_ok=True)
     write_json(kept, dataclasses.asdict(record))
     return record
+
+
+def keep_environment(plan: Plan, request: str, state: State, record: EnvironmentRecord) -> None:
+    """Have a campaign begin with an environment that is there already."""
+    write_json(_environment_paths(plan, request, state)[0], dataclasses.asdict(record))
 
 
 def recall_environment(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:

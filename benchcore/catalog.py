@@ -13,6 +13,8 @@ from benchcore.errors import UserError
 from benchcore.protocol import FRAMEWORKS, is_sha256
 from benchcore.workloads.settings import (
     DEFECTS,
+    HANDICAP,
+    HANDICAPS,
     JAX_COMPILE,
     TORCH_COMPILE,
     Options,
@@ -94,6 +96,8 @@ def check_settings(workload: str, framework: str, settings: Mapping[str, Any]) -
 
 
 def _takes(options: Options, key: str, value: object) -> bool:
+    if key == HANDICAP:
+        return value in HANDICAPS
     if key != DEFECTS or DEFECTS not in options:
         return value in options.get(key, ())
     try:

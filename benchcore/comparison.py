@@ -15,7 +15,7 @@ from benchcore.errors import UserError
 from benchcore.matrix import Plan
 from benchcore.profiles import Match, Profile, list_sentinels
 from benchcore.releases import parse_request
-from benchcore.tracks import Arm
+from benchcore.tracks import DEFAULT_TRACK, TRACKS, Arm
 from benchcore.verdict.programs import compare_programs
 
 MIN_STARTS = 5
@@ -50,6 +50,7 @@ class Question:
     ceilings: bool = True
     """Whether the device's ceilings are measured beside it, so that physics can be judged."""
     device: str = "cpu"
+    track: str = DEFAULT_TRACK
     checkpoint: str | None = None
     """SHA-256 of the file whose weights both have, as `take_checkpoint` gives it."""
 
@@ -109,7 +110,8 @@ def draft_comparison(
     match = Match(
         workload=question.workload,
         case=case,
-        arms=tuple(parse_arm(",".join(side)) for side in (question.a, question.b)),
+        arms=tuple(_choose_arm(side, question.track) for side in (question.a, question.b)),
+        track=question.track,
         expected_s=min(question.budget_s, 20.0 * question.starts),
         budget_s=question.budget_s,
         checkpoint=question.checkpoint,
@@ -129,6 +131,27 @@ def draft_comparison(
     )
     name = campaign or f"compare-{question.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
     return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+
+
+def _choose_arm(side: Sequence[str], track: str) -> Arm:
+    """The default track's arm is what was asked for; any other track has its own settings."""
+    arm = parse_arm(",".join(side))
+    if track == DEFAULT_TRACK:
+        return arm
+    request, *settings = side
+    if settings:
+        raise UserError(
+            f"wanted no settings beside track {track!r}, which has its own, got "
+            f"{settings[0][:100]!r}; leave them out, or choose track {DEFAULT_TRACK!r}"
+        )
+    framework = parse_request(request).framework
+    known = {parse_request(each.request).framework: each for each in reversed(TRACKS[track])}
+    if framework not in known:
+        raise UserError(
+            f"wanted {' or '.join(sorted(known))} in track {track!r}, got {framework!r}; choose "
+            f"track {DEFAULT_TRACK!r}"
+        )
+    return dataclasses.replace(known[framework], request=request)
 
 
 def _plain_arms(question: Question) -> tuple[Arm, ...]:

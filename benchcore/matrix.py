@@ -94,6 +94,11 @@ class Plan:
     releases: dict[str, Release]
     duels: tuple[PlannedDuel, ...]
     notes: tuple[str, ...]
+    pool: str | None = None
+    """Of a Slurm site; none: its default one."""
+    apart: bool = False
+    """Whether each duel is measured in an allocation of its own, on different nodes where a site
+    has several: what a confirmation asks for."""
 
 
 def list_requests(profile: Profile) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -25,14 +26,22 @@ class Packed:
     pool: str
     parcels: list[Parcel] = field(default_factory=list)
 
-    @property
-    def expected_s(self) -> float:
-        """Seconds that it will take, as far as that is known."""
-        return sum(parcel.expected_s for parcel in self.parcels)
+    def seconds_with(self, parcel: Parcel, lanes: int) -> float:
+        """Seconds that it would take with this one, too."""
+        return span((each.expected_s for each in [*self.parcels, parcel]), lanes)
 
 
-def pack(parcels: Iterable[Parcel], target_s: float) -> list[Packed]:
-    """Every parcel once, each into the first shard of its pool that has room for it.
+def span(seconds: Iterable[float], lanes: int) -> float:
+    """How long duels take of which `lanes` run side by side, each begun once there is room."""
+    ends = [0.0] * lanes
+    for each in seconds:
+        heapq.heapreplace(ends, ends[0] + each)
+    return max(ends)
+
+
+def pack(parcels: Iterable[Parcel], target_s: float, lanes: int = 1) -> list[Packed]:
+    """Every parcel once, each into the first shard of its pool that has room for it; a shard
+    measures `lanes` duels side by side.
 
     Shards, and the duels in each, begin with the most valuable. No shard is longer than
     `target_s`, but for one of a single duel that is too long by itself.
@@ -40,7 +49,7 @@ def pack(parcels: Iterable[Parcel], target_s: float) -> list[Packed]:
     shards: list[Packed] = []
     for parcel in sorted(parcels, key=lambda each: -each.value):
         for shard in shards:
-            fits = shard.expected_s + parcel.expected_s <= target_s
+            fits = shard.seconds_with(parcel, lanes) <= target_s
             if shard.pool == parcel.pool and fits:
                 break
         else:

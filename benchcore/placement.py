@@ -19,11 +19,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from benchcore.campaign import campaign_folder, find_duel, is_measured
+from benchcore.campaign import campaign_folder, is_measured
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.matrix import Plan, PlannedDuel
-from benchcore.packing import Parcel, pack
+from benchcore.packing import Parcel, pack, span
 from benchcore.protocol import SCHEMA, write_json
+from benchcore.shard import result_path
 from benchcore.sites import find_pool, load_site
 from benchcore.state import State
 from benchcore.store.durations import DuelKind, describe_kind
@@ -50,6 +51,10 @@ class Shard:
     """What each duel run is expected to take, in the order in which they are measured."""
     num_guessed: int
     """Duels of a kind that was never measured on this site: the plan's seconds stand for them."""
+    lanes: int = 1
+    """Duels that run side by side, one a GPU."""
+    exclude: tuple[str, ...] = ()
+    """Nodes that it must not run on."""
 
     @property
     def duel_runs(self) -> tuple[str, ...]:
@@ -61,7 +66,7 @@ class Shard:
         """What people read: 'shard 3f2a (4 duels, about 12 min, 1 of them a guess)'."""
         guessed = f", {self.num_guessed} of them a guess" if self.num_guessed else ""
         duels = f"{len(self.duel_runs)} duel{'s' if len(self.duel_runs) > 1 else ''}"
-        takes = format_seconds(sum(self.seconds.values()))
+        takes = format_seconds(span(self.seconds.values(), self.lanes))
         return f"shard {self.id[:4]} ({duels}, about {takes}{guessed})"
 
 
@@ -91,12 +96,29 @@ def hold_campaign(plan: Plan, state: State) -> Iterator[None]:
         lock.release()
 
 
+def set_apart(nodes: Sequence[str], num: int) -> list[tuple[str, ...]]:
+    """What each of `num` allocations excludes so that no two can run on one node. With fewer nodes
+    than allocations each has one node, as many allocations on each as on any other."""
+    num_groups = min(num, len(nodes))
+    return [
+        tuple(node for place, node in enumerate(nodes) if place % num_groups != each % num_groups)
+        for each in range(num)
+    ]
+
+
 def cut_shards(
-    plan: Plan, state: State, durations: Mapping[DuelKind, float], given_up: Collection[str]
+    plan: Plan,
+    state: State,
+    durations: Mapping[DuelKind, float],
+    given_up: Collection[str],
+    *,
+    nodes: Sequence[str] = (),
 ) -> list[Shard]:
     """Every shard that is out, and new ones for duels that have no document and are in none.
 
-    Duels of `given_up` are left alone. Raises UserError for a site without a pool to use.
+    Duels of `given_up` are left alone. `nodes` are those of the pool: duels of a plan whose
+    allocations are `apart` get one each, on nodes of their own. Raises UserError for a site
+    without a pool to use.
     """
     out = list_open(plan, state)
     taken = {duel_run for shard in out for duel_run in shard.duel_runs} | set(given_up)
@@ -106,13 +128,18 @@ def cut_shards(
         if duel.duel_run not in taken and not is_measured(state, plan, duel)
     ]
     site = load_site(plan.site)
-    pool, asked = find_pool(site, None)
+    pool, asked = find_pool(site, plan.pool)
     usable_s = asked.minutes * 60 - _START_UP_S - _RESERVE_S
     parcels = [
         _wrap(duel, pool, len(missing) - place, durations) for place, duel in enumerate(missing)
     ]
     folder = _folder(state, plan.campaign)
-    for packed in pack(parcels, min(site.shard_minutes * 60, usable_s)):
+    lanes = max(1, asked.gpus)
+    target_s = 0.0 if plan.apart else min(site.shard_minutes * 60, usable_s)
+    excluded = dict(
+        zip((duel.duel_run for duel in plan.duels), set_apart(nodes, len(plan.duels)), strict=True)
+    )
+    for packed in pack(parcels, target_s, 1 if plan.apart else lanes):
         duel_runs = [parcel.duel_run for parcel in packed.parcels]
         number = sum(1 for _ in folder.glob("*.json"))
         named = json.dumps([plan.campaign, packed.pool, duel_runs, number])
@@ -124,6 +151,8 @@ def cut_shards(
             pool=packed.pool,
             seconds={parcel.duel_run: parcel.expected_s for parcel in packed.parcels},
             num_guessed=sum(parcel.guessed for parcel in packed.parcels),
+            lanes=lanes,
+            exclude=excluded[duel_runs[0]] if plan.apart and nodes else (),
         )
         write_json(folder / f"{shard.id}.json", dataclasses.asdict(shard))
         out.append(shard)
@@ -180,7 +209,7 @@ def report_shard(state: State, shard: Shard, report: ShardReport) -> None:
     write_json(path, dataclasses.asdict(report))
 
 
-def settle_shard(plan: Plan, state: State, shard: Shard, words: str) -> dict[str, str]:
+def settle_shard(state: State, shard: Shard, words: str) -> dict[str, str]:
     """Write down that a shard is over; the duels that it left without a document, each with why,
     but for those that it handed back.
 
@@ -189,11 +218,11 @@ def settle_shard(plan: Plan, state: State, shard: Shard, words: str) -> dict[str
     folder = _folder(state, shard.campaign)
     path = folder / shard.id / "report.json"
     told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    settled = {*told.get("rest", ()), *list_measured(state, [shard])}
     missing = {
         duel_run: told.get("lost", {}).get(duel_run, words)
         for duel_run in shard.duel_runs
-        if duel_run not in told.get("rest", ())
-        and not is_measured(state, plan, find_duel(plan, duel_run))
+        if duel_run not in settled
     }
     outcome: dict[str, Any] = {"words": words, "missing": missing}
     _settled(folder, shard.id).parent.mkdir(exist_ok=True)
@@ -218,10 +247,14 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def list_measured(plan: Plan, state: State, shards: Collection[Shard]) -> list[str]:
+def list_measured(state: State, shards: Collection[Shard]) -> list[str]:
     """Those duels of the shards whose documents are there."""
-    duel_runs = [duel_run for shard in shards for duel_run in shard.duel_runs]
-    return [each for each in duel_runs if is_measured(state, plan, find_duel(plan, each))]
+    return [
+        each
+        for shard in shards
+        for each in shard.duel_runs
+        if result_path(state, shard.campaign, each).exists()
+    ]
 
 
 def shard_log(state: State, shard: Shard) -> Path:
@@ -243,4 +276,4 @@ def _settled(folder: Path, shard: str) -> Path:
 
 def _read_shard(path: Path) -> Shard:
     document = json.loads(path.read_text(encoding="utf-8"))
-    return Shard(**document)
+    return Shard(**{**document, "exclude": tuple(document.get("exclude", ()))})

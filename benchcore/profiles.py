@@ -65,6 +65,11 @@ class Profile:
     prepare_timeout_s: float = 300.0
     block_timeout_s: float = 120.0
     freeze: bool = True
+    trials: tuple[Match, ...] = ()
+    """Cases in which our own verdicts are tried (`benchcore.calibration`): two arms each, whose
+    steps take a fiftieth of a block at most."""
+    trial_starts: int = 1
+    """Starts of a trial in one night."""
     needs: frozenset[str] = frozenset()
     """Of gpu, slurm, prefect_api, compiler: what `deadheat verify` calls missing when absent."""
 
@@ -108,6 +113,10 @@ def list_sentinels(device: str, precision: str, arms: tuple[Arm, ...]) -> tuple[
     return tuple(_sentinel(name, case, arms) for name, case in named if case and arms)
 
 
+def _trial(workload: str, case: str, arm: Arm = TORCH_EAGER, *, expected_s: float) -> Match:
+    return Match(workload=workload, case=case, arms=(JAX_NEWEST, arm), expected_s=expected_s)
+
+
 def laptop() -> Profile:
     """A CPU with two cores or more: within 10 minutes once packages are cached."""
     return Profile(
@@ -122,6 +131,7 @@ def laptop() -> Profile:
                 workload="resnet50", case="infer_b1", arms=_COMPILED, expected_s=170, budget_s=60
             ),
         ),
+        trials=(_trial("mlp", "infer_b32", expected_s=15),),
         warm_up_limit_s=2.0,
         rounds=8,
         max_starts=10,
@@ -144,6 +154,19 @@ def ci() -> Profile:
             ),
         ),
         starts=2,
+        rounds=4,
+        block_ms=10.0,
+        warm_up_limit_s=0.5,
+    )
+
+
+def smoke() -> Profile:
+    """No framework and no work: shows within a minute that the way of a site is open, from its
+    schedule to the page. There is nothing to judge in it."""
+    return Profile(
+        name="smoke",
+        matches=(Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3),),
+        starts=1,
         rounds=4,
         block_ms=10.0,
         warm_up_limit_s=0.5,
@@ -192,6 +215,8 @@ def h100() -> Profile:
         name="h100",
         matches=(*sentinels, _sentinel("copy", "gpu_2g"), *matches),
         device="cuda:0",
+        trials=(_trial("mobilenet_v3_small", "infer_b1", TORCH_COMPILE, expected_s=60),),
+        trial_starts=5,
         max_starts=10,
         max_rounds=30,
         prepare_timeout_s=1200.0,  # max-autotune tries many kernels when it compiles
@@ -199,7 +224,9 @@ def h100() -> Profile:
     )
 
 
-PROFILES: Mapping[str, Callable[[], Profile]] = {"laptop": laptop, "ci": ci, "h100": h100}
+PROFILES: Mapping[str, Callable[[], Profile]] = {
+    each.__name__: each for each in (laptop, ci, smoke, h100)
+}
 
 
 def load_profile(name: str) -> Profile:

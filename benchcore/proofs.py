@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,7 +16,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TextIO
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from benchcore import campaign as steps
 from benchcore import checkpoints
@@ -34,6 +35,7 @@ from benchcore.protocol import (
     encode,
     write_json,
 )
+from benchcore.shard import OutOfTimeError, end_in_time
 from benchcore.snapshot import hash_inside, take_snapshot
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
@@ -75,8 +77,13 @@ class Wanted:
     @property
     def title(self) -> str:
         """What people call it."""
-        named = f" with checkpoint {self.checkpoint[:12]}" if self.checkpoint else ""
-        return f"{self.workload}{named} in {self.precision}"
+        return title_of(self.workload, self.checkpoint, self.precision)
+
+
+def title_of(workload: str, checkpoint: str | None, precision: str) -> str:
+    """What people call a proof: 'resnet50 with checkpoint 0676ba61b6a9 in bf16'."""
+    named = f" with checkpoint {checkpoint[:12]}" if checkpoint else ""
+    return f"{workload}{named} in {precision}"
 
 
 def of_campaign(plan: Plan, state: State) -> list[Wanted]:
@@ -136,12 +143,20 @@ def prove(
         raise CampaignIncompleteError("\n".join(refused))
 
 
-def prove_duels(plan: Plan, duel_runs: Collection[str], state: State) -> None:
+def prove_duels(
+    plan: Plan, duel_runs: Collection[str], state: State, ends_at: float | None = None
+) -> None:
     """Prove what some of a campaign's duels rest on, on this machine's device; a document that is
-    there already is kept. Leaves documents only: whoever planned the campaign ingests them."""
+    there already is kept. Leaves documents only: whoever planned the campaign ingests them.
+
+    Raises OutOfTimeError if it is not over at `ends_at` (seconds since the epoch).
+    """
     duels = tuple(duel for duel in plan.duels if duel.duel_run in duel_runs)
     for wanted in of_campaign(dataclasses.replace(plan, duels=duels), state):
-        run_proof(wanted, state, keep=True)
+        try:
+            run_proof(wanted, state, keep=True, ends_at=ends_at)
+        except Timeout:
+            raise OutOfTimeError(f"another job is still proving {wanted.title}") from None
 
 
 def subject(wanted: Wanted) -> ProofSubject:
@@ -172,18 +187,21 @@ def run_proof(
     anew: bool = False,
     keep: bool = False,
     advance: Callable[[float], None] = lambda share: None,
+    ends_at: float | None = None,
 ) -> Path:
     """Run the pass in this allocation; its document, which the next run of the same replaces,
     unless it is to `keep` one of this device.
 
-    Raises CampaignIncompleteError with the prover's last words if it leaves none.
+    Raises OutOfTimeError if it is not over at `ends_at` (seconds since the epoch), and
+    CampaignIncompleteError with the prover's last words if it leaves none.
     """
     oracles = None if anew else _oracles(state)
     photographs = write_photographs(state.proofs / "photographs.npz")
     order = _make_order(wanted, state, photographs, oracles)
     name = hashlib.sha256(json.dumps(encode(order), sort_keys=True).encode()).hexdigest()[:16]
     document, scratch = state.proofs / f"{name}.json", state.proofs / name
-    with FileLock(state.proofs / f"{name}.lock"):
+    patience_s = -1 if ends_at is None else max(0.0, ends_at - time.time())
+    with FileLock(state.proofs / f"{name}.lock", timeout=patience_s):
         if keep and _is_of_here(document, wanted.device):
             return document
         shutil.rmtree(scratch, ignore_errors=True)
@@ -193,7 +211,7 @@ def run_proof(
         paths = (scratch / "order.json", scratch / "proof.json", scratch)
         environ = {**os.environ, "PYTHONPATH": str(take_snapshot(state.snapshots))}
         with (scratch / "prover.log").open("w+") as log:
-            code = _run([*command, *map(str, paths)], environ, log, advance)
+            code = _run([*command, *map(str, paths)], environ, log, advance, ends_at)
             if code != 0:
                 log.seek(0)
                 raise CampaignIncompleteError(
@@ -217,8 +235,10 @@ def _run(
     environ: Mapping[str, str],
     log: TextIO,
     advance: Callable[[float], None],
+    ends_at: float | None,
 ) -> int:
-    """The prover's exit code; whoever interrupts it ends it, and its contenders with it."""
+    """The prover's exit code; whoever interrupts it ends it, and its contenders with it. Raises
+    OutOfTimeError."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -228,14 +248,13 @@ def _run(
         env=environ,
     )
     assert process.stdout is not None
-    try:
-        with process.stdout:
-            for line in process.stdout:
-                advance(json.loads(line)["share"])
-        return process.wait()
-    finally:
-        process.kill()
-        process.wait()
+    with end_in_time(process, ends_at) as overdue, process.stdout:
+        for line in process.stdout:
+            advance(json.loads(line)["share"])
+        code = process.wait()
+    if code and overdue.is_set():
+        raise OutOfTimeError("the proof would not have ended before its allocation")
+    return code
 
 
 def _oracles(state: State) -> Path:

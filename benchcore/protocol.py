@@ -32,6 +32,8 @@ Status = Literal[
 
 DEFECT_TRACK = "defects"
 """The track of duels that are wrong on purpose: none of their ratios ever counts."""
+CALIBRATION_TRACK = "calibration"
+"""The track of trials whose truth is known: they tell of our verdicts, and never of a framework."""
 
 StoppedBy = Literal["target", "budget", "max_starts", "no_pair"]
 """What ended a duel: `no_pair` = fewer than two contenders were left, so no interval to narrow."""

@@ -92,7 +92,7 @@ def resolve(
     """
     if request.selector == "system":
         return _adopt(request, python)
-    candidates = _candidates(interpreters, python)
+    candidates = pick_interpreters(interpreters, python)
     if request.framework == "stdlib":
         best = candidates[0]
         return Release(
@@ -154,7 +154,7 @@ def _release(
     )
 
 
-def _candidates(interpreters: list[Interpreter], python: str | None) -> list[Interpreter]:
+def pick_interpreters(interpreters: list[Interpreter], python: str | None) -> list[Interpreter]:
     """One interpreter for each minor version, newest first, of those that the user allows."""
     if python is not None and not re.fullmatch(r"3\.\d{1,2}(\.\d{1,2})?", python):
         raise UserError(

@@ -23,6 +23,17 @@ _FOLDER = Path(__file__).parent.parent / "deployments" / "sites"
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,49}$")]
 
 
+class Analysis(Allocation):
+    """What each of the `jobs` that look at many series asks a Slurm cluster for: one history at a
+    time on each of its CPUs."""
+
+    jobs: int = Field(ge=1, le=1000)
+    gpus: int = Field(0, ge=0, le=16)
+    memory_mb: int | None = Field(2048, ge=256, le=16_000_000)
+    interface: str | None = Field(None, pattern=r"^[A-Za-z0-9._-]{1,15}$")
+    """The network over which nodes reach this machine; none: the one that its host name has."""
+
+
 class Site(BaseModel):
     """A place that runs shards. Unknown keys are errors.
 
@@ -41,13 +52,17 @@ class Site(BaseModel):
     shard_minutes: float = Field(45, gt=0, le=1440)
     accelerator: Literal["cpu", "cuda"] | None = None
     """What environments are built for; none: what the machine that builds them has."""
+    analysis: Analysis | None = None
+    """Jobs that look at many series; none: processes of this machine do."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Site:
         if self.kind == "slurm" and not self.pools:
             raise ValueError("a site of kind 'slurm' has one table [pools.NAME] or more")
-        if self.kind == "local" and (self.pools or self.state):
-            raise ValueError("a site of kind 'local' has neither 'pools' nor 'state'")
+        if self.kind == "local" and (self.pools or self.state or self.analysis):
+            raise ValueError(
+                "a site of kind 'local' has neither 'pools' nor 'state' nor 'analysis'"
+            )
         if self.default_pool is not None and self.default_pool not in self.pools:
             raise ValueError("'default_pool' names one of the site's pools")
         return self

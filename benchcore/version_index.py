@@ -1,4 +1,4 @@
-"""What the user's package index offers of one framework to each interpreter, as uv answers it."""
+"""What the user's package index offers of one package to each interpreter, as uv answers it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from packaging.version import Version
 
 from benchcore.interpreters import Interpreter
-from benchcore.protocol import Framework
 from benchcore.uv_command import UvAnswer, run_uv, run_uv_or_cached
 
 _LATEST_KNOWN_MINOR = 14
@@ -28,8 +27,14 @@ class Found:
 class VersionIndex:
     """Asks uv; after the first contact that failed, only uv's cache, and remembers that it did."""
 
-    framework: Framework
+    framework: str
+    """The package's name, as the index knows it."""
     offline: bool = False
+    prereleases: bool = False
+    """Whether release candidates and the like are offered, too."""
+    refresh: bool = False
+    """Whether uv asks the index again, however lately it did: with conditional requests, so that
+    what has not changed is not sent again."""
     failures: list[UvAnswer] = field(default_factory=list)
 
     def ask(
@@ -46,6 +51,8 @@ class VersionIndex:
         arguments += ["--python-version", python_version] if python_version else []
         arguments += [] if dependencies else ["--no-deps"]
         arguments += ["--offline"] if self.offline else []
+        arguments += ["--prerelease", "allow"] if self.prereleases else []
+        arguments += ["--refresh-package", self.framework] if self.refresh else []
         ask = run_uv if self.offline else run_uv_or_cached
         answer = ask(arguments, stdin=f"{self.framework}{specifier}\n")
         self.offline = self.offline or answer.offline

@@ -22,6 +22,7 @@ from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.document import size_case
 from benchcore.cell.epochs import Trainer
 from benchcore.cell.feed import Feed, ProducerFailedError
+from benchcore.cell.handicap import hold_back
 from benchcore.cell.manifest import read_manifest
 from benchcore.cell.probes import (
     clock_resolution_ns,
@@ -37,6 +38,7 @@ from benchcore.cell.weights import WeightsUnusableError, put_weights
 from benchcore.cell.witness import digest, save_proof
 from benchcore.program import Arrays, Program
 from benchcore.protocol import DataMode
+from benchcore.workloads.settings import HANDICAP
 
 _STEADY_BLOCKS = 5
 _STEADY_SPREAD = 0.02
@@ -174,7 +176,9 @@ class Contender:
     def _build(self, order: Mapping[str, Any], case: Any, arrays: Arrays) -> Program:
         name = f"benchcore.workloads.{order['workload']}.in_{order['framework']}"
         module = importlib.import_module(name)
-        return module.build(case, arrays, {**order["settings"], "device": order["device"]})
+        asked = {key: value for key, value in order["settings"].items() if key != HANDICAP}
+        program = module.build(case, arrays, {**asked, "device": order["device"]})
+        return hold_back(program, order["settings"])
 
     def _warm_up(self, limit_s: float, block_ms: float) -> dict[str, Any]:
         """Blocks until the last five agree within 2 %, or the limit. Settles the block's length."""

@@ -61,7 +61,7 @@ def _why(telemetry: Mapping[str, Any], median_mhz: float | None) -> str:
             found.append(f"{share:.0%} {words} (at most {most:.0%})")
     if telemetry["foreign_processes"]:
         found.append(f"{telemetry['foreign_processes']} foreign processes on the GPU")
-    bits = telemetry["throttle_reasons"] or 0
+    bits = int(telemetry["throttle_reasons"] or 0)  # to a JSON schema, 1.0 is an integer, too
     found += [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
     clock = telemetry["sm_clock_mhz"]
     if clock is not None and median_mhz and abs(clock / median_mhz - 1) > MAX_CLOCK_DRIFT:

@@ -37,6 +37,10 @@ A spec's `SETTINGS` says by framework which of these its sides take; `compile` a
 DEFECTS = "defects"
 """The setting that makes a side wrong on purpose, for the defect study (`benchcore.switches`): what
 the side knows of, joined by `+`. No ratio of such a side ever counts."""
+HANDICAP = "handicap"
+"""The setting of a trial's slower twin (`benchcore.calibration`), obeyed by `cell/handicap.py` in
+every workload: by how many per cent more work its steps do."""
+HANDICAPS = ("0", "2", "5")
 
 
 @dataclass(frozen=True, kw_only=True)

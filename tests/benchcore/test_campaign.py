@@ -47,6 +47,10 @@ def test_a_campaign_keeps_the_plan_it_began_with(
     monkeypatch.setattr(steps, "resolve", None)
     again = steps.plan_campaign(load_profile("ci"), site="local", campaign="night", state=state)
     assert again.duels == plan.duels
+    with pytest.raises(UserError, match=r"\(pool None\), and now 'ci' on 'local' \(pool 'h100'\)"):
+        steps.plan_campaign(
+            load_profile("ci"), site="local", pool="h100", campaign="night", state=state
+        )
     with pytest.raises(UserError, match="was planned for profile 'ci'"):
         steps.plan_campaign(load_profile("laptop"), site="local", campaign="night", state=state)
 

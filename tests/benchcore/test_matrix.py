@@ -250,7 +250,7 @@ def test_a_contender_that_meets_itself_gets_a_name_of_its_own() -> None:
             "nope",
             "bare",
             "stdlib",
-            "no workload 'nope'; workloads are convolution, copy, efficientnet_b0",
+            "no workload 'nope'; workloads are convolution, copy, digest",
         ),
         ("../mlp", "bare", "stdlib", "no workload '../mlp'"),
         ("noop", "huge", "stdlib", "no case 'huge' in workload 'noop'; cases are bare"),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from result_documents import JAX, make_document, spool_document
 
 from benchcore import placement
@@ -19,6 +22,7 @@ from benchcore.placement import (
     hold_campaign,
     open_shard,
     report_shard,
+    set_apart,
     settle_shard,
 )
 from benchcore.profiles import Match, Profile
@@ -96,15 +100,15 @@ def test_a_settled_shard_says_why_and_its_duels_are_cut_anew_unless_given_up(
     _measure(state, plan, 0)
     measured, told, silent = (duel.duel_run for duel in plan.duels)
     report_shard(state, shard, ShardReport(lost={told: "the conductor died"}))
-    lost = settle_shard(plan, state, shard, "Slurm job 7 lost its node")
+    lost = settle_shard(state, shard, "Slurm job 7 lost its node")
     assert lost == {told: "the conductor died", silent: "Slurm job 7 lost its node"}
     assert cut_shards(plan, state, short, lost) == []
     (second,) = cut_shards(plan, state, short, ())
     assert set(second.duel_runs) == {told, silent} and second.id != shard.id
-    settle_shard(plan, state, second, "again")
+    settle_shard(state, second, "again")
     (third,) = cut_shards(plan, state, short, ())
     assert third.duel_runs == second.duel_runs and third.id != second.id  # a run of its own
-    assert placement.list_measured(plan, state, [shard, third]) == [measured]
+    assert placement.list_measured(state, [shard, third]) == [measured]
 
 
 def test_what_a_shard_handed_back_is_not_lost_and_goes_out_again(state: State, plan: Plan) -> None:
@@ -113,7 +117,7 @@ def test_what_a_shard_handed_back_is_not_lost_and_goes_out_again(state: State, p
     _measure(state, plan, 0)
     _, told, back = (duel.duel_run for duel in plan.duels)
     report_shard(state, shard, ShardReport(lost={}, rest=(back,)))
-    lost = settle_shard(plan, state, shard, "it ended")
+    lost = settle_shard(state, shard, "it ended")
     assert lost == {told: "it ended"}
     (second,) = cut_shards(plan, state, short, lost)
     assert second.duel_runs == (back,)
@@ -194,3 +198,39 @@ def test_a_node_opens_what_it_was_sent_for_and_nothing_else(
     for hostile in ("../../plan", "", "/etc/passwd", shard.id + "/"):
         with pytest.raises(UserError, match="wanted the id of a shard"):
             open_shard(state, "night", hostile, shard.token)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12), st.integers(0, 12))
+def test_allocations_that_are_apart_share_a_node_only_where_there_are_too_few(
+    num_nodes: int, num: int
+) -> None:
+    nodes = [f"node{number}" for number in range(num_nodes)]
+    left = [set(nodes) - set(excluded) for excluded in set_apart(nodes, num)]
+    assert all(left)
+    if num <= num_nodes:
+        assert sum(map(len, left)) == len(set().union(*left))
+    else:
+        users = Counter(node for one in left for node in one)
+        assert set(users) == set(nodes) and max(users.values()) - min(users.values()) <= 1
+    assert set_apart([], num) == [()] * num
+
+
+def test_duels_of_a_confirmation_are_apart_and_stay_so_when_one_is_sent_again(
+    state: State, plan: Plan
+) -> None:
+    apart = dataclasses.replace(plan, apart=True)
+    short = {describe_kind(duel): 10.0 for duel in plan.duels}
+    nodes = ("a", "b", "c", "d")
+    shards = cut_shards(apart, state, short, (), nodes=nodes)
+    assert [shard.exclude for shard in shards] == [("b", "c"), ("a", "c", "d"), ("a", "b", "d")]
+    settle_shard(state, shards[1], "it lost its node")
+    (again,) = [
+        shard for shard in cut_shards(apart, state, short, (), nodes=nodes) if shard not in shards
+    ]
+    assert (again.duel_runs, again.exclude) == (shards[1].duel_runs, shards[1].exclude)
+    assert [len(cut.seconds) for cut in cut_shards(plan, _empty(state), short, ())] == [3]
+
+
+def _empty(state: State) -> State:
+    return open_state(state.root / "other")

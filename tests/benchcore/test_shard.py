@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
 import pytest
 from duel_orders import make_contender, make_order
+from result_documents import SLURM
 
 from benchcore.protocol import SlurmJob
 from benchcore.shard import OutOfTimeError, result_path, run_duel
 from benchcore.snapshot import take_snapshot
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
-
-JOB = SlurmJob(
-    job_id="7",
-    node="node01",
-    partition="gpu",
-    gpus=("0",),
-    queue_s=1.5,
-    exclusive=False,
-    flow_run=None,
-)
 
 
 @pytest.fixture
@@ -46,20 +38,43 @@ def test_a_duel_that_would_outlive_its_allocation_is_stopped(state: State) -> No
 
 
 def test_a_result_remembers_the_job_around_it_and_one_in_time_is_kept(state: State) -> None:
-    order = make_order(make_contender("a"), slurm=JOB)
+    order = make_order(
+        make_contender("a"), slurm=SlurmJob(**{**SLURM, "gpus": tuple(SLURM["gpus"])})
+    )
     snapshot = take_snapshot(state.snapshots)
     path = run_duel(order, state, snapshot, lambda event: None, ends_at=time.time() + 300)
-    assert read_document(path)["allocation"]["slurm"] == {
-        "job_id": "7",
-        "node": "node01",
-        "partition": "gpu",
-        "gpus": ["0"],
-        "queue_s": 1.5,
-        "exclusive": False,
-        "flow_run": None,
-    }
+    assert read_document(path)["allocation"]["slurm"] == SLURM
     # One that is there is not measured again, however late it is.
     assert run_duel(order, state, snapshot, lambda event: None, ends_at=0.0) == path
+
+
+@pytest.mark.parametrize("told", ["the lock did not resolve", None], ids=["never had", "not here"])
+def test_a_duel_of_which_no_environment_is_there_says_so_of_each(
+    state: State, told: str | None
+) -> None:
+    gone = {"python": "/nonexistent/python", "environment_failure": told}
+    order = make_order(make_contender("a", **gone), make_contender("b", **gone))
+    path = run_duel(order, state, take_snapshot(state.snapshots), lambda event: None)
+    assert [each["status"] for each in read_document(path)["contenders"]] == ["environment"] * 2
+
+
+def test_of_two_attempts_at_a_time_the_first_document_stays(state: State) -> None:
+    """Slurm lost a node, and its job lives on beside the one that was sent again."""
+    order = make_order(make_contender("a"))
+    snapshot = take_snapshot(state.snapshots)
+    first: list[bytes] = []
+
+    def overtake(event: dict[str, object]) -> None:
+        if not first:
+            first.append(run_duel(order, state, snapshot, lambda event: None).read_bytes())
+
+    path = run_duel(order, state, snapshot, overtake)
+    assert [path.read_bytes()] == first
+    duels = state.campaigns / order.campaign / "duels"
+    kept, refused = sorted(duels.iterdir(), key=lambda folder: len(folder.name))
+    assert (kept.name, (kept / "conductor.log").exists()) == (order.duel_run, True)
+    late = json.loads((refused / "result.json").read_text())["allocation"]
+    assert late["id"] != read_document(path)["allocation"]["id"]
 
 
 def _cells_running(state: State) -> bool:

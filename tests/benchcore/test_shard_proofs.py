@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from benchcore import proofs
 from benchcore.matrix import Plan, make_plan
 from benchcore.profiles import Match, Profile
 from benchcore.protocol import EnvironmentRecord
 from benchcore.releases import Release
+from benchcore.shard import OutOfTimeError
 from benchcore.state import State, open_state
 from benchcore.tracks import JAX_NEWEST, STDLIB, TORCH_EAGER
 
@@ -101,3 +105,29 @@ def test_a_proof_of_another_device_is_none_for_this_one(
     monkeypatch.setattr(proofs, "describe_device", lambda _: {"fingerprint": "elsewhere"})
     proofs.prove_duels(plan, (mlp,), state)
     assert proven == ["mlp", "mlp"]
+
+
+def test_a_proof_that_would_outlive_its_allocation_is_stopped(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prove_for_ever(command: list[str], **how: Any) -> subprocess.Popen[str]:
+        return popen([sys.executable, "-c", "import time; time.sleep(600)"], **how)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(proofs, "describe_device", lambda _: {"fingerprint": "here"})
+    monkeypatch.setattr(proofs.subprocess, "Popen", prove_for_ever)
+    before = time.time()
+    with pytest.raises(OutOfTimeError, match="the proof would not have ended"):
+        proofs.prove_duels(plan, (plan.duels[0].duel_run,), state, before + 1)
+    assert 1 <= time.time() - before < 60
+    assert not list(state.proofs.glob("*.json"))
+
+
+def test_a_proof_that_another_job_is_busy_with_is_not_waited_for_too_long(
+    plan: Plan, state: State, proven: list[str]
+) -> None:
+    mlp = plan.duels[0].duel_run
+    proofs.prove_duels(plan, (mlp,), state)
+    (lock,) = state.proofs.glob("*.lock")
+    with FileLock(lock), pytest.raises(OutOfTimeError, match="still proving mlp in fp32"):
+        proofs.prove_duels(plan, (mlp,), state, time.time() + 0.2)

@@ -209,7 +209,8 @@ def tolerances(
 
     fp32_ieee: each side's logits are 4e-7 to 1.6e-6 from an fp64 oracle on CPUs; wrong padding,
     stride, epsilon or layout give 1e-4 and more, TF32 6e-4 (emulated). The loss and the running
-    statistics of one step are as sharp (up to 3e-7 and 1.5e-6). What went backward is not: rounding
+    statistics of one step are as sharp (up to 3e-7 and 2.2e-6, that of means with 32 images a batch
+    in compiled torch; biases before batch norms give 5e-4). What went backward is not: rounding
     alone puts a ReLU's input on either side of zero, and one such unit late in the network moves
     the gradient by 1e-2. So `gradient` is the model's own, and allows for what follows from it in
     `update` (step one), `travel` and `loss_trace` (TRACE_STEPS steps).
@@ -228,7 +229,7 @@ def tolerances(
             "gradient": gradient,
             "update": update or gradient,
             "travel": update or gradient,
-            "running_mean": 2e-6,
+            "running_mean": 1e-5,
             "running_var": 1e-5,
         },
         "tf32": {quantity: tolerance / 8 for quantity, tolerance in coarse.items()},

@@ -32,6 +32,7 @@ QUIET: dict[str, Any] = {"steal_share": 0.01, "foreign_cpu_share": 0.1, "sm_cloc
         ({"throttle_reasons": 0x20}, "software thermal slowdown"),
         ({"throttle_reasons": 0x80}, "power brake"),
         ({"sm_clock_mhz": 1800}, "SM clock 1800 MHz against 1980 MHz in the start's median"),
+        ({"throttle_reasons": 8.0}, "hardware slowdown"),
     ],
 )
 def test_a_disturbed_block_is_degraded_and_says_why(

@@ -199,7 +199,7 @@ def _prepare(folder: Path, shake: Shake) -> None:
         line = f'self._stage = "{stage}"\n'
         assert line in contender
         contender = contender.replace(line, line[:-1] + f'; _shake("{stage}")\n')
-    line = "        module = importlib.import_module(name)\n        return module.build("
+    line = "        program = module.build("
     assert line in contender
     contender = contender.replace(line, '        _shake("build", case.precision)\n' + line)
     line = "        manifest = read_manifest("

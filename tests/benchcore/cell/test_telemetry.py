@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -43,13 +42,6 @@ def test_a_busy_foreign_process_is_seen_and_our_own_is_not() -> None:
     assert ours < foreign  # by what the spinners got, little where others keep the machine busy
 
 
-def test_a_moment_tells_nothing() -> None:
-    sampler = TelemetrySampler("cpu")
-    sampler.begin(frozenset())
-    sample = sampler.sample(frozenset({os.getpid()}))
-    assert (sample["steal_share"], sample["foreign_cpu_share"]) == (None, None)
-
-
 def _tell_proc(proc: Path, ticks: dict[str, int]) -> None:
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest")
     one = " ".join(str(ticks.get(name, 0)) for name in names)
@@ -76,16 +68,27 @@ def test_each_tick_of_a_cpu_is_idle_or_stolen_or_ours_or_foreign(
     steal: float,
     foreign: float,
 ) -> None:
-    """One second of one CPU of a hundred ticks, of a machine whose other CPU is not ours."""
-    clock = iter([100.0, 101.0])
-    monkeypatch.setattr(host, "_PROC", tmp_path)
+    sample = _sample_fake_machine(monkeypatch, tmp_path, ticks, seconds=1.0)
+    assert sample["steal_share"] == pytest.approx(steal)
+    assert sample["foreign_cpu_share"] == pytest.approx(foreign)
+
+
+def test_a_moment_tells_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sample = _sample_fake_machine(monkeypatch, tmp_path, {"user": 9}, seconds=0.09)
+    assert (sample["steal_share"], sample["foreign_cpu_share"]) == (None, None)
+
+
+def _sample_fake_machine(
+    monkeypatch: pytest.MonkeyPatch, proc: Path, ticks: dict[str, int], *, seconds: float
+) -> dict[str, float | int | None]:
+    """What is told of one CPU of a hundred ticks a second, of a machine whose other is not ours."""
+    clock = iter([100.0, 100.0 + seconds])
+    monkeypatch.setattr(host, "_PROC", proc)
     monkeypatch.setattr("os.sysconf", lambda name: 100)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
     monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
     sampler = TelemetrySampler("cpu")
-    _tell_proc(tmp_path, {})
+    _tell_proc(proc, {})
     sampler.begin(frozenset({42}))
-    _tell_proc(tmp_path, ticks)
-    sample = sampler.sample(frozenset({42}))
-    assert sample["steal_share"] == pytest.approx(steal)
-    assert sample["foreign_cpu_share"] == pytest.approx(foreign)
+    _tell_proc(proc, ticks)
+    return sampler.sample(frozenset({42}))

@@ -1,0 +1,222 @@
+"""Plans fresh starts of what a suspicion is about, old environments against new, and reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcore import campaign as steps
+from benchcore.cell.document import spec_case
+from benchcore.cell.host import describe_device
+from benchcore.comparison import list_differences
+from benchcore.environments import list_environments
+from benchcore.errors import UserError
+from benchcore.interpreters import find_interpreters
+from benchcore.matrix import Plan, make_plan
+from benchcore.profiles import Match, Profile
+from benchcore.protocol import EnvironmentRecord
+from benchcore.releases import Release, parse_request, resolve
+from benchcore.sites import load_site
+from benchcore.state import State
+from benchcore.store.judging import exclusions_of
+from benchcore.store.records import DuelRecord, Subject, SubjectSide
+from benchcore.tracks import Arm
+from benchcore.verdict.confirmation import Start
+
+ROUNDS = 6
+"""Balanced rounds of a start: more of them don't narrow what differs from start to start."""
+_SEED = 20260701
+_LIKELY = re.compile(r"xla|jaxlib|cudnn|cublas|triton|nccl|plugin|cuda|torch|jax|numpy")
+_FIRST = ("setting", "effective", "program", "package", "environment")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrant:
+    """One contender of a confirmation: the cells it stands for, and how it is asked for."""
+
+    cells: tuple[str, ...]
+    side: SubjectSide
+    request: str
+    environment: EnvironmentRecord | None
+    """The one that was measured then; None = it is gone, and has to be built anew."""
+
+
+def list_entrants(subject: Subject, state: State) -> tuple[Entrant, ...]:
+    """Both sides in their old and new environments, and the first once more as control."""
+    known = {record.key: record for record in list_environments(state)}
+    cells: list[tuple[tuple[str, ...], SubjectSide]] = []
+    for before, after, old, new in (
+        ("a_old", "a_new", subject.a_old, subject.a_new),
+        ("b_old", "b_new", subject.b_old, subject.b_new),
+    ):
+        if old.environment_key == new.environment_key:
+            cells.append(((before, after), new))
+        else:
+            cells += [((before,), old), ((after,), new)]
+    cells.append((("control",), subject.a_old))
+    requests: dict[str, str] = {}
+    entrants = []
+    for of_cells, side in cells:
+        record = known.get(side.environment_key)
+        request = _ask_for(side, record, requests)
+        requests[request] = side.environment_key
+        entrants.append(Entrant(cells=of_cells, side=side, request=request, environment=record))
+    return tuple(entrants)
+
+
+def _ask_for(side: SubjectSide, record: EnvironmentRecord | None, taken: Mapping[str, str]) -> str:
+    """By version; two environments of one version can only be told by their interpreters."""
+    request = f"{side.framework}=={side.version}"
+    if taken.get(request, side.environment_key) == side.environment_key:
+        return request
+    if record is None:
+        raise UserError(
+            f"wanted the environment {side.environment_key!r} of {side.name!r}, which is gone, and "
+            f"another one of the same version is to be measured beside it; nothing can tell them "
+            "apart, so close this suspicion by hand"
+        )
+    return f"{side.framework}@system:{record.python}"
+
+
+def draft_rung(
+    subject: Subject,
+    entrants: Sequence[Entrant],
+    profile: Profile,
+    starts: range,
+    *,
+    site: str = "local",
+) -> Plan:
+    """The plan of some starts, each a duel of its own with a seed of its own, and on a Slurm site
+    in an allocation of its own. Measured as `profile` measures. Raises UserError.
+
+    Raises UserError on a device other than the one that the suspicion is about.
+    """
+    if load_site(site).kind == "local":
+        _check_device(subject)
+    match = Match(
+        workload=subject.key.workload,
+        case=spec_case(subject.key.case_name),
+        track=subject.key.track,
+        arms=tuple(
+            Arm(name=each.side.arm, request=each.request, settings=each.side.settings)
+            for each in entrants
+        ),
+        expected_s=20.0 * len(entrants),
+        passes=False,
+        checkpoint=subject.key.checkpoint,
+    )
+    releases = {each.request: _release(each) for each in entrants}
+    name = f"confirm-{subject.id}-{subject.trigger}-{starts.stop}"
+    plans = [
+        make_plan(
+            dataclasses.replace(
+                profile,
+                name="confirm",
+                matches=(match,),
+                device=subject.device,
+                seed=_SEED + number,
+                starts=1,
+                max_starts=1,
+                rounds=ROUNDS,
+                max_rounds=ROUNDS,
+            ),
+            releases,
+            campaign=name,
+            site=load_site(site).name,
+        )
+        for number in starts
+    ]
+    duels = tuple(plan.duels[0] for plan in plans)
+    return dataclasses.replace(plans[0], duels=duels, apart=True)
+
+
+def _check_device(subject: Subject) -> None:
+    here = describe_device(subject.device)
+    if here["fingerprint"] != subject.key.device_fingerprint:
+        raise UserError(
+            f"wanted the device that suspicion {subject.id} is about, "
+            f"{subject.key.device_fingerprint} ({subject.device_model}), got "
+            f"{here['fingerprint']} ({here['model']}); confirm it on a machine like that one"
+        )
+
+
+def _release(entrant: Entrant) -> Release:
+    side, record = entrant.side, entrant.environment
+    if record is None:
+        found = resolve(
+            parse_request(entrant.request), find_interpreters(), python=_minor(side.python_version)
+        )
+        note = f"the environment of {side.name} is gone: built anew, so packages may differ"
+        return dataclasses.replace(found, notes=(*found.notes, note))
+    return Release(
+        framework=side.framework,  # type: ignore[arg-type]
+        version=side.version,
+        role="pinned",
+        python=Path(record.python),
+        python_version=record.python_version,
+    )
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def keep_environments(plan: Plan, entrants: Sequence[Entrant], state: State) -> None:
+    """Give the campaign the very environments that were measured then, where they are there."""
+    for each in entrants:
+        if each.environment is not None:
+            steps.keep_environment(plan, each.request, state, each.environment)
+
+
+def read_starts(
+    plan: Plan, entrants: Sequence[Entrant], records: Sequence[DuelRecord]
+) -> tuple[list[Start], list[str]]:
+    """The starts that count, and why the others don't."""
+    of_run = {record.duel_run: record for record in records}
+    starts, lost = list[Start](), list[str]()
+    for duel in plan.duels:
+        record = of_run.get(duel.duel_run)
+        if record is None:
+            lost.append("a start left no result")
+            continue
+        names = [each.name for each in duel.contenders]
+        wrong = [each.reason for each in exclusions_of(record) if each.names <= set(names)]
+        if wrong:
+            lost.append(wrong[0])
+        else:
+            starts.append(_read_start(record, dict(zip(names, entrants, strict=True))))
+    return starts, lost
+
+
+def _read_start(record: DuelRecord, entrants: Mapping[str, Entrant]) -> Start:
+    return {
+        cell: record.rounds[name] for name, entrant in entrants.items() for cell in entrant.cells
+    }
+
+
+def list_candidates(
+    entrants: Sequence[Entrant], document: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """What differs between the old and the new environment of each side, the likeliest cause first:
+    a setting or a default that flipped, the program, then packages."""
+    sides = {
+        cell: document["contenders"][position]
+        for position, entrant in enumerate(entrants)
+        for cell in entrant.cells
+    }
+    found = [{"side": side, **each} for side in ("a", "b") for each in _differ(sides, side)]
+    return sorted(found, key=_unlikely)
+
+
+def _differ(sides: Mapping[str, Any], side: str) -> Iterator[dict[str, Any]]:
+    old, new = sides[f"{side}_old"], sides[f"{side}_new"]
+    for each in list_differences(old, new) if old is not new else ():
+        yield {"kind": each["kind"], "name": each["name"], "old": each["a"], "new": each["b"]}
+
+
+def _unlikely(row: Mapping[str, Any]) -> tuple[int, bool, str]:
+    return _FIRST.index(row["kind"]), not _LIKELY.search(row["name"]), row["name"]

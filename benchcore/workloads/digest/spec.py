@@ -1,0 +1,42 @@
+"""SHA-256 of a buffer in the standard library: real work without a framework, the same on every
+machine that has the same processor. Imports the standard library only, not numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from benchcore.program import Arrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`kib` KiB are hashed in a step."""
+
+    use_case: Literal["op"] = "op"
+    batch: int = 1
+    precision: Literal["fp32_ieee"] = "fp32_ieee"
+    kib: int
+
+
+CASES: dict[str, Case] = {"tiny_op": Case(kib=64), "cpu_1m": Case(kib=1024)}
+
+
+def make_arrays(case: Case, seed: int) -> Arrays:
+    """No parameters and no inputs: what is hashed are zeros, which take as long as anything."""
+    return Arrays(params={}, inputs={})
+
+
+def flops(case: Case) -> int:
+    """Floating-point operations of a step: none."""
+    return 0
+
+
+def least_bytes(case: Case) -> int:
+    """Bytes that must cross the memory border: none, the buffer stays in a cache."""
+    return 0
+
+
+def tolerances(case: Case) -> dict[str, float]:
+    """There is nothing to compare."""
+    return {}
