@@ -124,24 +124,28 @@ def _environ(path: str) -> dict[str, str]:
 
 
 def compare(function: Function, turns: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
-    """A row a peer: the median of its log ratio to ours over the turns, and the 95 % interval of
-    that median by the ranks of its order statistics, which assumes no distribution."""
+    """A row a peer: the median of each time over the turns, and of the log ratio of both in a turn,
+    with the 95 % interval of each median by the ranks of its order statistics, which assumes no
+    distribution. Turns share the machine's moods, so that the ratio's is the narrower one."""
     rows = []
     for peer, ours in PEERS[function.framework]:
         logs = [math.log(turn[peer] / turn[ours]) for turn in turns]
         low, high = median_interval(logs)
         middle = statistics.median(logs)
+        own = [median_interval([turn[each] for turn in turns]) for each in (ours, peer)]
         rows.append(
             {
                 "function": function.title,
                 "peer": peer,
                 "ours": ours,
                 "ours_ns": statistics.median(turn[ours] for turn in turns),
+                "ours_interval_ns": own[0],
                 "peer_ns": statistics.median(turn[peer] for turn in turns),
+                "peer_interval_ns": own[1],
                 "log_ratio": middle,
                 "low": low,
                 "high": high,
-                "verdict": judge(middle, low, high),
+                "verdict": judge(middle, (low, high), *own),
             }
         )
     return rows
@@ -154,11 +158,19 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
     return ordered[max(0, rank - 1)], ordered[min(len(ordered) - 1, len(ordered) - rank)]
 
 
-def judge(middle: float, low: float, high: float) -> str:
-    """`agrees` within 1 %, or as far as this many turns can tell."""
+def judge(
+    middle: float,
+    paired: tuple[float, float],
+    ours: tuple[float, float],
+    peer: tuple[float, float],
+) -> str:
+    """`agrees` within 1 %; or as far as the intervals of both times can tell, and of their ratio,
+    which tells more: where it alone excludes zero, that is said."""
     if abs(middle) <= WITHIN:
         return "agrees within 1 %"
-    return "intervals overlap" if low <= 0.0 <= high else "DIFFERS"
+    if ours[0] > peer[1] or peer[0] > ours[1]:
+        return "DIFFERS"
+    return "intervals overlap" if paired[0] <= 0.0 <= paired[1] else "overlap, but pairs differ"
 
 
 def show(rows: Sequence[dict[str, Any]]) -> str:
@@ -170,10 +182,15 @@ def show(rows: Sequence[dict[str, Any]]) -> str:
     lines[1] += "|"
     for row in rows:
         low, middle, high = (math.expm1(row[key]) for key in ("low", "log_ratio", "high"))
-        times = (f"{row[key] / 1e3:.4g} µs" for key in ("ours_ns", "peer_ns"))
-        ours, theirs = times
+        ours, theirs = (_say_time(row, side) for side in ("ours", "peer"))
         lines.append(
             f"| {row['function']} | {row['ours']} | {ours} | {row['peer']} | {theirs} | "
             f"{middle:+.2%} ({low:+.2%} to {high:+.2%}) | {row['verdict']} |"
         )
     return "\n".join(lines)
+
+
+def _say_time(row: dict[str, Any], side: str) -> str:
+    times = (row[f"{side}_ns"], *row[f"{side}_interval_ns"])
+    middle, low, high = (f"{float(f'{time_ns / 1e3:.4g}'):,g}" for time_ns in times)
+    return f"{middle} µs ({low} to {high})"

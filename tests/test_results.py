@@ -40,9 +40,10 @@ def test_kept_documents_can_be_taken_in_and_give_the_figures_told(
     assert report.rejected == ()
     assert len(report.ingested) == len(list(machine.glob("spool/*/*.json")))
     assert ingest_proofs(engine, state) == []
-    chapters = re.split(r"^## ", (RESULTS / "README.md").read_text(), flags=re.MULTILINE)
+    assert f"({machine.name}/README.md)" in (RESULTS / "README.md").read_text()
+    chapters = re.split(r"^## ", (machine / "README.md").read_text(), flags=re.MULTILINE)
     for folder in (machine / "spool").iterdir():
-        (chapter,) = [each for each in chapters if f"{machine.name}/spool/{folder.name}" in each]
+        (chapter,) = [each for each in chapters if f"`spool/{folder.name}`" in each]
         check_campaign(engine, folder.name)
         judge_campaign(engine, folder.name)
         told = set(_RATIO.findall(chapter))

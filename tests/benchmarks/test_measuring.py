@@ -62,16 +62,19 @@ def test_the_interval_of_a_median_holds_95_percent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("middle", "low", "high", "verdict"),
+    ("middle", "paired", "peer", "verdict"),
     [
-        (0.005, 0.004, 0.006, "agrees within 1 %"),
-        (-0.02, -0.05, 0.01, "intervals overlap"),
-        (0.02, 0.015, 0.03, "DIFFERS"),
-        (-0.02, -0.03, -0.015, "DIFFERS"),
+        (0.005, (0.004, 0.006), (101.0, 102.0), "agrees within 1 %"),
+        (-0.02, (-0.05, 0.01), (97.0, 99.5), "intervals overlap"),
+        (-0.02, (-0.03, -0.015), (97.0, 99.5), "overlap, but pairs differ"),
+        (-0.02, (-0.05, 0.01), (97.0, 98.5), "DIFFERS"),
+        (0.02, (0.015, 0.03), (101.5, 103.0), "DIFFERS"),
     ],
 )
-def test_a_peer_agrees_or_differs(middle: float, low: float, high: float, verdict: str) -> None:
-    assert judge(middle, low, high) == verdict
+def test_a_peer_agrees_or_differs(
+    middle: float, paired: tuple[float, float], peer: tuple[float, float], verdict: str
+) -> None:
+    assert judge(middle, paired, (99.0, 101.0), peer) == verdict
 
 
 def test_a_peer_that_needs_two_percent_more_is_told() -> None:
