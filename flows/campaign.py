@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from prefect.client.schemas.objects import State
 
 from benchcore.errors import CampaignIncompleteError
 from benchcore.matrix import PlannedDuel
+from benchcore.state import State as StateFolder
 from flows.shards import measure_in_shards
 from tasks import measuring, steps
 
@@ -31,22 +33,29 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
     if not steps.has_results(campaign, root):
         raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))
     lost += steps.ingest_results(root=root)
+    outcome = conclude_campaign(campaign, root)
+    if lost:
+        raise CampaignIncompleteError("\n".join(lost))
+    return outcome
+
+
+def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
+    """Check, judge and publish what the database holds of a campaign."""
     marks = steps.check_results(campaign=campaign, root=root)
     ratios = steps.judge_results(campaign=campaign, root=root)
     page = steps.publish_dashboard(campaign=campaign, root=root)
     if ratios:
-        create_table_artifact(key=f"ratios-{_key(campaign)}", table=ratios)
+        create_table_artifact(key=f"ratios-{key_artifact(campaign)}", table=ratios)
     create_link_artifact(
-        key=f"dashboard-{_key(campaign)}", link=Path(page).as_uri(), link_text="Dashboard"
+        key=f"dashboard-{key_artifact(campaign)}",
+        link=link_page(campaign, StateFolder(Path(root))),
+        link_text="Dashboard",
     )
-    if lost:
-        raise CampaignIncompleteError("\n".join(lost))
-    failures = steps.list_failed(campaign, root)
     return {
         "campaign": campaign,
         "dashboard": page,
         "marks": marks,
-        "failures": failures,
+        "failures": steps.list_failed(campaign, root),
         "ratios": ratios,
     }
 
@@ -68,6 +77,16 @@ def _measure_all(duels: Sequence[PlannedDuel], campaign: str, root: str) -> list
     return lost
 
 
-def _key(campaign: str) -> str:
+def link_page(campaign: str, state: StateFolder) -> str:
+    """Where people find a campaign's own page, which stays when another is the site's first: at
+    DEADHEAT_DASHBOARD_URL, if the site is served there."""
+    page = state.site / campaign / "index.html"
+    served = os.environ.get("DEADHEAT_DASHBOARD_URL")
+    if not served:
+        return page.as_uri()
+    return f"{served.rstrip('/')}/{page.relative_to(state.site).as_posix()}"
+
+
+def key_artifact(campaign: str) -> str:
     """Prefect's artifact keys hold lower-case letters, digits and dashes only."""
     return campaign.replace("_", "-").replace(".", "-")

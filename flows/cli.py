@@ -11,35 +11,42 @@ from typing import Annotated, Any
 import typer
 
 from benchcore import campaign as steps
-from benchcore import catalog, matrix
+from benchcore import matrix
 from benchcore.adhoc import AdhocDuel, draft_duel
-from benchcore.environments import list_environments, provision
 from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, UserError
-from benchcore.interpreters import find_interpreters
 from benchcore.profiles import load_profile
-from benchcore.releases import parse_request, resolve
-from benchcore.sites import load_site
 from benchcore.state import State, open_state
+from flows.bisect import bisect
+from flows.calibration import calibration
+from flows.certificates import certificates
 from flows.compare import compare
+from flows.confirm import confirm
 from flows.costs import print_costs
 from flows.defects import defects
+from flows.deploy import deploy
 from flows.detect import detect
 from flows.display import format_count
 from flows.equivalence import equivalence
+from flows.events import events
+from flows.inventory import environments, verify, workloads
 from flows.judge import judge
 from flows.options import (
     STATE,
     CampaignOption,
     JsonOption,
+    PoolOption,
     ProfileOption,
     PythonOption,
     SiteOption,
     StateOption,
 )
-from flows.printing import ERR, OUT, complain, print_json, print_rows
+from flows.pausing import pause, resume
+from flows.printing import OUT, complain, print_json, print_rows
 from flows.running import check_site, measure_plan, run_flow
 from flows.shard import shard
+from flows.suspicions import suspicions
 from flows.train import train
+from flows.up import down, status, up
 from flows.waterfall import waterfall
 from flows.why import print_bottlenecks
 
@@ -49,20 +56,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command()(compare)
-app.command()(defects)
-app.command()(equivalence)
-app.command()(waterfall)
-app.command()(train)
-app.command()(judge)
-app.command()(detect)
+for _command in (
+    *(compare, defects, equivalence, waterfall, train, judge, detect),
+    *(suspicions, confirm, bisect, certificates, calibration, up, down, status, deploy),
+    *(pause, resume, workloads, environments, verify),
+):
+    app.command()(_command)
 app.add_typer(shard, name="shard")
+app.add_typer(events, name="events")
 
 
 @app.command()
 def nightly(
     profile: ProfileOption = "laptop",
     site: SiteOption = "local",
+    pool: PoolOption = None,
     campaign: CampaignOption = None,
     python: PythonOption = None,
     state: StateOption = STATE,
@@ -70,7 +78,7 @@ def nightly(
 ) -> None:
     """Plan, provision, measure, check, judge and publish. Run again, it resumes."""
     load_profile(profile)
-    check_site(site)
+    check_site(site, pool)
     name = campaign or steps.name_night(profile)
     matrix.check_campaign(name)
     opened = open_state(state)
@@ -78,7 +86,7 @@ def nightly(
     def run() -> dict[str, Any]:
         from flows.nightly import nightly as flow
 
-        return flow(profile=profile, site=site, campaign=name, python=python)
+        return flow(profile=profile, site=site, pool=pool, campaign=name, python=python)
 
     _run_flow(run, opened, name, as_json)
 
@@ -92,7 +100,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Show what would be measured, with today's versions. Writes nothing."""
-    drafted = steps.draft_plan(
+    drafted = steps.draft_night(
         load_profile(profile),
         site=site,
         campaign=campaign or steps.name_night(profile),
@@ -112,8 +120,7 @@ def plan(
         }
         for duel in drafted.duels
     ]
-    columns = ("duel", "device", "contenders", "starts", "rounds", "about_s")
-    print_rows(rows, columns, title=f"{drafted.campaign} on {drafted.site}")
+    print_rows(rows, tuple(rows[0]), title=f"{drafted.campaign} on {drafted.site}")
     hours = sum(duel.expected_s for duel in drafted.duels) / 3600
     OUT.print(f"{len(rows)} duels, about {hours:.1f} h", highlight=False)
     for note in drafted.notes:
@@ -135,6 +142,7 @@ def run(
         str | None, typer.Option("--device", help="As for compare; a plan says its own.")
     ] = None,
     site: SiteOption = "local",
+    pool: PoolOption = None,
     campaign: CampaignOption = None,
     python: PythonOption = None,
     state: StateOption = STATE,
@@ -157,7 +165,7 @@ def run(
             device=device or "cpu",
         )
         drafted = draft_duel(asked, site=site, campaign=campaign, python=python)
-    _run_flow(measure_plan(drafted, opened), opened, drafted.campaign, as_json)
+    _run_flow(measure_plan(drafted, opened, pool), opened, drafted.campaign, as_json)
 
 
 def _run_flow(run: Callable[[], dict[str, Any]], state: State, name: str, as_json: bool) -> None:
@@ -176,69 +184,14 @@ def _print_ratios(rows: list[dict[str, Any]], name: str) -> None:
     print_rows(rows, columns, title=f"{name}: how many times as fast the first is")
     for row in rows:
         if row["outlier"]:
-            said = (
-                f"outlier: in {row['case']}, {row['outlier']} takes a multiple of the other's time"
-            )
-            OUT.print(said, markup=False, soft_wrap=True)
+            who = f"{row['outlier']} takes a multiple of the other's time"
+            OUT.print(f"outlier: in {row['case']}, {who}", markup=False, soft_wrap=True)
 
 
 def _print_failures(rows: list[dict[str, Any]]) -> None:
     if rows:
         columns = ("case", "name", "status", "cause", "stage", "reason")
         print_rows(rows, columns, title="What did not end well")
-
-
-@app.command()
-def workloads(as_json: JsonOption = False) -> None:
-    """List the workloads and their cases."""
-    rows = [
-        {
-            "workload": name,
-            "case": case,
-            **{key: fields[key] for key in ("use_case", "batch", "precision")},
-            "in": catalog.list_sides(name),
-            "for": "fault injection" if catalog.is_faulty(name) else "measuring",
-        }
-        for name in catalog.list_workloads()
-        for case, fields in (
-            (case, dataclasses.asdict(value))
-            for case, value in catalog.load_spec(name).CASES.items()
-        )
-    ]
-    if as_json:
-        print_json(rows)
-        return
-    columns = ("workload", "case", "use_case", "batch", "precision", "in", "for")
-    print_rows(rows, columns, title="Workloads")
-
-
-@app.command()
-def environments(
-    build: Annotated[
-        list[str] | None, typer.Argument(help="Versions to build: jax@newest, torch==2.15.0, ...")
-    ] = None,
-    python: PythonOption = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
-) -> None:
-    """List the environments, after building the ones named."""
-    opened = open_state(state)
-    requests = [parse_request(text) for text in build or []]
-    interpreters = find_interpreters()
-    for request in requests:
-        release = resolve(request, interpreters, python=python)
-        ERR.print(f"building {steps.describe_release(release)}", markup=False)
-        provision(
-            release,
-            opened,
-            accelerator=steps.find_accelerator(),
-            report=lambda text: ERR.print(f"  {text}", markup=False),
-        )
-    records = [dataclasses.asdict(record) for record in list_environments(opened)]
-    if as_json:
-        print_json(records)
-        return
-    print_rows(records, ("name", "python_version", "build", "key"), title="Environments")
 
 
 @app.command()
@@ -259,9 +212,7 @@ def ingest(state: StateOption = STATE, as_json: JsonOption = False) -> None:
             f"{len(report.rejected)} rejected",
             highlight=False,
         )
-        for rejection in report.rejected:
-            OUT.print(f"{rejection.path}: {rejection.reason}", markup=False, soft_wrap=True)
-        for reason in refused:
+        for reason in [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]:
             OUT.print(reason, markup=False, soft_wrap=True)
     if report.rejected or refused:
         raise typer.Exit(1)
@@ -283,11 +234,10 @@ def check(
     engine = open_database(opened.database_url)
     report = check_campaign(engine, campaign)
     rows = judge_and_list(engine, campaign)
+    marks = [dataclasses.asdict(mark) for mark in report.marks]
     if as_json:
-        marks = [dataclasses.asdict(mark) for mark in report.marks]
         print_json({"marks": marks, "unbounded": report.unbounded, "ratios": rows})
         return
-    marks = [dataclasses.asdict(mark) for mark in report.marks]
     columns = ("duel_run", "contender", "other", "expectation", "reason")
     print_rows(marks, columns, title=f"{campaign}: what does not count")
     for case in report.unbounded:
@@ -326,10 +276,9 @@ def report(
     programs = list_programs(engine, campaign)
     why, workarounds = list_bottlenecks(engine, campaign), list_workarounds(engine, campaign)
     if as_json:
-        named = {"campaign": campaign, "dashboard": str(page)}
+        named = {"campaign": campaign, "dashboard": str(page), "programs": programs}
         listed = {"ratios": rows, "contenders": contenders, "failures": failures}
         listed |= {"device_ratios": of_model, "why": why, "workarounds": workarounds}
-        listed["programs"] = programs
         print_json({**named, **listed, "profiles": list_profiles(engine, campaign)})
         return
     _print_ratios(rows, campaign)
@@ -345,43 +294,6 @@ def report(
     if programs:
         print_rows(programs, ("case", "pair", "words"), title="Did the program change?")
     OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
-
-
-@app.command()
-def verify(
-    profile: ProfileOption = "laptop",
-    site: SiteOption = "local",
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what this machine has and lacks for a profile and a site. Exits with 1 if it lacks."""
-    from benchcore.preflight import Needs, verify_machine
-    from benchcore.store.database import check_database
-
-    chosen, place = load_profile(profile), load_site(site)
-    needs = Needs(
-        compiler="compiler" in chosen.needs,
-        gpu=chosen.device != "cpu",
-        slurm=place.kind == "slurm",
-        prefect_api=place.kind == "slurm",
-    )
-    findings = verify_machine(
-        needs, state, check_database=lambda: check_database(State(state.absolute()).database_url)
-    )
-    if as_json:
-        print_json([dataclasses.asdict(finding) for finding in findings])
-    else:
-        rows = [
-            {**dataclasses.asdict(finding), "status": finding.status.replace("_", " ")}
-            for finding in findings
-        ]
-        title = f"For profile {profile} on site {place.name}"
-        print_rows(rows, ("name", "status", "detail"), title=title)
-        for finding in findings:
-            if finding.status != "ok":
-                OUT.print(f"{finding.name}: {finding.remedy}", markup=False, soft_wrap=True)
-    if any(finding.status == "missing" for finding in findings):
-        raise typer.Exit(1)
 
 
 def main() -> None:

@@ -17,9 +17,7 @@ from benchcore.comparison import (
     Wanted,
     draft_comparison,
     find_case,
-    summarise,
 )
-from benchcore.shard import result_path
 from benchcore.state import open_state
 from dashboards.wording import format_ns, format_relative, format_speedup
 from flows.options import (
@@ -31,6 +29,7 @@ from flows.options import (
     CheckpointOption,
     DeviceOption,
     JsonOption,
+    PoolOption,
     PrecisionOption,
     PythonOption,
     SetAOption,
@@ -79,6 +78,7 @@ def compare(
     ceilings: CeilingsOption = True,
     device: DeviceOption = "cpu",
     site: SiteOption = "local",
+    pool: PoolOption = None,
     campaign: CampaignOption = None,
     python: PythonOption = None,
     state: StateOption = STATE,
@@ -105,20 +105,11 @@ def compare(
     )
     drafted = draft_comparison(question, site=site, campaign=campaign, python=python)
     opened = open_state(state)
-    outcome = run_flow(measure_plan(drafted, opened), opened, drafted.campaign)
+    outcome = run_flow(measure_plan(drafted, opened, pool), opened, drafted.campaign)
 
-    from benchcore.store.bottlenecks import list_bottlenecks
-    from benchcore.store.database import open_database
-    from benchcore.store.documents import read_document
-    from benchcore.store.outcome import list_contenders
+    from flows.answer import find_answer
 
-    duel = drafted.duels[0]  # the others measure the device's ceilings
-    document = read_document(result_path(opened, drafted.campaign, duel.duel_run))
-    ratios = [row for row in outcome["ratios"] if row["duel_run"] == duel.duel_run]
-    engine = open_database(opened.database_url)
-    found = summarise(document, ratios, list_contenders(engine, drafted.campaign))
-    of_campaign = list_bottlenecks(engine, drafted.campaign)
-    found["why"] = [row for row in of_campaign if row["duel_run"] == duel.duel_run]
+    found = find_answer(drafted.campaign, opened, outcome["ratios"])
     if as_json:
         told = {
             "words": say_verdict(found),
@@ -184,7 +175,7 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     _say(f"Verdict: {found['verdict']}{reason}. Holds for {say_scope(found)}.")
     if "degraded" in found["reason"] and found["verdict"] == "unknown":
         _say("The machine was disturbed meanwhile: ask again when it is quiet.")
-    _say(_say_agreement(found))
+    _say(say_agreement(found))
     _say(say_physics(found))
     for failure in outcome["failures"]:
         _say(f"{failure['name']}: {failure['status']} in {failure['stage']}: {failure['reason']}")
@@ -194,7 +185,8 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     _say(f"Dashboard: {outcome['dashboard']}")
 
 
-def _say_agreement(found: Mapping[str, Any]) -> str:
+def say_agreement(found: Mapping[str, Any]) -> str:
+    """Whether both computed the same, and how closely."""
     if found["outputs_agree"] is None:
         return "Outputs: not compared."
     rows = [

@@ -25,6 +25,7 @@ from flows.options import (
     CeilingsOption,
     DeviceOption,
     JsonOption,
+    PoolOption,
     PrecisionOption,
     PythonOption,
     SiteOption,
@@ -51,6 +52,7 @@ def defects(
     ceilings: CeilingsOption = True,
     device: DeviceOption = "cpu",
     site: SiteOption = "local",
+    pool: PoolOption = None,
     campaign: CampaignOption = None,
     python: PythonOption = None,
     state: StateOption = STATE,
@@ -70,7 +72,7 @@ def defects(
     )
     drafted = draft_study(asked, site=site, campaign=campaign, python=python)
     opened = open_state(state)
-    run_flow(measure_plan(drafted, opened), opened, drafted.campaign)
+    run_flow(measure_plan(drafted, opened, pool), opened, drafted.campaign)
     found = read_study(drafted, opened, asked.switches)
     page = publish_study(found, opened.site / drafted.campaign)
     write_json(page.with_suffix(".json"), found)

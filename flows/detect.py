@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,37 +24,31 @@ def detect(
     as_json: JsonOption = False,
 ) -> None:
     """Find where a history of nights came to a new level, and what is only odd."""
-    answer_files(path, ".csv", Detection(smallest), _print, as_json)
+    answer_files(path, ".csv", partial(_answer, smallest), _print, as_json)
 
 
-class Detection:
-    """Answers one file; a class, as other processes are handed it."""
-
-    def __init__(self, smallest: float) -> None:
-        self._smallest = smallest
-
-    def __call__(self, file: Path) -> dict[str, Any]:
-        """The shifts and suspicions of one file; `unknown` says why nothing could be judged."""
-        history = read_history(file)
-        found = find_shifts(history.values, history.nights, self._smallest)
-        shifts = [
-            {
-                "index": shift.index,
-                "before": shift.before,
-                "after": shift.after,
-                "ratio": shift.ratio,
-                "ci": [shift.low, shift.high],
-            }
-            for shift in found.shifts
-        ]
-        suspicions = [
-            {"index": each.index, "ratio": each.ratio, "reason": each.reason}
-            for each in found.suspicions
-        ]
-        said: dict[str, Any] = {"shifts": shifts, "suspicions": suspicions}
-        if found.drift is not None:
-            said["drift"] = found.drift
-        return {**said, "unknown": found.unknown} if found.unknown else said
+def _answer(smallest: float, file: Path) -> dict[str, Any]:
+    """The shifts and suspicions of one file; `unknown` says why nothing could be judged."""
+    history = read_history(file)
+    found = find_shifts(history.values, history.nights, smallest)
+    shifts = [
+        {
+            "index": shift.index,
+            "before": shift.before,
+            "after": shift.after,
+            "ratio": shift.ratio,
+            "ci": [shift.low, shift.high],
+        }
+        for shift in found.shifts
+    ]
+    suspicions = [
+        {"index": each.index, "ratio": each.ratio, "reason": each.reason}
+        for each in found.suspicions
+    ]
+    said: dict[str, Any] = {"shifts": shifts, "suspicions": suspicions}
+    if found.drift is not None:
+        said["drift"] = found.drift
+    return {**said, "unknown": found.unknown} if found.unknown else said
 
 
 def _print(answers: dict[str, dict[str, Any]]) -> None:

@@ -28,6 +28,10 @@ class Forecast:
     num_done: int = 0
     share: float = 0.0
     current: PlannedDuel | None = None
+    side_by_side: int = 0
+    """Duels that the shards measure at a time which run in allocations of their own."""
+    shards_at: float | None = None
+    """When the first of them began."""
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -42,9 +46,12 @@ class Forecast:
         return self.done_s + running
 
     def left_s(self, now: float) -> float:
-        """Seconds left: what was expected, corrected by how this machine has kept to it."""
+        """Seconds left: what was expected, corrected by how this machine has kept to it, or these
+        allocations side by side."""
         spent = self.spent_s + (now - self.begun_at if self.current else 0.0)
-        pace = spent / self.progress_s if self.progress_s >= 0.1 * self.total_s else 1.0
+        spent = spent if self.shards_at is None else now - self.shards_at
+        known = self.progress_s >= 0.1 * self.total_s
+        pace = spent / self.progress_s if known else 1 / max(1, self.side_by_side)
         return max(0.0, (self.total_s - self.progress_s) * pace)
 
     def follow(self, event: dict[str, Any]) -> str | None:
@@ -57,6 +64,7 @@ class Forecast:
             "environment": lambda event: f"{event['request']}: {event['text']}",
             "proof": lambda event: event["text"],
             "shard": lambda event: event["text"],
+            "shards": self._follow_shards,
         }
         return kinds.get(event["event"], lambda event: None)(event)
 
@@ -75,6 +83,11 @@ class Forecast:
         line = f"{duel.title}: done in {took:.0f} s" if self.current else None
         self.current, self.share = None, 0.0
         return line
+
+    def _follow_shards(self, event: dict[str, Any]) -> None:
+        self.side_by_side = event["side_by_side"]
+        if self.side_by_side and self.shards_at is None:
+            self.shards_at = event["time"]
 
     def _follow_stage(self, event: dict[str, Any]) -> str | None:
         if self.current:

@@ -191,10 +191,8 @@ def _tell(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         named = tuple(row[key] for key in ("workload", "precision", "a", "b"))
         tables.setdefault(named, []).append(shown)
     for (workload, precision, a, b), of_pair in tables.items():
-        weights = of_pair[0]["checkpoint"]
-        named = f" with checkpoint {weights[:12]}" if weights else ""
-        sides = f"a = {a} and b = {b}"
-        title = f"{workload}{named} in {precision}: errors of {sides} against float64"
+        named = proofs.title_of(workload, of_pair[0]["checkpoint"], precision)
+        title = f"{named}: errors of a = {a} and b = {b} against float64"
         print_rows(of_pair, _COLUMNS, title=title)
     for row in rows:
         if not row["passed"]:

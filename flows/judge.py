@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from benchcore.measurements import read_allocations
 from benchcore.verdict.allocations import judge_allocations
+from benchcore.verdict.ratios import EQUIVALENCE_BOUND
 from flows.options import JsonOption
 from flows.printing import print_rows
 from flows.standalone import answer_files
@@ -18,18 +20,19 @@ def judge(
     path: Annotated[Path, typer.Argument(help="A JSON file, or a folder of them.")],
     bound: Annotated[
         float, typer.Option("--bound", min=0.001, max=0.5, help="Nearer than this is the same.")
-    ] = 0.02,
+    ] = EQUIVALENCE_BOUND,
     as_json: JsonOption = False,
 ) -> None:
     """Say of paired times whether b takes longer than a, with the allocations as samples."""
 
-    def answer(file: Path) -> dict[str, Any]:
-        found = judge_allocations(read_allocations(file), bound)
-        ci = None if found.low is None else [found.low, found.high]
-        said = {"verdict": found.verdict, "log_ratio": found.log_ratio, "ci": ci, "p": found.p}
-        return {**said, "reason": found.reason} if found.verdict == "unknown" else said
+    answer_files(path, ".json", partial(_answer, bound), _print, as_json)
 
-    answer_files(path, ".json", answer, _print, as_json)
+
+def _answer(bound: float, file: Path) -> dict[str, Any]:
+    found = judge_allocations(read_allocations(file), bound)
+    ci = None if found.low is None else [found.low, found.high]
+    said = {"verdict": found.verdict, "log_ratio": found.log_ratio, "ci": ci, "p": found.p}
+    return {**said, "reason": found.reason} if found.verdict == "unknown" else said
 
 
 def _print(answers: dict[str, dict[str, Any]]) -> None:

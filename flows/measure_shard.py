@@ -9,14 +9,18 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from benchcore.errors import CampaignIncompleteError
+from benchcore.placement import Shard
+from benchcore.slurm.own_job import OwnJob
 from benchcore.state import default_root
 from tasks import measuring
+from tasks.lanes import open_lanes
 
 
 @flow(name="measure-shard", flow_run_name="{campaign}-{shard}", validate_parameters=True)
 def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
-    """One duel after the other, until the job is about to end; the rest is handed back. Duels that
-    were measured before are not repeated. The first is begun however long it may take.
+    """One duel after the other on each of the job's GPUs, until the job is about to end; the rest
+    is handed back. Duels that were measured before are not repeated. The first on each GPU is begun
+    however long it may take.
 
     Raises CampaignIncompleteError at the end if a duel left no result, and at once if this node
     does not see the folder that the shard was written into.
@@ -25,22 +29,38 @@ def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
     opened = measuring.open_shard(campaign, shard, token, root)
     job = measuring.find_job(opened)
     # Without a proof its pairs get no ratio, told by the checks; the shard goes on.
-    measuring.prove_shard(opened, root=root, return_state=True)
-    duels, log = measuring.list_shard(opened, root), measuring.shard_log(opened, root)
-    rest, lost = list(duels), dict[str, str]()
-    for duel_run, title in duels.items():
-        if len(rest) < len(duels) and not measuring.has_time(opened, duel_run, job):
-            break
-        ended: State[str] = measuring.measure_duel(
-            title, duel_run, campaign=campaign, root=root, log=log, job=job, return_state=True
-        )
-        if len(rest) < len(duels) and measuring.ran_out_of_time(ended):
-            break
-        rest.remove(duel_run)
-        if not ended.is_completed():
-            lost[duel_run] = str(ended.message)
+    measuring.prove_shard(opened, root=root, job=job, return_state=True)
+    duels = measuring.list_shard(opened, root)
+    lost, rest = _measure_all(duels, opened, job, root)
     measuring.report_shard(opened, root, lost, rest)
     if lost:
         raise CampaignIncompleteError("\n".join(lost.values()))
     back = f", {len(rest)} handed back as its time was up" if rest else ""
     return Completed(message=f"{len(duels) - len(rest)} duels measured{back}")
+
+
+def _measure_all(
+    duels: dict[str, str], shard: Shard, job: OwnJob | None, root: str
+) -> tuple[dict[str, str], list[str]]:
+    """Why duels left no result, and those that are handed back."""
+    order: dict[str, Any] = {"campaign": shard.campaign, "root": root, "job": job}
+    order["log"] = measuring.shard_log(shard, root)
+    lost, rest, waiting = dict[str, str](), list(duels), list(duels)
+    with open_lanes(job) as lanes:
+        first = waiting[: lanes.num]
+        while waiting or lanes.num_busy:
+            if waiting and lanes.num_busy < lanes.num:
+                duel_run = waiting.pop(0)
+                if duel_run in first or measuring.has_time(shard, duel_run, job):
+                    lanes.begin(duels[duel_run], duel_run, **order)
+                else:
+                    waiting.clear()
+                continue
+            duel_run, ended = lanes.wait()
+            if measuring.ran_out_of_time(ended) and duel_run not in first:
+                waiting.clear()
+                continue
+            rest.remove(duel_run)
+            if not ended.is_completed():
+                lost[duel_run] = str(ended.message)
+    return lost, rest

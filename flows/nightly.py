@@ -10,22 +10,32 @@ from benchcore.campaign import name_night
 from benchcore.state import default_root
 from flows.campaign import run_campaign
 from tasks import steps
+from tasks.form import CampaignName, PoolName, ProfileName, SiteName
 
 
 @flow(name="nightly", flow_run_name="{profile}-on-{site}", validate_parameters=True)
 def nightly(
-    profile: str = "laptop",
-    site: str = "local",
-    campaign: str | None = None,
+    profile: ProfileName = "laptop",
+    site: SiteName = "local",
+    pool: PoolName | None = None,
+    campaign: CampaignName | None = None,
     python: str | None = None,
 ) -> dict[str, Any]:
     """Measure the profile's duels tonight. Run again on the same night, it resumes.
 
-    `campaign` defaults to tonight's name, `site` is the name of a site, and `python` the
-    interpreter version of every environment (default: the newest that each framework supports).
     The state folder is never a parameter: DEADHEAT_STATE names it where the flow runs.
+
+    Args:
+        profile: What is measured.
+        site: Where.
+        pool: Of the site; without one, its only or default one.
+        campaign: Its name; without one, tonight's.
+        python: Interpreter version of every environment, such as 3.12; without one, the newest
+            that each framework supports.
     """
     root = str(default_root())
     campaign = campaign or name_night(profile)
-    steps.plan_campaign(profile, site=site, campaign=campaign, root=root, python=python)
-    return run_campaign(campaign, root)
+    steps.plan_campaign(profile, site=site, pool=pool, campaign=campaign, root=root, python=python)
+    outcome = run_campaign(campaign, root)
+    steps.report_suspicions(campaign, root)
+    return outcome

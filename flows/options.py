@@ -15,6 +15,9 @@ StateOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ProfileOption = Annotated[str, typer.Option("--profile", help="What to measure.")]
 SiteOption = Annotated[str, typer.Option("--site", help="Where: the name of a site.")]
+PoolOption = Annotated[
+    str | None, typer.Option("--pool", help="Pool of the site; default: its only or default one.")
+]
 CampaignOption = Annotated[
     str | None, typer.Option("--campaign", help="Name of the campaign; default: tonight's.")
 ]
@@ -23,6 +26,9 @@ PythonOption = Annotated[
 ]
 DeviceOption = Annotated[
     str, typer.Option("--device", help="What to measure on: cpu, cuda, cuda:N or tpu.")
+]
+BoundOption = Annotated[
+    float, typer.Option("--bound", min=0.001, max=0.5, help="Nearer than this is the same.")
 ]
 CeilingsOption = Annotated[
     bool,

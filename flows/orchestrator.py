@@ -23,6 +23,11 @@ def settle_prefect(state: State) -> None:
         os.environ.setdefault(name, value)
 
 
+def use_server(api: str) -> None:
+    """Let this process, and whatever it starts, use that server."""
+    os.environ["PREFECT_API_URL"] = api
+
+
 def start_temporary_api() -> None:
     """Start Prefect's temporary server now, deaf to Ctrl-C, unless PREFECT_API_URL names one.
 

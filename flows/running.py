@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from benchcore import matrix
 from benchcore.checkpoints import find_weights
 from benchcore.errors import UserError
 from benchcore.progress import ProgressReader
-from benchcore.sites import load_site
+from benchcore.sites import find_pool, load_site
 from benchcore.state import State
 from flows.display import follow_campaign
 from flows.orchestrator import settle_prefect, start_temporary_api
@@ -44,9 +45,13 @@ def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         raise typer.Exit(130) from None
 
 
-def measure_plan(plan: matrix.Plan, state: State) -> Callable[[], dict[str, Any]]:
-    """Save a plan that is new; the flow that measures it. Raises UserError where weights lack."""
-    check_site(plan.site)
+def measure_plan(
+    plan: matrix.Plan, state: State, pool: str | None = None
+) -> Callable[[], dict[str, Any]]:
+    """Save a plan that is new; the flow that measures it, in a pool of its site. Raises UserError
+    where weights lack."""
+    check_site(plan.site, pool)
+    plan = dataclasses.replace(plan, pool=pool or plan.pool)
     for checkpoint in {duel.checkpoint for duel in plan.duels} - {None}:
         find_weights(state, str(checkpoint))
     matrix.save_plan(plan, steps.campaign_folder(state, plan.campaign) / "plan.json")
@@ -59,9 +64,13 @@ def measure_plan(plan: matrix.Plan, state: State) -> Callable[[], dict[str, Any]
     return measure
 
 
-def check_site(name: str) -> None:
-    """Raises UserError for a site that there is not, or whose shards nobody could be given to."""
-    if load_site(name).kind == "slurm" and not os.environ.get("PREFECT_API_URL"):
+def check_site(name: str, pool: str | None = None) -> None:
+    """Raises UserError for a site or a pool that there is not, or whose shards nobody could be
+    given to."""
+    site = load_site(name)
+    if pool is not None:
+        find_pool(site, pool)
+    if site.kind == "slurm" and not os.environ.get("PREFECT_API_URL"):
         raise UserError(
             f"wanted a Prefect server, as the shards of site {name!r} are handed to its work pool, "
             "got no PREFECT_API_URL; start one (`prefect server start`) and name it, or choose "

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from benchcore.sites import find_pool, load_site
 from benchcore.slurm.batch_script import BatchJob, shard_command, write_batch_script
-from flows.options import STATE, JsonOption, SiteOption, StateOption
+from flows.options import STATE, JsonOption, PoolOption, SiteOption, StateOption
 from flows.printing import print_json
 
 shard = typer.Typer(help="Show what a Slurm site's shards are submitted as.", no_args_is_help=True)
-_PoolOption = Annotated[
-    str | None, typer.Option("--pool", help="Pool of the site; default: its only one.")
-]
 
 
 @shard.command()
 def show(
     site: SiteOption,
-    pool: _PoolOption = None,
+    pool: PoolOption = None,
     state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
@@ -36,7 +32,7 @@ def show(
 
 
 @shard.command()
-def template(site: SiteOption, pool: _PoolOption = None, state: StateOption = STATE) -> None:
+def template(site: SiteOption, pool: PoolOption = None, state: StateOption = STATE) -> None:
     """Print the base job template, as JSON, of a Prefect work pool for a site's pool."""
     from tasks.slurm_worker import pool_template
 

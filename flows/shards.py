@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 
-from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun
 
 from benchcore.placement import Shard
 from flows.measure_shard import measure_shard
 from tasks import slurm_shards, steps
+from tasks.slurm_shards import Dispatch
 
 _POLL_S = 1.0
 _LOOK_S = 60.0
@@ -22,22 +21,8 @@ def measure_in_shards(campaign: str, root: str) -> list[str]:
 
     Shards that are out already, sent by an earlier call, are waited for and not sent again.
     """
-    with slurm_shards.hold_campaign(campaign, root), slurm_shards.connect() as client:
-        return _measure(campaign, root, client)
-
-
-def _measure(campaign: str, root: str, client: SyncPrefectClient) -> list[str]:
-    deployment = slurm_shards.deploy(measure_shard, campaign, root)
-    for shard, run in slurm_shards.find_runs(slurm_shards.list_open(campaign, root), client):
-        if run.state and run.state.is_final():  # nobody waited for it: tried again
-            slurm_shards.settle_shard(shard, root, slurm_shards.explain_end(run, campaign, root))
-    lost: dict[str, str] = {}
-    said = _Said(client)
-    while shards := slurm_shards.cut_shards(campaign, root, lost):
-        slurm_shards.hand_over(shards, deployment, root, client)
-        for shard, run in _wait_for_some(shards, campaign, root, said):
-            words = slurm_shards.explain_end(run, campaign, root)
-            lost |= slurm_shards.settle_shard(shard, root, words)
+    with slurm_shards.open_dispatch(campaign, root) as dispatch:
+        lost = _measure(dispatch)
     by_words: dict[str, list[str]] = {}
     for duel in steps.list_duels(campaign, root):
         if duel.duel_run in lost:
@@ -45,44 +30,31 @@ def _measure(campaign: str, root: str, client: SyncPrefectClient) -> list[str]:
     return [f"{', '.join(titles)}: {words}" for words, titles in by_words.items()]
 
 
-@dataclass
-class _Said:
-    """What whoever follows the campaign was told already, and whom to ask for more."""
+def _measure(dispatch: Dispatch) -> dict[str, str]:
+    deployment = dispatch.deploy(measure_shard)
+    dispatch.settle_left()
+    lost: dict[str, str] = {}
+    while shards := dispatch.cut_shards(lost):
+        dispatch.hand_over(shards, deployment)
+        for shard, run in _wait_for_some(shards, dispatch):
+            lost |= dispatch.settle(shard, run)
+    return lost
 
-    client: SyncPrefectClient
-    where: dict[str, str] = field(default_factory=dict)
-    measured: set[str] = field(default_factory=set)
-    trouble: str | None = None
-    looked_at: float = 0.0
 
-
-def _wait_for_some(
-    shards: list[Shard], campaign: str, root: str, said: _Said
-) -> list[tuple[Shard, FlowRun]]:
+def _wait_for_some(shards: list[Shard], dispatch: Dispatch) -> list[tuple[Shard, FlowRun]]:
     """Those shards that ended, once there are any; none once a flow run is gone, which somebody
     deleted."""
+    looked_at = 0.0
     while True:
-        runs = slurm_shards.find_runs(shards, said.client)
-        _tell(shards, runs, campaign, root, said)
-        ended = [(shard, run) for shard, run in runs if run.state and run.state.is_final()]
+        runs = slurm_shards.find_runs(shards, dispatch.client)
+        dispatch.tell_measured(shards)
+        dispatch.tell_running(runs)
+        for shard, run in runs:
+            dispatch.tell(shard.id, f"{shard.title}: {slurm_shards.describe(run)}")
+        if time.monotonic() - looked_at >= _LOOK_S:
+            looked_at = time.monotonic()
+            dispatch.tell("trouble", dispatch.find_trouble() or "")
+        ended = [(shard, run) for shard, run in runs if slurm_shards.has_ended(run)]
         if ended or len(runs) < len(shards):
             return ended
         time.sleep(_POLL_S)
-
-
-def _tell(
-    shards: list[Shard], runs: list[tuple[Shard, FlowRun]], campaign: str, root: str, said: _Said
-) -> None:
-    """What is new since the last time."""
-    slurm_shards.tell_measured(campaign, root, shards, said.measured)
-    for shard, run in runs:
-        where = slurm_shards.describe(run)
-        if said.where.get(shard.id) != where:
-            said.where[shard.id] = where
-            slurm_shards.tell(campaign, root, f"{shard.title}: {where}")
-    if time.monotonic() - said.looked_at >= _LOOK_S:
-        said.looked_at = time.monotonic()
-        trouble = slurm_shards.find_trouble(campaign, root, said.client)
-        if trouble and trouble != said.trouble:
-            slurm_shards.tell(campaign, root, trouble)
-        said.trouble = trouble

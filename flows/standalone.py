@@ -27,7 +27,8 @@ def answer_files(
     print_table: Callable[[dict[str, dict[str, Any]]], None],
     as_json: bool,
 ) -> None:
-    """Answer a file, or each file of a folder under its name.
+    """Answer a file, or each file of a folder under its name; many are answered side by side, so
+    `answer` has to be picklable.
 
     In a folder, a file that can't be read has its `error` instead, and the exit code is 2 in the
     end: the others are answered all the same. Raises UserError for a single file.

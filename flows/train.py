@@ -24,6 +24,7 @@ from flows.options import (
     CheckpointOption,
     DeviceOption,
     JsonOption,
+    PoolOption,
     PythonOption,
     SetAOption,
     SetBOption,
@@ -64,6 +65,7 @@ def train(
     ] = False,
     device: DeviceOption = "cpu",
     site: SiteOption = "local",
+    pool: PoolOption = None,
     campaign: CampaignOption = None,
     python: PythonOption = None,
     state: StateOption = STATE,
@@ -97,7 +99,7 @@ def train(
         python=python,
         report=lambda text: ERR.print(text, markup=False),
     )
-    outcome = run_flow(measure_plan(drafted, opened), opened, drafted.campaign)
+    outcome = run_flow(measure_plan(drafted, opened, pool), opened, drafted.campaign)
 
     from benchcore.store.database import open_database
     from benchcore.store.documents import read_document

@@ -19,6 +19,7 @@ from flows.options import (
     CaseOption,
     DeviceOption,
     JsonOption,
+    PoolOption,
     PrecisionOption,
     PythonOption,
     SiteOption,
@@ -42,6 +43,7 @@ def waterfall(
     rounds: Annotated[int, typer.Option("--rounds", help="In each start.")] = 10,
     device: DeviceOption = "cpu",
     site: SiteOption = "local",
+    pool: PoolOption = None,
     campaign: CampaignOption = None,
     python: PythonOption = None,
     state: StateOption = STATE,
@@ -60,7 +62,7 @@ def waterfall(
     steps = list_steps(asked)
     drafted = draft_waterfall(asked, steps, site=site, campaign=campaign, python=python)
     opened = open_state(state)
-    outcome = run_flow(measure_plan(drafted, opened), opened, drafted.campaign)
+    outcome = run_flow(measure_plan(drafted, opened, pool), opened, drafted.campaign)
 
     from benchcore.store.bottlenecks import list_bottlenecks
     from benchcore.store.database import open_database

@@ -4,6 +4,7 @@ job. Imports nothing that a job does without."""
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from benchcore.errors import EnvironmentBuildError
 from benchcore.placement import Shard, ShardReport
 from benchcore.progress import ProgressLog
 from benchcore.shard import ConductorFailedError, OutOfTimeError
+from benchcore.slurm.lanes import settle_in_lane
 from benchcore.slurm.own_job import OwnJob, find_own_job
 from benchcore.state import State, open_state
 
@@ -49,6 +51,7 @@ def measure_duel(
 ) -> str:
     """Measure one duel; the path of its document. `log` is a file for its progress, where that is
     not the campaign's own, and `job` the Slurm job around it."""
+    settle_in_lane()
     state = open_state(Path(root))
     plan = steps.load_campaign(state, campaign)
     path = steps.measure_duel(
@@ -56,7 +59,7 @@ def measure_duel(
         steps.find_duel(plan, duel_run),
         state,
         ProgressLog(Path(log)) if log else None,
-        slurm=job.record if job else None,
+        slurm=job.seen_from(os.environ) if job else None,
         ends_at=placement.stop_at(job.ends_at) if job else None,
     )
     return str(path)
@@ -75,11 +78,13 @@ def prove_workload(workload: str, precision: str, *, campaign: str, root: str) -
 
 
 @task(task_run_name="prove", cache_policy=NO_CACHE, tags={"measure"})
-def prove_shard(shard: Shard, *, root: str) -> None:
-    """Prove what a shard's duels rest on, on its own device; documents only, no database."""
+def prove_shard(shard: Shard, *, root: str, job: OwnJob | None) -> None:
+    """Prove what a shard's duels rest on, on its own device; documents only, no database. Ended
+    before the job is."""
     state = open_state(Path(root))
     plan = steps.load_campaign(state, shard.campaign)
-    proofs.prove_duels(plan, shard.duel_runs, state)
+    ends_at = placement.stop_at(job.ends_at) if job else None
+    proofs.prove_duels(plan, shard.duel_runs, state, ends_at)
 
 
 def open_shard(campaign: str, shard: str, token: str, root: str) -> Shard:

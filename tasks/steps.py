@@ -6,32 +6,40 @@ else is in the state folder.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.events import emit_event
 
 from benchcore import campaign as steps
 from benchcore import matrix, proofs
+from benchcore.errors import UserError
 from benchcore.profiles import load_profile
 from benchcore.sites import load_site
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
+from benchcore.store.frames import duel_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.outcome import judge_and_list, list_failures
 from benchcore.store.proofs import ingest_proofs
+from benchcore.store.suspicions import choose_suspicions
 from dashboards.campaign import publish_campaign
 from data_checks.campaign import check_campaign
 from tasks.measuring import is_infrastructure
+from tasks.wide import ask_histories
 
 
 @task(task_run_name="plan-{profile}", cache_policy=NO_CACHE)
-def plan_campaign(profile: str, *, site: str, campaign: str, root: str, python: str | None) -> None:
+def plan_campaign(
+    profile: str, *, site: str, campaign: str, root: str, python: str | None, pool: str | None
+) -> None:
     """Fix tonight's versions, unless the campaign has a plan already."""
     state = open_state(Path(root))
     steps.plan_campaign(
-        load_profile(profile), site=site, campaign=campaign, state=state, python=python
+        load_profile(profile), site=site, campaign=campaign, state=state, python=python, pool=pool
     )
 
 
@@ -72,9 +80,12 @@ def check_results(*, campaign: str, root: str) -> int:
 
 @task(cache_policy=NO_CACHE)
 def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
-    """Ratios with intervals and verdicts, as rows of a table."""
-    engine = open_database(open_state(Path(root)).database_url)
-    return judge_and_list(engine, campaign)
+    """Ratios with intervals and verdicts, as rows of a table; and what histories say of them."""
+    state = open_state(Path(root))
+    engine = open_database(state.database_url)
+    rows = judge_and_list(engine, campaign)
+    ask_histories(engine, load_site(steps.load_campaign(state, campaign).site), state)
+    return rows
 
 
 @task(cache_policy=NO_CACHE)
@@ -82,6 +93,26 @@ def publish_dashboard(*, campaign: str, root: str) -> str:
     """Make the static dashboard; the path of its first page."""
     state = open_state(Path(root))
     return str(publish_campaign(state, campaign))
+
+
+def find_newest(root: str) -> str:
+    """The newest campaign of the database. Raises UserError if there is none."""
+    duels = duel_frame(open_database(open_state(Path(root)).database_url))
+    if duels.empty:
+        raise UserError("wanted a campaign to publish, but none has left a result; run one first")
+    return str(duels.sort_values("started_at", kind="stable")["campaign"].iloc[-1])
+
+
+def report_suspicions(campaign: str, root: str) -> int:
+    """Say that suspicions are open, to whoever has an automation for it; how many are."""
+    found = choose_suspicions(open_database(State(Path(root)).database_url))
+    if found and os.environ.get("PREFECT_API_URL"):
+        emit_event(
+            "deadheat.suspicions.open",
+            resource={"prefect.resource.id": f"deadheat.campaign.{campaign}"},
+            payload={"suspicions": found},
+        )
+    return len(found)
 
 
 def list_failed(campaign: str, root: str) -> list[dict[str, Any]]:

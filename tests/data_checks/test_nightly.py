@@ -76,6 +76,13 @@ def test_a_program_without_a_framework_has_no_inputs_to_prove(state: State) -> N
     assert check(state, document).success
 
 
+def test_a_twin_may_be_slowed_down_in_a_trial_of_our_verdicts(state: State) -> None:
+    document = make_document((JAX, TORCH))
+    document["contenders"][0]["settings"]["handicap"] = "5"
+    document["duel"]["track"] = "calibration"
+    assert check(state, document).success
+
+
 def start(document: Document, contender: int = 0, index: int = 1) -> Document:
     return document["contenders"][contender]["starts"][index]
 
@@ -101,6 +108,17 @@ WRONG = {
                 "proof complete",
                 "0 of 1 quantities compared between 'jax-0.9' and 'torch-2.10'",
             ),
+        },
+    ),
+    "a contender that is slowed down, in no trial": (
+        lambda d: d["contenders"][0]["settings"].update(handicap="5"),
+        {
+            (
+                "jax-0.9",
+                None,
+                "meant to be right",
+                "jax-0.9 is wrong on purpose: slowed down by 5 %",
+            )
         },
     ),
     "a start too few": (

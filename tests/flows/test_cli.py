@@ -38,6 +38,8 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("nightly --site bad", "as TOML in "),
         ("nightly --site ./bad.toml", "no site './bad.toml'"),
         ("nightly --site slurm-local", "got no PREFECT_API_URL"),
+        ("nightly --site slurm-local --pool x", "wanted a pool of site 'slurm-local', got 'x'"),
+        ("compare mlp --case tiny_infer --a jax --b jax --pool x", "wanted a Slurm site"),
         ("shard show --site local", "wanted a Slurm site, got 'local'"),
         ("nightly --campaign ../up", "wanted a campaign name"),
         ("nightly --state /dev/null/x", "wanted a state folder that can be written"),

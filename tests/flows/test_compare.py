@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparison_findings import FOUND
 from typer.testing import CliRunner
 
 from benchcore.protocol import EnvironmentRecord
@@ -20,18 +21,7 @@ from flows.cli import app
 from flows.compare import print_comparison, say_physics, say_scope, say_verdict
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
-FOUND = {
-    "speedup": 1.33,
-    "low": 1.3,
-    "high": 1.36,
-    "verdict": "different",
-    "reason": "95 % interval excludes no difference",
-    "scope": "this node",
-    "node": "n1",
-    "device": "Some CPU",
-    "num_starts": 5,
-    "stopped_by": "target",
-}
+pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
 @pytest.mark.parametrize(

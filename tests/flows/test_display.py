@@ -63,6 +63,18 @@ def test_a_slow_machine_stretches_what_is_left(forecast: Forecast) -> None:
     assert forecast.left_s(200.0) == pytest.approx(200.0)
 
 
+def test_shards_side_by_side_shorten_what_is_left() -> None:
+    forecast = Forecast(duels={duel.duel_run: duel for duel in map(_duel, range(20))})
+    assert forecast.left_s(0.0) == 2000.0
+    forecast.follow(_event(event="shards", side_by_side=0, time=0.0))  # they wait in the queue
+    forecast.follow(_event(event="shards", side_by_side=4, time=50.0))
+    assert forecast.left_s(50.0) == 500.0
+    for number in range(4):
+        forecast.follow(_event(what="done", duel_run=_duel(number).duel_run, time=250.0))
+    # Twice as slow as expected, and still four at a time.
+    assert forecast.left_s(250.0) == pytest.approx(800.0)
+
+
 def test_starts_beyond_the_fewest_never_move_the_bar_back(forecast: Forecast) -> None:
     forecast.follow(_event(what="begun"))
     shares = []

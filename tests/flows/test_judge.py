@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
+import flows.standalone
 from benchcore.errors import UserError
 from benchcore.measurements import read_allocations
 from flows.cli import app
@@ -62,7 +62,9 @@ def test_the_bound_of_sameness_can_be_named(tmp_path: Path) -> None:
     assert strict["verdict"] == "unknown"
 
 
-def test_a_folder_is_answered_by_name_around_its_broken_files(tmp_path: Path) -> None:
+def test_a_folder_is_answered_by_name_around_its_broken_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     strange = 'a"b\n$(id);<script>.json'
     _write(tmp_path, strange, _document(0.05))
     _write(tmp_path, "broken.json", "{")
@@ -77,6 +79,8 @@ def test_a_folder_is_answered_by_name_around_its_broken_files(tmp_path: Path) ->
     assert set(answered) == {strange, "broken.json", "folder.json"}
     assert done.stderr.count("deadheat: ") == 2
     assert _judge(tmp_path).exit_code == 2  # as a table, too
+    monkeypatch.setattr(flows.standalone, "_ENOUGH_TO_SHARE", 1)
+    assert json.loads(_judge(tmp_path, "--json").stdout) == answered  # in several processes
 
 
 def test_people_see_a_table(tmp_path: Path) -> None:

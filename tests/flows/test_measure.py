@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from benchcore.adhoc import AdhocDuel, draft_duel
+from benchcore.snapshot import take_snapshot
+from benchcore.state import open_state
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 COMMAND = ["run", "noop", "--case", "bare", "--contender", "stdlib", "--starts", "1"]
@@ -58,18 +59,17 @@ def test_ctrl_c_ends_everything_at_once_and_says_how_to_go_on(tmp_path: Path) ->
 def test_a_conductor_that_fails_is_tried_again_told_and_mended_by_running_again(
     tmp_path: Path,
 ) -> None:
-    asked = AdhocDuel(workload="noop", case="bare", contenders=("stdlib",), starts=1)
-    (duel,) = draft_duel(asked, campaign="broken").duels
-    in_the_way = tmp_path / "spool" / "broken" / f"{duel.duel_run}.json.part"
-    in_the_way.mkdir(parents=True)
+    ring = take_snapshot(open_state(tmp_path).snapshots)
+    conductor = ring / "benchcore" / "cell" / "conductor.py"
+    conductor.rename(ring / "away.py")
     failed = _run(tmp_path, "broken")
     assert failed.returncode == 1, failed.stderr
     assert "no duel left a result" in failed.stderr
-    assert "Is a directory" in failed.stderr
+    assert "No module named 'benchcore.cell.conductor'" in failed.stderr
     log = (tmp_path / "campaigns" / "broken" / "progress.jsonl").read_text()
     begun = [line for line in log.splitlines() if '"begun"' in line and '"duel"' in line]
     assert len(begun) == 2  # tried once more
-    in_the_way.rmdir()
+    (ring / "away.py").rename(conductor)
     mended = _run(tmp_path, "broken")
     assert mended.returncode == 0, mended.stderr
     assert json.loads(mended.stdout)["failures"] == []

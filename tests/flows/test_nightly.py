@@ -25,8 +25,10 @@ COMMAND = [DEADHEAT, "nightly", "--profile", "ci", "--campaign", CAMPAIGN, "--js
 
 
 @pytest.fixture(scope="module")
-def environ(session_state: State) -> dict[str, str]:
-    return {**os.environ, "DEADHEAT_STATE": str(session_state.root)}
+def environ(session_state: State, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Other campaigns of the same state folder run meanwhile: Prefect's SQLite is not shared."""
+    home = str(tmp_path_factory.mktemp("prefect"))
+    return {**os.environ, "DEADHEAT_STATE": str(session_state.root), "PREFECT_HOME": home}
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +86,10 @@ def test_the_night_says_how_the_frameworks_and_the_versions_compare(
 
 
 def test_prefect_shows_each_duel_as_a_task_run_and_keeps_the_artifacts(
-    resumed: dict[str, Any], session_state: State
+    resumed: dict[str, Any], environ: dict[str, str]
 ) -> None:
-    with sqlite3.connect(session_state.root / "prefect" / "prefect.db") as database:
+    assert resumed
+    with sqlite3.connect(Path(environ["PREFECT_HOME"]) / "prefect.db") as database:
         tasks = {row[0] for row in database.execute("SELECT name FROM task_run")}
         artifacts = dict(database.execute("SELECT key, type FROM artifact"))
     assert {"measure-noop bare", "measure-mlp tiny_infer", "environment-jax@previous"} <= tasks

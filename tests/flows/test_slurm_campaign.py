@@ -8,116 +8,39 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from local_slurm import LocalSlurm
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect_server import PREFECT, serve_prefect
+from prefect_server import end
+from slurm_cluster import DEADHEAT, POOL, Cluster, open_cluster, plan_path, wait_for
 
-from benchcore.campaign import campaign_folder, draft_plan, provision_release
+from benchcore.campaign import campaign_folder, provision_release
 from benchcore.errors import UserError
-from benchcore.matrix import Plan, save_plan
-from benchcore.profiles import Match, Profile
-from benchcore.state import State, open_state
+from benchcore.profiles import Match
 from benchcore.tracks import STDLIB
 from flows.shards import measure_in_shards
 
-DEADHEAT = str(Path(sys.executable).parent / "deadheat")
-POOL = "pair-h100"
-# Two duels of 3 s each fit into a shard.
-SITE = """
-name = "pair"
-kind = "slurm"
-accelerator = "cpu"
-shard_minutes = {shard_minutes}
-{more}
-[pools.h100]
-partition = "{partition}"
-gpu_type = "h100"
-cpus = 1
-memory_mb = 900
-minutes = {minutes}
-"""
-ASKED = {"partition": "gpu", "shard_minutes": 0.11, "minutes": 5, "more": ""}
-
-
-@dataclass
-class Cluster:
-    """A Slurm, a Prefect server, a worker, and a site that names them."""
-
-    slurm: LocalSlurm
-    environment: dict[str, str]
-    state: State
-    sites: Path
-    others: frozenset[str]
-    """Jobs of the tests that used this Slurm before."""
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
-
-    def be(self, **asked: object) -> None:
-        """Make the site as it is to be from now on."""
-        (self.sites / "pair.toml").write_text(SITE.format(**{**ASKED, **asked}))
-
-    def plan(self, campaign: str, *matches: Match) -> Plan:
-        """A campaign of cheap duels, in the state folder."""
-        profile = Profile(name="cheap", matches=matches, starts=1, block_ms=1.0)
-        plan = draft_plan(profile, site="pair", campaign=campaign)
-        save_plan(plan, campaign_folder(self.state, campaign) / "plan.json")
-        return plan
-
-    def start(self, campaign: str) -> subprocess.Popen[str]:
-        """Measure a campaign, and don't wait for it."""
-        process = subprocess.Popen(
-            [DEADHEAT, "run", _plan_path(self, campaign)],
-            env=self.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.started.append(process)
-        return process
-
-    def list_jobs(self) -> dict[str, str]:
-        """Every job of ours that Slurm still knows, by its id: its state."""
-        return {job: state for job, state in _list_all(self.slurm) if job not in self.others}
-
-    def documents(self, campaign: str) -> dict[str, bytes]:
-        """The spool's documents."""
-        folder = self.state.spool / campaign
-        return {path.name: path.read_bytes() for path in folder.glob("*.json")}
+LOST_WORKER = Path(__file__).parents[1] / "tasks" / "lost_dask_worker.py"
 
 
 @pytest.fixture(scope="module")
 def cluster(slurm: LocalSlurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("campaigns")
-    state = open_state(folder / "state")
-    with serve_prefect(folder, slurm) as environment, pytest.MonkeyPatch.context() as patched:
-        environment |= {"DEADHEAT_SITES": str(folder), "DEADHEAT_STATE": str(state.root)}
+    with open_cluster(folder, slurm) as found, pytest.MonkeyPatch.context() as patched:
         for name in ("DEADHEAT_SITES", "PREFECT_API_URL"):
-            patched.setenv(name, environment[name])
-        others = frozenset(job for job, _ in _list_all(slurm))
-        found = Cluster(slurm, environment, state, folder, others)
-        found.be()
-        with temporary_settings({PREFECT_API_URL: environment["PREFECT_API_URL"]}):
+            patched.setenv(name, found.environment[name])
+        with temporary_settings({PREFECT_API_URL: found.environment["PREFECT_API_URL"]}):
             yield found
-        for process in found.started:
-            process.kill()
-            process.communicate()
 
 
 @pytest.fixture(scope="module")
 def worker(cluster: Cluster) -> Iterator[None]:
-    log = (cluster.sites / "worker.log").open("wb")
-    command = [PREFECT, "worker", "start", "--type", "slurm", "--pool", POOL]
-    process = subprocess.Popen(command, env=cluster.environment, stdout=log, stderr=log)
-    _wait_for(lambda: "started!" in (cluster.sites / "worker.log").read_text())
+    process = cluster.start_worker()
     yield
-    process.terminate()
-    process.wait(30)
-    log.close()
+    end(process)
 
 
 def _noop(rounds: int) -> Match:
@@ -139,13 +62,13 @@ def test_a_campaign_survives_its_submitter_and_a_lost_job_and_measures_nothing_t
     cluster.slurm.ask("scontrol", "update", "partitionname=gpu", "state=down")
     try:
         submitter = cluster.start("night")
-        _wait_for(lambda: list(cluster.list_jobs().values()) == ["PENDING"] * 4)
+        wait_for(lambda: list(cluster.list_jobs().values()) == ["PENDING"] * 4)
         submitter.send_signal(signal.SIGKILL)
         submitter.wait()
         log = campaign_folder(cluster.state, "night") / "progress.jsonl"
         before = len(log.read_text())
         follower = cluster.start("night")
-        _wait_for(lambda: log.read_text()[before:].count(": waits as Slurm job ") >= 4)
+        wait_for(lambda: log.read_text()[before:].count(": waits as Slurm job ") >= 4)
         jobs = cluster.list_jobs()
         assert len(jobs) == 4  # not sent again
         lost = min(jobs, key=int)
@@ -160,7 +83,7 @@ def test_a_campaign_survives_its_submitter_and_a_lost_job_and_measures_nothing_t
     assert len(measured) == 6
 
     done = subprocess.run(
-        [DEADHEAT, "run", _plan_path(cluster, "night"), "--json"],
+        [DEADHEAT, "run", plan_path(cluster, "night"), "--json"],
         env=cluster.environment,
         capture_output=True,
         text=True,
@@ -212,7 +135,7 @@ def test_a_job_stops_before_its_limit_and_the_rest_is_sent_again(
     jobs = [job for job in cluster.list_jobs() if job not in before]
     assert len(jobs) == 2
     last = max(jobs, key=int)
-    _wait_for(lambda: cluster.list_jobs()[last] not in ("RUNNING", "COMPLETING"))
+    wait_for(lambda: cluster.list_jobs()[last] not in ("RUNNING", "COMPLETING"))
     assert cluster.list_jobs()[last] != "TIMEOUT"
 
 
@@ -237,17 +160,53 @@ def test_what_sbatch_refuses_is_told_in_its_own_words(cluster: Cluster) -> None:
     assert cluster.list_jobs() == before
 
 
-def _list_all(slurm: LocalSlurm) -> list[tuple[str, str]]:
-    told = slurm.ask("squeue", "-h", "-t", "all", "-o", "%i %T").splitlines()
-    return [(job, state) for job, state in map(str.split, told)]
+@pytest.mark.usefixtures("worker")
+def test_duels_run_side_by_side_on_the_gpus_of_an_allocation(cluster: Cluster) -> None:
+    cluster.be(gpus=2, shard_minutes=5)
+    plan = cluster.plan("abreast", *map(_noop, range(2, 6)))
+    assert measure_in_shards("abreast", str(cluster.state.root)) == []
+    documents = list(map(json.loads, cluster.documents("abreast").values()))
+    assert len(documents) == len(plan.duels)
+    allocations = [each["allocation"] for each in documents]
+    assert len({each["slurm_job_id"] for each in allocations}) == 1
+    by_gpu = [[each for each in allocations if each["slurm"]["gpus"] == [gpu]] for gpu in "01"]
+    assert all(by_gpu)
+    first, second = (min(each, key=lambda one: one["started_at"]) for each in by_gpu)
+    assert first["started_at"] < second["ended_at"] and second["started_at"] < first["ended_at"]
 
 
-def _plan_path(cluster: Cluster, campaign: str) -> str:
-    return str(campaign_folder(cluster.state, campaign) / "plan.json")
+@pytest.mark.usefixtures("worker")
+def test_allocations_of_a_confirmation_are_on_different_nodes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+    cluster.be(shard_minutes=5)
+    cluster.plan("apart", *map(_noop, range(2, 4)), apart=True)
+    assert measure_in_shards("apart", str(cluster.state.root)) == []
+    documents = list(map(json.loads, cluster.documents("apart").values()))
+    nodes = sorted(each["allocation"]["slurm"]["node"] for each in documents)
+    assert nodes == ["node01", "node02"]
 
 
-def _wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.2)
+def test_a_duel_that_is_over_is_not_measured_again_when_its_dask_worker_is_lost(
+    cluster: Cluster,
+) -> None:
+    plan = cluster.plan("lost-lane", *map(_noop, range(2, 4)))
+    for request in plan.releases:
+        provision_release(plan, request, cluster.state, lambda text: None)
+    first, other = (duel.duel_run for duel in plan.duels)
+    log = cluster.sites / "lost-lane.jsonl"
+    order = ["lost-lane", str(cluster.state.root), str(log), first, other]
+    done = subprocess.run(
+        [sys.executable, str(LOST_WORKER), *order],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    ended = json.loads(done.stdout.splitlines()[-1])
+    assert ended[first][0] == "Cached" and ended[other][0] in ("Completed", "Cached")
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    duels = [(each["duel_run"], each["what"]) for each in events if each["event"] == "duel"]
+    assert [what for duel_run, what in duels if duel_run == first] == ["begun", "done"]

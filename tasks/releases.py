@@ -1,0 +1,95 @@
+"""How Prefect sees the release watch: a flow run for each release, and word of what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
+from prefect.deployments import run_deployment
+from prefect.events import emit_event
+
+from benchcore import release_watch
+from benchcore.alerts import post_alert
+from benchcore.interpreters import find_interpreters
+from benchcore.release_watch import Look, Seen
+from benchcore.releases import pick_interpreters
+from benchcore.state import State, open_state
+
+
+@task(task_run_name="look", cache_policy=NO_CACHE)
+def look(root: str) -> Look:
+    """Ask the package index for what is new."""
+    return release_watch.look(open_state(Path(root)), pick_interpreters(find_interpreters(), None))
+
+
+@task(task_run_name="send-{seen.package}-{seen.version}", cache_policy=NO_CACHE)
+def send(seen: Seen, *, profile: str, site: str, root: str) -> None:
+    """Have a release measured. Sent twice, it is measured once: the key of its run is its own."""
+    emit_event(
+        "deadheat.release.published",
+        resource={"prefect.resource.id": f"deadheat.release.{seen.package}.{seen.version}"},
+        payload={"package": seen.package, "version": seen.version},
+    )
+    run_deployment(
+        "release/release",
+        parameters={
+            "framework": seen.package,
+            "version": seen.version,
+            "attempt": seen.tries,
+            "profile": profile,
+            "site": site,
+        },
+        idempotency_key=seen.key,
+        flow_run_name=f"{seen.package}-{seen.version}",
+        timeout=0,
+        as_subflow=False,
+    )
+    release_watch.note(State(Path(root)), seen.package, seen.version, "sent")
+
+
+@task(task_run_name="find-lost", cache_policy=NO_CACHE)
+def find_lost(root: str) -> list[str]:
+    """Releases whose flow run ended and left no word, or is gone: they are new again."""
+    state, lost = State(Path(root)), list[str]()
+    sent = {each.key: each for each in release_watch.list_seen(state) if each.status == "sent"}
+    if not sent:
+        return lost
+    with get_client(sync_client=True) as client:
+        runs = client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(
+                idempotency_key=FlowRunFilterIdempotencyKey(any_=list(sent))
+            )
+        )
+    alive = {run.idempotency_key for run in runs if run.state and not run.state.is_final()}
+    for key, each in sent.items():
+        if key not in alive:
+            release_watch.send_again(state, each, "its flow run ended without a word")
+            lost.append(f"{each.package} {each.version}")
+    return lost
+
+
+@task(task_run_name="settle-{package}-{version}", cache_policy=NO_CACHE)
+def settle(package: str, version: str, *, failure: str, root: str) -> None:
+    """Write down what became of a release, and say so to whoever has an automation for it."""
+    status: release_watch.Status = "failed" if failure else "done"
+    release_watch.note(State(Path(root)), package, version, status, failure)
+    emit_event(
+        "deadheat.release.judged",
+        resource={"prefect.resource.id": f"deadheat.release.{package}.{version}"},
+        payload={"package": package, "version": version, "status": status, "reason": failure},
+    )
+
+
+@task(
+    task_run_name="alert",
+    cache_policy=NO_CACHE,
+    retries=3,
+    retry_delay_seconds=[1, 5, 30],
+)
+def alert(text: str, details: dict[str, Any]) -> None:
+    """Tell it to the webhook, if there is one."""
+    post_alert(text, details)

@@ -1,0 +1,97 @@
+"""Trials in real processes, from their plan over the night's path to what is told of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchcore.campaign import draft_plan
+from benchcore.matrix import save_plan
+from benchcore.profiles import Match, load_profile
+from benchcore.tracks import STDLIB
+from flows.cli import app
+
+DEADHEAT = str(Path(sys.executable).parent / "deadheat")
+TRIAL = Match(workload="digest", case="tiny_op", arms=(STDLIB, STDLIB), expected_s=2)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory, prefect_api: None) -> Iterator[Path]:
+    """An A/A trial, whose first two nights were missed, and one with 5 % more work on one side,
+    measured as a night's duels are."""
+    root = tmp_path_factory.mktemp("state")
+    profile = replace(load_profile("ci"), matches=(), trials=(TRIAL,), warm_up_limit_s=0.1)
+    plan = draft_plan(profile, site="local", campaign="night", trials=range(2, 10))
+    save_plan(plan, root / "plan.json")
+    environ = {**os.environ, "DEADHEAT_STATE": str(root)}
+    environ.pop("DEADHEAT_DATABASE_URL", None)
+    command = [DEADHEAT, "run", str(root / "plan.json"), "--json"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ratios"] == []
+    yield root
+
+
+def _ask(state: Path, *arguments: str) -> str:
+    command = ["calibration", "--state", str(state), *arguments]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def _own_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+
+
+def test_a_trial_of_nothing_and_one_of_real_extra_work_are_counted_as_they_came_out(
+    state: Path,
+) -> None:
+    found = json.loads(_ask(state, "--json"))
+    if found["lost"]:
+        assert all("disturbed" in each for each in found["lost"])
+        pytest.skip("others used this machine throughout a start")
+    assert found["unfinished"] == 0
+    quiet, slowed = found["trials"]
+    assert (quiet["percent"], quiet["starts"]) == (0, 3)
+    assert (slowed["percent"], slowed["starts"]) == (5, 5)
+    rates = {row["rate"]: row for row in found["rates"]}
+    false, recall = rates["false alarms"], rates["+5 % found"]
+    assert (false["hits"], false["total"]) == (int(quiet["alarm"]), 1)
+    assert (recall["hits"], recall["total"]) == (int(slowed["outcome"] != "missed"), 1)
+    assert false["too_few"] and recall["too_few"]
+    # By how much is a matter of the machine's peace; `test_handicap` counts the work itself.
+    assert isinstance(slowed["measured"], float) and quiet["measured"] is None
+
+
+def test_the_console_and_the_page_say_how_often_we_err_and_that_it_is_early(state: Path) -> None:
+    if json.loads(_ask(state, "--json"))["lost"]:
+        pytest.skip("others used this machine throughout a start")
+    said = " ".join(_ask(state).split())
+    assert said.startswith("2 trials judged.")
+    assert "too few yet: 10 say something" in said
+    page = (state / "site" / "night" / "index.html").read_text()
+    assert "How often do our own alarms err?" in page
+    assert "digest tiny_op: stdlib and stdlib" in page
+    assert "stdlib-slowed-5" not in page  # the twin itself is in none of the tables
+
+
+def test_without_trials_nothing_is_made_up(tmp_path: Path) -> None:
+    assert _ask(tmp_path).startswith("no trial judged.")
+    found = json.loads(_ask(tmp_path, "--json"))
+    assert all(row["share"] is None for row in found["rates"])
+
+
+def test_a_profile_without_trials_is_bad_input(tmp_path: Path) -> None:
+    command = ["calibration", "--measure", "1", "--profile", "ci", "--state", str(tmp_path)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code != 0
+    assert "wanted a profile with trials, got 'ci'" in str(result.exception)

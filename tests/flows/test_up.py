@@ -1,0 +1,333 @@
+"""`deadheat up` on this machine, its Slurm too: a tick of cron, a release and a form sent from
+Chromium each come to their end, and nothing is left after `deadheat down`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from local_slurm import LocalSlurm, need_slurm
+from package_index import serve_index
+from playwright.sync_api import Page, sync_playwright
+from webhooks import serve_webhook
+
+from benchcore.protocol import EnvironmentRecord
+from benchcore.state import State
+
+DEADHEAT = str(Path(sys.executable).parent / "deadheat")
+ZONE = "Asia/Tokyo"
+CHROMIUM = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+
+
+@dataclass
+class Machine:
+    """What `deadheat up` runs."""
+
+    state: Path
+    ports: tuple[int, int]
+    environment: dict[str, str]
+    options: tuple[str, ...] = ()
+
+    @property
+    def site(self) -> str:
+        """Where its campaigns run."""
+        return "slurm-local" if "--slurm-local" in self.options else "local"
+
+    def call(self, what: str, *more: str) -> subprocess.CompletedProcess[str]:
+        """A command of ours, on this machine's state folder."""
+        kept = {key: value for key, value in os.environ.items() if key != "PREFECT_API_URL"}
+        return subprocess.run(
+            [DEADHEAT, what, "--state", str(self.state), *more],
+            env={**kept, **self.environment, "PREFECT_WORKER_QUERY_SECONDS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+
+    def up(self, cron: str) -> dict[str, Any]:
+        """Bring it up."""
+        ports = ("--port", str(self.ports[0]), "--dashboard-port", str(self.ports[1]))
+        night = ("--profile", "smoke", "--cron", cron, "--timezone", ZONE)
+        done = self.call("up", *night, "--json", *ports, *self.options)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def ask(self, path: str, body: object = None, method: str | None = None) -> Any:
+        """What the server's API says."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.ports[0]}/api{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+            method=method,
+        )
+        until = time.monotonic() + 60
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=30) as response:
+                    return json.loads(response.read() or "null")
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or time.monotonic() > until:  # its SQLite is busy: ask again
+                    raise
+                time.sleep(1)
+
+    def find(self, name: str) -> dict[str, Any]:
+        """A deployment, by its name and that of its flow."""
+        return self.ask(f"/deployments/name/{name}/{name}")
+
+
+@pytest.fixture(scope="module")
+def alerts() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A webhook's address, and what was posted to it."""
+    with serve_webhook() as webhook:
+        yield webhook
+
+
+@pytest.fixture(scope="module")
+def machine(
+    tmp_path_factory: pytest.TempPathFactory,
+    session_state: State,
+    alerts: tuple[str, list[dict[str, Any]]],
+) -> Iterator[Machine]:
+    """Its campaigns run in Slurm where that is installed, its environments are the session's, and
+    its watch looks only when it is told to."""
+    with socket.socket() as one, socket.socket() as other:
+        for each in (one, other):
+            each.bind(("127.0.0.1", 0))
+        ports = (one.getsockname()[1], other.getsockname()[1])
+    state = tmp_path_factory.mktemp("up")
+    (state / "environments").symlink_to(session_state.environments)
+    options = ("--slurm-local",) if shutil.which("sbatch") else ()
+    found = Machine(state, ports, {"DEADHEAT_WEBHOOK_URL": alerts[0]}, options)
+    found.up("0 0 1 1 *")
+    watch = found.find("watch-releases")
+    (hourly,) = watch["schedules"]
+    path = f"/deployments/{watch['id']}/schedules/{hourly['id']}"
+    found.ask(path, {"active": False}, "PATCH")
+    yield found
+    found.call("down")
+
+
+@pytest.fixture(scope="module")
+def tick(machine: Machine) -> datetime:
+    """When the night is going to begin: the minute after next, as the server has been told."""
+    for _ in range(3):
+        moment = datetime.now(ZoneInfo(ZONE)).replace(second=0, microsecond=0)
+        moment += timedelta(minutes=2)
+        first = json.loads(machine.call("status", "--json").stdout)
+        assert machine.up(f"{moment.minute} {moment.hour} * * *") == first  # nothing new started
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            expected = [run["expected_start_time"] for run in _list_runs(machine, "nightly")]
+            if moment in map(datetime.fromisoformat, expected):
+                return moment
+            time.sleep(0.5)
+    raise AssertionError("the server never had a run for the night in time")
+
+
+def test_up_again_starts_nothing_twice_and_a_taken_port_is_told(
+    machine: Machine, tick: datetime, tmp_path: Path
+) -> None:
+    first = json.loads(machine.call("status", "--json").stdout)
+    workers = {"worker", "slurm-worker"} if machine.options else {"worker"}
+    assert {each["service"] for each in first["services"]} == {"server", "dashboard", *workers}
+    other = Machine(tmp_path, machine.ports, {})
+    refused = other.call("up", "--port", str(machine.ports[0]), "--dashboard-port", "1025")
+    assert refused.returncode == 2 and "another port with --port" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    nothing = other.call("status")
+    assert nothing.returncode == 2 and "but nothing was" in nothing.stderr
+    other_port = machine.call("up", "--port", "1026")
+    assert other_port.returncode == 2 and "`deadheat down` first" in other_port.stderr
+
+
+@pytest.mark.browser
+@pytest.mark.provisions
+def test_a_form_sent_from_chromium_is_refused_by_the_server_or_answered_on_its_runs_page(
+    machine: Machine, framework_environment: Callable[[str], EnvironmentRecord]
+) -> None:
+    """The comparison runs on the Slurm pool. Nothing is computed in it, so that the verdict is
+    known."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        if os.environ.get("CI"):
+            pytest.fail("wanted chromium on PATH, found none; install it")
+        pytest.skip("chromium is not installed")
+    need_slurm()
+    for request in ("jax@newest", "jax@previous"):
+        framework_environment(request)
+    ui = f"http://127.0.0.1:{machine.ports[0]}"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM.split())
+        page = browser.new_page(viewport={"width": 1280, "height": 2200})
+        page.goto(f"{ui}/deployments/deployment/{machine.find('compare')['id']}/run")
+        page.get_by_text("Workload", exact=True).wait_for(timeout=60_000)
+        page.get_by_text("newest, previous, or any published version").nth(1).wait_for()
+        _choose(page, "Workload", "noop")
+        _choose(page, "Use case", "op")
+        _choose(page, "Framework", "jax", nth=1)
+        version = _field(page, "Version (Optional)", nth=1).locator("textarea")
+        version.fill("9.9; rm -rf /")
+        for label, number in (("Starts", "2"), ("Most starts", "2"), ("Budget", "0.1")):
+            _field(page, f"{label} (Optional)").locator("input").fill(number)
+        _field(page, "Ceilings (Optional)").locator(".p-toggle__control").click()
+        assert _submit(page) == 409
+        page.get_by_text("does not match").first.wait_for(timeout=60_000)
+        assert _list_runs(machine, "compare") == []
+        version.fill("previous")
+        assert _submit(page) == 201
+        run = _wait_for_run(machine, "compare")
+        assert run["state"]["type"] == "COMPLETED", run["state"]
+        page.goto(f"{ui}/runs/flow-run/{run['id']}")
+        page.get_by_text("Artifacts", exact=True).last.click(timeout=60_000)
+        answer = page.locator("a[href*='artifact']", has_text="answer-compare-noop")
+        answer.first.wait_for(timeout=60_000)
+        assert "Which of a and b is faster is unknown" in answer.first.inner_text()
+        answer.first.click()
+        page.get_by_text("Verdict: unknown").wait_for(timeout=60_000)
+        browser.close()
+    assert run["work_queue_name"] == "people" and run["name"] == "compare-noop"
+    (document,) = _read_documents(machine, "compare-noop-*")
+    assert document["allocation"]["site"] == "slurm-local"
+    assert {each["status"] for each in document["contenders"]} == {"ok"}
+
+
+def test_a_release_that_appears_is_run_once_and_ends_in_an_alert(
+    machine: Machine,
+    alerts: tuple[str, list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    """This one lacks what comes along in its environment: news, too."""
+    watch, release = machine.find("watch-releases"), machine.find("release")
+
+    def look(count: int) -> str:
+        asked = {"parameters": {"site": "local", "profile": "ci"}}
+        now = {**asked, "state": {"type": "SCHEDULED"}}
+        machine.ask(f"/deployments/{watch['id']}/create_flow_run", now)
+        return _wait_for_run(machine, "watch-releases", count)["state"]["message"]
+
+    with serve_index() as index:
+        for each in (watch, release):
+            job = each["job_variables"]
+            job = {**job, "env": {**job["env"], **index.settings(tmp_path)}}
+            machine.ask(f"/deployments/{each['id']}", {"job_variables": job}, "PATCH")
+        assert look(1) == "nothing new"
+        index.publish("jax", "1.2")
+        assert look(2) == "jax 1.2"
+        run = _wait_for_run(machine, "release")
+        assert run["state"]["type"] == "FAILED" and run["name"] == "jax-1.2"
+        assert run["idempotency_key"] == "deadheat-release-jax-1.2-0"
+        assert look(3) == "nothing new"
+    assert len(_list_runs(machine, "release")) == 1
+    (told,) = alerts[1]
+    assert told["text"].startswith("jax 1.2 failed: ") and "environment" in told["text"], told
+    (seen,) = json.loads((machine.state / "releases.json").read_text())["seen"]
+    assert (seen["version"], seen["status"]) == ("1.2", "failed")
+
+
+def test_a_tick_of_cron_runs_the_night(machine: Machine, tick: datetime) -> None:
+    run = _wait_for_run(machine, "nightly")
+    assert run["state"]["type"] == "COMPLETED", run["state"]
+    assert run["auto_scheduled"] and run["idempotency_key"].startswith("scheduled ")
+    assert datetime.fromisoformat(run["expected_start_time"]) == tick
+    assert run["work_queue_name"] == "night" and run["name"] == f"smoke-on-{machine.site}"
+    (document,) = _read_documents(machine, "nightly-smoke-*")
+    assert document["allocation"]["site"] == machine.site
+    assert bool(document["allocation"]["slurm_job_id"]) == bool(machine.options)
+
+
+def test_down_leaves_nothing_and_what_was_under_way_is_over(machine: Machine) -> None:
+    first = json.loads(machine.call("status", "--json").stdout)
+    pids = [each["pid"] for each in first["services"]]
+    night = {"parameters": {"profile": "ci"}}
+    run = machine.ask(f"/deployments/{machine.find('nightly')['id']}/create_flow_run", night)["id"]
+    _wait(lambda: machine.ask(f"/flow_runs/{run}")["state"]["type"] not in ("SCHEDULED",))
+
+    assert machine.call("down").returncode == 0
+
+    mark = f"DEADHEAT_SERVICE={machine.state / 'up'}".encode()
+    left = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes():
+                left.append((entry / "cmdline").read_bytes())
+        except OSError:
+            continue
+    assert left == [] and not any(map(_is_alive, pids))
+    assert LocalSlurm(machine.state / "slurm").find_daemons() == {}
+    assert "down already" in machine.call("down").stdout
+    with sqlite3.connect(machine.state / "prefect" / "prefect.db") as database:
+        asked = "SELECT state_type FROM flow_run WHERE replace(id, '-', '') = ?"
+        ((ended,),) = database.execute(asked, [run.replace("-", "")])
+    assert ended in ("CRASHED", "CANCELLED")
+
+
+def _is_alive(pid: int) -> bool:
+    """A zombie, whose parent does not ask for it, is over."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _field(page: Page, label: str, nth: int = 0) -> Any:
+    named = f".schema-form-property:has(> .p-label__header span:text-is('{label}'))"
+    return page.locator(named).nth(nth)
+
+
+def _choose(page: Page, label: str, value: str, nth: int = 0) -> None:
+    _field(page, label, nth).locator(".p-select-button__control").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.locator(".p-select-options").get_by_text(value, exact=True).last.click()
+
+
+def _submit(page: Page) -> int:
+    """The status of the server's answer; while its SQLite is busy, we ask again, as people do."""
+    while True:
+        with page.expect_response(lambda each: "create_flow_run" in each.url) as answered:
+            page.get_by_role("button", name="Submit").click()
+        if answered.value.status != 503:
+            return answered.value.status
+
+
+def _read_documents(machine: Machine, campaign: str) -> list[dict[str, Any]]:
+    found = sorted((machine.state / "spool").glob(f"{campaign}/*.json"))
+    return [json.loads(path.read_text()) for path in found]
+
+
+def _list_runs(machine: Machine, flow: str) -> list[dict[str, Any]]:
+    return machine.ask("/flow_runs/filter", {"flows": {"name": {"any_": [flow]}}})
+
+
+def _wait_for_run(machine: Machine, flow: str, count: int = 1) -> dict[str, Any]:
+    """The last of that many runs of a flow, once they have ended."""
+    found: list[dict[str, Any]] = []
+
+    def ended() -> bool:
+        found[:] = [run for run in _list_runs(machine, flow) if run["start_time"]]
+        states = [run["state"]["type"] for run in found]
+        return len(states) >= count and not set(states) & {"SCHEDULED", "PENDING", "RUNNING"}
+
+    _wait(ended)
+    return max(found, key=lambda run: run["start_time"])
+
+
+def _wait(condition: Any, timeout_s: float = 400.0) -> None:
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.5)

@@ -1,0 +1,105 @@
+"""The form of an ad-hoc comparison: rendered with help, and nonsense refused on both sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from prefect.utilities.callables import parameter_schema
+from prefect.utilities.schema_tools import validate
+from prefect.utilities.schema_tools.validation import ValidationError as SchemaError
+from pydantic import ValidationError
+
+from benchcore.adhoc import parse_arm
+from benchcore.comparison import draft_comparison
+from benchcore.errors import UserError
+from benchcore.sites import list_sites
+from flows.comparison import compare
+from tasks.form import Comparison
+
+ASKED: dict[str, Any] = {"workload": "mlp", "use_case": "infer", "batch": "128"}
+SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"workload": "faulty"},
+        {"workload": "../../etc/passwd"},
+        {"workload": None},
+        {"use_case": "infer'; DROP TABLE duel; --"},
+        {"batch": "3; reboot"},
+        {"batch": 128},
+        {"precision": "<script>alert(1)</script>"},
+        {"device": "cuda:99"},
+        {"track": "defects"},
+        {"starts": 1},
+        {"starts": "5"},
+        {"most_starts": 101},
+        {"budget_minutes": 0},
+        {"budget_minutes": float("inf")},
+        {"checkpoint": "/etc/passwd"},
+        {"a": {"framework": "stdlib"}},
+        {"a": {"framework": "jax", "version": "0.10; rm -rf /"}},
+        {"a": {"framework": "jax", "version": "system:/bin/sh"}},
+        {"a": {"framework": "jax", "version": "1" * 41}},
+        {"a": {"framework": "jax", "version": "../0.10"}},
+        {"a": {"framework": "jax", "settings": ["compile=$(id)"]}},
+        {"a": {"framework": "jax", "settings": ["defects=v1-stride"]}},
+        {"a": {"framework": "jax", "python": "/bin/sh"}},
+    ],
+    ids=repr,
+)
+def test_nonsense_is_refused_by_the_server_and_by_the_flow(nonsense: dict[str, Any]) -> None:
+    """The UI lets people ask the server not to validate, so the flow does, too."""
+    asked = {**ASKED, **nonsense}
+    with pytest.raises(SchemaError):
+        validate({"question": asked}, SCHEMA, raise_on_error=True)
+    with pytest.raises(ValidationError):
+        Comparison.model_validate(asked, strict=True)
+
+
+def test_a_line_end_that_the_servers_pattern_overlooks_is_refused_by_the_flow() -> None:
+    side = {"framework": "jax", "version": "newest\n"}
+    with pytest.raises(ValidationError, match="pattern"):
+        Comparison.model_validate({**ASKED, "a": side})
+
+
+def test_what_the_form_offers_can_be_planned() -> None:
+    validate({"question": ASKED, "site": "local"}, SCHEMA, raise_on_error=True)
+    question = Comparison.model_validate(ASKED, strict=True).ask()
+    assert (question.a, question.b) == (("jax@newest",), ("torch@newest",))
+    assert (question.wanted.batch, question.wanted.precision) == (128, "fp32_ieee")
+    side = {"framework": "torch", "version": "2.15.0", "settings": ["compile=none"]}
+    asked = Comparison.model_validate({**ASKED, "b": side, "starts": 30})
+    assert asked.ask().b == ("torch==2.15.0", "compile=none")
+    assert asked.ask().max_starts == 30
+    settings = SCHEMA["definitions"]["Side"]["properties"]["settings"]["items"]["enum"]
+    for framework, own in (("torch", "compile="), ("jax", "donate=")):
+        for setting in (each for each in settings if each.startswith(own)):
+            assert parse_arm(f"{framework},{setting}").settings != parse_arm(framework).settings
+    assert SCHEMA["properties"]["site"]["enum"] == list_sites()
+
+
+def test_every_field_has_a_title_and_a_help_text() -> None:
+    for model in ("Comparison", "Side"):
+        for name, field in SCHEMA["definitions"][model]["properties"].items():
+            assert field["title"] and field["description"], name
+    assert all(field["description"] for field in SCHEMA["properties"].values())
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"track": "tuned", "b": {"framework": "torch", "settings": ["compile=none"]}}, "no setti"),
+        ({"a": {"framework": "jax", "settings": ["compile=none"]}}, "compile=jit"),
+        ({"batch": "any"}, "fit: "),
+    ],
+)
+def test_what_only_we_can_tell_is_refused_in_one_paragraph(
+    asked: dict[str, Any], words: str
+) -> None:
+    question = Comparison.model_validate({**ASKED, **asked}).ask()
+    with pytest.raises(UserError, match=words) as refusal:
+        draft_comparison(question, campaign="x")
+    assert "\n" not in str(refusal.value)
