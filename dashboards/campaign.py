@@ -15,9 +15,10 @@ from benchcore.campaign import load_campaign, progress_log
 from benchcore.errors import UserError
 from benchcore.matrix import Plan
 from benchcore.progress import ProgressReader
-from benchcore.protocol import DEFECT_TRACK
+from benchcore.protocol import CALIBRATION_TRACK, DEFECT_TRACK
 from benchcore.state import State
 from benchcore.store.bottlenecks import bottleneck_frame
+from benchcore.store.calibration import measure_calibration
 from benchcore.store.database import Engine, open_database
 from benchcore.store.epochs import epoch_frame, list_trained
 from benchcore.store.frames import (
@@ -85,13 +86,18 @@ def _publish(
     """Write the campaign's page into a folder of the site."""
     now = datetime.now(UTC)
     of_campaign = duels.loc[duels["campaign"] == campaign]
+    trials = list(duels.loc[duels["track"] == CALIBRATION_TRACK, "duel_run"])
+
+    def real(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.loc[~frame["duel_run"].isin(trials)].reset_index(drop=True)
+
     events = ProgressReader(progress_log(state, campaign).path).read_new()
     night = summarise(load_campaign(state, campaign), of_campaign, time_last_run(events, now))
     frames = SiteFrames(
         ratios=ratio_frame(engine),
-        contenders=contender_frame(engine, campaign),
-        equivalence=equivalence_frame(engine, campaign),
-        marks=mark_frame(engine, campaign),
+        contenders=real(contender_frame(engine, campaign)),
+        equivalence=real(equivalence_frame(engine, campaign)),
+        marks=real(mark_frame(engine, campaign)),
         profiles=profile_frame(engine, campaign),
         bottlenecks=bottleneck_frame(engine, campaign),
         epochs=epoch_frame(engine, campaign),
@@ -99,6 +105,7 @@ def _publish(
         workarounds=list_workarounds(engine, campaign),
         programs=list_programs(engine, campaign),
         pages=list_pages(state.site, duels, list_trained(engine)),
+        calibration=measure_calibration(engine),
     )
     is_first = folder == state.site
     return publish_site(frames, folder, campaign=campaign, generated_at=now, is_first=is_first)

@@ -100,6 +100,8 @@ class SiteFrames:
     programs: Sequence[Mapping[str, Any]] = ()
     """As `benchcore.store.programs.list_programs` has them."""
     pages: Sequence[SitePage] = ()
+    calibration: Mapping[str, Any] | None = None
+    """As `benchcore.store.calibration.measure_calibration` has it."""
 
     def __post_init__(self) -> None:
         for name, frame, columns in (

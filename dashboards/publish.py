@@ -18,8 +18,9 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from dashboards import epochs, headline, history, tables, why, workarounds
+from dashboards import calibration, epochs, headline, history, tables, why, workarounds
 from dashboards.frames import SiteFrames, counting, keep, newest_pairs, of_campaign, version_pairs
+from dashboards.pictures import VEGA_LITE
 from dashboards.ratios import (
     FRAMEWORK_DIRECTIONS,
     VERSION_DIRECTIONS,
@@ -29,6 +30,7 @@ from dashboards.ratios import (
 )
 from dashboards.wording import format_count
 
+_MOST_TRIALS = 20
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -91,9 +93,7 @@ def escape_json(value: object) -> str:
 @lru_cache(maxsize=1)
 def vega_bundle() -> str:
     """Vega, Vega-Lite and vega-embed as one script, of the version that altair writes for."""
-    bundle = vl_convert.javascript_bundle(
-        "window.vegaEmbed = vegaEmbed;", vl_version=alt.SCHEMA_VERSION.rpartition(".")[0]
-    )
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
     assert "</script" not in bundle.lower()
     assert "<!--" not in bundle
     return bundle
@@ -175,6 +175,20 @@ def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
         "equivalence": tables.list_equivalence(of_campaign(frames.equivalence, campaign)),
         "environments": tables.list_environments(contenders),
         "facts": tables.list_facts(frames.night, ratios, contenders),
+        "calibration": _list_calibration(frames),
+    }
+
+
+def _list_calibration(frames: SiteFrames) -> dict[str, Any] | None:
+    """None where no trial has been played, as on the site of ad-hoc duels."""
+    found = frames.calibration
+    if found is None or not (found["trials"] or found["unfinished"]):
+        return None
+    return {
+        "answer": calibration.answer_calibration(found),
+        "rates": calibration.list_rates(found),
+        "smallest": calibration.list_smallest(found),
+        "trials": calibration.list_trials(found)[:_MOST_TRIALS],
     }
 
 

@@ -45,6 +45,7 @@ class Directions:
 
 FRAMEWORK_DIRECTIONS = Directions("\u2190 PyTorch faster", "JAX faster \u2192")
 VERSION_DIRECTIONS = Directions("\u2190 older faster", "newer faster \u2192")
+PAIR_DIRECTIONS = Directions("\u2190 second faster", "first faster \u2192")
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,16 @@ def version_rows(pairs: pd.DataFrame) -> pd.DataFrame:
         group = f"{newer} against {pair['b_version']}"
         rows.append(_forest_row(pair, group, label, str(pair["a_arm"])))
     return _sorted_rows(rows)
+
+
+def pair_rows(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the forest of whatever was compared, by contenders' names."""
+    return _sorted_rows(
+        [
+            _forest_row(pair, case_label(pair), f"{pair['a']} / {pair['b']}", str(pair["b_arm"]))
+            for pair in pairs.to_dict("records")
+        ]
+    )
 
 
 def _forest_row(pair: Mapping[str, Any], group: str, label: str, arm: str) -> dict[str, object]:

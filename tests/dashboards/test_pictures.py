@@ -1,0 +1,42 @@
+"""The forest plot as a picture: what it says, and where it is not drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import pytest
+from kept_histories import open_history
+from result_documents import JAX, TORCH, make_document
+
+from benchcore.state import State, open_state
+from dashboards.pictures import draw_forest, to_data_uri
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    return open_state(tmp_path)
+
+
+def _read_texts(svg: str) -> list[str]:
+    return ["".join(each.itertext()) for each in ElementTree.fromstring(svg).iter() if each.text]
+
+
+def test_every_pair_that_counts_is_drawn_with_its_ratio_and_starts(state: State) -> None:
+    other = replace(TORCH, step_ns=2 * JAX.step_ns)
+    open_history(state, [make_document((JAX, other), campaign="asked", starts=5)]).dispose()
+    svg = draw_forest(state, "asked")
+    assert svg is not None
+    texts = _read_texts(svg)
+    assert "2.000x (2.000 to 2.000)" in texts
+    assert f"{JAX.name} / {TORCH.name}" in texts
+    assert unquote(to_data_uri(svg)) == f"data:image/svg+xml,{svg}"
+
+
+def test_what_does_not_count_is_no_picture(state: State) -> None:
+    document = make_document((JAX, TORCH), campaign="asked")
+    open_history(state, [document], wrong=[0]).dispose()
+    assert draw_forest(state, "asked") is None
