@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from local_slurm import LocalSlurm, need_slurm
+from prefect_server import serve_prefect
 
 from benchcore.environments import provision
 from benchcore.interpreters import find_interpreters
@@ -16,6 +17,43 @@ from benchcore.releases import parse_request, resolve
 from benchcore.state import State, open_state
 
 REPOSITORY = Path(__file__).parent.parent
+_MINUTES = (
+    *("test_compare", "test_up", "test_programs", "test_slurm_campaign", "test_nightly"),
+    *("test_real_metrics", "test_real_duel", "test_deployments", "test_confirm", "test_proofs"),
+    *("test_defects", "test_slurm_worker", "test_bisect", "test_measure", "test_real_profile"),
+    *("test_real_programs", "test_release_watch", "test_real_epochs", "test_calibration"),
+)
+"""Files that take minutes, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is left alone with it at the end."""
+    order = {name: place for place, name in enumerate(_MINUTES)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
+@pytest.fixture(autouse=True)
+def _own_prefect() -> Iterator[None]:
+    """A command that ran in this process leaves Prefect's settings behind: not for other tests."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
+    yield
+    for name in [each for each in os.environ if each.startswith("PREFECT_")]:
+        del os.environ[name]
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="session")
+def _prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serve_prefect(tmp_path_factory.mktemp("prefect"), os.environ) as environment:
+        yield environment["PREFECT_API_URL"]
+
+
+@pytest.fixture(scope="module")
+def prefect_api(_prefect_server: str) -> Iterator[None]:
+    """One server for the campaigns of many tests: a temporary one each takes seconds to start."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PREFECT_API_URL", _prefect_server)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A real Prefect server on loopback, for tests of what talks to one from Slurm jobs."""
+"""A real Prefect server on loopback, for tests of what talks to one."""
 
 from __future__ import annotations
 
@@ -7,35 +7,37 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-from local_slurm import LocalSlurm
+from typing import Any
 
 PREFECT = str(Path(sys.executable).parent / "prefect")
 
 
 @contextmanager
-def serve_prefect(folder: Path, slurm: LocalSlurm) -> Iterator[dict[str, str]]:
-    """A server, its home and log in the folder; what its clients and workers need to be told."""
+def serve_prefect(
+    folder: Path, around: Mapping[str, str], *, ui: bool = False, database: str | None = None
+) -> Iterator[dict[str, str]]:
+    """A server, its home and log in the folder; what its clients and workers need to be told,
+    beside the environment around it. `database` is the URL of a PostgreSQL; none: SQLite."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {
-        **slurm.environment,
+        **around,
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "DO_NOT_TRACK": "1",
     }
+    if database:
+        environment["PREFECT_API_DATABASE_CONNECTION_URL"] = database
+    listen = ["--host", "127.0.0.1", "--port", str(port), *([] if ui else ["--no-ui"])]
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(
-            [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port), "--no-ui"],
-            env=environment,
-            stdout=log,
-            stderr=log,
+            [PREFECT, "server", "start", *listen], env=environment, stdout=log, stderr=log
         )
     try:
         deadline = time.monotonic() + 120
@@ -44,8 +46,17 @@ def serve_prefect(folder: Path, slurm: LocalSlurm) -> Iterator[dict[str, str]]:
             time.sleep(0.2)
         yield environment
     finally:
-        server.terminate()
-        server.wait(30)
+        end(server)
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """Ask a server or a worker to end. Now and then Prefect's do not listen: then kill it."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _answers(url: str) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,29 @@ def make_document(
             if "stdlib" not in (a.framework, b.framework)
         ],
     }
+
+
+def make_history(
+    logs: Sequence[float],
+    racers: Sequence[Racer] = (JAX, TORCH),
+    *,
+    later: Sequence[Racer] = (),
+    since: int | None = None,
+    campaign: str = "history",
+) -> list[dict[str, Any]]:
+    """One document a night: the second racer takes e**log times its time. From night `since` on the
+    racers are the `later` ones."""
+    documents = []
+    for night, log in enumerate(logs):
+        a, b = racers if since is None or night < since else later
+        b = replace(b, step_ns=b.step_ns * math.exp(log))
+        named = {"duel_run": f"{night:016x}", "campaign": campaign}
+        document = make_document((a, b), **named, starts=1, rounds=1)
+        begun = datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=night)
+        document["allocation"]["started_at"] = begun.isoformat()
+        document["allocation"]["ended_at"] = (begun + timedelta(minutes=5)).isoformat()
+        documents.append(document)
+    return documents
 
 
 def make_evidence(

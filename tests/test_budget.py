@@ -29,7 +29,14 @@ PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "t
 # + 750: shards: packed, placed, handed to Slurm and waited for (#5)
 # + 850: verdict/{history,steps,nights}.py, and `deadheat detect` on anyone's history (#7)
 # + 250: shards stop in time, are placed by one process, results remember their job (#5)
-MAX_LINES = 23150
+# + 1800: from suspicions to events: series, confirmation, attribution, certificates (#7)
+# + 400: a GPU a lane, allocations apart, pools chosen, crashes told by Slurm, proofs in time (#5)
+# + 1650: deployments, the form, `deadheat up`, the release watch (#6)
+# + 100: alerts of events and releases (#7)
+# + 1300: wide analysis (#5), and room for what is being built (#6, #7)
+# + 650: trials of our own verdicts: the files calibration.py (#7)
+# + 650: bisect over versions: the files bisection.py, flows/bisect.py (#7)
+MAX_LINES = 29900
 # + 100: when a duel stops, cell/stopping.py; + 550: cell/passes.py and its like; + 250: foreign CPU
 # time in cell/host.py, cell/ladder.py; + 550: the canary, what is read back of both sides;
 # + 200: devices by name, ladder of a whole life, degraded blocks; + 450: cell/trace.py, cell/hlo.py
@@ -42,7 +49,8 @@ MAX_LINES = 23150
 # + 100: cell/weights.py, and whose weights a result is of (#4)
 # + 20: evidence of batches as an epoch takes them (#4)
 # + 30: the Slurm job around a duel, in its order and its result (#5)
-MAX_INSIDE_LINES = 5600
+# + 50: cell/handicap.py (#7)
+MAX_INSIDE_LINES = 5650
 MAX_FILE_LINES = 400
 
 

@@ -28,7 +28,11 @@ def test_the_readme_is_short_and_runs_early() -> None:
         assert len(readme.read_text().splitlines()) <= 40, readme
 
 
-PAGES = [*READMES, *sorted((ROOT / "benchcore").rglob("*.md"))]
+PAGES = [
+    *READMES,
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "benchcore").rglob("*.md")),
+]
 
 
 @pytest.mark.parametrize("readme", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,0 +1,18 @@
+"""What `deadheat compare` finds, as `flows.compare` hands it to whoever tells it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+FOUND: dict[str, Any] = {
+    "speedup": 1.33,
+    "low": 1.3,
+    "high": 1.36,
+    "verdict": "different",
+    "reason": "95 % interval excludes no difference",
+    "scope": "this node",
+    "node": "n1",
+    "device": "Some CPU",
+    "num_starts": 5,
+    "stopped_by": "target",
+}

@@ -1,0 +1,38 @@
+"""Takes documents into a database as a night does, with nothing marked but what a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from result_documents import spool_document
+
+from benchcore.state import State
+from benchcore.store.database import Engine, open_database
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.judging import judge_campaign
+from benchcore.store.queries import replace_marks
+from benchcore.store.records import Mark
+
+
+def keep_history(
+    engine: Engine, state: State, documents: Sequence[dict[str, Any]], wrong: Sequence[int] = ()
+) -> None:
+    """Spool, ingest, check and judge the documents of one campaign, of which some are `wrong`."""
+    for document in documents:
+        spool_document(state.spool, document)
+    ingest_spool(engine, state)
+    campaign = documents[0]["campaign"]
+    rest = {"contender": None, "other": None, "suite": "s", "expectation": "e", "reason": "wrong"}
+    marks = [Mark(duel_run=documents[each]["duel_run"], **rest) for each in wrong]
+    replace_marks(engine, campaign, marks)
+    judge_campaign(engine, campaign)
+
+
+def open_history(
+    state: State, documents: Sequence[dict[str, Any]], wrong: Sequence[int] = ()
+) -> Engine:
+    """The state folder's own database with these documents; close it with `dispose`."""
+    engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
+    keep_history(engine, state, documents, wrong)
+    return engine

@@ -1,0 +1,58 @@
+"""Environments over the packages of real ones, in which a framework is slower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FIND = """
+import importlib.util, sys
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name != {name!r}:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+        def slow(module):
+            load(module)
+            slow_down(module)
+        spec.loader.exec_module = slow
+        return spec
+
+sys.meta_path.insert(0, Slow())
+"""
+_TIMES = """
+class Times:
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *arguments):
+        for _ in range(99):
+            self.function(*arguments)
+        return self.function(*arguments)
+
+    def __getattr__(self, name):
+        return getattr(self.function, name)
+"""
+_SLOWER = {
+    "torch": "def slow_down(torch):\n    torch.matmul = Times(torch.matmul)\n",
+    "jax": "def slow_down(jax):\n"
+    "    jit = jax.jit\n"
+    "    jax.jit = lambda *given, **named: Times(jit(*given, **named))\n",
+}
+"""What is done a hundred times over: torch's products, or whatever JAX compiled."""
+
+
+def make_slow(folder: Path, python: Path, framework: str) -> Path:
+    """The Python of another environment over the packages of one that is there."""
+    (packages,) = python.parent.parent.glob("lib/python3*/site-packages")
+    own = folder / packages.relative_to(python.parent.parent)
+    own.mkdir(parents=True)
+    (own / "packages.pth").write_text(f"{packages}\n")
+    said = _TIMES + _SLOWER[framework] + _FIND.format(name=framework)
+    (own / "sitecustomize.py").write_text(said)
+    (folder / "pyvenv.cfg").write_text((python.parent.parent / "pyvenv.cfg").read_text())
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").symlink_to(python.resolve())
+    return folder / "bin" / "python"
