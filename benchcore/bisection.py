@@ -17,6 +17,7 @@ from benchcore.campaign import draft_plan
 from benchcore.errors import UserError
 from benchcore.interpreters import Interpreter
 from benchcore.matrix import Plan
+from benchcore.past_releases import check_answered, list_past
 from benchcore.profiles import Match, Profile
 from benchcore.releases import parse_request, pick_interpreters
 from benchcore.store.judging import exclusions_of
@@ -71,7 +72,10 @@ class Candidates:
 def find_candidates(
     question: Question, interpreters: list[Interpreter], python: str | None = None
 ) -> Candidates:
-    """Ask the index, on the newest Python that both ends can be installed on. Raises UserError."""
+    """Ask the index, on the newest Python that both ends can be installed on.
+
+    Raises UserError, also where the index does not answer: what lies between is unknown then.
+    """
     good, bad = (
         parse_request(f"{question.framework}=={each}").version
         for each in (question.good, question.bad)
@@ -84,9 +88,11 @@ def find_candidates(
         )
     index = VersionIndex(question.framework)
     for each in pick_interpreters(interpreters, python):
-        if all(index.installable(version, [each]) for version in (good, bad)):
-            between = list(_list_between(index, good, bad, each))
-            return Candidates(versions=(good, *reversed(between), bad), python=each.minor)
+        if all(_is_there(index, version, each) for version in (good, bad)):
+            between = list_past(
+                question.framework, [each], below=bad, above=good, count=_MOST_BETWEEN
+            )
+            return Candidates(versions=(good, *reversed(between.found), bad), python=each.minor)
     told = " ".join(index.failures[-1].message.split())[:600] if index.failures else "nothing"
     raise UserError(
         f"wanted one Python that both {question.framework} {good} and {bad} can be installed on, "
@@ -94,18 +100,11 @@ def find_candidates(
     )
 
 
-def _list_between(
-    index: VersionIndex, good: str, bad: str, interpreter: Interpreter
-) -> Iterator[str]:
-    """The highest first; what the index has and this Python can't install is passed over."""
-    below = Version(bad).public
-    for _ in range(_MOST_BETWEEN):
-        offered = index.ask(f">{good},<{below}", interpreter)
-        if offered is None or Version(offered) <= Version(good):
-            return
-        if index.installable(offered, [interpreter]):
-            yield offered
-        below = Version(offered).public
+def _is_there(index: VersionIndex, version: str, interpreter: Interpreter) -> bool:
+    if index.installable(version, [interpreter]):
+        return True
+    check_answered(index, 1)
+    return False
 
 
 def draft_step(

@@ -26,32 +26,42 @@ class Past:
 
 
 def list_past(
-    package: str, interpreters: Sequence[Interpreter], *, below: str | None = None, count: int
+    package: str,
+    interpreters: Sequence[Interpreter],
+    *,
+    below: str | None = None,
+    above: str | None = None,
+    count: int,
 ) -> Past:
     """The highest releases below a version, or of all; fewer than `count` where there are no more.
 
+    With `above`, every release between the two is looked at, however many can't be installed.
     Raises UserError where the index gives no answer.
     """
     index = VersionIndex(package)
     found: list[str] = []
     passed: dict[str, str] = {}
-    while len(found) < count and len(passed) < _MOST_PASSED_OVER:
-        specifier = f"<{Version(below).public}" if below else ""
+    while len(found) < count and (above or len(passed) < _MOST_PASSED_OVER):
+        bounds = {"<": below, ">": above}
+        specifier = ",".join(
+            f"{sign}{Version(each).public}" for sign, each in bounds.items() if each
+        )
         offers = {each: index.ask(specifier, each) for each in interpreters}
         below = max((each for each in offers.values() if each), key=Version, default=None)
         if below is None:
-            _check_answered(index, len(interpreters))
+            check_answered(index, len(interpreters))
             break
         able = [each for each in interpreters if offers[each] == below]
         if index.installable(below, able) is None:
+            check_answered(index, len(able))
             passed[below] = _shorten(index.failures[-1].message)
         else:
             found.append(below)
     return Past(found=tuple(found), passed_over=passed)
 
 
-def _check_answered(index: VersionIndex, num_asked: int) -> None:
-    """That there are no more releases is believed only of an index that said so."""
+def check_answered(index: VersionIndex, num_asked: int) -> None:
+    """That there is no such release is believed only of an index that said so. Raises UserError."""
     for each in index.failures[-num_asked:]:
         if each.failure != "unsatisfiable":
             raise UserError(

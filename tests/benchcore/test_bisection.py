@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from package_index import Index
 
+from benchcore import bisection
 from benchcore.bisection import Question, find_candidates, judge_pairs, read_pairs
 from benchcore.errors import UserError
 from benchcore.interpreters import find_interpreters
@@ -34,6 +35,36 @@ def test_ends_that_are_not_there_or_the_wrong_way_round_are_bad_input(index: Ind
     turned = Question(framework="torch", good="1.1", bad="1.0", workload="mlp", case="tiny_infer")
     with pytest.raises(UserError, match="wanted a good version that is older than the bad one"):
         find_candidates(turned, find_interpreters())
+
+
+def test_an_index_that_breaks_is_told_and_nobody_is_blamed(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing between would make the newer end the culprit."""
+    index.publish("torch", "1.2", "1.3", "1.5")
+    index.broken = True
+    with pytest.raises(UserError, match="uv could not ask the package index"):
+        find_candidates(MLP, find_interpreters())
+    index.broken = False
+    is_there = bisection._is_there
+
+    def break_after_the_ends(*given: object) -> bool:
+        found = is_there(*given)  # type: ignore[arg-type]
+        index.broken = given[1] == "1.5"
+        return found
+
+    monkeypatch.setattr(bisection, "_is_there", break_after_the_ends)
+    monkeypatch.setenv("UV_NO_CACHE", "1")
+    with pytest.raises(UserError, match="wanted the releases of torch, but uv could not ask"):
+        find_candidates(MLP, find_interpreters())
+
+
+def test_however_many_between_cannot_be_installed_the_rest_is_looked_at(index: Index) -> None:
+    index.publish("torch", "1.0.5", "1.5", *(f"1.2.{each}" for each in range(11)))
+    for each in range(11):
+        index.needs["torch", f"1.2.{each}"] = "nowhere-to-be-found"
+    found = find_candidates(MLP, find_interpreters())
+    assert found.versions == ("1.0", "1.0.5", "1.1", "1.5")
 
 
 def test_starts_that_others_disturbed_throughout_are_told() -> None:
