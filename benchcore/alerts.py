@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import httpx
 
+from benchcore import variables
 from benchcore.errors import UserError
 
 _TIMEOUT_S = 20.0
@@ -20,10 +20,10 @@ class AlertFailedError(Exception):
 
 def find_webhook() -> str | None:
     """DEADHEAT_WEBHOOK_URL, if that is set. Raises UserError if it is no http address."""
-    url = os.environ.get("DEADHEAT_WEBHOOK_URL")
+    url = variables.WEBHOOK_URL.read()
     if url and not url.startswith(("http://", "https://")):
         raise UserError("wanted an http address in DEADHEAT_WEBHOOK_URL; mend it")
-    return url or None
+    return url
 
 
 def post_alert(text: str, details: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from benchcore import variables
 from benchcore.errors import UserError
 from benchcore.slurm.allocation import Allocation
 
@@ -27,29 +27,35 @@ class Analysis(Allocation):
     """What each of the `jobs` that look at many series asks a Slurm cluster for: one history at a
     time on each of its CPUs."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     jobs: int = Field(ge=1, le=1000)
+    """Jobs at the same time."""
     gpus: int = Field(0, ge=0, le=16)
+    """GPUs on each node."""
     memory_mb: int | None = Field(2048, ge=256, le=16_000_000)
+    """Memory on each node; none: as configured."""
     interface: str | None = Field(None, pattern=r"^[A-Za-z0-9._-]{1,15}$")
     """The network over which nodes reach this machine; none: the one that its host name has."""
 
 
 class Site(BaseModel):
-    """A place that runs shards. Unknown keys are errors.
+    """A place that runs shards. Unknown keys are errors."""
 
-    A Slurm site has pools: each says what a shard of it asks Slurm for; campaigns go to
-    `default_pool`, in shards of about `shard_minutes`. Its state folder, absolute and shared with
-    the nodes, is the submitter's unless `state` names another.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: _Name
+    """The file's name, without `.toml`."""
     kind: Literal["local", "slurm"]
+    """Whether shards run on this machine, or as jobs of a Slurm cluster."""
     state: str | None = Field(None, pattern=r"^/[A-Za-z0-9_./@+-]{0,199}$")
+    """The state folder, absolute, that a cluster's nodes share; none: the submitter's."""
     pools: dict[_Name, Allocation] = {}
+    """What a shard asks Slurm for, by name: a table `[pools.NAME]` or more where kind is slurm."""
     default_pool: _Name | None = None
+    """Where campaigns go that name no pool; none: to the only one."""
     shard_minutes: float = Field(45, gt=0, le=1440)
+    """About how long a shard measures."""
     accelerator: Literal["cpu", "cuda"] | None = None
     """What environments are built for; none: what the machine that builds them has."""
     analysis: Analysis | None = None
@@ -70,7 +76,7 @@ class Site(BaseModel):
 
 def _files() -> dict[str, Path]:
     """Every site's file by its name; a file in the folder DEADHEAT_SITES goes before ours."""
-    own = os.environ.get("DEADHEAT_SITES")
+    own = variables.SITES.read()
     folders = [_FOLDER, *([Path(own)] if own else [])]
     return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
 

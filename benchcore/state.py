@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchcore import variables
 from benchcore.errors import UserError
 
 
@@ -63,12 +64,12 @@ class State:
     @property
     def database_url(self) -> str:
         """SQLAlchemy URL: DEADHEAT_DATABASE_URL, else SQLite inside the state folder."""
-        return os.environ.get("DEADHEAT_DATABASE_URL") or f"sqlite:///{self.root / 'deadheat.db'}"
+        return variables.DATABASE_URL.read() or f"sqlite:///{self.root / 'deadheat.db'}"
 
 
 def default_root() -> Path:
     """The state folder where nobody names one: DEADHEAT_STATE, else `state` in this folder."""
-    return Path(os.environ.get("DEADHEAT_STATE") or "state")
+    return Path(variables.STATE.read() or "state")
 
 
 def open_state(root: Path) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
 
+from benchcore import variables
 from benchcore.errors import CampaignIncompleteError
 from benchcore.matrix import PlannedDuel
 from benchcore.state import State as StateFolder
@@ -81,7 +81,7 @@ def link_page(campaign: str, state: StateFolder) -> str:
     """Where people find a campaign's own page, which stays when another is the site's first: at
     DEADHEAT_DASHBOARD_URL, if the site is served there."""
     page = state.site / campaign / "index.html"
-    served = os.environ.get("DEADHEAT_DASHBOARD_URL")
+    served = variables.DASHBOARD_URL.read()
     if not served:
         return page.as_uri()
     return f"{served.rstrip('/')}/{page.relative_to(state.site).as_posix()}"

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from benchcore import variables
 from benchcore.adhoc import tell_settings
 
 StateOption = Annotated[
-    Path, typer.Option("--state", envvar="DEADHEAT_STATE", help="Folder that keeps everything.")
+    Path, typer.Option("--state", envvar=variables.STATE.name, help="Folder that keeps everything.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ProfileOption = Annotated[str, typer.Option("--profile", help="What to measure.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from prefect.deployments import run_deployment
 from prefect.utilities.callables import parameter_schema
 
 from benchcore import campaign as steps
-from benchcore import placement
+from benchcore import placement, variables
 from benchcore.errors import UserError
 from benchcore.matrix import Plan
 from benchcore.placement import Shard
@@ -110,7 +109,7 @@ class Dispatch:
                 self._send(shard, deployment)
 
     def _send(self, shard: Shard, deployment: UUID) -> None:
-        sites = os.environ.get("DEADHEAT_SITES")
+        sites = variables.SITES.read()
         asked = find_pool(self.site, shard.pool)[1]
         asked = asked.model_copy(update={"exclude": (*asked.exclude, *shard.exclude)})
         run_deployment(
