@@ -5,7 +5,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_COMPILE_BYTECODE = 1
 export UV_PYTHON_DOWNLOADS = never
 
-.PHONY: nightly test lint mutants sync
+.PHONY: nightly test lint mutants docs sync
 
 nightly: sync
 	.venv/bin/deadheat nightly --profile laptop
@@ -22,6 +22,10 @@ lint: sync
 # Takes every guard of the table of pitfalls away, one after the other: its tests must fail.
 mutants: sync
 	.venv/bin/python tests/mutants.py
+
+# The manual as a site, dist/docs/index.html; a warning is an error.
+docs: sync
+	.venv/bin/sphinx-build --quiet --fail-on-warning --keep-going docs dist/docs
 
 sync: $(filter .tools/%,$(UV))
 	$(UV) sync --quiet --locked

@@ -1,0 +1,117 @@
+"""The reference, made from the code: commands, the form, keys of a site, profiles, variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import typer
+from docutils.nodes import Node
+from pydantic import BaseModel
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from typer.cli import get_docs_for_click
+
+from benchcore.profiles import PROFILES
+from benchcore.sites import Analysis, Site
+from benchcore.slurm.allocation import Allocation
+from benchcore.variables import VARIABLES
+from flows.cli import app as command_line
+from tasks.form import Comparison
+
+_LIMITS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "at most {}",
+    "pattern": "as `{}`",
+}
+
+
+def write_commands() -> str:
+    """Every command with its options, as Typer documents them."""
+    group = typer.main.get_command(command_line)
+    context = typer.Context(group, info_name="deadheat")
+    whole = get_docs_for_click(obj=group, ctx=context, name="deadheat")
+    return whole[whole.index("\n## ") :]
+
+
+def write_keys() -> str:
+    """Every key of a site's file."""
+    tables = (
+        ("A site", Site),
+        ("A pool of a Slurm site: `[pools.NAME]`", Allocation),
+        ("Who looks at many series: `[analysis]`", Analysis),
+    )
+    return "\n\n".join(f"## {title}\n\n{_write_table(model)}" for title, model in tables)
+
+
+def write_profiles() -> str:
+    """Every profile with what its function says of it."""
+    told = {name: " ".join((make.__doc__ or "").split()) for name, make in PROFILES.items()}
+    rows = "\n".join(f"| `{name}` | {words} |" for name, words in told.items())
+    return f"| profile | meaning |\n|---|---|\n{rows}"
+
+
+def write_form() -> str:
+    """Every field of the form that a comparison is asked for in."""
+    told = {each.title: each.description for each in Comparison.model_fields.values()}
+    rows = "\n".join(f"| {title} | {words} |" for title, words in told.items())
+    return f"| field | meaning |\n|---|---|\n{rows}"
+
+
+def write_variables() -> str:
+    """Every environment variable that users set."""
+    rows = "\n".join(f"| `{each.name}` | {each.meaning} |" for each in VARIABLES)
+    return f"| variable | meaning |\n|---|---|\n{rows}"
+
+
+def _write_table(model: type[BaseModel]) -> str:
+    schema = model.model_json_schema()
+    lines = ["| key | takes | default | meaning |", "|---|---|---|---|"]
+    for key, field in schema["properties"].items():
+        default = _tell_default(field, required=key in schema.get("required", ()))
+        cells = (f"`{key}`", _tell_values(field), default, field.get("description", ""))
+        assert cells[-1], f"{model.__name__}.{key} says nothing of itself"
+        lines.append(f"| {' | '.join(each.replace('|', '&#124;') for each in cells)} |")
+    return "\n".join(lines)
+
+
+def _tell_default(field: Mapping[str, Any], *, required: bool) -> str:
+    if required:
+        return "(must be given)"
+    default = field.get("default")
+    if default in (None, [], {}):
+        return "none"
+    written = {True: "true", False: "false"}.get(default) if isinstance(default, bool) else default
+    return f"`{written}`"
+
+
+def _tell_values(field: Mapping[str, Any]) -> str:
+    """'integer, at least 1, at most 16'; null goes without saying."""
+    if "anyOf" in field:
+        return _tell_values(next(each for each in field["anyOf"] if each.get("type") != "null"))
+    if "enum" in field:
+        return " or ".join(f"`{each}`" for each in field["enum"])
+    named = field.get("type", "object")  # a table of its own is a reference
+    kind = {"object": "table", "array": "list"}.get(named, named)
+    if "items" in field and field["items"].get("type"):
+        kind = f"list of {field['items']['type']}s"
+    return ", ".join([kind, *(_LIMITS[key].format(field[key]) for key in _LIMITS if key in field)])
+
+
+class _Generated(SphinxDirective):
+    """A directive that stands for Markdown which the code writes."""
+
+    write: ClassVar[Callable[[], str]]
+
+    def run(self) -> list[Node]:
+        """Its nodes; headings become sections of the page."""
+        return self.parse_text_to_nodes(type(self).write(), allow_section_headings=True)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Each is a directive of Sphinx."""
+    for write in (write_commands, write_form, write_keys, write_profiles, write_variables):
+        name = write.__name__.removeprefix("write_")
+        app.add_directive(name, type(name, (_Generated,), {"write": staticmethod(write)}))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
