@@ -26,6 +26,7 @@ from benchcore.store.judging import exclusions_of
 from benchcore.store.records import DuelRecord, Subject, SubjectSide
 from benchcore.tracks import Arm
 from benchcore.verdict.confirmation import Start
+from benchcore.verdict.machine import PROBES
 
 ROUNDS = 6
 """Balanced rounds of a start: more of them don't narrow what differs from start to start."""
@@ -107,6 +108,7 @@ def draft_rung(
         ),
         expected_s=20.0 * len(entrants),
         passes=False,
+        probe=True,
         checkpoint=subject.key.checkpoint,
     )
     releases = {each.request: _release(each) for each in entrants}
@@ -173,9 +175,16 @@ def keep_environments(plan: Plan, entrants: Sequence[Entrant], state: State) -> 
 
 
 def read_starts(
-    plan: Plan, entrants: Sequence[Entrant], records: Sequence[DuelRecord]
+    plan: Plan,
+    entrants: Sequence[Entrant],
+    records: Sequence[DuelRecord],
+    documents: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Start], list[str]]:
-    """The starts that count, and why the others don't."""
+    """The starts that count, with what the machine's probe saw in them, and why others don't.
+
+    `documents` are the results that the records were made of; those have no probe.
+    """
+    probes = {document["duel_run"]: document.get("probe") or {} for document in documents}
     of_run = {record.duel_run: record for record in records}
     starts, lost = list[Start](), list[str]()
     for duel in plan.duels:
@@ -188,8 +197,24 @@ def read_starts(
         if wrong:
             lost.append(wrong[0])
         else:
-            starts.append(_read_start(record, dict(zip(names, entrants, strict=True))))
+            cells = _read_start(record, dict(zip(names, entrants, strict=True)))
+            starts.append({**cells, **_read_probe(probes.get(duel.duel_run, {}))})
     return starts, lost
+
+
+def _read_probe(probe: Mapping[str, Any]) -> Start:
+    """A start is a duel of its own, so that its rounds have numbers of their own."""
+    rows = probe.get("rows", ())
+    return {
+        name: {row["round"]: row[f"{name}_ns"] for row in rows if row[f"{name}_ns"]}
+        for name in PROBES
+    }
+
+
+def list_probe_failures(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why the machine's probe did not go through a start, of each in which it didn't."""
+    probes = [document.get("probe") or {} for document in documents]
+    return [each["failure"] for each in probes if each.get("failure")]
 
 
 def _read_start(record: DuelRecord, entrants: Mapping[str, Entrant]) -> Start:

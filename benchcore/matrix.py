@@ -67,6 +67,7 @@ class PlannedDuel:
     block_timeout_s: float
     freeze: bool
     passes: bool = True
+    probe: bool = False
     expected_s: float
     contenders: tuple[PlannedContender, ...]
     dataset: DatasetOrder | None = None
@@ -194,6 +195,7 @@ def _plan_duel(
         prepare_timeout_s=profile.prepare_timeout_s,
         block_timeout_s=profile.block_timeout_s,
         passes=match.passes,
+        probe=match.probe,
         expected_s=match.expected_s,
         contenders=contenders,
     )
@@ -275,6 +277,7 @@ def make_order(
                 "block_timeout_s",
                 "freeze",
                 "passes",
+                "probe",
             ),
         )
     }

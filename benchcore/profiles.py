@@ -40,6 +40,8 @@ class Match:
     track: str = DEFAULT_TRACK
     passes: bool = True
     """Whether cold compilation, memory, profile and energy are measured beside the time."""
+    probe: bool = False
+    """Whether the machine itself is measured beside them, without a framework."""
     checkpoint: str | None = None
     """SHA-256 of the file whose weights both sides have; None = seeded ones."""
 

@@ -170,6 +170,8 @@ class DuelOrder:
     freeze: bool
     passes: bool = True
     """Whether cold compilation, memory, profile and energy are measured beside the time."""
+    probe: bool = False
+    """Whether the machine itself is measured beside them, without a framework."""
     harness_version: str
     snapshot: str
     site: str

@@ -16,6 +16,7 @@ from benchcore.confirmation import (
     keep_environments,
     list_candidates,
     list_entrants,
+    list_probe_failures,
     read_starts,
 )
 from benchcore.errors import CampaignIncompleteError, UserError
@@ -26,6 +27,7 @@ from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.records import Subject
 from benchcore.verdict.confirmation import LADDER, Finding, Start, decide
+from benchcore.verdict.machine import PROBES, Machine, tell_machine
 from benchcore.verdict.samples import Judgement
 from flows.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
 from flows.printing import OUT, complain, print_json, print_rows
@@ -45,6 +47,7 @@ class _Trial:
     entrants: tuple[Entrant, ...]
     starts: list[Start] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    probe_failures: list[str] = field(default_factory=list)
     campaigns: list[str] = field(default_factory=list)
     candidates: list[dict[str, Any]] = field(default_factory=list)
     finding: Finding | None = None
@@ -147,7 +150,10 @@ def _keep(trials: Sequence[_Trial], engine: Engine) -> None:
 
     for trial in trials:
         if trial.finding is not None:
-            more = {name: getattr(trial, name) for name in ("campaigns", "lost", "candidates")}
+            more = {
+                name: getattr(trial, name)
+                for name in ("campaigns", "lost", "candidates", "probe_failures")
+            }
             more |= {"names": trial.names, "alert": _write_alert(trial)}
             keep_finding(engine, trial.subject.id, trial.finding, **more)
 
@@ -205,14 +211,16 @@ def _measure(trial: _Trial, plan: Plan, state: State, engine: Engine, run: Runne
         run(measure, state, plan.campaign)
     except CampaignIncompleteError as error:
         complain(str(error))  # of what there is, the rest can still be judged
-    starts, lost = read_starts(plan, trial.entrants, duels_to_judge(engine, plan.campaign))
+    paths = [result_path(state, plan.campaign, duel.duel_run) for duel in plan.duels]
+    measured = [read_document(path) for path in paths if path.exists()]
+    records = duels_to_judge(engine, plan.campaign)
+    starts, lost = read_starts(plan, trial.entrants, records, measured)
     trial.starts += starts
     trial.lost += lost
+    trial.probe_failures += list_probe_failures(measured)
     trial.campaigns.append(plan.campaign)
-    paths = [result_path(state, plan.campaign, duel.duel_run) for duel in plan.duels]
-    measured = [path for path in paths if path.exists()]
     if measured and not trial.candidates:
-        found = list_candidates(trial.entrants, read_document(measured[0]))
+        found = list_candidates(trial.entrants, measured[0])
         trial.candidates = [{**each, "side": trial.names[each["side"]]} for each in found]
 
 
@@ -231,10 +239,21 @@ def _describe(trial: _Trial) -> dict[str, Any]:
         "change": tell_ratio(finding.change),
         **{names[side]: tell_ratio(getattr(finding, side)) for side in names},
         "control": tell_ratio(finding.control),
+        "machine": _describe_machine(finding.machine),
+        "probe_failures": trial.probe_failures,
         "lost": trial.lost,
         "campaigns": trial.campaigns,
         "candidates": trial.candidates,
     }
+
+
+def _describe_machine(machine: Machine | None) -> dict[str, Any] | None:
+    """The probe without a framework: the slowest start over the fastest; None = there was none."""
+    if machine is None:
+        return None
+    ratios = {name: tell_ratio(getattr(machine, name)) for name in PROBES}
+    counts = {"starts": machine.num_starts, "slow": list(machine.slow)}
+    return {**counts, **ratios, "words": tell_machine(machine)}
 
 
 def tell_ratio(found: Judgement | None) -> dict[str, Any] | None:
@@ -254,6 +273,8 @@ def print_trials(rows: Sequence[Mapping[str, Any]]) -> None:
             columns = ("side", "kind", "name", "old", "new")
             title = f"Suspicion {row['suspicion']}: what differs, the likeliest first"
             print_rows(row["candidates"][:_MOST_CANDIDATES], columns, title=title)
-        for reason in dict.fromkeys(row.get("lost", ())):
-            said = f"suspicion {row['suspicion']}: a start does not count: {reason}"
-            OUT.print(said, markup=False, soft_wrap=True)
+        told = [f"a start does not count: {each}" for each in row.get("lost", ())]
+        told += [row["machine"]["words"]] if row.get("machine") else []
+        told += [f"a start has no probe: {each}" for each in row.get("probe_failures", ())]
+        for words in dict.fromkeys(told):
+            OUT.print(f"suspicion {row['suspicion']}: {words}", markup=False, soft_wrap=True)

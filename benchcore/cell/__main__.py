@@ -1,4 +1,4 @@
-"""Entry of the inside ring: `python -P -s -m benchcore.cell conductor|contender|prover ...`."""
+"""Entry of the inside ring: `python -P -s -m benchcore.cell ROLE ...`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 from benchcore.cell.channel import Channel
 from benchcore.cell.conductor import Conductor
 from benchcore.cell.contender import Contender, die_with_parent
+from benchcore.cell.machine_probe import serve_probe
 from benchcore.cell.prover import Prover
 from benchcore.protocol import decode_order, decode_proof_order, write_json
 
 
 def main(arguments: list[str]) -> int:
-    """Run one role: `conductor|prover ORDER RESULT SCRATCH`, or `contender READ_FD WRITE_FD`."""
+    """Run one role: `conductor|prover ORDER RESULT SCRATCH`, or
+    `contender|probe READ_FD WRITE_FD`."""
     die_with_parent()
     role, *rest = arguments
     if role in ("conductor", "prover"):
@@ -28,11 +30,14 @@ def main(arguments: list[str]) -> int:
             run = Prover(decode_proof_order(document), scratch).run
         write_json(result_path, run())
         shutil.rmtree(scratch / "caches", ignore_errors=True)
-    elif role == "contender":
-        read_fd, write_fd = (int(argument) for argument in rest)
-        Contender(Channel(read_fd, write_fd)).serve()
+    elif role in ("contender", "probe"):
+        channel = Channel(*(int(argument) for argument in rest))
+        if role == "contender":
+            Contender(channel).serve()
+        else:
+            serve_probe(channel)
     else:
-        raise SystemExit(f"wanted the role conductor, contender or prover, got {role!r}")
+        raise SystemExit(f"wanted the role conductor, contender, probe or prover, got {role!r}")
     return 0
 
 

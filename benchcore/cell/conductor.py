@@ -5,11 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import os
-import platform
 import sys
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -21,6 +18,7 @@ from benchcore.cell.causes import KernelLog
 from benchcore.cell.degraded import leave_out_degraded
 from benchcore.cell.epochs import keep_block, seen_tolerances
 from benchcore.cell.launch import Launcher
+from benchcore.cell.machine_probe import MachineProbe
 from benchcore.cell.passes import ResourcePasses
 from benchcore.cell.process import INFRASTRUCTURE, ContenderFailedError, ContenderProcess
 from benchcore.cell.supply import Supply
@@ -49,6 +47,7 @@ class Conductor:
         self._contenders = {c.name: document.new_contender(c) for c in order.contenders}
         self._evidence: dict[str, Path] = {}
         self._absent: str | None = None
+        self._probe = MachineProbe(order, scratch)
         self._supply: Supply | None = None
         self._crashed: dict[str, dict[str, Any]] = {}
         self._rungs: dict[str, Iterator[ladder.Rung]] = {}
@@ -70,6 +69,7 @@ class Conductor:
             allocation=self._describe_allocation(started_at),
             contenders=list(self._contenders.values()),
             equivalence=self._compare_evidence(),
+            probe=self._probe.describe(),
         )
 
     def _run_supplied(self) -> StoppedBy:
@@ -112,12 +112,7 @@ class Conductor:
 
     def _describe_allocation(self, started_at: str) -> dict[str, Any]:
         return {
-            "id": os.environ.get("SLURM_JOB_ID") or uuid.uuid4().hex,
-            "site": self._order.site,
-            "node": platform.node() or "unknown",
-            **document.describe_job(self._order),
-            "started_at": started_at,
-            "ended_at": document.utc_now(),
+            **document.describe_allocation(self._order, started_at),
             "device": host.describe_device(self._order.device),
             "gpus": [] if self._absent or self._order.device == "cpu" else gpu.list_gpus(),
             "host": host.describe_host(),
@@ -137,7 +132,7 @@ class Conductor:
                 with self._surviving(name, index, running):
                     self._finish(name, running[name])
         finally:
-            for process in running.values():
+            for process in (*running.values(), self._probe):
                 process.close()
 
     @contextmanager
@@ -336,6 +331,8 @@ class Conductor:
                 if name in running:
                     with self._surviving(name, index, running):
                         self._play_block(name, running, number, position)
+            if len(names) == len(self._order.contenders):  # not of who climbs a ladder alone
+                self._probe.take(index, number)
             _tell(event="round", start=index, round=number)
 
     def _wants_round(self, index: int, played: int, running: Iterable[str]) -> bool:

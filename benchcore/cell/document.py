@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import platform
+import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -84,6 +86,18 @@ def describe_job(order: DuelOrder) -> dict[str, Any]:
     """The Slurm job around a duel, if there is one."""
     job = order.slurm and dataclasses.asdict(order.slurm)
     return {"slurm_job_id": os.environ.get("SLURM_JOB_ID"), "slurm": job}
+
+
+def describe_allocation(order: DuelOrder, started_at: str) -> dict[str, Any]:
+    """Where and when a duel ran; over now. What the machine is, is added to it."""
+    return {
+        "id": os.environ.get("SLURM_JOB_ID") or uuid.uuid4().hex,
+        "site": order.site,
+        "node": platform.node() or "unknown",
+        **describe_job(order),
+        "started_at": started_at,
+        "ended_at": utc_now(),
+    }
 
 
 def find_case(order: DuelOrder, spec: Any) -> Any:

@@ -15,7 +15,7 @@ from benchcore.cell.process import ContenderFailedError, ContenderProcess, start
 from benchcore.protocol import ContenderOrder, DuelOrder
 
 # What a contender inherits; everything else about it is in its order.
-_INHERITED = (
+INHERITED = (
     "PATH",
     "HOME",
     "TMPDIR",
@@ -134,7 +134,7 @@ def contender_environ(
     """Passive waiting for every thread pool, caches of this run alone, our snapshot."""
     caches = scratch / "caches" / contender.name / f"rung-{rung.number}"
     return {
-        **{key: os.environ[key] for key in _INHERITED if key in os.environ},
+        **{key: os.environ[key] for key in INHERITED if key in os.environ},
         "PYTHONPATH": os.environ["PYTHONPATH"],
         # The environment's bytecode was compiled when it was built; the snapshot gets none.
         "PYTHONDONTWRITEBYTECODE": "1",

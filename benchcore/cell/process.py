@@ -7,7 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchcore.cell.causes import Cause
 from benchcore.cell.channel import (
@@ -147,15 +147,21 @@ class ContenderProcess:
         self._channel.close()
 
 
-def start_contender(python: str, environment: Mapping[str, str], log: Path) -> ContenderProcess:
-    """Start a contender with its environment's own Python; its output goes to `log`."""
+def start_contender(
+    python: str,
+    environment: Mapping[str, str],
+    log: Path,
+    role: Literal["contender", "probe"] = "contender",
+) -> ContenderProcess:
+    """Start a contender with its environment's own Python; its output goes to `log`. A `probe` is
+    nobody's contender, and is held as one."""
     orders_in, orders_out = os.pipe()
     answers_in, answers_out = os.pipe()
     command = [python, "-P", "-s", "-m", "benchcore.cell"]
     with log.open("ab") as output:
         began = output.tell()
         process = subprocess.Popen(
-            [*command, "contender", str(orders_in), str(answers_out)],
+            [*command, role, str(orders_in), str(answers_out)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

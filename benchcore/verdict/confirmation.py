@@ -11,12 +11,14 @@ from typing import Literal
 import numpy as np
 
 from benchcore.verdict.allocations import judge_allocations
+from benchcore.verdict.machine import Machine, look_at_machine, tell_machine
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement
 
 Start = Mapping[str, Mapping[int, float]]
 """Of one start: the nanoseconds of a step in each round, by cell: `a_old`, `a_new`, `b_old` and
 `b_new` are both sides in the environments of before and after, and `control` is `a_old` once more.
-A side whose environment did not change has the same rounds under both of its cells."""
+A side whose environment did not change has the same rounds under both of its cells. `gemm` and
+`copy`, where they are, are the machine itself (`benchcore.verdict.machine`)."""
 Culprit = Literal["a", "b", "both", "neither", "infrastructure", "unknown"]
 Answer = Literal["confirmed", "refuted", "unknown", "more"]
 
@@ -44,7 +46,8 @@ class Finding:
     `change` is how log(T_b / T_a) changed from the old environments to the new ones. `a` and `b`
     are log(T_new / T_old) of one side, above 0 = slower; None = its environment is the same, and
     so can't have changed anything. `control` is the old environment of a against itself. `level` is
-    today's log(T_b / T_a) with the new environments.
+    today's log(T_b / T_a) with the new environments. `machine` is what its probe without a
+    framework says; None = there was none.
     """
 
     num_starts: int
@@ -53,6 +56,7 @@ class Finding:
     b: Judgement | None
     control: Judgement
     level: float | None
+    machine: Machine | None = None
     verdict: Answer = "more"
     culprit: Culprit = "unknown"
     reason: str = ""
@@ -79,6 +83,7 @@ def judge_cells(starts: Sequence[Start], bound: float = EQUIVALENCE_BOUND) -> Fi
         b=b,
         control=_judge(starts, {"control": 1, "a_old": -1}, bound),
         level=float(np.mean(levels)) if levels else None,
+        machine=look_at_machine(starts),
     )
 
 
@@ -127,16 +132,21 @@ def decide(
     Each rung of the ladder is one of `num_looks`, and has its share of `alpha`. What is `different`
     is confirmed if it passes the false-discovery control over all of the night's suspicions;
     `same` is refuted; else it takes `more` starts, and on the `final` rung stays `unknown`. More
-    are also taken while it is open whether a side moved, so that the right one is blamed.
+    are also taken while it is open whether a side moved, so that the right one is blamed, and while
+    a change shows only with starts in which the machine itself was slower: on the final rung such a
+    change is `infrastructure`.
     """
     judged = [judge_cells(starts, bound) for starts, _ in starts_of]
     look = alpha / num_looks
     passed = pass_false_discovery([each.change.p for each in judged], look)
     findings = []
-    for (_, asked), each, sure in zip(starts_of, judged, passed, strict=True):
+    for (starts, asked), each, sure in zip(starts_of, judged, passed, strict=True):
         culprit, reason = _attribute(each, asked, look)
         verdict = _answer(each.change, sure, final)
-        if verdict == "confirmed" and not final and not _is_settled(each, look):
+        blamed = _blame_machine(starts, each, look, bound)
+        if blamed:
+            culprit, reason = "infrastructure", blamed
+        if verdict == "confirmed" and not final and (blamed or not _is_settled(each, look)):
             verdict = "more"
         if culprit == "infrastructure" and verdict == "refuted":
             verdict = "confirmed"
@@ -192,6 +202,23 @@ def _attribute(judged: Finding, asked: Asked, alpha: float) -> tuple[Culprit, st
             "since: what changed is neither of them"
         )
     return "neither", "old and new environments are equally fast, and the ratio is as it was before"
+
+
+def _blame_machine(
+    starts: Sequence[Start], judged: Finding, alpha: float, bound: float
+) -> str | None:
+    """Why what these starts show may be the machine's doing: in some of them it was slower itself,
+    and the others alone do not show it. None = it is not."""
+    slow = judged.machine.slow if judged.machine else ()
+    if not slow or judged.change.verdict == "same":
+        return None
+    steady = [each for index, each in enumerate(starts) if index not in slow]
+    change = judge_cells(steady, bound).change
+    same_way = (change.log_ratio or 0.0) * (judged.change.log_ratio or 0.0) > 0
+    if _moved(change, alpha) and same_way:
+        return None
+    assert judged.machine is not None
+    return f"{tell_machine(judged.machine)}, and the others do not show it: {change.reason}"
 
 
 def _moved(effect: Judgement | None, alpha: float) -> bool:

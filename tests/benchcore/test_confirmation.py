@@ -120,6 +120,7 @@ def test_every_start_is_a_duel_of_its_own_and_later_rungs_add_others(state: Stat
     duels = [*first.duels, *second.duels]
     assert len({duel.hash for duel in duels}) == len({duel.seed for duel in duels}) == 5
     assert {(duel.starts, duel.max_starts, duel.rounds) for duel in duels} == {(1, 1, 6)}
+    assert all(duel.probe for duel in duels)
     assert {release.role for release in first.releases.values()} == {"pinned"}  # no series of it
 
 
@@ -179,7 +180,11 @@ def test_starts_are_read_by_cell_and_what_does_not_count_says_why(state: State) 
     rest = {"suite": "s", "expectation": "e", "reason": "unproven"}
     pair = {"contender": "jax-jit-0.9", "other": "torch-eager-2"}
     mark = Mark(duel_run=plan.duels[1].duel_run, **pair, **rest)
-    starts, lost = read_starts(plan, entrants, [_record(plan, 0), _record(plan, 1, (mark,))])
+    seen = {"start": 0, "round": 1, "gemm_ns": 7, "copy_ns": 8}
+    rows = [{**seen, "round": 0, "gemm_ns": None}, seen]
+    document = {"duel_run": plan.duels[0].duel_run, "probe": {"rows": rows, "failure": None}}
+    records = [_record(plan, 0), _record(plan, 1, (mark,))]
+    starts, lost = read_starts(plan, entrants, records, [document])
     assert lost == ["unproven", "a start left no result"]
     assert starts == [
         {
@@ -188,6 +193,8 @@ def test_starts_are_read_by_cell_and_what_does_not_count_says_why(state: State) 
             "b_old": {0: 20.0},
             "b_new": {0: 20.0},
             "control": {0: 30.0},
+            "gemm": {1: 7},  # numpy was not there in the first round
+            "copy": {0: 8, 1: 8},
         }
     ]
 

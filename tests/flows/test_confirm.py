@@ -128,6 +128,9 @@ def test_a_slow_down_goes_from_history_to_an_event_and_an_alert_that_name_its_si
     assert found["torch"]["low"] > 1.5
     assert found["jax"] is None  # its environment is the one of before
     assert found["change"]["ratio"] == pytest.approx(found["torch"]["ratio"])
+    machine = found["machine"]  # the probe without a framework went through every start
+    assert machine["starts"] == found["starts"] and found["probe_failures"] == []
+    assert machine["gemm"]["ratio"] >= 1 and machine["copy"]["ratio"] >= 1
     differing = [(each["side"], each["name"], each["new"]) for each in found["candidates"]]
     assert ("torch", "triton", "99.0") in differing
     assert {side for side, *_ in differing} == {"torch"}

@@ -78,6 +78,33 @@ def test_noop_runs_in_a_bare_interpreter_and_leaves_a_valid_document(
     assert contender["starts"][1]["memory"]["process_peak_bytes"] > 0
 
 
+def test_a_probe_without_a_framework_is_measured_after_each_round(
+    state: State, snapshot: Path
+) -> None:
+    """Where numpy is not there it has no product; one that dies is told, and the duel goes on."""
+
+    def run(number: int) -> dict[str, Any]:
+        short = {"starts": 1, "rounds": 2, "duel_run": f"{number:016x}"}
+        return _run(make_order(make_contender("a"), probe=True, **short), state, snapshot)
+
+    probe = run(1)["probe"]
+    assert [(row["start"], row["round"]) for row in probe["rows"]] == [(0, 0), (0, 1)]
+    assert probe["failure"] is None
+    assert all(1e4 < row["gemm_ns"] < 1e9 and 1e5 < row["copy_ns"] < 1e10 for row in probe["rows"])
+    (snapshot / "numpy.py").write_text("raise ImportError\n")
+    assert {row["gemm_ns"] for row in run(2)["probe"]["rows"]} == {None}
+    module = snapshot / "benchcore" / "cell" / "machine_probe.py"
+    broken = module.read_text().replace(
+        "    multiply, copy = ", "    raise OSError\n    multiply = "
+    )
+    module.write_text(broken)
+    document = run(3)
+    assert document["probe"]["rows"] == []
+    assert "ended with exit code 1" in document["probe"]["failure"]
+    assert document["contenders"][0]["status"] == "ok"
+    assert len(document["contenders"][0]["starts"][0]["blocks"]) == 2
+
+
 def test_a_duel_that_is_in_the_spool_is_not_measured_again(state: State) -> None:
     order = make_order(make_contender("bare"))
     snapshot = take_snapshot(state.snapshots)
