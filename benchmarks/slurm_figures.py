@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -26,6 +26,9 @@ from slurm_cluster import Cluster, wait_for
 from benchcore.campaign import campaign_folder, provision_release
 from benchcore.profiles import Match
 from benchcore.tracks import STDLIB
+from flows import services
+from flows.postgres import Postgres, find_postgres, make_cluster, make_url, open_database
+from flows.services import Service
 
 _DUELS = 5
 _SHARDS = 3
@@ -94,27 +97,27 @@ def keep_figures(figures: dict[str, Any]) -> None:
 
 @contextmanager
 def serve_postgres() -> Iterator[str]:
-    """A PostgreSQL of our own, on a socket in a folder of its own; its URL."""
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
-    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
-        Path(folder).chmod(0o755)
-        data = Path(folder, "data")
-        data.mkdir()
-        shutil.chown(data, "postgres")
-        user = ["runuser", "-u", "postgres", "--"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        made = [str(binaries / "initdb"), "-D", str(data), "-A", "trust"]
-        subprocess.run([*user, *made], check=True, **quiet)
-        listen = ["-c", "listen_addresses=127.0.0.1", "-p", "54327", "-k", str(data)]
-        run = [str(binaries / "postgres"), "-D", str(data), *listen]
-        server = subprocess.Popen([*user, *run], **quiet)
-        ask = [*user, "psql", "-h", "127.0.0.1", "-p", "54327", "-c", "CREATE DATABASE prefect"]
+    """A PostgreSQL of our own, in a folder of its own; its URL."""
+    found = find_postgres()
+    assert isinstance(found, Postgres), found
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        password = Path(folder, "password")
+        password.write_text("benchmark")
+        make_cluster(found, Path(folder, "data"), password)
+        free.close()
+        service = Service(
+            name="database",
+            folder=Path(folder, "log"),
+            command=found.command(Path(folder, "data"), port),
+        )
+        services.start(service)
         try:
-            wait_for(lambda: subprocess.run(ask, **quiet).returncode == 0)
-            yield "postgresql+asyncpg://postgres@127.0.0.1:54327/prefect"
+            services.wait_until(service, lambda: open_database(port, "benchmark"), 60)
+            yield make_url(port, "benchmark")
         finally:
-            server.terminate()
-            server.wait(30)
+            services.stop(service)
 
 
 def _draft(num: int) -> list[Match]:

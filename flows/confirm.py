@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -31,10 +31,8 @@ from benchcore.verdict.machine import PROBES, Machine, tell_machine
 from benchcore.verdict.samples import Judgement
 from flows.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
 from flows.printing import OUT, complain, print_json, print_rows
-from flows.running import measure_plan, run_flow
+from flows.running import Runner, measure_plan, run_flow
 
-Runner = Callable[[Callable[[], dict[str, Any]], State, str], object]
-"""Runs the flow of a campaign, as `run_flow` does."""
 _MOST_STARTS = 100
 _MOST_CANDIDATES = 12
 

@@ -23,9 +23,10 @@ def settle_prefect(state: State) -> None:
         os.environ.setdefault(name, value)
 
 
-def use_server(api: str) -> None:
-    """Let this process, and whatever it starts, use that server."""
+def use_server(api: str, auth: str) -> None:
+    """Let this process, and whatever it starts, use that server, which wants that `auth`."""
     os.environ["PREFECT_API_URL"] = api
+    os.environ["PREFECT_API_AUTH_STRING"] = auth
 
 
 def start_temporary_api() -> None:

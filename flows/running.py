@@ -19,12 +19,17 @@ from benchcore.state import State
 from flows.display import follow_campaign
 from flows.orchestrator import settle_prefect, start_temporary_api
 from flows.printing import ERR, complain
+from flows.up_record import settle_auth
+
+Runner = Callable[[Callable[[], dict[str, Any]], State, str], object]
+"""Runs the flow of a campaign, as `run_flow` does."""
 
 
 def run_flow(run: Callable[[], dict[str, Any]], state: State, name: str) -> dict[str, Any]:
     """Run a campaign's flow with its progress on stderr; what came of it."""
     _check_services(state)
     settle_prefect(state)
+    settle_auth(state)
     os.environ["DEADHEAT_STATE"] = str(state.root)
     log = steps.progress_log(state, name)
     log.append(event="campaign", what="begun")

@@ -7,12 +7,12 @@ import json
 import os
 import shutil
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,9 +28,11 @@ from webhooks import serve_webhook
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
+from flows.postgres import Postgres, find_postgres
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 ZONE = "Asia/Tokyo"
+SERVICES = {"database", "server", "dashboard"}
 CHROMIUM = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
 
 
@@ -39,7 +41,7 @@ class Machine:
     """What `deadheat up` runs."""
 
     state: Path
-    ports: tuple[int, int]
+    ports: tuple[int, int, int]
     environment: dict[str, str]
     options: tuple[str, ...] = ()
 
@@ -61,18 +63,25 @@ class Machine:
 
     def up(self, cron: str) -> dict[str, Any]:
         """Bring it up."""
-        ports = ("--port", str(self.ports[0]), "--dashboard-port", str(self.ports[1]))
+        options = ("--port", "--dashboard-port", "--database-port")
+        ports = [text for pair in zip(options, map(str, self.ports), strict=True) for text in pair]
         night = ("--profile", "smoke", "--cron", cron, "--timezone", ZONE)
         done = self.call("up", *night, "--json", *ports, *self.options)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
+    @property
+    def auth(self) -> str:
+        """What the server wants of whoever asks it."""
+        return (self.state / "up" / "api.secret").read_text()
+
     def ask(self, path: str, body: object = None, method: str | None = None) -> Any:
         """What the server's API says."""
+        basic = b64encode(self.auth.encode()).decode()
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.ports[0]}/api{path}",
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", "Authorization": f"Basic {basic}"},
             method=method,
         )
         until = time.monotonic() + 60
@@ -104,14 +113,19 @@ def machine(
     alerts: tuple[str, list[dict[str, Any]]],
 ) -> Iterator[Machine]:
     """Its campaigns run in Slurm where that is installed, its environments are the session's, and
-    its watch looks only when it is told to."""
-    with socket.socket() as one, socket.socket() as other:
-        for each in (one, other):
+    its watch looks only when it is told to. Its server keeps its runs in PostgreSQL."""
+    told = find_postgres()
+    if isinstance(told, str):
+        if os.environ.get("CI"):
+            pytest.fail(told)
+        pytest.skip(told)
+    with socket.socket() as one, socket.socket() as two, socket.socket() as three:
+        for each in (one, two, three):
             each.bind(("127.0.0.1", 0))
-        ports = (one.getsockname()[1], other.getsockname()[1])
+        ports = (one.getsockname()[1], two.getsockname()[1], three.getsockname()[1])
     state = tmp_path_factory.mktemp("up")
     (state / "environments").symlink_to(session_state.environments)
-    options = ("--slurm-local",) if shutil.which("sbatch") else ()
+    options = ("--database", "postgresql", *(["--slurm-local"] if shutil.which("sbatch") else ()))
     found = Machine(state, ports, {"DEADHEAT_WEBHOOK_URL": alerts[0]}, options)
     found.up("0 0 1 1 *")
     watch = found.find("watch-releases")
@@ -143,8 +157,8 @@ def test_up_again_starts_nothing_twice_and_a_taken_port_is_told(
     machine: Machine, tick: datetime, tmp_path: Path
 ) -> None:
     first = json.loads(machine.call("status", "--json").stdout)
-    workers = {"worker", "slurm-worker"} if machine.options else {"worker"}
-    assert {each["service"] for each in first["services"]} == {"server", "dashboard", *workers}
+    workers = {"worker", "slurm-worker"} if "--slurm-local" in machine.options else {"worker"}
+    assert {each["service"] for each in first["services"]} == {*SERVICES, *workers}
     other = Machine(tmp_path, machine.ports, {})
     refused = other.call("up", "--port", str(machine.ports[0]), "--dashboard-port", "1025")
     assert refused.returncode == 2 and "another port with --port" in refused.stderr
@@ -153,6 +167,25 @@ def test_up_again_starts_nothing_twice_and_a_taken_port_is_told(
     assert nothing.returncode == 2 and "but nothing was" in nothing.stderr
     other_port = machine.call("up", "--port", "1026")
     assert other_port.returncode == 2 and "`deadheat down` first" in other_port.stderr
+
+
+def test_the_server_lets_nobody_in_who_lacks_its_secret(machine: Machine, tmp_path: Path) -> None:
+    api = f"http://127.0.0.1:{machine.ports[0]}/api"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{api}/admin/version", timeout=30)
+    assert refused.value.code == 401
+    refused.value.close()
+    secret = machine.state / "up" / "api.secret"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    stranger = Machine(tmp_path, machine.ports, {"PREFECT_API_AUTH_STRING": "deadheat:guessed"})
+    told = subprocess.run(
+        [DEADHEAT, "deploy", "--state", str(tmp_path)],
+        env={**os.environ, **stranger.environment, "PREFECT_API_URL": api},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert told.returncode == 2 and "set PREFECT_API_AUTH_STRING" in told.stderr, told.stderr
 
 
 @pytest.mark.browser
@@ -174,6 +207,10 @@ def test_a_form_sent_from_chromium_is_refused_by_the_server_or_answered_on_its_r
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM.split())
         page = browser.new_page(viewport={"width": 1280, "height": 2200})
+        page.goto(ui)
+        page.locator("input[type=password]").fill(machine.auth, timeout=60_000)
+        page.get_by_role("button", name="Login").click()
+        page.get_by_text("Deployments", exact=True).first.wait_for(timeout=60_000)
         page.goto(f"{ui}/deployments/deployment/{machine.find('compare')['id']}/run")
         page.get_by_text("Workload", exact=True).wait_for(timeout=60_000)
         page.get_by_text("newest, previous, or any published version").nth(1).wait_for()
@@ -247,7 +284,7 @@ def test_a_tick_of_cron_runs_the_night(machine: Machine, tick: datetime) -> None
     assert run["work_queue_name"] == "night" and run["name"] == f"smoke-on-{machine.site}"
     (document,) = _read_documents(machine, "nightly-smoke-*")
     assert document["allocation"]["site"] == machine.site
-    assert bool(document["allocation"]["slurm_job_id"]) == bool(machine.options)
+    assert bool(document["allocation"]["slurm_job_id"]) == (machine.site == "slurm-local")
 
 
 def test_down_leaves_nothing_and_what_was_under_way_is_over(machine: Machine) -> None:
@@ -270,10 +307,17 @@ def test_down_leaves_nothing_and_what_was_under_way_is_over(machine: Machine) ->
     assert left == [] and not any(map(_is_alive, pids))
     assert LocalSlurm(machine.state / "slurm").find_daemons() == {}
     assert "down already" in machine.call("down").stdout
-    with sqlite3.connect(machine.state / "prefect" / "prefect.db") as database:
-        asked = "SELECT state_type FROM flow_run WHERE replace(id, '-', '') = ?"
-        ((ended,),) = database.execute(asked, [run.replace("-", "")])
-    assert ended in ("CRASHED", "CANCELLED")
+    found = find_postgres()
+    assert isinstance(found, Postgres)
+    asked = subprocess.run(  # its files alone, as nothing serves them any more
+        [*found.prefix, str(found.binaries / "postgres"), "--single", "-D", "postgres", "prefect"],
+        input=f"SELECT state_type FROM flow_run WHERE id = '{run}'\n",
+        cwd=machine.state,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 'state_type = "CRASHED"' in asked.stdout or 'state_type = "CANCELLED"' in asked.stdout
 
 
 def _is_alive(pid: int) -> bool:

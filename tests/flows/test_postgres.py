@@ -1,0 +1,118 @@
+"""A PostgreSQL of our own: real, on loopback, closed to whoever lacks its password."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from benchcore.errors import UserError
+from flows import postgres, services
+from flows.postgres import Postgres
+from flows.services import Service
+from flows.up import Database, _choose_database
+
+
+@pytest.fixture
+def found() -> Postgres:
+    told = postgres.find_postgres()
+    if isinstance(told, str):
+        if os.environ.get("CI"):
+            pytest.fail(told)
+        pytest.skip(told)
+    return told
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    path = tmp_path / "password"
+    path.write_text("pass word'")
+    return path
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def served(found: Postgres, password: Path, port: int, tmp_path: Path) -> Iterator[Service]:
+    data = tmp_path / "postgres"
+    postgres.make_cluster(found, data, password)
+    command = found.command(data, port)
+    service = Service(name="database", folder=tmp_path / "log", command=command)
+    services.start(service)
+    yield service
+    services.stop(service)
+
+
+def test_it_opens_to_its_password_alone_and_keeps_what_it_was_given(
+    served: Service, found: Postgres, password: Path, port: int, tmp_path: Path
+) -> None:
+    services.wait_until(served, lambda: postgres.open_database(port, "pass word'"), 60)
+    assert postgres.open_database(port, "pass word'")  # the database is there: no error
+    assert not postgres.open_database(port, "another")
+    url = f"host=127.0.0.1 port={port} user=deadheat dbname=prefect"
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(url)
+    with psycopg.connect(url, password="pass word'") as connection:
+        connection.execute("CREATE TABLE kept (number int)")
+        (where,) = connection.execute("SHOW listen_addresses").fetchone() or ()
+    assert where == "127.0.0.1"
+    postgres.make_cluster(found, tmp_path / "postgres", password)
+    with psycopg.connect(url, password="pass word'") as connection:
+        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+    assert services.stop(served) and not services.find(served)
+    assert not postgres.open_database(port, "pass word'")
+
+
+def test_one_that_can_not_be_made_leaves_nothing(found: Postgres, tmp_path: Path) -> None:
+    data = tmp_path / "postgres"
+    with pytest.raises(UserError, match="--database sqlite"):
+        postgres.make_cluster(found, data, tmp_path / "no password")
+    assert not data.exists()
+
+
+def test_what_an_interrupted_start_left_is_made_anew(
+    found: Postgres, password: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "postgres.unfinished").mkdir()
+    (tmp_path / "postgres.unfinished" / "half").touch()
+    postgres.make_cluster(found, tmp_path / "postgres", password)
+    assert (tmp_path / "postgres" / "PG_VERSION").exists()
+    assert not (tmp_path / "postgres" / "half").exists()
+
+
+def test_without_one_it_is_sqlite_and_why_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_PACKAGED", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    told = _choose_database(Database.AUTO)
+    assert isinstance(told, str) and "not installed" in told
+    with pytest.raises(UserError, match=r"not installed.*--database sqlite"):
+        _choose_database(Database.POSTGRESQL)
+
+
+def test_root_without_user_namespaces_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(postgres, "find_binaries", lambda: Path("/usr/bin"))
+    monkeypatch.setattr(postgres, "_AS_ANOTHER", ("sh", "-c", "echo denied >&2; exit 1"))
+    told = postgres.find_postgres()
+    assert isinstance(told, str) and "as root, and denied" in told
+
+
+def test_the_newest_of_several_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for major in ("9.6", "15", "17"):
+        binaries = tmp_path / major / "bin"
+        binaries.mkdir(parents=True)
+        (binaries / "initdb").touch()
+    (tmp_path / "18" / "bin").mkdir(parents=True)  # its clients alone
+    monkeypatch.setattr(postgres, "_PACKAGED", (f"{str(tmp_path)[1:]}/*/bin",))
+    assert postgres.find_binaries() == tmp_path / "17" / "bin"
