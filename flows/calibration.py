@@ -18,7 +18,7 @@ from benchcore.verdict.calibration import STARTS
 from dashboards.calibration import answer_calibration, list_rates, list_smallest, list_trials
 from flows.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
 from flows.printing import OUT, print_json, print_rows
-from flows.running import measure_plan, run_flow
+from flows.running import Runner, measure_plan, run_flow
 
 _MOST_TRIALS = 1000
 
@@ -35,7 +35,7 @@ def calibration(
     """Tell how often our own alarms err, from trials whose truth is known: every night has some."""
     opened = open_state(state)
     if measure:
-        _measure(measure, profile, site, opened)
+        measure_trials(measure, profile, site, opened, run_flow)
     found = measure_calibration(open_database(opened.database_url))
     if as_json:
         print_json(found)
@@ -57,8 +57,9 @@ def calibration(
         OUT.print(f"a start does not count: {reason}", markup=False, soft_wrap=True)
 
 
-def _measure(count: int, profile: str, site: str, state: State) -> None:
-    """Whole trials, in a campaign of their own; their numbers come after those of any night."""
+def measure_trials(count: int, profile: str, site: str, state: State, run: Runner) -> None:
+    """Whole trials, in a campaign of their own; their numbers come after those of any night.
+    Raises UserError."""
     chosen = load_profile(profile)
     if not chosen.trials:
         raise UserError(
@@ -71,4 +72,4 @@ def _measure(count: int, profile: str, site: str, state: State) -> None:
         campaign=f"calibration-{first}",
         trials=range(first * STARTS, (first + count) * STARTS),
     )
-    run_flow(measure_plan(plan, state), state, plan.campaign)
+    run(measure_plan(plan, state), state, plan.campaign)

@@ -17,6 +17,7 @@ from benchcore.sites import Site
 from benchcore.snapshot import hash_inside
 from flows.automations import HEARTBEAT_S
 from flows.backfill import backfill
+from flows.calibrate import calibrate
 from flows.comparison import compare
 from flows.confirmation import confirm
 from flows.nightly import nightly
@@ -133,6 +134,14 @@ def _list_entries(wanted: Wanted) -> list[_Entry]:
             description=(
                 "Measures past versions of a framework, as many as you ask for of those that can "
                 "be installed here, against each other and the other framework."
+            ),
+        ),
+        _Entry(
+            flow=calibrate,
+            queue=_BACKLOG,
+            description=(
+                "Measures more trials whose truth is known, of one version against itself and "
+                "against itself slowed down, and tells how often our own alarms err."
             ),
         ),
         _Entry(

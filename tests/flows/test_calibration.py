@@ -11,12 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from typer.testing import CliRunner
 
 from benchcore.campaign import draft_plan
 from benchcore.matrix import save_plan
 from benchcore.profiles import Match, load_profile
 from benchcore.tracks import STDLIB
+from flows.calibrate import calibrate
 from flows.cli import app
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
@@ -82,6 +85,35 @@ def test_the_console_and_the_page_say_how_often_we_err_and_that_it_is_early(stat
     assert "How often do our own alarms err?" in page
     assert "digest tiny_op: stdlib and stdlib" in page
     assert "stdlib-slowed-5" not in page  # the twin itself is in none of the tables
+
+
+def test_the_deployments_flow_measures_more_of_them_and_tells_what_came_of_all(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, str, str]] = []
+    monkeypatch.setenv("DEADHEAT_STATE", str(state))
+    monkeypatch.setattr(
+        "flows.calibrate.measure_trials",
+        lambda count, profile, site, opened, run: asked.append((count, profile, site)),
+    )
+    done = calibrate(trials=4, return_state=True)
+    assert asked == [(4, "laptop", "local")]
+    assert done.is_completed() and done.message == " ".join(_ask(state).splitlines()[0].split())
+    with get_client(sync_client=True) as client:
+        tables = client.read_artifacts(
+            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["calibration"]))
+        )
+    table = max(tables, key=lambda each: str(each.created))
+    rates = {row["what"]: row for row in json.loads(str(table.data))}
+    assert rates["false alarms"]["count"].endswith(" of 1"), rates
+
+
+def test_the_deployments_flow_refuses_what_can_not_be_measured(
+    tmp_path: Path, prefect_api: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
+    refused = calibrate(trials=1, profile="ci", return_state=True)
+    assert refused.is_failed() and "wanted a profile with trials" in str(refused.message)
 
 
 def test_without_trials_nothing_is_made_up(tmp_path: Path) -> None:
