@@ -21,7 +21,11 @@ from benchcore.variables import VARIABLES
 from flows.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(ROOT.glob("*/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 UNITS = ROOT / "deployments" / "systemd"
 COMPOSE = ROOT / "deployments" / "compose.yaml"
 
@@ -87,6 +91,10 @@ def _check_make(words: Sequence[str]) -> None:
     _demand(set(words) <= set(targets), f"make {' '.join(words)}: targets are {targets}")
 
 
+def _check_eval(words: Sequence[str]) -> None:
+    check_command(words[0].removeprefix("$(").removesuffix(")"))
+
+
 def _check_script(words: Sequence[str]) -> None:
     path = ROOT / words[0]
     _demand(path.is_file(), f"there is no {words[0]}")
@@ -141,6 +149,7 @@ _CHECKS: dict[str, Callable[[Sequence[str]], Any]] = {
     "prefect": check_prefect,
     "make": _check_make,
     "python3": _check_script,
+    "eval": _check_eval,
     "export": _check_export,
     "systemctl": _check_units,
     "docker": _check_docker,
@@ -148,5 +157,5 @@ _CHECKS: dict[str, Callable[[Sequence[str]], Any]] = {
     "pytest": lambda words: _check_paths([word for word in words if "/" in word]),
     ".": lambda words: _check_paths([]),
     **dict.fromkeys(("git", "cd", "mkdir", "touch", "useradd"), _check_nothing),
-    **dict.fromkeys(("createuser", "createdb"), _check_nothing),
+    **dict.fromkeys(("createuser", "createdb", "sbatch", "cat"), _check_nothing),
 }
