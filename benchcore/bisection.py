@@ -22,6 +22,7 @@ from benchcore.profiles import Match, Profile
 from benchcore.releases import parse_request, pick_interpreters
 from benchcore.store.judging import exclusions_of
 from benchcore.store.records import DuelRecord
+from benchcore.tracks import Arm
 from benchcore.verdict.allocations import judge_allocations
 from benchcore.verdict.ratios import Side
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement
@@ -58,7 +59,7 @@ class Laboratory:
 
     profile: Profile
     site: str
-    python: str
+    python: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +116,27 @@ def draft_step(
         parse_arm(",".join((f"{question.framework}=={version}", *question.settings)))
         for version in pair
     )
+    profile = choose_profile(question, arms, starts, where)
+    return draft_plan(profile, site=where.site, campaign=campaign, python=where.python)
+
+
+def choose_profile(
+    question: Question,
+    arms: tuple[Arm, ...],
+    starts: range,
+    where: Laboratory,
+    *,
+    passes: bool = False,
+) -> Profile:
+    """How one pair's next starts are measured; with `passes` also its programs."""
     match = Match(
         workload=question.workload,
         case=question.case,
         arms=arms,
         expected_s=10.0 * len(starts),
-        passes=False,
+        passes=passes,
     )
-    profile = dataclasses.replace(
+    return dataclasses.replace(
         where.profile,
         name="bisect",
         matches=(match,),
@@ -133,7 +147,6 @@ def draft_step(
         rounds=_ROUNDS,
         max_rounds=_ROUNDS,
     )
-    return draft_plan(profile, site=where.site, campaign=campaign, python=where.python)
 
 
 def read_pairs(records: Sequence[DuelRecord]) -> tuple[list[np.ndarray], list[str]]:

@@ -31,7 +31,7 @@ from benchcore.verdict.machine import PROBES
 ROUNDS = 6
 """Balanced rounds of a start: more of them don't narrow what differs from start to start."""
 _SEED = 20260701
-_LIKELY = re.compile(r"xla|jaxlib|cudnn|cublas|triton|nccl|plugin|cuda|torch|jax|numpy")
+LIKELY = re.compile(r"xla|jaxlib|cudnn|cublas|triton|nccl|plugin|cuda|torch|jax|numpy")
 _FIRST = ("setting", "effective", "program", "package", "environment")
 
 
@@ -244,4 +244,4 @@ def _differ(sides: Mapping[str, Any], side: str) -> Iterator[dict[str, Any]]:
 
 
 def _unlikely(row: Mapping[str, Any]) -> tuple[int, bool, str]:
-    return _FIRST.index(row["kind"]), not _LIKELY.search(row["name"]), row["name"]
+    return _FIRST.index(row["kind"]), not LIKELY.search(row["name"]), row["name"]

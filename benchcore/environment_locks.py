@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from importlib.resources.abc import Traversable
+from types import MappingProxyType
 from typing import Any, Literal
 
 from packaging.version import Version
@@ -44,6 +46,7 @@ class Lock:
     packages: dict[str, str]
     build: str
     index_arguments: tuple[str, ...] = ()
+    extra: str = ""
 
     @property
     def sha256(self) -> str:
@@ -98,6 +101,23 @@ def lock_release(release: Release, template: Template, accelerator: Accelerator)
     return _compile(release, template, build=f"registry default; {why_not}")
 
 
+class UnresolvableError(EnvironmentBuildError):
+    """The resolver says that these versions don't go together."""
+
+
+def lock_pinned(release: Release, template: Template, like: Lock, pins: Mapping[str, str]) -> Lock:
+    """A lock of the same kind as another, in which every package that is needed has the version of
+    `pins`. Raises UnresolvableError where they don't go together, else as `lock_release`."""
+    return _compile(
+        release,
+        template,
+        build=like.build,
+        extra=like.extra,
+        index_arguments=like.index_arguments,
+        pins=pins,
+    )
+
+
 def parse_lock(text: str) -> dict[str, str]:
     """Name and version of every package in a lock."""
     pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", text, re.MULTILINE)
@@ -124,16 +144,20 @@ def _compile(
     build: str,
     extra: str = "",
     index_arguments: Sequence[str] = (),
+    pins: Mapping[str, str] = MappingProxyType({}),
 ) -> Lock:
     extras = f"[{extra}]" if extra else ""
     wishes = [f"{release.framework}{extras}=={release.version}", *template.packages]
     arguments = ["pip", "compile", "-", "--python", str(release.python), "--generate-hashes"]
     arguments += ["--no-build", "--no-header", "--no-annotate", "--no-sources", "--quiet"]
-    answer = run_uv_or_cached(
-        [*arguments, *index_arguments],
-        stdin="\n".join(wishes) + "\n",
-        timeout_s=_LOCK_TIMEOUT_S,
-    )
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as constraints:
+        constraints.writelines(f"{name}=={version}\n" for name, version in pins.items())
+        constraints.flush()
+        answer = run_uv_or_cached(
+            [*arguments, *index_arguments, *(["--constraints", constraints.name] if pins else [])],
+            stdin="\n".join(wishes) + "\n",
+            timeout_s=_LOCK_TIMEOUT_S,
+        )
     if answer.failure == "uncached":
         raise UserError(
             f"wanted an environment with {wishes[0]}, but the package index did not answer and "
@@ -141,7 +165,8 @@ def _compile(
             f"that has it installed: {release.framework}@system:/path/to/python"
         )
     if answer.failure is not None:
-        raise EnvironmentBuildError(
+        refused = answer.failure == "unsatisfiable"
+        raise (UnresolvableError if refused else EnvironmentBuildError)(
             f"wanted a lock of {', '.join(wishes)} for Python {release.python_version}, but uv "
             f"found none; uv said: {answer.message}"
         )
@@ -154,7 +179,13 @@ def _compile(
             f"wanted a lock with {wishes[0]}, got {locked!r}; look for an override or a constraint "
             "in uv's settings"
         )
-    return Lock(text=text, packages=packages, build=build, index_arguments=tuple(index_arguments))
+    return Lock(
+        text=text,
+        packages=packages,
+        build=build,
+        index_arguments=tuple(index_arguments),
+        extra=extra,
+    )
 
 
 @functools.cache

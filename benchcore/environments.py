@@ -89,6 +89,31 @@ def _provide_built(
     report: Callable[[str], None],
 ) -> EnvironmentRecord:
     lock = lock_release(release, template, accelerator)
+    return _build_locked(release, lock, template, state, accelerator, report)
+
+
+def provision_locked(
+    release: Release,
+    lock: Lock,
+    state: State,
+    *,
+    accelerator: Accelerator,
+    report: Callable[[str], None],
+) -> EnvironmentRecord:
+    """The environment of a lock of one's own making, as `provision` builds others. Raises as it
+    does."""
+    template = load_template(release.framework, template_folder())
+    return _build_locked(release, lock, template, state, accelerator, report)
+
+
+def _build_locked(
+    release: Release,
+    lock: Lock,
+    template: Template,
+    state: State,
+    accelerator: Accelerator,
+    report: Callable[[str], None],
+) -> EnvironmentRecord:
     platform = _describe(release.python)["platform"]
     name, key = _name(release), _key(lock.text, release.python_version, platform)
     folder = state.environments / f"{name}-{key[:12]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from benchcore.bisection import (
     read_pairs,
 )
 from benchcore.catalog import check_case
+from benchcore.dependencies import is_lock
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.interpreters import find_interpreters
 from benchcore.matrix import check_device
@@ -30,6 +31,7 @@ from benchcore.verdict.bisection import bisect as search
 from benchcore.verdict.confirmation import LADDER
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement
 from flows.confirm import check_ladder
+from flows.dependencies import blame_dependencies, print_dependencies
 from flows.options import (
     STATE,
     BoundOption,
@@ -95,8 +97,8 @@ def bisect(
     framework: Annotated[str, typer.Argument(help="jax or torch.")],
     workload: Annotated[str, typer.Option("--workload", help="Name of the workload.")],
     case: Annotated[str, typer.Option("--case", help="Case of the workload.")],
-    good: Annotated[str, typer.Option("--good", help="An older version, before the change.")],
-    bad: Annotated[str, typer.Option("--bad", help="A newer version, after it.")],
+    good: Annotated[str, typer.Option("--good", help="An older version, before it; or a lock.")],
+    bad: Annotated[str, typer.Option("--bad", help="A newer version, after it; or a lock.")],
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the arm, as compare's --a-set.")
     ] = None,
@@ -105,6 +107,9 @@ def bisect(
         typer.Option("--starts", help="Starts to judge after, again for more; default 5, 8, 12."),
     ] = None,
     bound: BoundOption = EQUIVALENCE_BOUND,
+    dependencies: Annotated[
+        bool, typer.Option("--dependencies", help="Then find the package that did it.")
+    ] = False,
     event: Annotated[
         int | None, typer.Option("--event", help="Note the outcome in this event's history.")
     ] = None,
@@ -115,7 +120,8 @@ def bisect(
     state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the version that changed a case, between one before the change and one after it."""
+    """Find the version that changed a case, between one before the change and one after it; with
+    --dependencies also the package, between the locks of both, or between two of your own."""
     if framework not in ("jax", "torch"):
         raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")
     check_case(workload, case)
@@ -134,23 +140,46 @@ def bisect(
     opened = open_state(state)
     engine = open_database(opened.database_url)
     _check_event(engine, event)
-    candidates = find_candidates(question, find_interpreters(), python)
-    listed = ", ".join(candidates.versions)
-    ERR.print(f"on Python {candidates.python}: {listed}", markup=False, soft_wrap=True)
-    where = Laboratory(profile=chosen, site=site, python=candidates.python)
-    asker = _Asker(question, where, opened, engine)
-    found = search(candidates.versions, asker.ask, ladder)
-    told = describe(found, candidates.versions, asker.lost)
-    told["campaigns"] = asker.campaigns
+    locks = [is_lock(each) for each in (good, bad)]
+    if any(locks) and not (all(locks) and dependencies):
+        raise UserError(
+            f"wanted two versions, or two locks and --dependencies, got {good[:100]!r} and "
+            f"{bad[:100]!r}; name two of a kind"
+        )
+    if any(locks):
+        where = Laboratory(profile=chosen, site=site, python=python)
+        told = blame_dependencies(question, where, opened, engine, ladder)
+    else:
+        candidates = find_candidates(question, find_interpreters(), python)
+        listed = ", ".join(candidates.versions)
+        ERR.print(f"on Python {candidates.python}: {listed}", markup=False, soft_wrap=True)
+        where = Laboratory(profile=chosen, site=site, python=candidates.python)
+        asker = _Asker(question, where, opened, engine)
+        found = search(candidates.versions, asker.ask, ladder)
+        told = describe(found, candidates.versions, asker.lost)
+        told["campaigns"] = asker.campaigns
+        pairs = [(each.before, each.version) for each in found.culprits if dependencies]
+        asked = [replace(question, good=before, bad=version) for before, version in pairs]
+        of = [blame_dependencies(each, where, opened, engine, ladder) for each in asked]
+        told["dependencies"] = of
+        told["words"] = "; ".join((told["words"], *(each["words"] for each in of)))
     told["record"] = _keep(opened, question, told)
     _note(engine, event, told)
     if as_json:
         print_json(told)
     else:
-        print_bisection(told)
-    if found.verdict in ("unknown", "unverified"):
+        _print_all(told)
+    if told["verdict"] in ("unknown", "unverified"):
         complain(told["reason"])
         raise typer.Exit(1)
+
+
+def _print_all(told: Mapping[str, Any]) -> None:
+    for each in told["dependencies"] if "versions" in told else [told]:
+        print_dependencies(each)
+    if "versions" in told:
+        print_bisection(told)
+    OUT.print(f"Record: {told['record']}", markup=False, soft_wrap=True)
 
 
 def _check_event(engine: Engine, event: int | None) -> None:
@@ -248,4 +277,3 @@ def print_bisection(told: Mapping[str, Any]) -> None:
     for reason in dict.fromkeys(told["lost"]):
         OUT.print(f"a start does not count: {reason}", markup=False, soft_wrap=True)
     OUT.print(told["words"], markup=False, soft_wrap=True, highlight=False)
-    OUT.print(f"Record: {told['record']}", markup=False, soft_wrap=True)

@@ -44,7 +44,7 @@ class Index:
         links = [
             f'<a href="/files/{name}" {says}>{name}</a>'
             for version, says in self.releases[package].items()
-            for name in [f"{package}-{version}-py3-none-any.whl"]
+            for name in [f"{package.replace('-', '_')}-{version}-py3-none-any.whl"]
         ]
         return b"<!DOCTYPE html>\n" + "\n".join(links).encode()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from benchcore.verdict.confirmation import ALPHA, LADDER
 from benchcore.verdict.samples import Judgement
 
+T = TypeVar("T")
 Purpose = Literal["ends", "search", "verify", "rest"]
 """Good against bad; good against one between; the culprit against the version before it, in starts
 that nothing was decided by; the culprit against bad."""
@@ -125,13 +126,8 @@ class _Search:
         return found.verdict == "different" and ((found.log_ratio or 0.0) > 0) == self.direction
 
     def _tell(self, purpose: Purpose, old: int, new: int) -> Judgement:
-        """Up the ladder until it is told. `different` must be as sure as for a confirmation."""
         pair = self.versions[old], self.versions[new]
-        found, num_starts = Judgement(reason="nothing was asked"), 0
-        for num_starts in self.ladder:
-            found = _be_sure(self.ask(*pair, num_starts, purpose == "verify"))
-            if found.verdict != "unknown":
-                break
+        found, num_starts = climb_ladder(self.ask, *pair, self.ladder, fresh=purpose == "verify")
         step = Step(purpose=purpose, old=pair[0], new=pair[1], num_starts=num_starts, found=found)
         self.steps.append(step)
         return found
@@ -153,6 +149,24 @@ class _Search:
             culprits=tuple(self.culprits),
             steps=tuple(self.steps),
         )
+
+
+def climb_ladder(
+    ask: Callable[[T, T, int, bool], Judgement],
+    old: T,
+    new: T,
+    ladder: Sequence[int],
+    *,
+    fresh: bool = False,
+) -> tuple[Judgement, int]:
+    """Up the ladder until it is told; and after how many starts. `different` must be as sure as for
+    a confirmation."""
+    found, num_starts = Judgement(reason="nothing was asked"), 0
+    for num_starts in ladder:
+        found = _be_sure(ask(old, new, num_starts, fresh))
+        if found.verdict != "unknown":
+            break
+    return found, num_starts
 
 
 def _be_sure(found: Judgement) -> Judgement:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from slow_environments import make_slow
@@ -20,18 +21,21 @@ from benchcore.protocol import EnvironmentRecord, write_json
 from flows.cli import app
 
 ASKED = ["bisect", "jax", "--workload", "matmul", "--case", "tiny_op", "--json"]
-VERSIONS = ("1.0", "1.1", "1.2")
+VERSIONS = ("1.1", "1.2")
 PUBLISHED = """
 import json, sys
 from pathlib import Path
 from benchcore import campaign
 from benchcore.bisection import Candidates
 from benchcore.protocol import EnvironmentRecord
-from benchcore.releases import Release
-from flows import bisect, cli
+from benchcore.releases import Release, parse_request
+from benchcore.dependencies import Between
+from benchcore.environment_locks import Lock
+from flows import bisect, cli, dependencies
 
 built = json.loads(Path(sys.argv.pop(1)).read_text())
 environments = {version: EnvironmentRecord(**each) for version, each in built.items()}
+VERSIONS = ("1.1", "1.2")
 
 def resolve(request, *given, **named):
     record = environments[str(request.version)]
@@ -40,10 +44,18 @@ def resolve(request, *given, **named):
 
 campaign.resolve = resolve
 campaign.provision = lambda release, *given, **named: environments[release.version]
-bisect.find_candidates = lambda *given: Candidates(versions=tuple(environments), python="3")
+bisect.find_candidates = lambda *given: Candidates(versions=VERSIONS, python="3")
+packages = [{"jax": "1.1", "numpy": version, "flax": version} for version in VERSIONS]
+dependencies.compare_ends = lambda *given: Between(
+    release=resolve(parse_request("jax==1.2")), like=Lock(text="", packages={}, build="cpu"),
+    old=packages[0], new=packages[1], accelerator="cpu",
+)
+dependencies.why_not = lambda between: lambda moved: None
+dependencies.build = lambda between, moved, *given: environments["+".join(sorted(moved)) or "1.1"]
 cli.main()
 """
-"""The command line, where the index has versions of ours, each with its environment."""
+"""The command line, where the index has versions of ours, each with its environment, and where one
+package after the other can be moved from 1.1 to 1.2."""
 
 
 @pytest.mark.parametrize(
@@ -55,6 +67,9 @@ cli.main()
         (["--good", "1.0", "--bad", "2.0", "--case", "none"], "no case 'none'"),
         (["--good", "1.0", "--bad", "2.0", "--device", "abacus"], "no device 'abacus'"),
         (["--good", "1.0", "--bad", "2.0", "--event", "7"], "no event 7"),
+        (["--good", "a.lock", "--bad", "2.0", "--dependencies"], "wanted two versions, or two loc"),
+        (["--good", "a.lock", "--bad", "b.lock"], "wanted two versions, or two locks and --depen"),
+        (["--good", "a.lock", "--bad", "b.lock", "--dependencies"], "wanted a lock, as"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_measured(
@@ -71,20 +86,23 @@ def test_bad_input_is_told_before_anything_is_measured(
 def test_the_version_that_is_slower_is_found_by_real_starts(
     framework_environment: Callable[[str], EnvironmentRecord], tmp_path: Path, prefect_api: None
 ) -> None:
-    """Of three versions, the last of which does its work a hundred times over."""
+    """Of two versions, the second of which does its work a hundred times over; and of the packages
+    that differ between them, whichever environment has the new flax."""
     real = framework_environment("jax")
-    slow = str(make_slow(tmp_path / "slow", Path(real.python), "jax"))
-    built = {
-        each: replace(real, key=each, python=slow if each == "1.2" else real.python)
-        for each in VERSIONS
-    }
+    built = {"1.1": replace(real, key="1.1")}
+    for each in ("1.2", "numpy", "flax+numpy", "flax"):
+        slow = make_slow(tmp_path / each, Path(real.python), "jax")
+        if each == "numpy":
+            next((tmp_path / each).rglob("sitecustomize.py")).unlink()
+        built[each] = replace(real, key=each, python=str(slow))
     listed = tmp_path / "built.json"
     write_json(listed, {each: dataclasses.asdict(record) for each, record in built.items()})
     (tmp_path / "published.py").write_text(PUBLISHED)
     environ = {**os.environ, "DEADHEAT_STATE": str(tmp_path / "state")}
     environ.pop("DEADHEAT_DATABASE_URL", None)
     # Few starts, so that a wide bound is what they can show.
-    more = ["--good", "1.0", "--bad", "1.2", "--starts", "3", "--bound", "0.5", "--profile", "ci"]
+    more = ["--good", "1.1", "--bad", "1.2", "--starts", "3", "--bound", "0.5", "--profile", "ci"]
+    more.append("--dependencies")
     done = subprocess.run(
         [sys.executable, str(tmp_path / "published.py"), str(listed), *ASKED, *more],
         env=environ,
@@ -103,13 +121,23 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
     (culprit,) = told["culprits"]
     assert culprit["version"] == "1.2"
     assert culprit["low"] > 1.5
+    _check_dependencies(told)
     assert told["words"].startswith("1.2 takes ")
-    assert asked[0] == ("ends", "1.0", "1.2", "different")
-    if culprit["untold"]:  # others used this machine when it was the middle's turn
-        assert (culprit["before"], culprit["untold"]) == ("1.0", ["1.1"])
-    else:
-        assert culprit["before"] == "1.1"
-        assert asked[1:] == [
-            ("search", "1.0", "1.1", "same"),
-            ("verify", "1.1", "1.2", "different"),
-        ]
+    assert (culprit["before"], culprit["untold"]) == ("1.1", [])
+    assert asked == [("ends", "1.1", "1.2", "different"), ("verify", "1.1", "1.2", "different")]
+
+
+def _check_dependencies(told: dict[str, Any]) -> None:
+    (found,) = told["dependencies"]
+    assert [each["package"] for each in found["moves"]] == ["numpy", "flax"]
+    asked = [(each["purpose"], each["old"], each["new"]) for each in found["steps"]]
+    if found["verdict"] == "unknown" or len(asked) < 3:  # others used this machine by then
+        return
+    assert asked[0] == ("ends", "old", "flax+numpy")
+    (blame,) = found["blames"]
+    assert "flax" in blame["packages"]
+    assert blame["low"] > 1.5
+    if blame["packages"] == ["flax"]:
+        assert asked[1:3] == [("search", "old", "numpy"), ("verify", "numpy", "flax+numpy")]
+        assert blame["manner"] in ("alone", "untold")
+        assert "flax makes a step take " in told["words"]

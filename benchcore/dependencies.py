@@ -1,0 +1,233 @@
+"""Environments between two of one framework, in each of which some packages have been moved from
+the old lock's version to the new one's; and the duels that tell them apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from benchcore.adhoc import parse_arm
+from benchcore.bisection import Laboratory, Question, choose_profile
+from benchcore.campaign import find_accelerator, keep_environment
+from benchcore.comparison import list_differences
+from benchcore.confirmation import LIKELY
+from benchcore.environment_locks import (
+    Accelerator,
+    Lock,
+    UnresolvableError,
+    load_template,
+    lock_pinned,
+    lock_release,
+    parse_lock,
+    template_folder,
+)
+from benchcore.environments import provision_locked
+from benchcore.errors import EnvironmentBuildError, UserError, show
+from benchcore.interpreters import find_interpreters
+from benchcore.matrix import Plan, make_plan
+from benchcore.protocol import EnvironmentRecord, Framework
+from benchcore.releases import Release, parse_request, resolve
+from benchcore.sites import load_site
+from benchcore.state import State
+from benchcore.verdict.dependencies import Moved, name_state
+
+_MOST_BYTES = 4 << 20
+_MOST_WORDS = 600
+_FIRST = ("setting", "effective", "program")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Between:
+    """What lies between two environments of a framework: the packages of both, and how locks of
+    that kind are made."""
+
+    release: Release
+    like: Lock
+    old: Mapping[str, str]
+    new: Mapping[str, str]
+    accelerator: Accelerator
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The packages that differ, the likeliest first, the framework itself last. What only one
+        of both has comes along with whatever needs it."""
+        name = self.release.framework
+        differing = [
+            each for each in self.old if self.new.get(each, self.old[each]) != self.old[each]
+        ]
+        return tuple(
+            sorted(differing, key=lambda each: (each == name, not LIKELY.search(each), each))
+        )
+
+    def pins(self, moved: Moved) -> dict[str, str]:
+        """The version of every package of either environment once these have moved."""
+        return {**self.new, **self.old, **{name: self.new[name] for name in moved}}
+
+    def release_of(self, moved: Moved) -> Release:
+        """The framework's version once these have moved."""
+        version = Version(self.pins(moved)[self.release.framework])
+        return replace(self.release, version=version.public)
+
+    def lock(self, moved: Moved) -> Lock:
+        """Raises UnresolvableError where these versions don't go together."""
+        release = self.release_of(moved)
+        template = load_template(release.framework, template_folder())
+        return lock_pinned(release, template, self.like, self.pins(moved))
+
+
+def compare_ends(framework: Framework, ends: tuple[str, str], where: Laboratory) -> Between:
+    """Read or make the locks of both ends, each a version or the path of a lock. Raises UserError,
+    also where no package differs."""
+    site = load_site(where.site)
+    accelerator = site.accelerator or find_accelerator()
+    given = [_read_lock(framework, each) if is_lock(each) else None for each in ends]
+    versions = [
+        each if lock is None else lock[framework] for each, lock in zip(ends, given, strict=True)
+    ]
+    interpreters = find_interpreters()
+    template = load_template(framework, template_folder())
+    requests = [parse_request(f"{framework}=={Version(each).public}") for each in versions]
+    releases = [resolve(each, interpreters, python=where.python) for each in requests]
+    locks = [lock_release(each, template, accelerator) for each in releases]
+    old, new = (
+        lock.packages if own is None else own for own, lock in zip(given, locks, strict=True)
+    )
+    found = Between(
+        release=replace(releases[-1], role="pinned"),
+        like=locks[-1],
+        old=old,
+        new=new,
+        accelerator=accelerator,
+    )
+    if not found.moves:
+        raise UserError(
+            f"wanted two locks of {framework} that differ in the version of a package, got "
+            f"{ends[0][:100]!r} and {ends[1][:100]!r}, which differ in none; compare settings, "
+            "with `deadheat compare`"
+        )
+    return found
+
+
+def is_lock(end: str) -> bool:
+    """Whether an end is a lock's path and not a version."""
+    return end.endswith((".lock", ".txt"))
+
+
+def _read_lock(framework: str, end: str) -> dict[str, str]:
+    path = Path(end)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError("it is too large for a lock")
+        packages = parse_lock(path.read_text(encoding="utf-8"))
+        for version in packages.values():
+            Version(version)
+    except (OSError, ValueError, InvalidVersion) as error:
+        raise UserError(
+            f"wanted a lock, as `requirements.lock` of an environment's folder is one, got "
+            f"{show(path)}: {error!s:.200}; name another file"
+        ) from error
+    if framework not in packages:
+        raise UserError(
+            f"wanted a lock with {framework}, got {show(path)}, which has {len(packages)} packages "
+            "and not that one; name another file"
+        )
+    return packages
+
+
+def why_not(between: Between) -> Callable[[Moved], str | None]:
+    """Asks the resolver, once for each, whether packages can be moved; None = they can.
+
+    Raises UserError where the index does not answer: that would be no answer.
+    """
+    known: dict[Moved, str | None] = {}
+
+    def ask(moved: Moved) -> str | None:
+        if moved not in known:
+            known[moved] = _ask_resolver(between, moved)
+        return known[moved]
+
+    return ask
+
+
+def _ask_resolver(between: Between, moved: Moved) -> str | None:
+    try:
+        between.lock(moved)
+    except UnresolvableError as error:
+        return " ".join(str(error).partition("uv said: ")[2].split())[:_MOST_WORDS]
+    except EnvironmentBuildError as error:
+        raise UserError(
+            f"wanted to know whether {name_state(moved)} can be moved, but uv could not resolve "
+            f"it; mend uv's settings or the index; {error!s:.600}"
+        ) from error
+    return None
+
+
+def build(
+    between: Between, moved: Moved, state: State, report: Callable[[str], None]
+) -> EnvironmentRecord:
+    """The environment in which these have moved. Raises EnvironmentBuildError and UserError."""
+    return provision_locked(
+        between.release_of(moved),
+        between.lock(moved),
+        state,
+        accelerator=between.accelerator,
+        report=report,
+    )
+
+
+def draft_pair(
+    question: Question,
+    records: Sequence[EnvironmentRecord],
+    starts: range,
+    where: Laboratory,
+    *,
+    again: bool = False,
+    passes: bool = False,
+) -> Plan:
+    """The plan of the next starts of two environments, in one duel, the old one first.
+
+    Raises UserError.
+    """
+    framework = parse_request(question.framework).framework
+    plain = parse_arm(",".join((framework, *question.settings)))
+    requests = [f"{framework}@system:{record.python}" for record in records]
+    arms = tuple(replace(plain, request=each) for each in requests)
+    releases = {
+        request: Release(
+            framework=framework,
+            version=Version(record.packages[framework]).public,
+            role="pinned",
+            python=Path(record.python),
+            python_version=record.python_version,
+        )
+        for request, record in zip(requests, records, strict=True)
+    }
+    keys = hashlib.sha256(" ".join(record.key for record in records).encode()).hexdigest()[:10]
+    return make_plan(
+        choose_profile(question, arms, starts, where, passes=passes),
+        releases,
+        campaign=f"{question.name}-{keys}-{starts.stop}{'-again' if again else ''}",
+        site=load_site(where.site).name,
+    )
+
+
+def keep_environments(plan: Plan, records: Sequence[EnvironmentRecord], state: State) -> None:
+    """Give the campaign these environments, in the order of its requests."""
+    for request, record in zip(plan.releases, records, strict=True):
+        keep_environment(plan, request, state, record)
+
+
+def list_first(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What differed between both ends but packages: a setting or a default that flipped, and the
+    compiled program."""
+    old, new = document["contenders"]
+    return [
+        {"kind": each["kind"], "name": each["name"], "old": each["a"], "new": each["b"]}
+        for each in list_differences(old, new)
+        if each["kind"] in _FIRST
+    ]
