@@ -106,9 +106,8 @@ def _check_script(words: Sequence[str]) -> None:
 
 def _check_export(words: Sequence[str]) -> None:
     known = {each.name for each in VARIABLES} | set(re.findall(r"\$\{(\w+)", COMPOSE.read_text()))
-    for word in words:
-        name = word.partition("=")[0]
-        _demand(name in known, f"export {name}: nothing of ours reads it")
+    name = words[0].partition("=")[0]  # what follows belongs to the value
+    _demand(name in known, f"export {name}: nothing of ours reads it")
 
 
 def _check_units(words: Sequence[str]) -> None:

@@ -10,7 +10,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import typer
@@ -32,7 +34,10 @@ from benchcore.sites import Analysis, Site, load_site
 from benchcore.slurm.allocation import Allocation
 from benchcore.state import State
 from benchcore.variables import VARIABLES
+from flows.automations import list_automations
 from flows.cli import app
+from flows.deployments import Wanted, list_deployments
+from tasks.automations import Targets
 
 SITES = [block for page in PAGES for block in find_blocks(page, "toml")]
 NEW_WORKLOAD = ROOT / "docs" / "add-a-workload.md"
@@ -95,6 +100,20 @@ def test_the_pictures_are_on_the_site(built: Path) -> None:
 def test_the_readme_tells_of_every_variable_as_the_code_does() -> None:
     rows = re.findall(r"^\| `([A-Z_]+)` \| (.+) \|$", PAGES[0].read_text(), re.MULTILINE)
     assert dict(rows) == {each.name: each.meaning for each in VARIABLES}
+
+
+def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
+    tmp_path: Path,
+) -> None:
+    text = (ROOT / "docs" / "prefect.md").read_text()
+    place = load_site("local")
+    asked = Wanted(site=place, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path)
+    made = {each.full_name: each.work_queue_name for each in list_deployments(asked)}
+    told = re.findall(r"^\| `(\S+/\S+)` \| .+ \| `(\w+)` \|$", text, re.MULTILINE)
+    assert dict(told) == made
+    targets = Targets(deployments=dict.fromkeys(made, uuid4()), webhook=uuid4())
+    ruled = {each.name for each in list_automations(targets, patience=timedelta(hours=26))}
+    assert set(re.findall(r"^\| `(deadheat: [a-z ]+)` \|", text, re.MULTILINE)) == ruled
 
 
 def test_no_variable_is_read_that_nobody_is_told_of() -> None:
