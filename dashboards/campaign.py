@@ -30,6 +30,8 @@ from benchcore.store.frames import (
     ratio_frame,
 )
 from benchcore.store.programs import list_programs
+from benchcore.store.series import read_series
+from benchcore.store.suspicions import list_modes
 from benchcore.store.workarounds import list_workarounds
 from dashboards.frames import NightSummary, SiteFrames
 from dashboards.pages import list_pages
@@ -106,6 +108,7 @@ def _publish(
         programs=list_programs(engine, campaign),
         pages=list_pages(state.site, duels, list_trained(engine)),
         calibration=measure_calibration(engine),
+        modes=list_modes(read_series(engine)),
     )
     is_first = folder == state.site
     return publish_site(frames, folder, campaign=campaign, generated_at=now, is_first=is_first)

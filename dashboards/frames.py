@@ -102,6 +102,8 @@ class SiteFrames:
     pages: Sequence[SitePage] = ()
     calibration: Mapping[str, Any] | None = None
     """As `benchcore.store.calibration.measure_calibration` has it."""
+    modes: Sequence[Mapping[str, Any]] = ()
+    """As `benchcore.store.suspicions.list_modes` has them."""
 
     def __post_init__(self) -> None:
         for name, frame, columns in (

@@ -176,6 +176,11 @@ def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
         "environments": tables.list_environments(contenders),
         "facts": tables.list_facts(frames.night, ratios, contenders),
         "calibration": _list_calibration(frames),
+        "modes": [
+            row
+            for row in frames.modes
+            if row["device_fingerprint"] in set(ratios["device_fingerprint"])
+        ],
     }
 
 

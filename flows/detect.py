@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from benchcore.measurements import read_history
 from benchcore.verdict.history import SMALLEST_SHIFT, find_shifts
+from benchcore.verdict.modes import tell_modes
 from flows.options import JsonOption
 from flows.printing import OUT, print_rows
 from flows.standalone import answer_files
@@ -48,6 +50,9 @@ def _answer(smallest: float, file: Path) -> dict[str, Any]:
     said: dict[str, Any] = {"shifts": shifts, "suspicions": suspicions}
     if found.drift is not None:
         said["drift"] = found.drift
+    if found.modes is not None:
+        more = {"ratio": found.modes.ratio, "words": tell_modes(found.modes)}
+        said["modes"] = {**dataclasses.asdict(found.modes), **more}
     return {**said, "unknown": found.unknown} if found.unknown else said
 
 
@@ -74,3 +79,5 @@ def _print(answers: dict[str, dict[str, Any]]) -> None:
         if not math.isclose(answered.get("drift", 1.0), 1.0):
             drifted = f"{name}: drifts, {answered['drift']:.3f} times in all"
             OUT.print(drifted, markup=False, soft_wrap=True)
+        if "modes" in answered:
+            OUT.print(f"{name}: {answered['modes']['words']}", markup=False, soft_wrap=True)

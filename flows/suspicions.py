@@ -16,19 +16,19 @@ def suspicions(
     """List what the histories of all series make us ask; one a shift, the open ones first."""
     from benchcore.store.database import open_database
     from benchcore.store.series import read_series
-    from benchcore.store.suspicions import list_suspicions
+    from benchcore.store.suspicions import list_modes, list_suspicions
     from benchcore.verdict.history import FEWEST_NIGHTS
     from tasks.wide import ask_histories
 
     opened, place = open_state(state), load_site(site)
     engine = open_database(opened.database_url)
     series = read_series(engine)
-    ask_histories(engine, place, opened, series)
-    rows = list_suspicions(engine)
+    found = ask_histories(engine, place, opened, series)
+    rows, modes = list_suspicions(engine), list_modes(series, found)
     short = [each for each in series if len(each.nights) < FEWEST_NIGHTS]
     if as_json:
         listed = [{**dataclasses.asdict(each.key), "nights": len(each.nights)} for each in series]
-        print_json({"suspicions": rows, "series": listed})
+        print_json({"suspicions": rows, "series": listed, "modes": modes})
         return
     if rows:
         told = [{**row, "move": f"{row['ratio'] - 1:+.1%}", "95 %": _interval(row)} for row in rows]
@@ -37,6 +37,9 @@ def suspicions(
         print_rows(told, columns, title=title)
     open_ones = sum(row["state"] == "open" for row in rows)
     OUT.print(f"{len(series)} series, suspicions open: {open_ones}", highlight=False)
+    for each in modes:
+        said = f"{each['series']}: {each['words']}"
+        OUT.print(said, markup=False, soft_wrap=True, highlight=False)
     for each in short:
         said = f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes"
         OUT.print(said, markup=False, soft_wrap=True)

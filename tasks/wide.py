@@ -27,10 +27,11 @@ _START_S = 300.0
 
 def ask_histories(
     engine: Engine, site: Site, state: State, series: Sequence[Series] | None = None
-) -> None:
-    """Bring the kept suspicions up to date with the series; of the database if None is given."""
+) -> list[Found]:
+    """Bring the kept suspicions up to date with the series; of the database if None is given. What
+    each history says."""
     folder = site.state or str(state.root)
-    refresh_suspicions(engine, series, partial(find_wide, site=site, folder=folder))
+    return refresh_suspicions(engine, series, partial(find_wide, site=site, folder=folder))
 
 
 def find_wide(histories: Sequence[History], site: Site, folder: str) -> list[Found]:

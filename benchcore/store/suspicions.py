@@ -19,6 +19,7 @@ from benchcore.store.series import read_series
 from benchcore.verdict.confirmation import Asked
 from benchcore.verdict.events import BASELINES
 from benchcore.verdict.history import Found, find_shifts
+from benchcore.verdict.modes import tell_modes
 from benchcore.verdict.series import Night, Series, SeriesKey
 from benchcore.verdict.suspicions import Known, Suspicion, reconcile, suspect
 
@@ -43,9 +44,9 @@ def refresh_suspicions(
     engine: Engine,
     series: Sequence[Series] | None = None,
     find: Callable[[Sequence[History]], list[Found]] = find_one_by_one,
-) -> None:
+) -> list[Found]:
     """Bring the kept suspicions up to date with the series; of the database if None is given.
-    `find` looks at their histories, which takes long where there are many."""
+    `find` looks at their histories, which takes long where there are many; what it found."""
     given = read_series(engine) if series is None else series
     found_of = find([(each.values, each.numbers) for each in given])
     for each, history in zip(given, found_of, strict=True):
@@ -60,6 +61,29 @@ def refresh_suspicions(
                 else:
                     row = rows[change.known]
                 _update(row, change.found)
+    return found_of
+
+
+def list_modes(
+    series: Sequence[Series], found_of: Sequence[Found] | None = None
+) -> list[dict[str, Any]]:
+    """The series whose nights go to and fro between two levels of T_b / T_a: `ratio` of the upper
+    to the lower one, and the `share` of nights at the upper one. `found_of` is what `find_shifts`
+    said of them, where that was asked before."""
+    if found_of is None:
+        found_of = find_one_by_one([(each.values, each.numbers) for each in series])
+    return [
+        {
+            "series": each.key.title,
+            "nights": len(each.nights),
+            "device_fingerprint": each.key.device_fingerprint,
+            **dataclasses.asdict(found.modes),
+            "ratio": found.modes.ratio,
+            "words": tell_modes(found.modes),
+        }
+        for each, found in zip(series, found_of, strict=True)
+        if found.modes is not None
+    ]
 
 
 def _read_baseline(session: Session, key: SeriesKey) -> int | None:

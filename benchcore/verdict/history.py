@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import stats
 
+from benchcore.verdict.modes import Modes, find_modes
 from benchcore.verdict.nights import Nights, clean, guess_noise, learn_noise
 from benchcore.verdict.steps import Whitened, find_steps, keep_real_steps, penalty
 
@@ -53,12 +54,14 @@ class Suspicion:
 class Found:
     """Shifts in the order of nights. `unknown` is why nothing could be judged; empty = it was.
 
-    `drift` is the ratio of the last night's level to the first's that is no shift, if there is one.
+    `drift` is the ratio of the last night's level to the first's that is no shift, if there is one,
+    and `modes` are two levels that nights go to and fro between, if there are any.
     """
 
     shifts: tuple[Shift, ...] = ()
     suspicions: tuple[Suspicion, ...] = ()
     drift: float | None = None
+    modes: Modes | None = None
     unknown: str = ""
 
 
@@ -97,7 +100,19 @@ def find_shifts(
         Suspicion(index=int(rows[each.index]), ratio=each.ratio, reason=each.reason)
         for each in suspicions
     )
-    return Found(shifts=shifts, suspicions=placed, drift=drift)
+    modes = find_modes(_take_levels_out(logs, numbers[rows], kept.rows[steps], line))
+    return Found(shifts=shifts, suspicions=placed, drift=drift, modes=modes)
+
+
+def _take_levels_out(
+    logs: np.ndarray, numbers: np.ndarray, steps: np.ndarray, line: bool
+) -> np.ndarray:
+    """What is left of every night, odd ones included, without shifts and drift."""
+    left = logs - _levels(logs, steps.tolist())
+    if line:
+        slope, level = np.polyfit(numbers, left, 1)
+        left = left - slope * numbers - level
+    return left
 
 
 def _count_nights(numbers: np.ndarray) -> np.ndarray:

@@ -223,6 +223,16 @@ def test_a_convolution_at_a_multiple_of_the_others_time_is_called_an_outlier() -
     )
 
 
+def test_two_modes_of_a_series_are_told_under_its_history_on_their_device_alone() -> None:
+    frames = sample_frames(num_nights=1)
+    device = frames.ratios["device_fingerprint"].iloc[0]
+    row = {"series": "mlp <b>tiny</b>", "words": "two levels", "device_fingerprint": device}
+    page = _render(replace(frames, modes=[row]))
+    assert '<p class="note">mlp &lt;b&gt;tiny&lt;/b&gt;: two levels</p>' in page
+    elsewhere = {**row, "device_fingerprint": "another"}
+    assert "two levels" not in _render(replace(frames, modes=[elsewhere]))
+
+
 def test_what_keeps_a_step_from_being_shorter_is_told_with_what_to_do() -> None:
     frames = sample_frames(num_nights=1)
     odd = frames.bottlenecks.assign(

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from defect_documents import CAMPAIGN as STUDY
 from defect_documents import make_study
-from result_documents import make_document, spool_document
+from kept_histories import open_history
+from result_documents import make_document, make_history, spool_document
 
 from benchcore.campaign import campaign_folder
 from benchcore.matrix import Plan, save_plan
@@ -25,11 +27,7 @@ def state(tmp_path: Path) -> State:
     return open_state(tmp_path / "state")
 
 
-def _publish(state: State, document: Mapping[str, Any], *others: str) -> Path:
-    """Take a document in and publish its campaign, which has these other pages by then."""
-    campaign = document["campaign"]
-    spool_document(state.spool, dict(document))
-    assert not ingest_spool(open_database(state.database_url), state).rejected
+def _plan(state: State, campaign: str) -> None:
     plan = Plan(
         schema=1,
         campaign=campaign,
@@ -40,6 +38,14 @@ def _publish(state: State, document: Mapping[str, Any], *others: str) -> Path:
         notes=(),
     )
     save_plan(plan, campaign_folder(state, campaign) / "plan.json")
+
+
+def _publish(state: State, document: Mapping[str, Any], *others: str) -> Path:
+    """Take a document in and publish its campaign, which has these other pages by then."""
+    campaign = document["campaign"]
+    spool_document(state.spool, dict(document))
+    assert not ingest_spool(open_database(state.database_url), state).rejected
+    _plan(state, campaign)
     for name in others:
         (state.site / campaign).mkdir(parents=True, exist_ok=True)
         (state.site / campaign / name).write_text("a page")
@@ -109,3 +115,15 @@ def test_of_two_pages_of_one_kind_and_case_the_newer_is_linked(state: State) -> 
     for name, number in (("second", 3), ("first", 2)):
         _publish(state, _campaign(name, number), "waterfall.html")
     assert _linked(state.site / "index.html") == {"second/waterfall.html"}
+
+
+def test_a_page_tells_of_series_that_go_to_and_fro_between_two_levels(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    rng = np.random.default_rng(4)
+    logs = rng.normal(0.2, 0.005, 24) + 0.05 * (rng.random(24) < 0.4)
+    open_history(state, make_history(logs.tolist())).dispose()
+    _plan(state, "history")
+    page = publish_campaign(state, "history").read_text(encoding="utf-8")
+    assert "torch-compile: two levels, and nights go to and fro between them" in page

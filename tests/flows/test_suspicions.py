@@ -50,3 +50,16 @@ def test_short_series_and_none_at_all_are_said(tmp_path: Path) -> None:
     assert "0 series, suspicions open: 0" in _ask(tmp_path)
     _keep(tmp_path, LOGS[:3])
     assert "torch-compile: 3 nights of the 10 it takes" in _ask(tmp_path)
+
+
+def test_two_modes_are_shown_and_are_no_suspicion(tmp_path: Path) -> None:
+    upper = np.random.default_rng(8).random(24) < 0.4
+    _keep(tmp_path, LOGS + 0.05 * upper)
+    said = " ".join(_ask(tmp_path).split())
+    assert f"to and fro between them: {upper.mean():.0%} of nights lie 5." in said
+    told = json.loads(_ask(tmp_path, "--json"))
+    (modes,) = told["modes"]
+    assert modes["share"] == upper.mean()
+    assert modes["ratio"] == pytest.approx(1.05, abs=0.01)
+    assert modes["series"] == "mlp tiny: jax-jit against torch-compile"
+    assert [each for each in told["suspicions"] if each["trigger"] == "shift"] == []
