@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 from benchcore import campaign as steps
 from benchcore import checkpoints
 from benchcore.catalog import find_case, proof_use_cases
-from benchcore.cell.host import describe_device
-from benchcore.errors import CampaignIncompleteError
+from benchcore.cell.host import describe_device, why_absent
+from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.matrix import Plan
 from benchcore.photographs import write_photographs
 from benchcore.protocol import (
@@ -129,8 +129,11 @@ def prove(
 ) -> None:
     """Prove what is not proven yet (`anew`: all of it), and keep the rows in the database.
 
-    `advance` gets the share of the evidence that is there, as it comes.
+    `advance` gets the share of the evidence that is there, as it comes. Raises UserError if the
+    device is not here.
     """
+    if absent := why_absent(wanted.device):
+        raise UserError(absent)
     engine = open_database(state.database_url)
     lacking = wanted if anew else _lacking(wanted, engine)
     if lacking is None:
@@ -147,12 +150,15 @@ def prove_duels(
     plan: Plan, duel_runs: Collection[str], state: State, ends_at: float | None = None
 ) -> None:
     """Prove what some of a campaign's duels rest on, on this machine's device; a document that is
-    there already is kept. Leaves documents only: whoever planned the campaign ingests them.
+    there already is kept, and nothing runs on a device that is not here. Leaves documents only:
+    whoever planned the campaign ingests them.
 
     Raises OutOfTimeError if it is not over at `ends_at` (seconds since the epoch).
     """
     duels = tuple(duel for duel in plan.duels if duel.duel_run in duel_runs)
     for wanted in of_campaign(dataclasses.replace(plan, duels=duels), state):
+        if why_absent(wanted.device):
+            continue  # its duels tell why
         try:
             run_proof(wanted, state, keep=True, ends_at=ends_at)
         except Timeout:

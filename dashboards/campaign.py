@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -61,13 +61,18 @@ def publish_campaign(state: State, campaign: str) -> Path:
             f"wanted results of campaign {campaign!r}, but the database holds none; "
             "run `deadheat ingest`, or measure it with `deadheat nightly`"
         )
-    page = _publish(state, engine, duels, campaign, state.site / campaign)
+    now = datetime.now(UTC)
+    frames = _gather(state, engine, duels, campaign, now)
+    told: dict[str, Any] = {"campaign": campaign, "generated_at": now}
+    page = publish_site(frames, state.site / campaign, is_first=False, **told)
     first = _find_first(state.site, duels)
     if first == campaign:
-        return _publish(state, engine, duels, campaign, state.site)
+        pages = list_pages(state.site, duels, list_trained(engine))  # its own is there by now
+        return publish_site(replace(frames, pages=pages), state.site, **told)
     if first is not None:
         with suppress(UserError):  # its plan is another version's: the page stays as it is
-            _publish(state, engine, duels, first, state.site)
+            other = _gather(state, engine, duels, first, now)
+            publish_site(other, state.site, campaign=first, generated_at=now)
     return page
 
 
@@ -82,11 +87,10 @@ def _find_first(site: Path, duels: pd.DataFrame) -> str | None:
     return published[-1] if published else None
 
 
-def _publish(
-    state: State, engine: Engine, duels: pd.DataFrame, campaign: str, folder: Path
-) -> Path:
-    """Write the campaign's page into a folder of the site."""
-    now = datetime.now(UTC)
+def _gather(
+    state: State, engine: Engine, duels: pd.DataFrame, campaign: str, now: datetime
+) -> SiteFrames:
+    """What the campaign's page is made of. Raises UserError if its plan can't be read."""
     of_campaign = duels.loc[duels["campaign"] == campaign]
     trials = list(duels.loc[duels["track"] == CALIBRATION_TRACK, "duel_run"])
 
@@ -95,7 +99,7 @@ def _publish(
 
     events = ProgressReader(progress_log(state, campaign).path).read_new()
     night = summarise(load_campaign(state, campaign), of_campaign, time_last_run(events, now))
-    frames = SiteFrames(
+    return SiteFrames(
         ratios=ratio_frame(engine),
         contenders=real(contender_frame(engine, campaign)),
         equivalence=real(equivalence_frame(engine, campaign)),
@@ -110,8 +114,6 @@ def _publish(
         calibration=measure_calibration(engine),
         modes=list_modes(read_series(engine)),
     )
-    is_first = folder == state.site
-    return publish_site(frames, folder, campaign=campaign, generated_at=now, is_first=is_first)
 
 
 def summarise(plan: Plan, duels: pd.DataFrame, times: RunTimes) -> NightSummary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from filelock import FileLock
 
 from benchcore import proofs
+from benchcore.errors import UserError
 from benchcore.matrix import Plan, make_plan
 from benchcore.profiles import Match, Profile
 from benchcore.protocol import EnvironmentRecord
@@ -131,3 +133,15 @@ def test_a_proof_that_another_job_is_busy_with_is_not_waited_for_too_long(
     (lock,) = state.proofs.glob("*.lock")
     with FileLock(lock), pytest.raises(OutOfTimeError, match="still proving mlp in fp32"):
         proofs.prove_duels(plan, (mlp,), state, time.time() + 0.2)
+
+
+def test_nothing_is_proven_on_a_device_that_is_not_here(
+    plan: Plan, state: State, proven: list[str]
+) -> None:
+    there = tuple(dataclasses.replace(duel, device="cuda:99") for duel in plan.duels)
+    elsewhere = dataclasses.replace(plan, duels=there)
+    proofs.prove_duels(elsewhere, [duel.duel_run for duel in elsewhere.duels], state)
+    for wanted in proofs.of_campaign(elsewhere, state):
+        with pytest.raises(UserError, match="wanted device 'cuda:99', but there is none here"):
+            proofs.prove(wanted, state, lambda text: None, anew=False)
+    assert proven == []

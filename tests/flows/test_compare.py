@@ -162,6 +162,7 @@ def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
         framework_environment(request)
     done = _compare(session_state, "--a", "jax", "--b", "torch", "--device", "cuda:99", "--json")
     assert done.returncode == 1, done.stderr
+    assert "proving" not in done.stderr
     found = json.loads(done.stdout)
     assert (found["verdict"], found["counts"], found["num_starts"]) == ("unknown", False, 0)
     assert [found[side]["status"] for side in ("a", "b")] == ["unsupported", "unsupported"]
