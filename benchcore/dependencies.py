@@ -223,11 +223,11 @@ def keep_environments(plan: Plan, records: Sequence[EnvironmentRecord], state: S
 
 
 def list_first(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What differed between both ends but packages: a setting or a default that flipped, and the
+    """What differed between both ends but packages and their versions: a setting or a default that flipped, and the
     compiled program."""
     old, new = document["contenders"]
     return [
         {"kind": each["kind"], "name": each["name"], "old": each["a"], "new": each["b"]}
         for each in list_differences(old, new)
-        if each["kind"] in _FIRST
+        if each["kind"] in _FIRST and not each["name"].startswith("versions.")
     ]

@@ -195,7 +195,7 @@ _PURPOSES = {
 
 def print_dependencies(told: Mapping[str, Any]) -> None:
     """What differs, each question with its answer, then the culprit."""
-    title = f"What differs between {told['old']} and {told['new']}, the likeliest first"
+    title = "Packages that differ, the likeliest first"
     print_rows(told["moves"], ("package", "old", "new"), title=title)
     if told["differences"]:
         columns = ("kind", "name", "old", "new")

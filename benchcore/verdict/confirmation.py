@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy import stats
 
 from benchcore.verdict.allocations import judge_allocations
 from benchcore.verdict.machine import Machine, look_at_machine, tell_machine
@@ -26,6 +27,9 @@ LADDER = (5, 8, 12)
 """Starts after which a suspicion is judged, as long as it is undecided."""
 ALPHA = 0.01
 """Of a suspicion being confirmed where nothing changed, over all rungs of the ladder together."""
+
+_CHANGE: Mapping[str, int] = {"b_new": 1, "a_new": -1, "b_old": -1, "a_old": 1}
+_DIFFER_ALPHA = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +69,8 @@ class Finding:
 def judge_cells(starts: Sequence[Start], bound: float = EQUIVALENCE_BOUND) -> Finding:
     """What the starts say of each side, of the ratio, and of the control; undecided as yet."""
     a, b = (_judge_side(starts, side, bound) for side in ("a", "b"))
-    terms = {"b_new": 1, "a_new": -1, "b_old": -1, "a_old": 1}
     if a is not None and b is not None:
-        change = _judge(starts, terms, bound)
+        change = _judge(starts, _CHANGE, bound)
     elif a is None and b is None:
         enough = len(starts) > 1
         reason = "both environments are the ones of before" if enough else "fewer than two starts"
@@ -208,7 +211,7 @@ def _blame_machine(
     starts: Sequence[Start], judged: Finding, alpha: float, bound: float
 ) -> str | None:
     """Why what these starts show may be the machine's doing: in some of them it was slower itself,
-    and the others alone do not show it. None = it is not."""
+    and these differ from the others, which alone do not show it. None = it is not."""
     slow = judged.machine.slow if judged.machine else ()
     if not slow or judged.change.verdict == "same":
         return None
@@ -217,8 +220,22 @@ def _blame_machine(
     same_way = (change.log_ratio or 0.0) * (judged.change.log_ratio or 0.0) > 0
     if _moved(change, alpha) and same_way:
         return None
+    if not _differ([starts[index] for index in slow], steady):
+        return None
     assert judged.machine is not None
     return f"{tell_machine(judged.machine)}, and the others do not show it: {change.reason}"
+
+
+def _differ(some: Sequence[Start], others: Sequence[Start]) -> bool:
+    """Whether the ratio changed by another amount in some starts than in others: Student's t at
+    5 %, with one spread for both, as one of them may be a single start."""
+    changes = [
+        [float(pairs.mean()) for pairs in _contrasts(each, _CHANGE)] for each in (some, others)
+    ]
+    if not all(changes) or sum(map(len, changes)) < 3:
+        return False
+    interval = stats.ttest_ind(*changes).confidence_interval(1 - _DIFFER_ALPHA)
+    return bool(interval.low > 0 or interval.high < 0)
 
 
 def _moved(effect: Judgement | None, alpha: float) -> bool:

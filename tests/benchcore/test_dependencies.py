@@ -125,5 +125,6 @@ def test_settings_that_flipped_and_programs_are_looked_at_first() -> None:
     new = document["contenders"][1]
     new["environment"]["packages"] = {"jax": "0.9.0"}
     new["effective"]["manifest"]["matmul_precision"] = "tf32"
+    new["effective"]["versions"] = {"jax": "0.9.0"}
     (first,) = list_first(document)
     assert (first["kind"], first["old"], first["new"]) == ("effective", "ieee", "tf32")

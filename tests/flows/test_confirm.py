@@ -27,6 +27,7 @@ from benchcore.shard import run_duel
 from benchcore.snapshot import take_snapshot
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
+from benchcore.verdict.confirmation import Asked, Start, decide
 from flows.cli import app
 
 pytestmark = [pytest.mark.provisions, pytest.mark.usefixtures("prefect_api")]
@@ -147,7 +148,8 @@ def test_a_slow_down_goes_from_history_to_an_event_and_an_alert_that_name_its_si
 
 
 def test_real_nights_in_which_nothing_changed_leave_no_event(tmp_path: Path) -> None:
-    """Twelve starts of one program against itself, each taken for a night's duel."""
+    """Twelve starts of one program against itself, each taken for a night's duel; and for a start
+    that is to confirm a move of 5 %, which they refute."""
     state = open_state(tmp_path)
     order = make_order(
         *(make_contender(name) for name in ("a", "b")),
@@ -167,11 +169,26 @@ def test_real_nights_in_which_nothing_changed_leave_no_event(tmp_path: Path) -> 
         times = [(x["elapsed_ns"] / x["steps"], y["elapsed_ns"] / y["steps"]) for x, y in pairs]
         logs.append(float(np.median([np.log(y / x) for x, y in times])))
     assert len(set(logs)) == 12
+    starts = [_play(one, other) for one, other in zip(a["starts"], b["starts"], strict=True)]
+    (found,) = decide([(starts, Asked(before=0.0, after=0.05))], final=True)
+    assert found.verdict in ("refuted", "unknown"), found  # unknown = others used this machine
+    assert found.culprit in ("neither", "infrastructure", "unknown"), found
     open_history(state, make_history(logs)).dispose()
     told = _ask(state, "suspicions")
     assert told["series"][0]["nights"] == 12
     assert not [each for each in told["suspicions"] if each["trigger"] in ("shift", "drift")], logs
     assert _ask(state, "events") == []
+
+
+def _play(one: Mapping[str, Any], other: Mapping[str, Any]) -> Start:
+    """Of one program against itself: the second is b in its new environment, and all else the
+    first."""
+    times, others = (
+        {block["round"]: block["elapsed_ns"] / block["steps"] for block in each["blocks"]}
+        for each in (one, other)
+    )
+    cells = ("a_old", "a_new", "b_old", "control")
+    return {**dict.fromkeys(cells, times), "b_new": others}
 
 
 def test_a_quiet_week_leaves_no_event(

@@ -71,6 +71,15 @@ def test_a_change_that_steady_starts_show_as_well_is_the_frameworks() -> None:
     assert found.machine is not None and found.machine.slow == (0, 1, 2, 3)
 
 
+def test_a_change_that_slow_starts_show_like_the_only_steady_one_is_the_frameworks() -> None:
+    """One start alone shows nothing; but it does not differ from the others."""
+    found = _decide(_starts([0.3] * 11 + [0.0], [0.1] * 12))
+    assert found.machine is not None and len(found.machine.slow) == 11
+    assert (found.verdict, found.culprit) == ("confirmed", "b")
+    other = _decide(_starts([0.3] * 11 + [0.0], [0.1] * 11 + [0.0]))
+    assert (other.verdict, other.culprit) == ("confirmed", "infrastructure")
+
+
 def test_a_slower_machine_on_which_nothing_changed_is_no_event() -> None:
     found = _decide(_starts([0.3] * 4 + [0.0] * 8))
     assert (found.verdict, found.culprit) == ("refuted", "neither")
