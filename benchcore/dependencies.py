@@ -223,8 +223,8 @@ def keep_environments(plan: Plan, records: Sequence[EnvironmentRecord], state: S
 
 
 def list_first(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What differed between both ends but packages and their versions: a setting or a default that flipped, and the
-    compiled program."""
+    """What differed between both ends but packages and their versions: a setting or a default that
+    flipped, and the compiled program."""
     old, new = document["contenders"]
     return [
         {"kind": each["kind"], "name": each["name"], "old": each["a"], "new": each["b"]}
