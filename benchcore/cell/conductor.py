@@ -319,7 +319,7 @@ class Conductor:
         case = document.find_case(self._order, self._spec)
         tolerances = self._spec.tolerances(case)
         if self._order.dataset is not None:
-            tolerances = {**tolerances, **seen_tolerances(case.precision)}
+            tolerances = {**tolerances, **seen_tolerances(case.precision, tolerances)}
         return equivalence.compare_all(paths, tolerances) if paths else []
 
     def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:

@@ -17,6 +17,7 @@ from duel_orders import (
 )
 from image_folders import write_digits
 
+from benchcore.cell.epochs import seen_tolerances
 from benchcore.image_folder import ImageFolder, read_image_folder
 from benchcore.protocol import DATA_MODES, DuelOrder
 from benchcore.shard import ConductorFailedError, run_duel
@@ -32,6 +33,14 @@ from data_checks.campaign import read_frames
 from data_checks.nightly import run_checks
 
 _NUM_VAL = 6
+
+
+def test_only_what_went_backward_may_differ_more_on_images_of_a_user() -> None:
+    own = {"loss": 1e-5, "loss_trace": 1e-3, "gradient": 1e-3, "travel": 1e-3, "running_mean": 1e-5}
+    wider = seen_tolerances("fp32_ieee", own)
+    assert wider == {"pixels": 1e-6, "labels": 1e-9, "gradient": 1e-2, "travel": 1e-1}
+    assert seen_tolerances("fp32_ieee", {"gradient": 3e-2})["gradient"] == 3e-2  # as it was
+    assert set(seen_tolerances("bf16", {"loss": 1e-2})) == {"pixels", "labels"}
 
 
 @pytest.fixture(scope="module")
