@@ -22,7 +22,7 @@ from benchcore.dependencies import is_lock
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.interpreters import find_interpreters
 from benchcore.matrix import check_device
-from benchcore.profiles import load_profile
+from benchcore.profiles import Profile, load_profile
 from benchcore.protocol import write_json
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
@@ -43,9 +43,24 @@ from flows.options import (
     StateOption,
 )
 from flows.printing import ERR, OUT, complain, print_json, print_rows
-from flows.running import measure_plan, run_flow
+from flows.running import Runner, measure_plan, run_flow
 
 _BY = "deadheat bisect"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bisecting:
+    """What a user asks for."""
+
+    question: Question
+    ladder: tuple[int, ...]
+    profile: Profile
+    site: str
+    python: str | None = None
+    dependencies: bool = False
+    """Whether the package is wanted, too, or alone, if the question's ends are locks."""
+    event: int | None = None
+    """In whose history the outcome is noted."""
 
 
 @dataclass
@@ -56,6 +71,7 @@ class _Asker:
     where: Laboratory
     state: State
     engine: Engine
+    run: Runner
     known: dict[tuple[str, str, bool], list[np.ndarray]] = field(default_factory=dict)
     begun: dict[tuple[str, str, bool], int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
@@ -84,7 +100,7 @@ class _Asker:
         name = f"{self.question.name}-{old}-{new}-{starts.stop}{again}".lower().replace("+", "-")
         plan = draft_step(self.question, (old, new), starts, self.where, name)
         try:
-            run_flow(measure_plan(plan, self.state), self.state, plan.campaign)
+            self.run(measure_plan(plan, self.state), self.state, plan.campaign)
         except CampaignIncompleteError as error:
             return [], [str(error)]
         self.campaigns.append(name)
@@ -124,8 +140,6 @@ def bisect(
     --dependencies also the package, between the locks of both, or between two of your own."""
     if framework not in ("jax", "torch"):
         raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")
-    check_case(workload, case)
-    check_device(device)
     question = Question(
         framework=framework,
         good=good,
@@ -136,35 +150,16 @@ def bisect(
         device=device,
         bound=bound,
     )
-    ladder, chosen = check_ladder(starts or LADDER), load_profile(profile)
-    opened = open_state(state)
-    engine = open_database(opened.database_url)
-    _check_event(engine, event)
-    locks = [is_lock(each) for each in (good, bad)]
-    if any(locks) and not (all(locks) and dependencies):
-        raise UserError(
-            f"wanted two versions, or two locks and --dependencies, got {good[:100]!r} and "
-            f"{bad[:100]!r}; name two of a kind"
-        )
-    if any(locks):
-        where = Laboratory(profile=chosen, site=site, python=python)
-        told = blame_dependencies(question, where, opened, engine, ladder)
-    else:
-        candidates = find_candidates(question, find_interpreters(), python)
-        listed = ", ".join(candidates.versions)
-        ERR.print(f"on Python {candidates.python}: {listed}", markup=False, soft_wrap=True)
-        where = Laboratory(profile=chosen, site=site, python=candidates.python)
-        asker = _Asker(question, where, opened, engine)
-        found = search(candidates.versions, asker.ask, ladder)
-        told = describe(found, candidates.versions, asker.lost)
-        told["campaigns"] = asker.campaigns
-        pairs = [(each.before, each.version) for each in found.culprits if dependencies]
-        asked = [replace(question, good=before, bad=version) for before, version in pairs]
-        of = [blame_dependencies(each, where, opened, engine, ladder) for each in asked]
-        told["dependencies"] = of
-        told["words"] = "; ".join((told["words"], *(each["words"] for each in of)))
-    told["record"] = _keep(opened, question, told)
-    _note(engine, event, told)
+    order = Bisecting(
+        question=question,
+        ladder=check_ladder(starts or LADDER),
+        profile=load_profile(profile),
+        site=site,
+        python=python,
+        dependencies=dependencies,
+        event=event,
+    )
+    told = find_culprit(order, open_state(state), run_flow)
     if as_json:
         print_json(told)
     else:
@@ -172,6 +167,46 @@ def bisect(
     if told["verdict"] in ("unknown", "unverified"):
         complain(told["reason"])
         raise typer.Exit(1)
+
+
+def find_culprit(order: Bisecting, state: State, run: Runner) -> dict[str, Any]:
+    """Search, keep what was found, and tell it. Raises UserError."""
+    question, engine = order.question, open_database(state.database_url)
+    check_case(question.workload, question.case)
+    check_device(question.device)
+    _check_event(engine, order.event)
+    locks = [is_lock(each) for each in (question.good, question.bad)]
+    if any(locks) and not (all(locks) and order.dependencies):
+        raise UserError(
+            f"wanted two versions, or two locks and --dependencies, got {question.good[:100]!r} "
+            f"and {question.bad[:100]!r}; name two of a kind"
+        )
+    if any(locks):
+        where = Laboratory(profile=order.profile, site=order.site, python=order.python)
+        told = blame_dependencies(question, where, order.ladder, state, run)
+    else:
+        told = _search_versions(order, state, engine, run)
+    told["record"] = _keep(state, question, told)
+    _note(engine, order.event, told)
+    return told
+
+
+def _search_versions(order: Bisecting, state: State, engine: Engine, run: Runner) -> dict[str, Any]:
+    question = order.question
+    candidates = find_candidates(question, find_interpreters(), order.python)
+    listed = ", ".join(candidates.versions)
+    ERR.print(f"on Python {candidates.python}: {listed}", markup=False, soft_wrap=True)
+    where = Laboratory(profile=order.profile, site=order.site, python=candidates.python)
+    asker = _Asker(question, where, state, engine, run)
+    found = search(candidates.versions, asker.ask, order.ladder)
+    told = describe(found, candidates.versions, asker.lost)
+    told["campaigns"] = asker.campaigns
+    pairs = [(each.before, each.version) for each in found.culprits if order.dependencies]
+    asked = [replace(question, good=before, bad=version) for before, version in pairs]
+    of = [blame_dependencies(each, where, order.ladder, state, run) for each in asked]
+    told["dependencies"] = of
+    told["words"] = "; ".join((told["words"], *(each["words"] for each in of)))
+    return told
 
 
 def _print_all(told: Mapping[str, Any]) -> None:

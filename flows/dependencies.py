@@ -24,7 +24,7 @@ from benchcore.protocol import EnvironmentRecord
 from benchcore.releases import parse_request
 from benchcore.shard import result_path
 from benchcore.state import State
-from benchcore.store.database import Engine
+from benchcore.store.database import Engine, open_database
 from benchcore.verdict.dependencies import (
     Attribution,
     Blame,
@@ -35,7 +35,7 @@ from benchcore.verdict.dependencies import (
 )
 from benchcore.verdict.samples import Judgement
 from flows.printing import ERR, OUT, print_rows
-from flows.running import measure_plan, run_flow
+from flows.running import Runner, measure_plan
 
 _MOST_NAMED = 3
 _MOST_FIRST = 12
@@ -51,6 +51,7 @@ class _Asker:
     between: Between
     state: State
     engine: Engine
+    run: Runner
     built: dict[Moved, EnvironmentRecord] = field(default_factory=dict)
     known: dict[_Key, list[np.ndarray]] = field(default_factory=dict)
     begun: dict[_Key, int] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class _Asker:
         )
         measure = measure_plan(plan, self.state)
         keep_environments(plan, records, self.state)
-        run_flow(measure, self.state, plan.campaign)
+        self.run(measure, self.state, plan.campaign)
         self.campaigns.append(plan.campaign)
         planned = {duel.duel_run for duel in plan.duels}
         if look:
@@ -104,7 +105,7 @@ class _Asker:
 
 
 def blame_dependencies(
-    question: Question, where: Laboratory, state: State, engine: Engine, ladder: tuple[int, ...]
+    question: Question, where: Laboratory, ladder: tuple[int, ...], state: State, run: Runner
 ) -> dict[str, Any]:
     """Search what lies between the question's ends, versions or locks. Raises UserError."""
     framework = parse_request(question.framework).framework
@@ -113,7 +114,8 @@ def blame_dependencies(
     ERR.print(f"the locks differ in {listed}", markup=False, soft_wrap=True)
     ask_resolver = why_not(between)
     path = find_path(between.moves, ask_resolver)
-    asker = _Asker(question, where, between, state, engine)
+    engine = open_database(state.database_url)
+    asker = _Asker(question, where, between, state, engine, run)
     found = search_dependencies(path, asker.ask, ask_resolver, ladder)
     return _describe(found, asker, path.refused)
 

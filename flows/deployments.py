@@ -17,6 +17,7 @@ from benchcore.sites import Site
 from benchcore.snapshot import hash_inside
 from flows.automations import HEARTBEAT_S
 from flows.backfill import backfill
+from flows.bisection import bisect
 from flows.calibrate import calibrate
 from flows.comparison import compare
 from flows.confirmation import confirm
@@ -134,6 +135,14 @@ def _list_entries(wanted: Wanted) -> list[_Entry]:
             description=(
                 "Measures past versions of a framework, as many as you ask for of those that can "
                 "be installed here, against each other and the other framework."
+            ),
+        ),
+        _Entry(
+            flow=bisect,
+            queue=_BACKLOG,
+            description=(
+                "Finds which version of a framework changed a case, by measuring what lies between "
+                "one before the change and one after it; and which package, if you want."
             ),
         ),
         _Entry(

@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.exceptions import ParameterTypeError
 from slow_environments import make_slow
 from typer.testing import CliRunner
 
 from benchcore.errors import UserError
 from benchcore.protocol import EnvironmentRecord, write_json
+from flows.bisect import Bisecting
+from flows.bisection import bisect
 from flows.cli import app
 
 ASKED = ["bisect", "jax", "--workload", "matmul", "--case", "tiny_op", "--json"]
@@ -141,3 +146,40 @@ def _check_dependencies(told: dict[str, Any]) -> None:
         assert asked[1:3] == [("search", "old", "numpy"), ("verify", "numpy", "flax+numpy")]
         assert blame["manner"] in ("alone", "untold")
         assert "flax makes a step take " in told["words"]
+
+
+def test_the_deployments_flow_tells_what_was_found_or_why_nothing_could_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_api: None
+) -> None:
+    monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    asked = {"framework": "jax", "workload": "matmul", "case": "tiny_op", "return_state": True}
+    with pytest.raises(ParameterTypeError, match="case"):
+        bisect(**{**asked, "case": "../tiny_op", "return_state": False}, good="1.0", bad="2.0")
+    refused = bisect(**asked, good="2.0", bad="1.0")
+    assert refused.is_failed() and "a good version that is older" in str(refused.message)
+    unknown = bisect(**{**asked, "case": "none"}, good="1.0", bad="2.0")
+    assert unknown.is_failed() and "no case 'none'" in str(unknown.message)
+
+    orders: list[Bisecting] = []
+    step = {"purpose": "ends", "old": "1.0", "new": "2.0", "starts": 5, "reason": "", "ratio": 1.1}
+    of_package = {"steps": [{**step, "verdict": "same", "low": 0.9, "high": 1.2}]}
+    found: dict[str, Any] = {
+        "verdict": "found",
+        "words": "2.0 takes 1.1 times as long",
+        "steps": [{**step, "verdict": "different", "low": 1.05, "high": 1.15}],
+        "dependencies": [of_package],
+    }
+    monkeypatch.setattr(
+        "flows.bisection.find_culprit", lambda order, state, run: orders.append(order) or found
+    )
+    done = bisect(**asked, good="1.0", bad="2.0", starts=[3, 6], dependencies=True)
+    assert done.is_completed() and done.message == found["words"]
+    assert (orders[0].ladder, orders[0].dependencies) == ((3, 6), True)
+    with get_client(sync_client=True) as client:
+        key = ArtifactFilterKey(any_=["bisection"])
+        tables = client.read_artifacts(artifact_filter=ArtifactFilter(key=key))
+    table = max(tables, key=lambda each: str(each.created))
+    assert [row["verdict"] for row in json.loads(str(table.data))] == ["different", "same"]
+    found["verdict"] = "unknown"
+    assert bisect(**asked, good="1.0", bad="2.0").is_failed()
