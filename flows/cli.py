@@ -16,6 +16,7 @@ from benchcore.adhoc import AdhocDuel, draft_duel
 from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, UserError
 from benchcore.profiles import load_profile
 from benchcore.state import State, open_state
+from benchcore.store.database import is_disk_full
 from flows.bisect import bisect
 from flows.calibration import calibration
 from flows.certificates import certificates
@@ -305,6 +306,14 @@ def main() -> None:
         sys.exit(2)
     except (EnvironmentBuildError, CampaignIncompleteError) as error:
         complain(str(error))
+        sys.exit(1)
+    except Exception as error:
+        if not is_disk_full(error):
+            raise
+        complain(
+            f"wanted to write, but the disk is full ({error}); free some space, and run the same "
+            "command again: what was measured is kept"
+        )
         sys.exit(1)
 
 

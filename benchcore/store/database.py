@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +22,15 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from benchcore.errors import UserError
 
 # `Engine` is for those who may hold one but never import SQLAlchemy.
-__all__ = ["Engine", "begin_writing", "check_database", "downgrade", "open_database", "upgrade"]
+__all__ = [
+    "Engine",
+    "begin_writing",
+    "check_database",
+    "downgrade",
+    "is_disk_full",
+    "open_database",
+    "upgrade",
+]
 
 _BUSY_TIMEOUT_MS = 60_000
 _MIGRATION_LOCK = 0xDEAD_4EA7
@@ -138,3 +148,11 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
 def _begin_sqlite(connection: Connection) -> None:
     mode = connection.get_execution_options().get("sqlite_begin", "DEFERRED")
     connection.exec_driver_sql(f"BEGIN {mode}")
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Whether something could not be written as a disk, or somebody's share of it, is full."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    said = error.orig if isinstance(error, OperationalError) else None
+    return getattr(said, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL

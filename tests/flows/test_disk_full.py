@@ -1,0 +1,69 @@
+"""A disk that is full, really: it is told, and once there is space the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from errno import EACCES, EDQUOT, ENOSPC
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
+
+from benchcore.store.database import is_disk_full
+
+DEADHEAT = str(Path(sys.executable).parent / "deadheat")
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Of 1.6 MB: the plan fits, the duel's document does, and the page does not."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1600k", "tmpfs", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no disk of a size of its own: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def _run(plan: Path, disk: Path) -> subprocess.CompletedProcess[str]:
+    environ = {key: value for key, value in os.environ.items() if key != "DEADHEAT_DATABASE_URL"}
+    command = [DEADHEAT, "run", str(plan), "--state", str(disk / "state")]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_a_full_disk_is_told_and_what_was_measured_is_kept(disk: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    command = [DEADHEAT, "plan", "--profile", "smoke", "--json"]
+    plan.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+    full = _run(plan, disk)
+    assert full.returncode == 1
+    assert "the disk is full" in full.stderr and "Traceback" not in full.stderr
+    (document,) = disk.glob("state/spool/nightly-*/*.json")
+    kept = document.read_bytes()
+    subprocess.run(["mount", "-o", "remount,size=30m", str(disk)], check=True)
+    done = _run(plan, disk)
+    assert done.returncode == 0, done.stderr
+    (document,) = disk.glob("state/spool/nightly-*/*.json")
+    assert document.read_bytes() == kept
+    assert json.loads(kept)["contenders"][0]["status"] == "ok"
+
+
+def test_a_full_database_is_a_full_disk_and_other_errors_are_not() -> None:
+    with create_engine("sqlite://").connect() as connection:
+        connection.execute(text("PRAGMA max_page_count = 2"))
+        with pytest.raises(OperationalError) as full:
+            for name in "abc":
+                connection.execute(text(f"CREATE TABLE {name} (x)"))
+        with pytest.raises(OperationalError) as other:
+            connection.execute(text("SELECT * FROM nothing"))
+    assert is_disk_full(full.value) and not is_disk_full(other.value)
+    assert is_disk_full(OSError(ENOSPC, "full")) and is_disk_full(OSError(EDQUOT, "quota"))
+    assert not is_disk_full(OSError(EACCES, "denied"))
