@@ -11,7 +11,7 @@ nightly: sync
 	.venv/bin/deadheat nightly --profile laptop
 
 test: sync lint
-	.venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 lint: sync
 	.venv/bin/ruff check .
