@@ -50,11 +50,13 @@ def _take_figures(num_shards: int) -> None:
         cluster.start_worker()
         found["shard_of_5_duels"] = measure_shards(cluster)
         keep_figures(found)
-        found["queue_sqlite"] = queue_many(cluster, num_shards)
-        keep_figures(found)
     with serve_postgres() as database, _open_stack(database=database) as cluster:
         cluster.start_worker()
         found["queue_postgresql"] = queue_many(cluster, num_shards)
+        keep_figures(found)
+    with _open_stack() as cluster:  # the last, as with many shards it does not come to its end
+        cluster.start_worker()
+        found["queue_sqlite"] = queue_many(cluster, num_shards)
         keep_figures(found)
 
 
