@@ -31,7 +31,7 @@ from benchcore.verdict.bisection import bisect as search
 from benchcore.verdict.confirmation import LADDER
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement
 from flows.confirm import check_ladder
-from flows.dependencies import blame_dependencies, print_dependencies
+from flows.dependencies import blame_dependencies, describe_steps, print_dependencies
 from flows.options import (
     STATE,
     BoundOption,
@@ -257,18 +257,7 @@ def describe(found: Bisection, versions: tuple[str, ...], lost: list[str]) -> di
             }
             for each in found.culprits
         ],
-        "steps": [
-            {
-                "purpose": each.purpose,
-                "old": each.old,
-                "new": each.new,
-                "starts": each.num_starts,
-                "verdict": each.found.verdict,
-                **each.found.ratios,
-                "reason": each.found.reason,
-            }
-            for each in found.steps
-        ],
+        "steps": describe_steps(found),
         "lost": lost,
     }
 

@@ -25,6 +25,7 @@ from benchcore.releases import parse_request
 from benchcore.shard import result_path
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
+from benchcore.verdict.bisection import Bisection
 from benchcore.verdict.dependencies import (
     Attribution,
     Blame,
@@ -137,21 +138,26 @@ def _describe(
         "differences": asker.first or [],
         "refused": [{"move": move, "reason": reason} for move, reason in refused],
         "blames": [_describe_blame(each) for each in found.blames],
-        "steps": [
-            {
-                "purpose": each.purpose,
-                "old": each.old,
-                "new": each.new,
-                "starts": each.num_starts,
-                "verdict": each.found.verdict,
-                **each.found.ratios,
-                "reason": each.found.reason,
-            }
-            for each in search.steps
-        ],
+        "steps": describe_steps(search),
         "lost": asker.lost,
         "campaigns": asker.campaigns,
     }
+
+
+def describe_steps(search: Bisection) -> list[dict[str, Any]]:
+    """What was asked and answered, in order; `ratio` is how many times as long the newer takes."""
+    return [
+        {
+            "purpose": each.purpose,
+            "old": each.old,
+            "new": each.new,
+            "starts": each.num_starts,
+            "verdict": each.found.verdict,
+            **each.found.ratios,
+            "reason": each.found.reason,
+        }
+        for each in search.steps
+    ]
 
 
 def _describe_blame(blame: Blame) -> dict[str, Any]:
