@@ -26,9 +26,9 @@ from slurm_cluster import Cluster, wait_for
 from benchcore.campaign import campaign_folder, provision_release
 from benchcore.profiles import Match
 from benchcore.tracks import STDLIB
-from flows import services
-from flows.postgres import Postgres, find_postgres, make_cluster, make_url, open_database
-from flows.services import Service
+from flows.server import services
+from flows.server.postgres import Postgres, find_postgres, make_cluster, make_url, open_database
+from flows.server.services import Service
 
 _DUELS = 5
 _SHARDS = 3

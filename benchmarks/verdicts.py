@@ -1,9 +1,10 @@
 """How good are our verdicts? Simulations with a known truth, others' methods side by side.
 
-    .venv/bin/python benchmarks/verdicts.py [detection] [judging] [attribution] [speed]
+    .venv/bin/python benchmarks/verdicts.py [detection] [real] [judging] [attribution] [speed]
 
 `detection`: shifts in histories of nights, against detectors from their own packages (taken from
-the package index into a temporary environment) and published rules. `judging`: paired times of
+the package index into a temporary environment) and published rules. `real`: the same detectors on
+what `quiet_nights.py` measured, as it is and with shifts put in. `judging`: paired times of
 several allocations. `attribution`: fresh starts of old and new environments, and who is blamed.
 `speed`: 10,000 histories of 1,000 nights. All seeded. Thresholds of ours were
 tuned on seed 1; ask for another one. Tables are also kept under `results/`.
@@ -16,20 +17,23 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import attributions
 import numpy as np
+import quiet_nights
+import real_histories
 from histories import SHIFTED, History, simulate
 from judges import JUDGES, KINDS, TRUTHS, Answer, Trial
 from judges import simulate as simulate_trials
 from one_duel import keep
 from uv import find_uv_bin
 
-from benchcore.verdict.history import find_shifts
+from benchcore.verdict.allocations import judge_allocations
+from benchcore.verdict.history import Found, find_shifts
 
 _PACKAGES = {"otava": "apache-otava==0.8.0", "asv": "asv==0.6.6", "ruptures": "ruptures==1.1.10"}
 _PEERS = ("otava", "asv", "ruptures", "Perfherder", "rustc-perf", "TorchBench", "HUD")
@@ -41,7 +45,7 @@ def main() -> None:
     """Make the tables that are asked for, print and keep them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "tables", nargs="*", default=["detection", "judging", "attribution", "speed"]
+        "tables", nargs="*", default=["detection", "real", "judging", "attribution", "speed"]
     )
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=8, help="of each class, noise and size")
@@ -50,6 +54,7 @@ def main() -> None:
     options = parser.parse_args()
     made: dict[str, Callable[[argparse.Namespace], Any]] = {
         "detection": tell_detection,
+        "real": tell_real,
         "judging": tell_judging,
         "attribution": tell_attribution,
         "speed": tell_speed,
@@ -63,10 +68,7 @@ def main() -> None:
 def tell_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row a detector: F1 by class and over all, and how often it cries wolf."""
     histories = list(simulate(options.seed, options.repeats))
-    ours = [find_shifts(history.values, history.nights) for history in histories]
-    answers = {"ours": [[shift.index for shift in found.shifts] for found in ours]}
-    peers = _PEERS if options.peer is None else [peer for peer in options.peer if peer != "none"]
-    answers |= {peer: _ask(peer, histories) for peer in peers}
+    ours, answers = _ask_all(histories, options.peer)
     quiet = [
         (history, found)
         for history, found in zip(histories, ours, strict=True)
@@ -80,6 +82,63 @@ def tell_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
     ]
     rows[0]["suspicions per 1,000 nights"] = suspected
     return rows
+
+
+def _ask_all(
+    histories: Sequence[History], peers: Sequence[str] | None
+) -> tuple[list[Found], dict[str, list[list[int]]]]:
+    """All that we say, and the rows that each detector says, ours first."""
+    ours = [find_shifts(history.values, history.nights) for history in histories]
+    rows = {"ours": [[shift.index for shift in found.shifts] for found in ours]}
+    asked = _PEERS if peers is None else [peer for peer in peers if peer != "none"]
+    return ours, rows | {peer: _ask(peer, histories) for peer in asked}
+
+
+def tell_real(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row a detector: how often it cries wolf on what was measured while nothing changed, and F1
+    by the size of a shift that was put into it."""
+    starts = quiet_nights.load()["starts"]
+    if not starts:
+        sys.exit("wanted starts of quiet_nights.py, got none; run it first")
+    quiet = list(real_histories.read_histories(starts))
+    ratios = [history for history in quiet if history.kind == real_histories.RATIOS]
+    histories = [*quiet, *real_histories.inject(ratios, options.seed, options.repeats)]
+    ours, answers = _ask_all(histories, options.peer)
+    rows = [{"who": who, **score_real(histories, found)} for who, found in answers.items()]
+    suspected = sum(len(found.suspicions) for found in ours[: len(quiet)])
+    nights = sum(len(history.values) for history in quiet)
+    rows[0] |= {"suspicions per 1,000 nights": 1000 * suspected / nights, "nights": nights}
+    return rows + _judge_twins(starts)
+
+
+def _judge_twins(starts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of real starts of a contender against its twin: what our judge says of 5, 8 and 12 of them,
+    as they are and with a difference put in."""
+    rows = []
+    for size in (5, 8, 12):
+        groups = list(real_histories.group_twins(starts, size))
+        rates: dict[str, Any] = {"who": f"judge, {size} starts", "groups": len(groups)}
+        for truth in TRUTHS:
+            moved = [[pairs + np.log1p(truth) for pairs in group] for group in groups]
+            said = [judge_allocations(each).verdict for each in moved]
+            rates[f"different at {truth:.0%}"] = said.count("different") / len(said)
+        rows.append(rates)
+    return rows
+
+
+def score_real(histories: Sequence[History], answers: Sequence[Sequence[int]]) -> dict[str, float]:
+    """False shifts per 1,000 nights of each kind of history that has no shift, and F1 over those
+    that have one, by its size."""
+    tallies: dict[str, np.ndarray] = {}
+    for history, found in zip(histories, answers, strict=True):
+        key = f"F1 at {history.size:.0%}" if history.size else f"false in {history.kind}"
+        tally = count_hits(history.shifts, found)
+        nights = len(history.values)
+        tallies[key] = tallies.get(key, np.zeros(4)) + np.append(tally, nights)
+    return {
+        key: 1000 * tally[1] / tally[3] if key.startswith("false") else _f1(tally[:3])
+        for key, tally in tallies.items()
+    }
 
 
 def _ask(peer: str, histories: Sequence[History]) -> list[list[int]]:
