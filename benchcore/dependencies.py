@@ -4,6 +4,7 @@ the old lock's version to the new one's; and the duels that tell them apart."""
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,8 @@ from benchcore.verdict.dependencies import Moved, name_state
 
 _MOST_BYTES = 4 << 20
 _MOST_WORDS = 600
+_FIRST_REASON = re.compile(r"Because (.{1,300}?), we can conclude")
+"""What uv begins with: who depends on what. The rest follows from it."""
 _FIRST = ("setting", "effective", "program")
 
 
@@ -158,7 +161,9 @@ def _ask_resolver(between: Between, moved: Moved) -> str | None:
     try:
         between.lock(moved)
     except UnresolvableError as error:
-        return " ".join(str(error).partition("uv said: ")[2].split())[:_MOST_WORDS]
+        words = " ".join(str(error).partition("uv said: ")[2].split())
+        first = _FIRST_REASON.search(words)
+        return first[1] if first else words[:_MOST_WORDS]
     except EnvironmentBuildError as error:
         raise UserError(
             f"wanted to know whether {name_state(moved)} can be moved, but uv could not resolve "

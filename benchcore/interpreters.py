@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,14 @@ class Interpreter:
 
 
 def find_interpreters() -> list[Interpreter]:
-    """Every final CPython >= 3.11 with a GIL on PATH, of uv, or running us; newest first."""
+    """Every final CPython >= 3.11 with a GIL on PATH, of uv, or running us; newest first. A process
+    looks once, as pyenv's shims take seconds to say that they are none."""
+    said = ("PATH", "UV_", "PYENV_")
+    return list(_look(tuple(each for each in os.environ.items() if each[0].startswith(said))))
+
+
+@lru_cache(maxsize=8)
+def _look(_around: tuple[tuple[str, str], ...]) -> tuple[Interpreter, ...]:
     found: dict[tuple[str, str], Interpreter] = {}
     seen: set[str] = set()
     for path in [*_listed_by_uv(), sys.executable]:
@@ -60,7 +68,7 @@ def find_interpreters() -> list[Interpreter]:
         seen.add(facts["executable"])
         interpreter = Interpreter(Path(facts["executable"]), facts["version"])
         found.setdefault((facts["version"], facts["base_prefix"]), interpreter)
-    return sorted(found.values(), key=lambda each: each.release, reverse=True)
+    return tuple(sorted(found.values(), key=lambda each: each.release, reverse=True))
 
 
 def inspect_interpreter(python: Path) -> Interpreter:

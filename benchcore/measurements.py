@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from benchcore.errors import MOST_SHOWN, UserError, show
 
 _MOST_BYTES = 500_000_000
 _MOST_NIGHTS = 1_000_000
+_LEAST_APART = 0.5
+"""Days between two nights, which may begin shortly before or after midnight; two runs nearer than
+this are one night, measured twice."""
+_EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +100,7 @@ def read_history(path: Path) -> History:
 
 def _read_rows(path: Path) -> list[list[str]]:
     try:
-        return list(csv.reader(_read_text(path).splitlines(), strict=True))
+        return list(csv.reader(_read_text(path).rstrip().splitlines(), strict=True))
     except csv.Error as error:
         raise UserError(f"wanted CSV, got {show(path)}: {str(error)[:MOST_SHOWN]}") from None
 
@@ -122,13 +126,16 @@ def _read_number(text: str) -> float | None:
 
 
 def _read_nights(times: Sequence[str], path: Path) -> np.ndarray:
-    nights = []
+    nights: list[float] = []
+    apart = 0.0
     for number, text in enumerate(times):
         compact = len(text) == 8 and text.isdecimal()  # 20261122
-        night = _read_date(text) if compact else _read_number(text)
+        night = None if compact else _read_number(text)
         if night is None:
-            night = _read_number(text) if compact else _read_date(text)
-        if night is None or (nights and night <= nights[-1]):
+            night, apart = _read_date(text), _LEAST_APART
+        if night is None and compact:
+            night, apart = _read_number(text), 0.0
+        if night is None or (nights and night - nights[-1] <= apart):
             before = f", after {_shorten(times[number - 1])}" if number else ""
             raise UserError(
                 f"wanted each night once, in order, its time a date such as 2026-11-22 or a "
@@ -139,11 +146,12 @@ def _read_nights(times: Sequence[str], path: Path) -> np.ndarray:
 
 
 def _read_date(text: str) -> float | None:
-    """Its day alone: two runs of one day are one night, measured twice."""
+    """In days. A time without a zone is taken as it is, in others the zone is counted."""
     try:
-        return float(datetime.fromisoformat(text).toordinal())
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
+    return (moment.replace(tzinfo=UTC) - _EPOCH - (moment.utcoffset() or timedelta())) / _DAY
 
 
 def _read_text(path: Path) -> str:

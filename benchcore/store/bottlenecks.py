@@ -11,9 +11,9 @@ import pandas as pd
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.frames import contender_frame
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
+from benchcore.store.trials import without_trials
 from benchcore.verdict.bottleneck import Bottleneck, Measures, find_bottleneck
 from benchcore.verdict.where_time import StepProfile, profile_step, time_inputs
 
@@ -32,9 +32,8 @@ _OF_STEP = ("kernel_ns", "dispatch_ns", "num_kernels", "host_syncs", "host_copie
 def bottleneck_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a contender run that ended well: `benchcore.verdict.bottleneck.Bottleneck`'s columns
     beside the shares it is judged by, and `host_boundness`. None of trials of our verdicts."""
-    contenders = contender_frame(engine, campaign)
+    contenders = without_trials(contender_frame(engine, campaign))
     ran = contenders.loc[(contenders["status"] == "ok") & (contenders["num_blocks"] > 0)]
-    ran = ran.loc[ran["track"] != CALIBRATION_TRACK]
     ran = ran.loc[:, [*_NAMED, *_NUMBERS, _TIMED]].reset_index(drop=True)
     measured = _read_measured(engine, campaign)
     found = [

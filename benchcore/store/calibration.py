@@ -12,12 +12,12 @@ from typing import Any
 from sqlalchemy import Engine, and_, select
 from sqlalchemy.orm import Session
 
-from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.judging import exclusions_of
 from benchcore.store.models import ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.queries import trials_to_judge
 from benchcore.store.records import DuelRecord
 from benchcore.store.series import IN_SERIES
+from benchcore.store.trials import IS_TRIAL
 from benchcore.verdict.calibration import (
     CELLS,
     FEWEST_FREEDOM,
@@ -136,7 +136,7 @@ def read_trials(engine: Engine) -> tuple[list[Trial], int, list[str]]:
 def _read_starts(engine: Engine) -> list[_Played]:
     records = trials_to_judge(engine)
     with Session(engine) as session:
-        query = select(DuelRun).where(DuelRun.track == CALIBRATION_TRACK)
+        query = select(DuelRun).where(IS_TRIAL)
         duels = {each.id: each for each in session.scalars(query)}
         told = _read_handicaps(session)
     return [_read_start(each, duels[each.duel_run], told[each.duel_run]) for each in records]
@@ -157,7 +157,7 @@ def _read_handicaps(session: Session) -> Mapping[str, dict[str, tuple[int, int]]
                 StartRun.contender == ContenderRun.name,
             ),
         )
-        .where(DuelRun.track == CALIBRATION_TRACK)
+        .where(IS_TRIAL)
     )
     told = defaultdict[str, dict[str, tuple[int, int]]](dict)
     for each, steps in session.execute(query):

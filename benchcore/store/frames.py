@@ -21,7 +21,6 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 from sqlalchemy.types import TypeEngine
 
-from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.ceilings import add_physics, read_sentinels
 from benchcore.store.models import (
     CheckMark,
@@ -34,6 +33,7 @@ from benchcore.store.models import (
     UtcDateTime,
 )
 from benchcore.store.parity import add_parity, read_sides
+from benchcore.store.trials import NO_TRIAL
 from benchcore.verdict.energy import step_energy
 from benchcore.verdict.latency import host_boundness, summarise_latency
 from benchcore.verdict.where_time import StepProfile, list_kernels, profile_step
@@ -368,7 +368,7 @@ def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         PairRatio.judged_at,
     )
     query = query.join(PairRatio, PairRatio.duel_run == DuelRun.id)
-    query = query.where(DuelRun.track != CALIBRATION_TRACK)
+    query = query.where(NO_TRIAL)
     ratios = _read(engine, query.order_by(*_OLDEST_FIRST, PairRatio.a, PairRatio.b), campaign)
     return add_parity(ratios, read_sides(manifest_frame(engine, campaign)))
 

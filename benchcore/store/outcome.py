@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.frames import contender_frame, profile_frame, ratio_frame
 from benchcore.store.judging import judge_campaign
+from benchcore.store.trials import without_trials
 from benchcore.verdict.outliers import find_slower
 from benchcore.verdict.ratios import judge_nodes
 from benchcore.verdict.where_time import StepProfile
@@ -99,8 +99,7 @@ def list_contenders(engine: Engine, campaign: str) -> list[dict[str, Any]]:
             **{key: row[key] for key in ("name", "status")},
             **{key: None if math.isnan(row[key]) else row[key] for key in _MEASURED},
         }
-        for row in contender_frame(engine, campaign).to_dict("records")
-        if row["track"] != CALIBRATION_TRACK
+        for row in without_trials(contender_frame(engine, campaign)).to_dict("records")
     ]
 
 

@@ -12,10 +12,10 @@ from sqlalchemy import ColumnElement, Engine, delete, select, update
 from sqlalchemy.orm import Session
 
 from benchcore.cell.degraded import find_degraded
-from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.database import begin_writing
 from benchcore.store.models import CheckMark, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import DuelRecord, Mark
+from benchcore.store.trials import IS_TRIAL
 from benchcore.verdict.ratios import Ratio, Side
 
 
@@ -26,7 +26,7 @@ def duels_to_judge(engine: Engine, campaign: str) -> list[DuelRecord]:
 
 def trials_to_judge(engine: Engine) -> list[DuelRecord]:
     """The same of every start of a trial, of all campaigns."""
-    return _read_records(engine, DuelRun.track == CALIBRATION_TRACK)
+    return _read_records(engine, IS_TRIAL)
 
 
 def _read_records(engine: Engine, wanted: ColumnElement[bool]) -> list[DuelRecord]:

@@ -7,15 +7,15 @@ from collections import defaultdict
 from sqlalchemy import Engine, and_, select
 from sqlalchemy.orm import Session, aliased
 
-from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.models import ContenderRun, DuelRun, PairRatio
+from benchcore.store.trials import NO_TRIAL
 from benchcore.verdict.series import Night, Series, SeriesKey, make_series
 
 _ROLLING = ("newest", "system")
 """Roles whose version is whatever there is that night; pinned ones tell no history."""
 IN_SERIES = (
     PairRatio.counts,
-    DuelRun.track != CALIBRATION_TRACK,
+    NO_TRIAL,
     PairRatio.kind == "cross_framework",
     PairRatio.a_role.in_(_ROLLING),
     PairRatio.b_role.in_(_ROLLING),

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Engine, Select, select
+from sqlalchemy import Engine, Select, func, select
 from sqlalchemy.orm import Session
 
 from benchcore.errors import UserError
 from benchcore.store.database import begin_writing
-from benchcore.store.models import ContenderRun, DuelRun, EventRow, SuspicionRow
+from benchcore.store.models import ContenderRun, DuelRun, EventRow, StartRun, SuspicionRow
 from benchcore.store.records import Subject, SubjectSide
 from benchcore.store.series import read_series
 from benchcore.verdict.confirmation import Asked
 from benchcore.verdict.events import BASELINES
 from benchcore.verdict.history import Found, find_shifts
 from benchcore.verdict.modes import tell_modes
+from benchcore.verdict.prospects import Prospect, rank
 from benchcore.verdict.series import Night, Series, SeriesKey
 from benchcore.verdict.suspicions import Known, Suspicion, reconcile, suspect
 
@@ -27,6 +30,7 @@ _KEY = tuple(field.name for field in dataclasses.fields(SeriesKey))
 _SIDE = tuple(field.name for field in dataclasses.fields(SubjectSide))
 History = tuple[np.ndarray, np.ndarray]
 """Of a series: T_b / T_a of each night, and the nights' numbers."""
+_ANSWERED = ("confirmed", "refuted", "unknown")
 _OF_A_LEVEL = 10
 """Nights next to a shift whose median is the level there."""
 _LISTED = (
@@ -148,7 +152,7 @@ def list_suspicions(engine: Engine) -> list[dict[str, Any]]:
 
 
 def choose_suspicions(engine: Engine, ids: Sequence[int] = ()) -> list[int]:
-    """The open suspicions, the largest first; or those of these ids, which must be undecided.
+    """The open suspicions, the most promising first; or those of these ids, which are undecided.
 
     Raises UserError for an id that there is not, and for one that was answered.
     """
@@ -162,7 +166,30 @@ def choose_suspicions(engine: Engine, ids: Sequence[int] = ()) -> list[int]:
                 f"wanted a suspicion that is open or unknown, got {each}, which is "
                 f"{known[each]['state']}; see `deadheat suspicions`"
             )
-    return list(ids) or [each for each, row in known.items() if row["state"] == "open"]
+    return list(ids) or rank(_list_prospects(engine))
+
+
+def _list_prospects(engine: Engine) -> list[Prospect]:
+    """Of the open suspicions; a start is taken to last as long as it did in the night after."""
+    with Session(engine) as session:
+        rows = list(session.scalars(select(SuspicionRow)))
+        answers = Counter((row.trigger, row.state) for row in rows)
+        found: list[Prospect] = []
+        for row in (each for each in rows if each.state == "open"):
+            run = session.get_one(DuelRun, row.after_run)
+            took_s = (run.ended_at - run.started_at).total_seconds()
+            starts = func.count(StartRun.start_index.distinct())
+            num_starts = session.scalar(select(starts).where(StartRun.duel_run == run.id))
+            found.append(
+                Prospect(
+                    id=row.id,
+                    log_ratio=math.log(row.ratio),
+                    num_confirmed=answers[row.trigger, "confirmed"],
+                    num_answered=sum(answers[row.trigger, state] for state in _ANSWERED),
+                    start_s=max(took_s / (num_starts or 1), 1.0),
+                )
+            )
+    return found
 
 
 def read_subject(engine: Engine, suspicion: int) -> Subject:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
 
 from benchcore.verdict.samples import (
     EQUIVALENCE_BOUND,
@@ -115,6 +114,8 @@ def _skip_outliers(pairs: np.ndarray, far: float) -> float:
 
 def _find_odd(means: np.ndarray) -> int | None:
     """The one allocation that the others' spread doesn't explain, if there are others enough."""
+    from scipy import stats
+
     count = len(means)
     if count < _FEWEST_TO_SPARE_ONE:
         return None

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, stats
 
 from benchcore.verdict.confirmation import ALPHA, LADDER, Asked, Finding, Start, decide
 
@@ -99,6 +98,8 @@ def judge_trial(trial: Trial) -> Outcome:
 
 def count(hits: Iterable[bool]) -> Rate:
     """The share of True among these."""
+    from scipy import stats
+
     given = list(hits)
     if not given:
         return Rate(hits=0, total=0, low=None, high=None)
@@ -131,6 +132,8 @@ def find_smallest(
     `nights` holds the log ratios of the starts of each night, which are compared within their
     night alone. None = too few of them to know how starts spread.
     """
+    from scipy import optimize, stats
+
     kept = [np.asarray(night, float) for night in nights if len(night) > 1]
     freedom = sum(len(night) - 1 for night in kept)
     if freedom < FEWEST_FREEDOM:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from benchcore.verdict.allocations import judge_allocations
 from benchcore.verdict.machine import Machine, look_at_machine, tell_machine
@@ -229,6 +228,8 @@ def _blame_machine(
 def _differ(some: Sequence[Start], others: Sequence[Start]) -> bool:
     """Whether the ratio changed by another amount in some starts than in others: Student's t at
     5 %, with one spread for both, as one of them may be a single start."""
+    from scipy import stats
+
     changes = [
         [float(pairs.mean()) for pairs in _contrasts(each, _CHANGE)] for each in (some, others)
     ]

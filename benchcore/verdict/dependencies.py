@@ -59,7 +59,7 @@ def find_path(names: Sequence[str], why_not: Callable[[Moved], str | None]) -> P
     fewest at once that it allows, of two, or of all that are left.
 
     `why_not` says why an environment can't be resolved; None = it can. The one in which all have
-    moved is the new one, which is there.
+    moved is the new one, which is there. The same reason is told once, of what met it first.
     """
     left, moved = list(names), frozenset[str]()
     steps, refused = list[tuple[str, ...]](), dict[str, str]()
@@ -70,7 +70,8 @@ def find_path(names: Sequence[str], why_not: Callable[[Moved], str | None]) -> P
             if told is None:
                 group = fewer
                 break
-            refused.setdefault(_tell_try(fewer, moved), told)
+            if told not in refused.values():
+                refused[_tell_try(fewer, moved)] = told
         steps.append(group)
         moved |= set(group)
         left = [each for each in left if each not in group]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy import stats
 
 from benchcore.verdict.modes import Modes, find_modes
 from benchcore.verdict.nights import Nights, clean, guess_noise, learn_noise
@@ -20,6 +19,11 @@ SMALLEST_SHIFT = 0.01
 matter to nobody."""
 _LINE_COSTS = 0.55
 """A straight line's penalty, in steps: it has no place to choose."""
+_BEND_COSTS = 6.0
+_MOST_BENDS = 3
+"""Of a drift: its penalty for each degree beyond a straight line, and how many it may have."""
+_DOUBTED = 0.3
+"""Correlation, above which it is asked whether shifts feign it."""
 _ODD = 4.0
 """Standard deviations from its level, beyond which the last night is a suspicion."""
 _RECENT = 10
@@ -76,8 +80,8 @@ def find_shifts(
 
     Logs of the values are levels and noise. Noise of neighbours is correlated, may be larger in
     some stretches than in others, and single odd nights are left out. A shift is a step that
-    explains more than its penalty, by least squares under that noise, and more than a straight
-    line does: what drifts has no shift. One odd night at the end is a suspicion.
+    explains more than its penalty, by least squares under that noise, and more than a line or a
+    curve of few bends does: what drifts has no shift. One odd night at the end is a suspicion.
     """
     numbers = np.arange(len(values)) if nights is None else np.asarray(nights, float)
     rows = np.flatnonzero(~np.isnan(values))
@@ -89,29 +93,36 @@ def find_shifts(
     centre = float(np.median(logs))
     kept = clean(logs - centre, _count_nights(numbers[rows]))
     series = _whiten(kept)
-    steps, line = _choose(series, math.log1p(smallest_shift))
-    shifts = _describe(series, steps, line, centre, rows[kept.rows])
+    steps, degree = _choose(series, math.log1p(smallest_shift))
+    if degree:
+        series = _relearn(kept, series, steps, degree)
+        steps, degree = _choose(series, math.log1p(smallest_shift))
+    shifts = _describe(series, steps, degree, centre, rows[kept.rows])
     drift = None
-    if line:
-        slope = series.fit(steps, line=True).slope
-        drift = math.exp(slope * float(np.ptp(series.trend)))
-    suspicions = _suspect(series, steps, line, kept, logs - centre)
+    if degree:
+        curve = series.fit(steps, degree=degree).curve
+        drift = _exp(float(curve[-1] - curve[0]))
+    suspicions = _suspect(series, steps, degree, kept, logs - centre)
     placed = tuple(
         Suspicion(index=int(rows[each.index]), ratio=each.ratio, reason=each.reason)
         for each in suspicions
     )
-    modes = find_modes(_take_levels_out(logs, numbers[rows], kept.rows[steps], line))
+    modes = find_modes(_take_levels_out(logs, numbers[rows], kept.rows[steps], degree))
     return Found(shifts=shifts, suspicions=placed, drift=drift, modes=modes)
 
 
+def _exp(log: float) -> float:
+    """At most 1e304: values at both ends of what a float can hold are borne."""
+    return math.exp(min(log, 700.0))
+
+
 def _take_levels_out(
-    logs: np.ndarray, numbers: np.ndarray, steps: np.ndarray, line: bool
+    logs: np.ndarray, numbers: np.ndarray, steps: np.ndarray, degree: int
 ) -> np.ndarray:
     """What is left of every night, odd ones included, without shifts and drift."""
     left = logs - _levels(logs, steps.tolist())
-    if line:
-        slope, level = np.polyfit(numbers, left, 1)
-        left = left - slope * numbers - level
+    if degree:
+        left = left - np.polynomial.Legendre.fit(numbers, left, degree)(numbers)
     return left
 
 
@@ -122,12 +133,32 @@ def _count_nights(numbers: np.ndarray) -> np.ndarray:
 
 
 def _whiten(nights: Nights) -> Whitened:
-    """The series under its own noise, which is learned with its levels, turn about."""
+    """The series under its own noise: correlated as neighbours seem to be or, where shifts among
+    few nights may only make them seem so, not, whichever explains more."""
     deviation, rho = guess_noise(nights)
+    told = [_settle(nights, deviation, rho)]
+    if rho > _DOUBTED:
+        told.append(_settle(nights, deviation * math.sqrt(1 - rho), 0.0))
+    return min(told, key=lambda each: each[0])[1]
+
+
+def _settle(nights: Nights, deviation: float, rho: float) -> tuple[float, Whitened]:
+    """Noise is learned with levels, turn about; with it what they leave unexplained, and cost."""
+    levels, num_levels = nights.logs, 1
     for _ in range(2):
         series = Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
         steps = find_steps(series)
-        deviation, rho = learn_noise(nights, _levels(nights.logs, steps), len(steps) + 1)
+        levels, num_levels = _levels(nights.logs, steps), len(steps) + 1
+        deviation, rho = learn_noise(nights, levels, num_levels)
+    series = Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
+    return series.unlikelihood(levels) + penalty(len(levels)) * num_levels, series
+
+
+def _relearn(nights: Nights, series: Whitened, steps: Sequence[int], degree: int) -> Whitened:
+    """The same series, once its drift no longer counts as noise."""
+    curve = series.fit(steps, degree=degree).curve
+    levels = curve + _levels(nights.logs - curve, steps)
+    deviation, rho = learn_noise(nights, levels, len(steps) + 1 + degree)
     return Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
 
 
@@ -137,81 +168,91 @@ def _levels(logs: np.ndarray, steps: Sequence[int]) -> np.ndarray:
     return np.repeat(means, np.diff(ends))
 
 
-def _choose(series: Whitened, smallest: float) -> tuple[list[int], bool]:
-    """The steps, and whether a straight line runs beside them: whichever explains more for less."""
+def _choose(series: Whitened, smallest: float) -> tuple[list[int], int]:
+    """The steps, and the degree of a curve that runs beside them, 0 = none: whichever explains more
+    for less."""
     steps = find_steps(series)
     if not steps or not series.can_fit(steps):
-        return keep_real_steps(series, steps, smallest), False
+        return keep_real_steps(series, steps, smallest), 0
     cost = penalty(series.num_nights)
-    plain = series.fit(steps, line=False).squares + cost * len(steps)
-    slope = series.fit([], line=True).slope
-    found: list[tuple[float, list[int]]] = []
-    for _ in range(2):
-        level = series.tilt(slope)
-        beside = find_steps(level)
-        fitted = series.fit(beside, line=True)
-        found.append((fitted.squares + cost * (len(beside) + _LINE_COSTS), beside))
-        slope = fitted.slope
-    cheapest, beside = min(found)
-    if cheapest < plain:
-        return _keep_beside_line(series, beside, smallest), True
-    return keep_real_steps(series, steps, smallest), False
+    squares = series.fit(steps, degree=0).squares
+    bent = series.fit(steps, degree=1 + _MOST_BENDS)
+    is_firm = bool((bent.sizes**2 / bent.variances).min() > cost)
+    if is_firm and squares - bent.squares < _LINE_COSTS * cost:
+        return keep_real_steps(series, steps, smallest), 0
+    found: list[tuple[float, int, list[int]]] = []
+    for bends in range(_MOST_BENDS + 1 if len(steps) > 1 else 1):
+        degree, curve_cost = 1 + bends, cost * _LINE_COSTS + _BEND_COSTS * bends
+        curve = series.fit([], degree=degree).curve
+        for _ in range(2):
+            beside = find_steps(series.less(curve))
+            fitted = series.fit(beside, degree=degree)
+            found.append((fitted.squares + cost * len(beside) + curve_cost, degree, beside))
+            curve = fitted.curve
+    cheapest, degree, beside = min(found)
+    if cheapest < squares + cost * len(steps):
+        return _keep_beside_curve(series, beside, degree, smallest), degree
+    return keep_real_steps(series, steps, smallest), 0
 
 
-def _keep_beside_line(series: Whitened, steps: Sequence[int], smallest: float) -> list[int]:
+def _keep_beside_curve(
+    series: Whitened, steps: Sequence[int], degree: int, smallest: float
+) -> list[int]:
     left = list(steps)
     while left:
-        fitted = series.fit(left, line=True)
+        fitted = series.fit(left, degree=degree)
         gains = fitted.sizes**2 / fitted.variances
         gains[np.abs(fitted.sizes) < smallest] = 0.0
         weakest = int(np.argmin(gains))
         if gains[weakest] > penalty(series.num_nights):
-            break
+            return keep_real_steps(series.less(fitted.curve), left, smallest)
         del left[weakest]
     return left
 
 
 def _describe(
-    series: Whitened, steps: Sequence[int], line: bool, centre: float, rows: np.ndarray
+    series: Whitened, steps: Sequence[int], degree: int, centre: float, rows: np.ndarray
 ) -> tuple[Shift, ...]:
+    from scipy import stats
+
     if not steps:
         return ()
     at, ends = np.array(steps, int), np.array([0, *steps, series.num_nights])
     fitted = series.fit_steps(ends[:-2], ends[2:], at)
     levels, sizes, variances = fitted.level, fitted.size, fitted.variance
-    if line:
-        whole = series.fit(steps, line=True)
+    if degree:
+        whole = series.fit(steps, degree=degree)
         sizes, variances = whole.sizes, whole.variances
         before = np.concatenate([[0.0], np.cumsum(sizes)[:-1]])
-        levels = whole.level + whole.slope * series.trend[at] + before
-    wide = float(stats.t.ppf(0.975, max(series.num_nights - 2 * len(at) - 1, 1)))
+        levels = whole.level + whole.curve[at] + before
+    wide = float(stats.t.ppf(0.975, max(series.num_independent - 2 * len(at) - 1, 1)))
     halves = wide * np.sqrt(variances)
     return tuple(
         Shift(
             index=int(rows[place]),
-            before=math.exp(centre + level),
-            after=math.exp(centre + level + size),
-            ratio=math.exp(size),
-            low=math.exp(size - half),
-            high=math.exp(size + half),
+            before=_exp(centre + level),
+            after=_exp(centre + level + size),
+            ratio=_exp(size),
+            low=_exp(size - half),
+            high=_exp(size + half),
         )
         for place, level, size, half in zip(at, levels, sizes, halves, strict=True)
     )
 
 
 def _suspect(
-    series: Whitened, steps: Sequence[int], line: bool, nights: Nights, logs: np.ndarray
+    series: Whitened, steps: Sequence[int], degree: int, nights: Nights, logs: np.ndarray
 ) -> list[Suspicion]:
     """The last night, where it is far from its level; else a recent step that is nearly one."""
     since = steps[-1] if steps else 0
-    level = series.tilt(series.fit(steps, line=True).slope) if line else series
+    level = series.less(series.fit(steps, degree=degree).curve) if degree else series
     recent = level.logs[since:]
     expected = float(np.median(recent)) + float(series.logs[-1] - level.logs[-1])
     deviation = float(series.noise[-1])
     off = float(logs[-1]) - expected
     if abs(off) > _ODD * deviation and abs(off) >= math.log1p(SMALLEST_SHIFT):
         reason = "the last night is far from the nights before it"
-        return [Suspicion(index=len(logs) - 1, ratio=math.exp(min(off, 700)), reason=reason)]
+        return [Suspicion(index=len(logs) - 1, ratio=_exp(off), reason=reason)]
     count = series.num_nights
     at = np.arange(max(since + FEWEST_NIGHTS // 2, count - _RECENT), count - 1)
     if not len(at):
@@ -222,4 +263,4 @@ def _suspect(
     if fitted.gain[best] < penalty(count) - _WEAK or abs(size) < math.log1p(SMALLEST_SHIFT):
         return []
     reason = "the last nights may be at a new level"
-    return [Suspicion(index=int(nights.rows[at[best]]), ratio=math.exp(size), reason=reason)]
+    return [Suspicion(index=int(nights.rows[at[best]]), ratio=_exp(size), reason=reason)]

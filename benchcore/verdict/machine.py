@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from benchcore.verdict.samples import Judgement
 
@@ -86,6 +85,8 @@ def _compare(
 
 
 def _judge(times: np.ndarray, fastest: np.ndarray, bound: float, alpha: float) -> Judgement:
+    from scipy import stats
+
     middle = float(times.mean() - fastest.mean())
     half = 0.0
     if times.std() > 0 or fastest.std() > 0:

@@ -130,5 +130,9 @@ def learn_noise(nights: Nights, levels: np.ndarray, num_levels: int) -> tuple[fl
     if not near.any() or not clipped.any():
         return deviation, 0.0
     product = float((clipped[1:] * clipped[:-1])[near].mean())
-    rho = product / float((clipped**2).mean()) + (1 + num_levels) / count
-    return deviation, min(max(rho, 0.0), _MOST_CORRELATED)
+    rho = product / float((clipped**2).mean())
+    rho += (num_levels + (2 + num_levels) * max(rho, 0.0)) / count
+    rho = min(max(rho, 0.0), _MOST_CORRELATED)
+    taken = num_levels * (1 + rho) / (1 - rho)
+    deviation *= math.sqrt(max(count - num_levels, 3) / max(count - taken, count / 2, 3))
+    return deviation, rho

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 Verdict = Literal["same", "different", "unknown"]
 AskedFirst = Literal["same", "different"]
@@ -61,6 +60,8 @@ def judge_samples(
     bound (two one-sided tests at 5 %), where the samples are taken to spread by `least_spread` at
     the least.
     """
+    from scipy import stats
+
     mean, spread = float(samples.mean()), float(samples.std(ddof=1))
     freedom, root = len(samples) - 1, math.sqrt(len(samples))
     half = float(stats.t.ppf(1 - ALPHA / 2, freedom)) * spread / root
@@ -88,6 +89,8 @@ def judge_samples(
 
 def _tail(mean: float, error: float, freedom: int) -> float:
     """How likely a mean so far from nil is where there is no difference."""
+    from scipy import stats
+
     if error == 0.0:
         return float(mean == 0.0)
     return float(2 * stats.t.sf(abs(mean) / error, freedom))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import signal
 
 FEWEST = 2
 """Nights of a level."""
@@ -17,6 +16,10 @@ _WITHOUT_LAST = 0.4
 _MOST_SPLITS = 200
 _MOST_UNREAL = 20
 _MOST_CELLS = 100_000
+_MOST_DEGREES = 5
+_DEGREE_COST = 4.0
+"""By how much a curve's each degree beyond a straight line must lessen the squares. A true step is
+worth more than any curve of few degrees; a drift that bends is not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +60,24 @@ class Whitened:
         # The first night of an interval has no night before it: it counts as it is.
         self._first = {a + b: plain[a] * plain[b] / noise**2 for a, b in pairs}
 
+    @property
+    def num_independent(self) -> float:
+        """As many nights without correlation would tell a level as well."""
+        return 1 + float(np.sum((1 - self._foretold[1:]) / (1 + self._foretold[1:])))
+
     def whiten(self, column: np.ndarray) -> np.ndarray:
         """What a column of a linear model is to the whitened series."""
         before = np.concatenate([[0.0], column[:-1]])
         return (column - self._foretold * before) / self._innovation
 
-    def tilt(self, slope: float) -> Whitened:
-        """The same series less a straight line of this slope a night."""
-        return Whitened(self.logs - slope * self.trend, self._nights, self.noise, self._rho)
+    def unlikelihood(self, levels: np.ndarray) -> float:
+        """Minus twice the log of how likely the series is, given its levels, less a constant."""
+        left = self.whiten(self.logs - levels)
+        return float(left @ left + 2 * np.log(self._innovation).sum())
+
+    def less(self, curve: np.ndarray) -> Whitened:
+        """The same series less a curve."""
+        return Whitened(self.logs - curve, self._nights, self.noise, self._rho)
 
     def _sum(self, which: str, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         return self._sums[which][end] - self._sums[which][start + 1] + self._first[which][start]
@@ -94,21 +107,31 @@ class Whitened:
         excess = self._sum("xy", start, end) - ramp * self._sum("1y", start, end) / ones
         return np.where(information > 0, excess**2 / np.maximum(information, 1e-300), 0.0)
 
-    def fit(self, steps: Sequence[int], *, line: bool) -> LinearFit:
-        """All steps at once, with or without a straight line through the whole series."""
+    def curve_gain(self, start: int, end: int) -> float:
+        """The same of the best polynomial, less what its degrees cost."""
+        powers = _powers(self.trend[start:end], min(_MOST_DEGREES, 1 + (end - start) // 10))
+        columns = np.column_stack([powers, self.logs[start:end]])
+        white = columns / self.noise[start:end, None]
+        before = self._foretold[start + 1 : end, None] * columns[:-1]
+        white[1:] = (columns[1:] - before) / self._innovation[start + 1 : end, None]
+        basis, _ = np.linalg.qr(white[:, :-1])
+        gains = np.cumsum((basis.T @ white[:, -1])[1:] ** 2)
+        return float((gains - _DEGREE_COST * np.arange(len(gains))).max())
+
+    def fit(self, steps: Sequence[int], *, degree: int) -> LinearFit:
+        """All steps at once, with a polynomial through the whole series beside them."""
         places = np.arange(self.num_nights)
-        columns = [np.ones(self.num_nights), *([self.trend] if line else [])]
-        columns += [(places >= step).astype(float) for step in steps]
+        powers = _powers(self.trend, degree)
+        columns = [*powers.T, *((places >= step).astype(float) for step in steps)]
         design = np.stack([self.whiten(column) for column in columns], axis=1)
         found, *_ = np.linalg.lstsq(design, self._seen, rcond=None)
         inverse = np.linalg.pinv(design.T @ design)
         residuals = self._seen - design @ found
-        first = 2 if line else 1
         return LinearFit(
             level=float(found[0]),
-            slope=float(found[1]) if line else 0.0,
-            sizes=found[first:],
-            variances=np.diag(inverse)[first:],
+            curve=powers[:, 1:] @ found[1 : degree + 1],
+            sizes=found[degree + 1 :],
+            variances=np.diag(inverse)[degree + 1 :],
             squares=float(residuals @ residuals),
         )
 
@@ -119,14 +142,20 @@ class Whitened:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearFit:
-    """The level at the middle of the nights, the slope a night, and each step's size, in logs.
-    `squares` is what is left, in units of the noise."""
+    """The level, the curve beside it, and each step's size, in logs. `squares` is what is left, in
+    units of the noise."""
 
     level: float
-    slope: float
+    curve: np.ndarray
     sizes: np.ndarray
     variances: np.ndarray
     squares: float
+
+
+def _powers(trend: np.ndarray, degree: int) -> np.ndarray:
+    """Legendre's polynomials up to a degree over these nights, a column each."""
+    middle, half = (trend[0] + trend[-1]) / 2, (trend[-1] - trend[0]) / 2
+    return np.polynomial.legendre.legvander((trend - middle) / max(half, 1e-300), degree)
 
 
 def penalty(num_nights: int) -> float:
@@ -156,6 +185,8 @@ def find_steps(series: Whitened) -> list[int]:
 
 def _propose(series: Whitened) -> list[int]:
     """Too many places: of binary splits, of windows of several widths, and of the last nights."""
+    from scipy import signal
+
     count, enough = series.num_nights, 0.8 * penalty(series.num_nights)
     places: set[int] = set()
     intervals = [(0, count)]
@@ -232,7 +263,11 @@ def keep_real_steps(series: Whitened, steps: Sequence[int], smallest: float) -> 
     while len(at):
         ends = np.concatenate([[0], at, [series.num_nights]])
         fitted = series.fit_steps(ends[:-2], ends[2:], at)
-        steeper = series.line_gain(ends[:-2], ends[2:]) > fitted.gain
+        if len(at) <= _MOST_UNREAL:
+            within = zip(ends[:-2].tolist(), ends[2:].tolist(), strict=True)
+            steeper = np.array([series.curve_gain(*each) for each in within]) > fitted.gain
+        else:
+            steeper = series.line_gain(ends[:-2], ends[2:]) > fitted.gain
         unreal = np.flatnonzero((np.abs(fitted.size) < smallest) | steeper)
         if not len(unreal):
             break

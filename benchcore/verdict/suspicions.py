@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from benchcore.verdict.series import Night, Series
 
 Trigger = Literal["shift", "edge", "version", "drift"]
 """A new level that history shows; last nights that are far off; a new environment that comes with a
-move; small steps that add up since the baseline."""
+move; small steps that add up since an anchor."""
 State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
 """`passed`: what was far off came back by itself, before anybody measured again."""
 
@@ -126,26 +127,46 @@ def _suspect_versions(series: Series) -> list[Suspicion]:
 
 
 def _suspect_drift(series: Series, baseline: int | None) -> list[Suspicion]:
-    """The last nights against those of the baseline, which stays where it is however slowly the
-    level creeps away from it."""
+    """The last nights against those at an anchor, which stays where it is however slowly the level
+    creeps away from it: the baseline, a year ago, or the last release. The largest move is told."""
     first = 0
     if baseline is not None:
         first = next((i for i, n in enumerate(series.nights) if n.number >= baseline), 0)
-    logs = np.log(series.values[first:])
-    if len(logs) < 2 * _OF_A_LEVEL:
-        return []
-    move = float(np.median(logs[-_OF_A_LEVEL:]) - np.median(logs[:_OF_A_LEVEL]))
+    logs = np.log(series.values)
+    last = float(np.median(logs[-_OF_A_LEVEL:]))
+    found: list[tuple[float, int, str]] = []
+    for index, words in _list_anchors(series, first):
+        if index >= first and len(logs) - index >= 2 * _OF_A_LEVEL:
+            move = last - float(np.median(logs[index:][:_OF_A_LEVEL]))
+            found.append((move, index, words))
+    move, index, words = max(found, key=lambda each: abs(each[0]), default=(0.0, 0, ""))
     if abs(move) < DRIFT:
         return []
     drifted = Suspicion(
         trigger="drift",
-        before=series.nights[first],
-        since=series.nights[first],
+        before=series.nights[index],
+        since=series.nights[index],
         after=series.nights[-1],
         ratio=math.exp(move),
-        reason=f"the level crept by {math.expm1(move):+.1%} since its baseline",
+        reason=f"the level crept by {math.expm1(move):+.1%} since {words}",
     )
     return [drifted]
+
+
+def _list_anchors(series: Series, first: int) -> list[tuple[int, str]]:
+    """Nights to measure drift from. A year ago is the first night of that quarter: an anchor that
+    moved each night would ask anew what was answered."""
+    nights = series.nights
+    anchors = [(first, "its baseline")]
+    today = nights[-1].at.date()
+    quarter = date(today.year - 1, 3 * ((today.month - 1) // 3) + 1, 1).toordinal()
+    if nights[0].number <= quarter:
+        year_ago = next(index for index, night in enumerate(nights) if night.number >= quarter)
+        anchors.append((year_ago, "the quarter a year ago"))
+    new = [index for index in range(1, len(nights)) if _name_change(*nights[index - 1 : index + 1])]
+    if new:
+        anchors.append((new[-1], "the last release"))
+    return anchors
 
 
 def _name_change(before: Night, after: Night) -> str:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -243,21 +244,21 @@ def test_a_system_python_that_fails_its_verification_is_refused(
 
 @pytest.mark.provisions
 def test_a_real_jax_environment_is_built_once_and_reused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    framework_environment: Callable[[str], EnvironmentRecord],
+    session_state: State,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    state = open_state(tmp_path / "state")
-    release = resolve(parse_request("jax"), find_interpreters())
-    lines: list[str] = []
-
-    record = provision(release, state, accelerator="cpu", report=lines.append)
+    record = framework_environment("jax")
     marker = _folder(record) / "environment.json"
     written = marker.stat().st_mtime_ns
     monkeypatch.setattr(environments, "_build", None)
-    again = provision(release, state, accelerator="cpu", report=lines.append)
+    release = resolve(parse_request("jax"), find_interpreters())
+    lines: list[str] = []
+    again = provision(release, session_state, accelerator="cpu", report=lines.append)
 
     assert again == record
     assert marker.stat().st_mtime_ns == written
-    assert len(lines) == 2
+    assert lines == []
     assert record.name == f"jax-{release.version}"
     assert _folder(record).name == f"jax-{release.version}-{record.key[:12]}"
     assert record.packages["jax"] == release.version

@@ -1,10 +1,12 @@
 import os
+import platform
 import stat
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchcore import interpreters
 from benchcore.errors import UserError
 from benchcore.interpreters import (
     OLDEST,
@@ -21,8 +23,13 @@ def _script(path: Path, text: str) -> Path:
     return path
 
 
+def _find_anew() -> list[Interpreter]:
+    interpreters._look.cache_clear()
+    return find_interpreters()
+
+
 def test_finds_the_real_interpreter_that_runs_us_newest_first() -> None:
-    found = find_interpreters()
+    found = _find_anew()
 
     assert Path(os.path.realpath(sys._base_executable)) in [each.path for each in found]  # type: ignore[attr-defined]
     assert found == sorted(found, key=lambda each: each.release, reverse=True)
@@ -38,7 +45,7 @@ def test_one_interpreter_behind_links_and_shims_is_listed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    alone = find_interpreters()
+    alone = _find_anew()
     real = alone[0].path
     (tmp_path / "python3").symlink_to(real)
     (tmp_path / f"python{alone[0].minor}").symlink_to(real)
@@ -46,7 +53,18 @@ def test_one_interpreter_behind_links_and_shims_is_listed_once(
     _script(tmp_path / "python3.12", "echo not activated >&2; exit 127")
     _script(tmp_path / "python3.13", "echo '[]'")
 
-    assert find_interpreters() == alone
+    assert _find_anew() == alone
+
+
+def test_a_process_looks_once_for_each_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = _find_anew()
+    monkeypatch.setattr(interpreters, "_listed_by_uv", lambda: pytest.fail("looked again"))
+    assert find_interpreters() == here
+    monkeypatch.setattr(interpreters, "_listed_by_uv", list)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert [each.version for each in find_interpreters()] == [platform.python_version()]
 
 
 def test_versions_sort_as_numbers() -> None:

@@ -36,7 +36,7 @@ def snapshot(tmp_path: Path) -> Path:
     return folder
 
 
-def _order(environments: Environments, use_case: str) -> DuelOrder:
+def _order(environments: Environments, use_case: str, **changes: Any) -> DuelOrder:
     def contender(framework: str, mode: str) -> ContenderOrder:
         record = environments(f"{framework}@newest")
         return ContenderOrder(
@@ -57,7 +57,12 @@ def _order(environments: Environments, use_case: str) -> DuelOrder:
         case=f"tiny_{use_case}",
         prepare_timeout_s=120.0,
         block_timeout_s=30.0,
+        **changes,
     )
+
+
+SHORT = {"starts": 1, "passes": False}
+"""Enough to show what voids a ratio."""
 
 
 def _judge(order: DuelOrder, state: State, snapshot: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -76,7 +81,8 @@ def _judge(order: DuelOrder, state: State, snapshot: Path) -> tuple[dict[str, An
 def test_both_frameworks_agree_and_their_ratio_counts(
     framework_environment: Environments, state: State, snapshot: Path, use_case: str
 ) -> None:
-    document, ratio = _judge(_order(framework_environment, use_case), state, snapshot)
+    order = _order(framework_environment, use_case, passes=use_case == "train")
+    document, ratio = _judge(order, state, snapshot)
     assert [contender["status"] for contender in document["contenders"]] == ["ok", "ok"]
     assert document["equivalence"]
     assert all(row["agrees"] for row in document["equivalence"])
@@ -107,7 +113,7 @@ def test_a_broken_side_gets_no_ratio(
     assert "nn.ReLU()" in source
     file.write_text(source.replace("nn.ReLU()", wrong))
     state = open_state(snapshot.parent / "state")
-    document, ratio = _judge(_order(framework_environment, "infer"), state, snapshot)
+    document, ratio = _judge(_order(framework_environment, "infer", **SHORT), state, snapshot)
     assert document["contenders"][1]["status"] == status
     assert not ratio["counts"]
     assert words in ratio["reason"]
@@ -123,6 +129,6 @@ def test_other_inputs_on_one_side_void_the_ratio(
     assert line in source
     changed = 'spec.make_arrays(case, order["seed"] + (order["framework"] == "torch"))'
     file.write_text(source.replace(line, changed))
-    _, ratio = _judge(_order(framework_environment, "infer"), state, snapshot)
+    _, ratio = _judge(_order(framework_environment, "infer", **SHORT), state, snapshot)
     assert not ratio["counts"]
     assert "different inputs" in ratio["reason"]

@@ -78,6 +78,24 @@ def test_two_shifts_that_come_back_are_both_found() -> None:
         assert first.ratio > 1 > second.ratio
 
 
+def test_two_shifts_of_few_nights_are_not_taken_for_correlation() -> None:
+    """Each fourth history had none when noise was only guessed from the nights' differences."""
+    for seed in range(40):
+        logs = _nights(seed, 30) + _step(30, 10, 0.06) + _step(30, 19, 0.06)
+        first, second = _find(logs).shifts
+        assert (abs(first.index - 10), abs(second.index - 19)) <= (2, 2), seed
+
+
+def test_intervals_hold_also_where_few_nights_are_correlated() -> None:
+    """87 of these 100 did when each night counted as a whole one."""
+    held = told = 0
+    for seed in range(100):
+        for shift in _find(_nights(seed, 40, rho=0.6) + _step(40, 20, 0.1)).shifts:
+            if shift.index == 20:
+                held, told = held + (shift.low <= 1.1 <= shift.high), told + 1
+    assert told >= 90 and held / told >= 0.92
+
+
 def test_drift_is_told_and_is_no_shift() -> None:
     shifts, drifts = 0, []
     for seed in range(30):
@@ -86,6 +104,32 @@ def test_drift_is_told_and_is_no_shift() -> None:
         drifts += [found.drift or 1.0]
     assert shifts <= 1
     assert np.median(drifts) == pytest.approx(math.exp(0.1), abs=0.01)
+
+
+_SLOW = {
+    "late": np.maximum(np.linspace(-0.1, 0.1, 120), 0),
+    "bent": 0.1 * np.linspace(0, 1, 120) ** 2,
+    "wave": 0.03 * np.sin(np.linspace(0, 7, 120)),
+}
+
+
+@pytest.mark.parametrize("kind", _SLOW)
+def test_a_drift_that_bends_is_no_stairs(kind: str) -> None:
+    """Each history had one to three shifts when a drift was a straight line or none."""
+    found = [_find(_nights(seed) + _SLOW[kind]) for seed in range(30)]
+    assert sum(len(each.shifts) for each in found) <= 3
+    assert sum(len(each.suspicions) for each in found) <= 2
+    assert sum(each.drift is not None for each in found) >= 28
+
+
+@pytest.mark.parametrize("kind", _SLOW)
+def test_a_shift_beside_a_drift_that_bends_is_found_all_the_same(kind: str) -> None:
+    hits = shifts = 0
+    for seed in range(20):
+        found = _find(_nights(seed) + _SLOW[kind] + _step(120, 50, 0.1)).shifts
+        hits += any(abs(shift.index - 50) <= 2 for shift in found)
+        shifts += len(found)
+    assert hits >= 19 and shifts <= 24
 
 
 def test_a_shift_beside_a_drift_is_found_all_the_same() -> None:
@@ -197,6 +241,13 @@ def test_any_values_are_borne(seed: int) -> None:
     for count in (10, 11, 17, 40):
         for spread in (1e-12, 1.0, 200.0):
             find_shifts(np.exp(spread * rng.standard_cauchy(count).clip(-3, 3)))
+
+
+def test_levels_at_both_ends_of_what_a_float_holds_are_borne() -> None:
+    values = np.exp(_nights(1, 60)) * np.repeat([1e-300, 1e300], 30)
+    [shift] = find_shifts(values).shifts
+    assert shift.index == 30 and math.isfinite(shift.high)
+    assert math.isfinite(find_shifts(values[:31]).suspicions[0].ratio)
 
 
 def test_a_million_nights_are_judged() -> None:

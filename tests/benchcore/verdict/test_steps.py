@@ -41,13 +41,24 @@ def test_running_sums_are_generalised_least_squares(start: int, end: int, at: in
 def test_all_steps_at_once_are_generalised_least_squares_too() -> None:
     logs = 0.02 * np.random.default_rng(1).normal(size=16) + 0.5 * (np.arange(16) >= 9)
     series = Whitened(logs, NIGHTS, np.full(16, 0.02), RHO)
-    alone, none = series.fit([9], line=False), series.fit([], line=False)
+    alone, none = series.fit([9], degree=0), series.fit([], degree=0)
     step = (np.arange(16) >= 9).astype(float)
     assert none.squares - alone.squares == pytest.approx(_gain(logs, step, 0, 16))
-    straight = series.fit([], line=True)
+    straight = series.fit([], degree=1)
     line = _gain(logs, NIGHTS.astype(float), 0, 16)
     assert none.squares - straight.squares == pytest.approx(line)
-    assert series.tilt(straight.slope).fit([], line=True).slope == pytest.approx(0, abs=1e-12)
+    assert series.curve_gain(0, 16) == pytest.approx(line)  # so few nights have no bends
+    level = series.less(straight.curve).fit([], degree=1)
+    assert level.curve == pytest.approx(np.zeros(16), abs=1e-12)
+
+
+def test_a_curve_is_generalised_least_squares_too_and_its_degrees_cost() -> None:
+    nights = np.arange(40)
+    logs = 0.1 * ((nights - 20) / 20) ** 2 + 0.02 * np.random.default_rng(1).normal(size=40)
+    series = Whitened(logs, nights, np.full(40, 0.02), RHO)
+    none, bent = series.fit([], degree=0), series.fit([], degree=2)
+    assert series.curve_gain(0, 40) == pytest.approx(none.squares - bent.squares - 4)
+    assert np.ptp(series.less(bent.curve).fit([], degree=2).curve) == pytest.approx(0, abs=1e-12)
 
 
 def test_what_is_left_is_the_noise() -> None:
@@ -57,7 +68,7 @@ def test_what_is_left_is_the_noise() -> None:
     for night in range(1, 4000):
         foretold = RHO ** (nights[night] - nights[night - 1])
         logs[night] = foretold * logs[night - 1] + math.sqrt(1 - foretold**2) * rng.normal()
-    left = Whitened(logs, nights, np.ones(4000), RHO).fit([], line=False).squares
+    left = Whitened(logs, nights, np.ones(4000), RHO).fit([], degree=0).squares
     assert left / 4000 == pytest.approx(1, abs=0.06)
 
 
@@ -66,10 +77,11 @@ def test_more_nights_and_fewer_ask_for_more() -> None:
     assert penalty(10) > penalty(60)
 
 
-def test_a_step_that_is_a_straight_line_is_none() -> None:
+def test_a_step_that_is_a_straight_line_or_a_curve_is_none() -> None:
     noise = 0.01 * np.random.default_rng(1).normal(size=60)
     nights = np.arange(60)
-    for logs, kept in ((nights / 600, []), (0.1 * (nights >= 30), [30])):
+    hill = 0.1 * np.sin(nights / 10)
+    for logs, kept in ((nights / 600, []), (hill, []), (0.1 * (nights >= 30), [30])):
         series = Whitened(noise + logs, nights, np.full(60, 0.01), 0.0)
         assert keep_real_steps(series, [30], 0.0) == kept
         assert not keep_real_steps(series, [30], 0.2)

@@ -183,6 +183,20 @@ def test_a_slow_creep_is_asked_about_against_its_baseline() -> None:
     assert suspect(_series(_creep(total=0.01))) == ()
 
 
+def test_a_creep_that_only_makes_up_for_an_older_one_is_asked_about_too() -> None:
+    """Against the baseline there is nothing to see: what was won is lost again."""
+    away = np.interp(np.arange(120), [0, 60, 119], [0, -0.05, 0])
+    (found,) = suspect(_series(_noise(120) + away, version_since=60))
+    assert (found.trigger, found.since.number) == ("drift", _night(60, 0).number)
+    assert found.reason.endswith("since the last release")
+    assert suspect(_series(_noise(120) + away)) == ()
+    away = np.interp(np.arange(500), [0, 90, 499], [0, -0.05, 0])
+    (found,) = suspect(_series(_noise(500) + away))
+    assert found.since.at.date().isoformat() == "2026-04-01"
+    assert found.ratio == pytest.approx(math.exp(0.05), abs=0.01)
+    assert suspect(_series(_noise(500) + away), baseline=_night(300, 0).number) == ()
+
+
 def test_only_an_accepted_shift_moves_the_baseline() -> None:
     """What was before it is asked no more, and drift is counted from it on."""
     logs = _noise(60)

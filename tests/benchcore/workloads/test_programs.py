@@ -207,7 +207,8 @@ Outcomes = Mapping[str, Outcome]
 
 def _launch(python: str | Path, jobs: list[Job], folder: Path) -> Outcomes:
     listed = folder / f"{jobs[0].key}-jobs.json"
-    listed.write_text(json.dumps([job.document(folder) for job in jobs]), encoding="utf-8")
+    by_case = sorted(jobs, key=lambda job: (job.workload, job.case))
+    listed.write_text(json.dumps([job.document(folder) for job in by_case]), encoding="utf-8")
     passive = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     environment = {**os.environ, **passive, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # compiles in two thirds
