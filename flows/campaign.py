@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from benchcore.matrix import PlannedDuel
 from benchcore.state import State as StateFolder
 from flows.shards import measure_in_shards
 from tasks import measuring, steps
+from tasks.progress import show_progress
 
 
 def run_campaign(campaign: str, root: str) -> dict[str, Any]:
@@ -25,11 +26,11 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
     for request in steps.list_requests(campaign, root):
         # A failed build is a status of its contenders, told by measure; the campaign goes on.
         steps.provision_environment(request, campaign=campaign, root=root, return_state=True)
-    duels = steps.list_duels(campaign, root)
-    if steps.is_on_slurm(campaign, root):
-        lost = measure_in_shards(campaign, root)
-    else:
-        lost = _measure_all(duels, campaign, root)
+    with show_progress(campaign, root, f"progress-{key_artifact(campaign)}") as tell:
+        if steps.is_on_slurm(campaign, root):
+            lost = measure_in_shards(campaign, root, tell)
+        else:
+            lost = _measure_all(steps.list_duels(campaign, root), campaign, root, tell)
     if not steps.has_results(campaign, root):
         raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))
     lost += steps.ingest_results(root=root)
@@ -60,7 +61,9 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
     }
 
 
-def _measure_all(duels: Sequence[PlannedDuel], campaign: str, root: str) -> list[str]:
+def _measure_all(
+    duels: Sequence[PlannedDuel], campaign: str, root: str, tell: Callable[[], None]
+) -> list[str]:
     """Every duel as a task run of its own; why the ones failed that left no result."""
     for workload, precision in steps.list_proofs(campaign, root):
         # Without a proof its pairs get no ratio, told by the checks; the campaign goes on.
@@ -74,6 +77,7 @@ def _measure_all(duels: Sequence[PlannedDuel], campaign: str, root: str) -> list
         )
         if not ended.is_completed():
             lost.append(f"{duel.title}: {ended.message}")
+        tell()
     return lost
 
 

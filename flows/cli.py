@@ -17,21 +17,19 @@ from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, Use
 from benchcore.profiles import load_profile
 from benchcore.state import State, open_state
 from benchcore.store.database import is_disk_full
-from flows.bisect import bisect
-from flows.calibration import calibration
-from flows.certificates import certificates
-from flows.compare import compare
-from flows.confirm import confirm
-from flows.costs import print_costs
-from flows.defects import defects
-from flows.deploy import deploy
-from flows.detect import detect
-from flows.display import format_count
-from flows.equivalence import equivalence
-from flows.events import events
-from flows.inventory import environments, verify, workloads
-from flows.judge import judge
-from flows.options import (
+from flows.commands.bisect import bisect
+from flows.commands.calibration import calibration
+from flows.commands.certificates import certificates
+from flows.commands.compare import compare
+from flows.commands.confirm import confirm
+from flows.commands.costs import print_costs
+from flows.commands.defects import defects
+from flows.commands.detect import detect
+from flows.commands.equivalence import equivalence
+from flows.commands.events import events
+from flows.commands.inventory import environments, verify, workloads
+from flows.commands.judge import judge
+from flows.commands.options import (
     STATE,
     CampaignOption,
     JsonOption,
@@ -41,15 +39,17 @@ from flows.options import (
     SiteOption,
     StateOption,
 )
-from flows.pausing import pause, resume
+from flows.commands.shard import shard
+from flows.commands.suspicions import suspicions
+from flows.commands.train import train
+from flows.commands.waterfall import waterfall
+from flows.commands.why import print_bottlenecks
+from flows.display import format_count
 from flows.printing import OUT, complain, print_json, print_rows
 from flows.running import check_site, measure_plan, run_flow
-from flows.shard import shard
-from flows.suspicions import suspicions
-from flows.train import train
-from flows.up import down, status, up
-from flows.waterfall import waterfall
-from flows.why import print_bottlenecks
+from flows.server.deploy import deploy
+from flows.server.pausing import pause, resume
+from flows.server.up import down, status, up
 
 app = typer.Typer(
     help="Dead Heat watches the race between JAX and PyTorch.",

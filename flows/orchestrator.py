@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 from benchcore.state import State
+from flows import death_watch
+
+_watches: list[subprocess.Popen[bytes]] = []
+"""They outlive this process by a moment, and Python warns of those that it forgets."""
 
 
 def settle_prefect(state: State) -> None:
@@ -30,7 +36,8 @@ def use_server(api: str, auth: str) -> None:
 
 
 def start_temporary_api() -> None:
-    """Start Prefect's temporary server now, deaf to Ctrl-C, unless PREFECT_API_URL names one.
+    """Start Prefect's temporary server now, deaf to Ctrl-C, unless PREFECT_API_URL names one. It
+    ends with this process, however that ends.
 
     A terminal sends Ctrl-C to every process of its group. A server that dies of it leaves the
     flow trying for minutes to say that it was interrupted. A signal that is blocked here stays
@@ -39,6 +46,7 @@ def start_temporary_api() -> None:
     if os.environ.get("PREFECT_API_URL"):
         return
     from prefect.client.orchestration import get_client
+    from prefect.server.api.server import SubprocessASGIServer
 
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -46,3 +54,11 @@ def start_temporary_api() -> None:
             client.hello()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if server := SubprocessASGIServer().server_process:
+        _bind_to_us(server.pid)
+
+
+def _bind_to_us(pid: int) -> None:
+    """Prefect ends its server only where Python ends in order."""
+    watch = [sys.executable, "-I", "-S", death_watch.__file__, str(pid)]
+    _watches.append(subprocess.Popen(watch, stdin=subprocess.PIPE, start_new_session=True))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from local_slurm import LocalSlurm, need_slurm
 from prefect_server import serve_prefect
 
@@ -17,6 +18,8 @@ from benchcore.releases import parse_request, resolve
 from benchcore.state import State, open_state
 
 REPOSITORY = Path(__file__).parent.parent
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 _MINUTES = (
     *("test_compare", "test_up", "test_programs", "test_slurm_campaign", "test_nightly"),
     *("test_real_metrics", "test_real_duel", "test_deployments", "test_confirm", "test_proofs"),
@@ -51,8 +54,14 @@ def _prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def prefect_api(_prefect_server: str) -> Iterator[None]:
-    """One server for the campaigns of many tests: a temporary one each takes seconds to start."""
-    with pytest.MonkeyPatch.context() as patched:
+    """One server for the campaigns of many tests: a temporary one each takes seconds to start. What
+    is run in this process, which may have imported Prefect before, is told of it, too."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        temporary_settings({PREFECT_API_URL: _prefect_server}),
+    ):
         patched.setenv("PREFECT_API_URL", _prefect_server)
         yield
 

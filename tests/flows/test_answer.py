@@ -6,7 +6,7 @@ from typing import Any
 
 from comparison_findings import FOUND
 
-from flows.answer import write_answer
+from flows.commands.answer import write_answer
 
 SIDE = {"name": "jax-jit-0.10.2", "status": "ok", "median_step_ns": 1_500_000, "limit_share": 0.4}
 ANSWER: dict[str, Any] = {
@@ -22,7 +22,7 @@ ANSWER: dict[str, Any] = {
 
 def test_the_verdict_comes_first_and_a_table_of_both_sides_after_it() -> None:
     lines = write_answer(ANSWER, [], "http://127.0.0.1:4201/c/index.html").splitlines()
-    assert lines[0] == "## A is 1.33x \\(1.30 to 1.36\\) as fast as b"
+    assert lines[0] == "## jax-jit-0.10.2 is 1.33x \\(1.30 to 1.36\\) as fast as torch-eager-2.15.0"
     assert lines[2:4] == ["| | a | b |", "|---|---|---|"]
     assert "| contender | jax-jit-0.10.2 | torch-eager-2.15.0 |" in lines
     assert "| a step | 1.50 ms | no time that counts |" in lines
@@ -32,7 +32,7 @@ def test_the_verdict_comes_first_and_a_table_of_both_sides_after_it() -> None:
 def test_why_a_verdict_is_unknown_is_told_below_the_table() -> None:
     unknown = {**ANSWER, "verdict": "unknown", "reason": "it is wide"}
     lines = write_answer(unknown, [], "file:///x").splitlines()
-    assert lines[0] == "## Which of a and b is faster is unknown"
+    assert lines[0] == "## Which of jax-jit-0.10.2 and torch-eager-2.15.0 is faster is unknown"
     assert [line for line in lines[1:] if "it is wide" in line] == [
         "Which of a and b is faster is unknown: measured a 1.33x \\(1.30 to 1.36\\) as fast as b; "
         "it is wide."

@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_here
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.exceptions import ParameterTypeError
 from slow_environments import make_slow
 from typer.testing import CliRunner
 
+from benchcore.bisection import Candidates
+from benchcore.dependencies import Between
+from benchcore.environment_locks import Lock
 from benchcore.errors import UserError
-from benchcore.protocol import EnvironmentRecord, write_json
-from flows.bisect import Bisecting
-from flows.bisection import bisect
+from benchcore.protocol import EnvironmentRecord
+from benchcore.releases import Release, Request, parse_request
 from flows.cli import app
+from flows.commands.bisect import Bisecting
+from flows.deployed.bisect import bisect
 
 ASKED = ["bisect", "jax", "--workload", "matmul", "--case", "tiny_op", "--json"]
 VERSIONS = ("1.1", "1.2")
-PUBLISHED = """
-import json, sys
-from pathlib import Path
-from benchcore import campaign
-from benchcore.bisection import Candidates
-from benchcore.protocol import EnvironmentRecord
-from benchcore.releases import Release, parse_request
-from benchcore.dependencies import Between
-from benchcore.environment_locks import Lock
-from flows import bisect, cli, dependencies
-
-built = json.loads(Path(sys.argv.pop(1)).read_text())
-environments = {version: EnvironmentRecord(**each) for version, each in built.items()}
-VERSIONS = ("1.1", "1.2")
-
-def resolve(request, *given, **named):
-    record = environments[str(request.version)]
-    fixed = {"framework": "jax", "version": str(request.version), "role": "pinned"}
-    return Release(**fixed, python=Path(record.python), python_version=record.python_version)
-
-campaign.resolve = resolve
-campaign.provision = lambda release, *given, **named: environments[release.version]
-bisect.find_candidates = lambda *given: Candidates(versions=VERSIONS, python="3")
-packages = [{"jax": "1.1", "numpy": version, "flax": version} for version in VERSIONS]
-dependencies.compare_ends = lambda *given: Between(
-    release=resolve(parse_request("jax==1.2")), like=Lock(text="", packages={}, build="cpu"),
-    old=packages[0], new=packages[1], accelerator="cpu",
-)
-dependencies.why_not = lambda between: lambda moved: None
-dependencies.build = lambda between, moved, *given: environments["+".join(sorted(moved)) or "1.1"]
-cli.main()
-"""
-"""The command line, where the index has versions of ours, each with its environment, and where one
-package after the other can be moved from 1.1 to 1.2."""
 
 
 @pytest.mark.parametrize(
@@ -87,9 +54,48 @@ def test_bad_input_is_told_before_anything_is_measured(
     assert not list(tmp_path.glob("campaigns/*"))
 
 
+def _publish(built: Mapping[str, EnvironmentRecord], patched: pytest.MonkeyPatch) -> None:
+    """Let the index have versions of ours, each with its environment, and let one package after
+    the other be moved from 1.1 to 1.2."""
+
+    def resolve(request: Request, *given: object, **named: object) -> Release:
+        version = str(request.version)
+        return Release(
+            framework="jax",
+            version=version,
+            role="pinned",
+            python=Path(built[version].python),
+            python_version=built[version].python_version,
+        )
+
+    def build(between: Between, moved: frozenset[str], *given: object) -> EnvironmentRecord:
+        return built["+".join(sorted(moved)) or "1.1"]
+
+    old, new = ({"jax": "1.1", "numpy": version, "flax": version} for version in VERSIONS)
+    between = Between(
+        release=resolve(parse_request("jax==1.2")),
+        like=Lock(text="", packages={}, build="cpu"),
+        old=old,
+        new=new,
+        accelerator="cpu",
+    )
+    candidates = Candidates(versions=VERSIONS, python="3")
+    patched.setattr("benchcore.campaign.resolve", resolve)
+    patched.setattr(
+        "benchcore.campaign.provision", lambda release, *given, **named: built[release.version]
+    )
+    patched.setattr("flows.commands.bisect.find_candidates", lambda *given: candidates)
+    patched.setattr("flows.commands.dependencies.compare_ends", lambda *given: between)
+    patched.setattr("flows.commands.dependencies.why_not", lambda between: lambda moved: None)
+    patched.setattr("flows.commands.dependencies.build", build)
+
+
 @pytest.mark.provisions
 def test_the_version_that_is_slower_is_found_by_real_starts(
-    framework_environment: Callable[[str], EnvironmentRecord], tmp_path: Path, prefect_api: None
+    framework_environment: Callable[[str], EnvironmentRecord],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefect_api: None,
 ) -> None:
     """Of two versions, the second of which does its work a hundred times over; and of the packages
     that differ between them, whichever environment has the new flax."""
@@ -100,21 +106,12 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
         if each == "numpy":
             next((tmp_path / each).rglob("sitecustomize.py")).unlink()
         built[each] = replace(real, key=each, python=str(slow))
-    listed = tmp_path / "built.json"
-    write_json(listed, {each: dataclasses.asdict(record) for each, record in built.items()})
-    (tmp_path / "published.py").write_text(PUBLISHED)
-    environ = {**os.environ, "DEADHEAT_STATE": str(tmp_path / "state")}
-    environ.pop("DEADHEAT_DATABASE_URL", None)
+    _publish(built, monkeypatch)
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     # Few starts, so that a wide bound is what they can show.
     more = ["--good", "1.1", "--bad", "1.2", "--starts", "3", "--bound", "0.5", "--profile", "ci"]
-    more.append("--dependencies")
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "published.py"), str(listed), *ASKED, *more],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    more += ["--dependencies", "--state", str(tmp_path / "state")]
+    done = run_here(*ASKED, *more)
     assert done.stdout, done.stderr
     told = json.loads(done.stdout)
     asked = [(each["purpose"], each["old"], each["new"], each["verdict"]) for each in told["steps"]]
@@ -171,7 +168,8 @@ def test_the_deployments_flow_tells_what_was_found_or_why_nothing_could_be(
         "dependencies": [of_package],
     }
     monkeypatch.setattr(
-        "flows.bisection.find_culprit", lambda order, state, run: orders.append(order) or found
+        "flows.deployed.bisect.find_culprit",
+        lambda order, state, run: orders.append(order) or found,
     )
     done = bisect(**asked, good="1.0", bad="2.0", starts=[3, 6], dependencies=True)
     assert done.is_completed() and done.message == found["words"]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import run_here
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from typer.testing import CliRunner
@@ -19,10 +17,9 @@ from benchcore.campaign import draft_plan
 from benchcore.matrix import save_plan
 from benchcore.profiles import Match, load_profile
 from benchcore.tracks import STDLIB
-from flows.calibrate import calibrate
 from flows.cli import app
+from flows.deployed.calibrate import calibrate
 
-DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 TRIAL = Match(workload="digest", case="tiny_op", arms=(STDLIB, STDLIB), expected_s=2)
 
 
@@ -34,10 +31,9 @@ def state(tmp_path_factory: pytest.TempPathFactory, prefect_api: None) -> Iterat
     profile = replace(load_profile("ci"), matches=(), trials=(TRIAL,), warm_up_limit_s=0.1)
     plan = draft_plan(profile, site="local", campaign="night", trials=range(2, 10))
     save_plan(plan, root / "plan.json")
-    environ = {**os.environ, "DEADHEAT_STATE": str(root)}
-    environ.pop("DEADHEAT_DATABASE_URL", None)
-    command = [DEADHEAT, "run", str(root / "plan.json"), "--json"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("DEADHEAT_DATABASE_URL", raising=False)
+        done = run_here("run", str(root / "plan.json"), "--json", "--state", str(root))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ratios"] == []
     yield root
@@ -93,7 +89,7 @@ def test_the_deployments_flow_measures_more_of_them_and_tells_what_came_of_all(
     asked: list[tuple[int, str, str]] = []
     monkeypatch.setenv("DEADHEAT_STATE", str(state))
     monkeypatch.setattr(
-        "flows.calibrate.measure_trials",
+        "flows.deployed.calibrate.measure_trials",
         lambda count, profile, site, opened, run: asked.append((count, profile, site)),
     )
     done = calibrate(trials=4, return_state=True)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import run_here
 from typer.testing import CliRunner
 
 from benchcore.errors import UserError
@@ -115,7 +116,8 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(
 ) -> None:
     (tmp_path / "bad.toml").write_text("name = ")
     (tmp_path / "bad.json").write_text("{")
-    done = _run(*arguments.split(), cwd=tmp_path, DEADHEAT_SITES=str(tmp_path))
+    sites = {"DEADHEAT_SITES": str(tmp_path)}
+    done = run_here(*arguments.split(), cwd=tmp_path, environ=sites)
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -124,7 +126,9 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(
     assert {path.name for path in written} <= {"bad.toml", "bad.json"}
 
 
-def test_no_network_and_no_cache_is_bad_input_too_and_leaves_no_plan(tmp_path: Path) -> None:
+def test_no_network_and_no_cache_is_bad_input_too_and_leaves_no_plan(
+    tmp_path: Path, prefect_api: None
+) -> None:
     cache = str(tmp_path / "empty-cache")
     done = _run("nightly", "--profile", "ci", cwd=tmp_path, UV_CACHE_DIR=cache, **OFFLINE)
     assert done.returncode == 2, done.stderr
@@ -134,12 +138,12 @@ def test_no_network_and_no_cache_is_bad_input_too_and_leaves_no_plan(tmp_path: P
 
 
 def test_verify_says_what_is_missing_and_exits_with_1(tmp_path: Path) -> None:
-    fine = _run("verify", "--profile", "ci", "--json", cwd=tmp_path)
+    fine = run_here("verify", "--profile", "ci", "--json", cwd=tmp_path)
     assert fine.returncode == 0, fine.stdout
     findings = {finding["name"]: finding for finding in json.loads(fine.stdout)}
     assert findings["uv"]["status"] == "ok"
-    url = "postgresql+psycopg://127.0.0.1:9/deadheat"
-    lacking = _run("verify", "--json", cwd=tmp_path, DEADHEAT_DATABASE_URL=url)
+    nowhere = {"DEADHEAT_DATABASE_URL": "postgresql+psycopg://127.0.0.1:9/deadheat"}
+    lacking = run_here("verify", "--json", cwd=tmp_path, environ=nowhere)
     findings = {finding["name"]: finding for finding in json.loads(lacking.stdout)}
     assert findings["database"]["status"] == "missing"
     assert lacking.returncode == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Ended, run_here
 from comparison_findings import FOUND
 from typer.testing import CliRunner
 
@@ -18,7 +19,7 @@ from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_COMPILE, TORCH_IMAGE_OPTIONS
 from flows.cli import app
-from flows.compare import print_comparison, say_physics, say_scope, say_verdict
+from flows.commands.compare import print_comparison, say_physics, say_scope, say_verdict
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -121,12 +122,9 @@ def test_it_is_said_when_nothing_was_held_against_the_ceilings() -> None:
     assert say_physics(found) == "Physics: the fastest step claims 40% of what the device allows."
 
 
-def _compare(
-    state: State, *arguments: str, case: str = "mlp --case tiny_infer"
-) -> subprocess.CompletedProcess[str]:
-    command = [DEADHEAT, "compare", *case.split(), "--budget", "0", *arguments]
-    environ = {**os.environ, "DEADHEAT_STATE": str(state.root)}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+def _compare(state: State, *arguments: str, case: str = "mlp --case tiny_infer") -> Ended:
+    command = ("compare", *case.split(), "--budget", "0", *arguments)
+    return run_here(*command, "--state", str(state.root))
 
 
 def _say(state: State, *command: str) -> str:

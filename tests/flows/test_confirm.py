@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import run_here
 from duel_orders import make_contender, make_order
 from kept_histories import open_history
 from result_documents import JAX, TORCH, Racer, make_history
@@ -31,7 +29,6 @@ from benchcore.verdict.confirmation import Asked, Start, decide
 from flows.cli import app
 
 pytestmark = [pytest.mark.provisions, pytest.mark.usefixtures("prefect_api")]
-DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +95,9 @@ def _ask(state: State, *command: str) -> Any:
 
 
 def _confirm(state: State, webhook: str) -> Any:
-    environ = {**os.environ, "DEADHEAT_STATE": str(state.root), "DEADHEAT_WEBHOOK_URL": webhook}
     rungs = ("--starts", "3", "--starts", "6")  # the second only if others disturb the first
-    command = [DEADHEAT, "confirm", *rungs, "--profile", "ci", "--json"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    command = ("confirm", *rungs, "--profile", "ci", "--json", "--state", str(state.root))
+    done = run_here(*command, environ={"DEADHEAT_WEBHOOK_URL": webhook})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import run_here
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 
-DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 pytestmark = pytest.mark.usefixtures("prefect_api")
 
 
@@ -23,10 +21,10 @@ def test_real_sides_that_are_wrong_on_purpose_are_raced_and_caught(
 ) -> None:
     for request in ("jax", "torch"):
         framework_environment(request)
-    command = [DEADHEAT, "defects", "mlp", "--case", "tiny_infer", "--no-ceilings", "--starts", "2"]
+    command = ["defects", "mlp", "--case", "tiny_infer", "--no-ceilings", "--starts", "2"]
     command += ["--switch", "torch-eager", "--switch", "jax-not-waited-for", "--rounds", "2"]
     command += ["--json", "--state", str(session_state.root)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_here(*command)
     found = json.loads(done.stdout)
     assert done.returncode == (found["fair"]["speedup"] is None), done.stderr
     switches = {each["name"]: each for each in found["switches"]}

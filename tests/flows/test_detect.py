@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-import flows.standalone
+import flows.commands.standalone
 from benchcore.errors import UserError
 from benchcore.measurements import read_history
 from flows.cli import app
@@ -61,8 +61,20 @@ def test_empty_cells_and_times_tell_missing_nights(tmp_path: Path) -> None:
     for form in ("%Y-%m-%d", "%Y%m%d", "%Y-%m-%dT02:00:00+01:00"):
         lines = [f"{d.strftime(form)},x,{v}" for d, v in zip(days, VALUES, strict=True)]
         path = _write(tmp_path, "dated.csv", ["time,node, value", *lines])
-        assert np.diff(read_history(path).nights).tolist() == [2.0] * 59  # type: ignore[arg-type]
+        assert np.diff(read_history(path).nights) == pytest.approx([2.0] * 59)  # type: ignore[arg-type]
         assert json.loads(_detect(path, "--json").stdout)["shifts"][0]["index"] == 30
+
+
+def test_nights_may_begin_before_or_after_midnight_and_lines_may_be_left_over(
+    tmp_path: Path,
+) -> None:
+    begun = datetime(2026, 1, 1)
+    late = np.random.default_rng(1).integers(-900, 900, 60).tolist()
+    times = [begun + timedelta(days=n, seconds=s) for n, s in enumerate(late)]
+    assert len({time.date() for time in times}) < 60
+    lines = [f"{time},{v}" for time, v in zip(times, VALUES, strict=True)]
+    path = _write(tmp_path, "x.csv", ["time,value", *lines, "", ""])
+    assert json.loads(_detect(path, "--json").stdout)["shifts"][0]["index"] == 30
 
 
 def test_a_folder_is_answered_by_name_around_its_broken_files(
@@ -76,7 +88,7 @@ def test_a_folder_is_answered_by_name_around_its_broken_files(
     assert done.exit_code == 2
     assert answered["fine.csv"] == answered["$(id) 'x'.csv"]
     assert "got 'fast' in row 0" in answered["broken.csv"]["error"]
-    monkeypatch.setattr(flows.standalone, "_ENOUGH_TO_SHARE", 1)
+    monkeypatch.setattr(flows.commands.standalone, "_ENOUGH_TO_SHARE", 1)
     assert json.loads(_detect(tmp_path, "--json").stdout) == answered  # in several processes
 
 
@@ -109,7 +121,7 @@ def test_too_little_is_unknown(lines: list[str], tmp_path: Path) -> None:
         (["value", "1_0"], "above zero, got '1_0'"),
         (["value", "<script>" * 99], "above zero, got '<script>"),
         (["time,value", "2026-01-01,1", "2026-01-01,2"], "each night once"),
-        (["time,value", "2026-01-01T01:00,1", "2026-01-01T23:00,2"], "each night once"),
+        (["time,value", "2026-01-01T01:00,1", "2026-01-01T12:00,2"], "each night once"),
         (["time,value", "2026-01-02,1", "2026-01-01,2"], "each night once"),
         (["time,value", "2,1", "nan,2"], "each night once"),
         (["time,value", "someday,1"], "such as 2026-11-22"),

@@ -20,7 +20,7 @@ from benchcore.store.suspicions import refresh_suspicions
 from benchcore.verdict.confirmation import Finding
 from benchcore.verdict.samples import Judgement
 from flows.cli import app, main
-from flows.confirm import check_ladder, print_trials
+from flows.commands.confirm import check_ladder, print_trials
 
 CANDIDATE = {"side": "b", "kind": "package", "name": "triton", "old": "3.6", "new": "3.7"}
 

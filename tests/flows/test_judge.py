@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-import flows.standalone
+import flows.commands.standalone
 from benchcore.errors import UserError
 from benchcore.measurements import read_allocations
 from flows.cli import app
@@ -79,7 +79,7 @@ def test_a_folder_is_answered_by_name_around_its_broken_files(
     assert set(answered) == {strange, "broken.json", "folder.json"}
     assert done.stderr.count("deadheat: ") == 2
     assert _judge(tmp_path).exit_code == 2  # as a table, too
-    monkeypatch.setattr(flows.standalone, "_ENOUGH_TO_SHARE", 1)
+    monkeypatch.setattr(flows.commands.standalone, "_ENOUGH_TO_SHARE", 1)
     assert json.loads(_judge(tmp_path, "--json").stdout) == answered  # in several processes
 
 

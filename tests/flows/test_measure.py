@@ -9,28 +9,29 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import Ended, run_here
 
 from benchcore.snapshot import take_snapshot
 from benchcore.state import open_state
+from flows.server import services
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 COMMAND = ["run", "noop", "--case", "bare", "--contender", "stdlib", "--starts", "1"]
 
 
-def _run(state: Path, campaign: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [DEADHEAT, *COMMAND, "--campaign", campaign, "--state", str(state), "--json"],
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _run(state: Path, campaign: str) -> Ended:
+    return run_here(*COMMAND, "--campaign", campaign, "--state", str(state), "--json")
 
 
-def test_ctrl_c_ends_everything_at_once_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_ends_everything_at_once_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect's temporary server, too."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     command = [*COMMAND[:-1], "50", "--campaign", "interrupted", "--state", str(tmp_path)]
     log = tmp_path / "campaigns" / "interrupted" / "progress.jsonl"
     process = subprocess.Popen(
@@ -41,10 +42,7 @@ def test_ctrl_c_ends_everything_at_once_and_says_how_to_go_on(tmp_path: Path) ->
         # A shell that runs the tests in the background has them, and us, ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 120
-    while not log.exists() or '"round"' not in log.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    _wait_until(lambda: log.exists() and '"round"' in log.read_text())
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, said = process.communicate(timeout=90)
     assert process.returncode == 130, said
@@ -56,8 +54,32 @@ def test_ctrl_c_ends_everything_at_once_and_says_how_to_go_on(tmp_path: Path) ->
         os.killpg(process.pid, 0)
 
 
+def test_a_command_that_is_killed_takes_along_all_that_it_started(tmp_path: Path) -> None:
+    command = [*COMMAND[:-1], "50", "--campaign", "killed", "--state", str(tmp_path)]
+    log = tmp_path / "campaigns" / "killed" / "progress.jsonl"
+    marked = services.Service(name="killed", folder=tmp_path)
+    process = subprocess.Popen(
+        [DEADHEAT, *command],
+        env={**os.environ, "DEADHEAT_SERVICE": marked.mark},
+        stderr=subprocess.DEVNULL,
+    )
+    _wait_until(lambda: log.exists() and '"round"' in log.read_text())
+    started = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in services.find(marked)}
+    assert any(b"uvicorn" in line for line in started.values())
+    process.kill()
+    process.wait()
+    _wait_until(lambda: not services.find(marked))
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def test_a_conductor_that_fails_is_tried_again_told_and_mended_by_running_again(
-    tmp_path: Path,
+    tmp_path: Path, prefect_api: None
 ) -> None:
     ring = take_snapshot(open_state(tmp_path).snapshots)
     conductor = ring / "benchcore" / "cell" / "conductor.py"

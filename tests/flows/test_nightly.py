@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -14,34 +13,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_here
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterKey,
+    TaskRunFilter,
+    TaskRunFilterName,
+)
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 
-pytestmark = pytest.mark.provisions
+pytestmark = [pytest.mark.provisions, pytest.mark.usefixtures("prefect_api")]
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 CAMPAIGN = "killed-night"
-COMMAND = [DEADHEAT, "nightly", "--profile", "ci", "--campaign", CAMPAIGN, "--json"]
-
-
-@pytest.fixture(scope="module")
-def environ(session_state: State, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Other campaigns of the same state folder run meanwhile: Prefect's SQLite is not shared."""
-    home = str(tmp_path_factory.mktemp("prefect"))
-    return {**os.environ, "DEADHEAT_STATE": str(session_state.root), "PREFECT_HOME": home}
+COMMAND = ("nightly", "--profile", "ci", "--campaign", CAMPAIGN, "--json")
+TASKS = ["measure-noop bare", "measure-mlp tiny_infer", "environment-jax@previous"]
 
 
 @pytest.fixture(scope="module")
 def killed(
     session_state: State,
-    environ: dict[str, str],
+    prefect_api: None,
     framework_environment: Callable[[str], EnvironmentRecord],
 ) -> dict[str, bytes]:
     """Start the night, kill it with SIGKILL in its second duel; the documents left by then."""
     for request in ("jax@newest", "jax@previous", "torch@newest"):
         framework_environment(request)
     log = session_state.campaigns / CAMPAIGN / "progress.jsonl"
-    process = subprocess.Popen(COMMAND, env=environ, stdout=subprocess.DEVNULL)
+    command = [DEADHEAT, *COMMAND, "--state", str(session_state.root)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _wait_for(lambda: _num_events(log, "duel", "done") == 1 and _num_events(log, "round") > 4)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -52,10 +54,9 @@ def killed(
 
 
 @pytest.fixture(scope="module")
-def resumed(killed: dict[str, bytes], environ: dict[str, str]) -> dict[str, Any]:
+def resumed(killed: dict[str, bytes], session_state: State) -> dict[str, Any]:
     """The same command again; what it printed."""
-    done = subprocess.run(COMMAND, env=environ, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout)
+    return _run_json(COMMAND, session_state)
 
 
 def test_a_killed_night_finishes_without_measuring_twice_or_losing_a_result(
@@ -87,27 +88,27 @@ def test_the_night_says_how_the_frameworks_and_the_versions_compare(
 
 
 def test_prefect_shows_each_duel_as_a_task_run_and_keeps_the_artifacts(
-    resumed: dict[str, Any], environ: dict[str, str]
+    resumed: dict[str, Any],
 ) -> None:
     assert resumed
-    with sqlite3.connect(Path(environ["PREFECT_HOME"]) / "prefect.db") as database:
-        tasks = {row[0] for row in database.execute("SELECT name FROM task_run")}
-        artifacts = dict(database.execute("SELECT key, type FROM artifact"))
-    assert {"measure-noop bare", "measure-mlp tiny_infer", "environment-jax@previous"} <= tasks
-    assert artifacts[f"ratios-{CAMPAIGN}"] == "table"
-    assert f"dashboard-{CAMPAIGN}" in artifacts
+    with get_client(sync_client=True) as client:
+        names = TaskRunFilterName(any_=TASKS)
+        tasks = client.read_task_runs(task_run_filter=TaskRunFilter(name=names))
+        keys = ArtifactFilterKey(any_=[f"ratios-{CAMPAIGN}", f"dashboard-{CAMPAIGN}"])
+        artifacts = client.read_artifacts(artifact_filter=ArtifactFilter(key=keys))
+    assert {each.name for each in tasks} == set(TASKS)
+    found = {(each.key, each.type) for each in artifacts}
+    assert found == {(f"ratios-{CAMPAIGN}", "table"), (f"dashboard-{CAMPAIGN}", "markdown")}
 
 
-def test_the_steps_can_be_run_again_alone(
-    resumed: dict[str, Any], environ: dict[str, str], session_state: State
-) -> None:
+def test_the_steps_can_be_run_again_alone(resumed: dict[str, Any], session_state: State) -> None:
     before = _documents(session_state)
-    ingested = _run_json(["ingest"], environ)
+    ingested = _run_json(("ingest", "--json"), session_state)
     assert ingested["ingested"] == []
     assert ingested["rejected"] == []
-    checked = _run_json(["check", CAMPAIGN], environ)
+    checked = _run_json(("check", CAMPAIGN, "--json"), session_state)
     assert checked["marks"] == []
-    reported = _run_json(["report", CAMPAIGN], environ)
+    reported = _run_json(("report", CAMPAIGN, "--json"), session_state)
     assert [r["speedup"] for r in reported["ratios"]] == [r["speedup"] for r in resumed["ratios"]]
     assert all(ratio["fair"] is not None for ratio in reported["ratios"])
     for contender in reported["contenders"]:
@@ -120,23 +121,20 @@ def test_the_steps_can_be_run_again_alone(
 
 
 def test_a_document_that_was_tampered_with_is_rejected_and_reported(
-    resumed: dict[str, Any], environ: dict[str, str], session_state: State
+    resumed: dict[str, Any], session_state: State
 ) -> None:
     bad = session_state.spool / CAMPAIGN / "0000000000000000.json"
     bad.write_text('{"schema": 1}')
-    done = subprocess.run(
-        [DEADHEAT, "ingest", "--json"], env=environ, stdout=subprocess.PIPE, check=False
-    )
+    done = run_here("ingest", "--json", "--state", str(session_state.root))
     assert done.returncode == 1
     (rejection,) = json.loads(done.stdout)["rejected"]
     assert "0000000000000000" in str(rejection)
     assert not bad.exists()
 
 
-def _run_json(arguments: list[str], environ: dict[str, str]) -> Any:
-    done = subprocess.run(
-        [DEADHEAT, *arguments, "--json"], env=environ, stdout=subprocess.PIPE, check=True
-    )
+def _run_json(command: tuple[str, ...], state: State) -> Any:
+    done = run_here(*command, "--state", str(state.root))
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from benchcore.errors import UserError
-from flows import postgres, services
-from flows.postgres import Postgres
-from flows.services import Service
-from flows.up import Database, _choose_database
+from flows.server import postgres, services
+from flows.server.postgres import Postgres
+from flows.server.services import Service
+from flows.server.up import Database, _choose_database
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchcore.errors import UserError
-from flows import services
-from flows.services import Service
+from flows.server import services
+from flows.server.services import Service
 
 # It starts a child of a clean environment that is deaf to SIGTERM, and says when.
 PARENT = """

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from command_line import run_here
 from image_folders import write_digits
 from result_documents import make_document, spool_document
 from safetensors.numpy import save_file
@@ -80,9 +79,8 @@ def test_a_spoilt_folder_ends_the_command_with_code_2_and_no_traceback(
 ) -> None:
     folder = write_digits(tmp_path / "pets", train=4, val=1, classes=2)
     spoil(folder)
-    command = [str(Path(sys.executable).parent / "deadheat"), "train", "resnet50", *_SIDES]
-    given = [*command, "--dataset", str(folder), "--batch-size", "4", "--state", str(tmp_path)]
-    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    given = ("--dataset", str(folder), "--batch-size", "4", "--state", str(tmp_path))
+    done = run_here("train", "resnet50", *_SIDES, *given)
     said = " ".join(done.stderr.split())
     assert done.returncode == 2, said
     assert words in said
@@ -115,7 +113,7 @@ def test_epochs_are_printed_with_who_is_faster(
         ratios = judge_and_list(engine, name)
         return {"campaign": name, "dashboard": "page", "failures": [], "ratios": ratios}
 
-    monkeypatch.setattr("flows.train.run_flow", measured)
+    monkeypatch.setattr("flows.commands.train.run_flow", measured)
     done = _train(tmp_path, "--batch-size", "4")
     assert done.exit_code == 0, done.output
     assert "resnet50 on '[red]pets', 8 images of 2 classes" in done.output
@@ -131,7 +129,7 @@ def test_training_begins_with_the_weights_of_a_checkpoint(
     def stop(run: object, state: object, name: str) -> None:
         raise typer.Exit
 
-    monkeypatch.setattr("flows.train.run_flow", stop)
+    monkeypatch.setattr("flows.commands.train.run_flow", stop)
     write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
     spec = load_spec("mobilenet_v3_small")
     path = tmp_path / "mobilenet.safetensors"

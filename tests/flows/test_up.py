@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -23,12 +24,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from local_slurm import LocalSlurm, need_slurm
 from package_index import serve_index
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Locator, Page, sync_playwright
 from webhooks import serve_webhook
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
-from flows.postgres import Postgres, find_postgres
+from flows.server.postgres import Postgres, find_postgres
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 ZONE = "Asia/Tokyo"
@@ -193,52 +194,49 @@ def test_the_server_lets_nobody_in_who_lacks_its_secret(machine: Machine, tmp_pa
 def test_a_form_sent_from_chromium_is_refused_by_the_server_or_answered_on_its_runs_page(
     machine: Machine, framework_environment: Callable[[str], EnvironmentRecord]
 ) -> None:
-    """The comparison runs on the Slurm pool. Nothing is computed in it, so that the verdict is
-    known."""
+    """The comparison runs on the Slurm pool: JAX against torch where a step is nearly nothing but
+    its dispatch, so that one of them is faster by far."""
     chromium = shutil.which("chromium")
     if chromium is None:
         if os.environ.get("CI"):
             pytest.fail("wanted chromium on PATH, found none; install it")
         pytest.skip("chromium is not installed")
     need_slurm()
-    for request in ("jax@newest", "jax@previous"):
+    for request in ("jax@newest", "torch@newest"):
         framework_environment(request)
     ui = f"http://127.0.0.1:{machine.ports[0]}"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM.split())
         page = browser.new_page(viewport={"width": 1280, "height": 2200})
-        page.goto(ui)
-        page.locator("input[type=password]").fill(machine.auth, timeout=60_000)
-        page.get_by_role("button", name="Login").click()
-        page.get_by_text("Deployments", exact=True).first.wait_for(timeout=60_000)
+        _sign_in(page, ui, machine.auth)
         page.goto(f"{ui}/deployments/deployment/{machine.find('compare')['id']}/run")
-        page.get_by_text("Workload", exact=True).wait_for(timeout=60_000)
-        page.get_by_text("newest, previous, or any published version").nth(1).wait_for()
-        _choose(page, "Workload", "noop")
-        _choose(page, "Use case", "op")
-        _choose(page, "Framework", "jax", nth=1)
-        version = _field(page, "Version (Optional)", nth=1).locator("textarea")
-        version.fill("9.9; rm -rf /")
-        for label, number in (("Starts", "2"), ("Most starts", "2"), ("Budget", "0.1")):
-            _field(page, f"{label} (Optional)").locator("input").fill(number)
-        _field(page, "Ceilings (Optional)").locator(".p-toggle__control").click()
+        version = _fill_in(page)
         assert _submit(page) == 409
         page.get_by_text("does not match").first.wait_for(timeout=60_000)
+        _photograph(page, "refused", at=page.get_by_role("button", name="Submit"))
         assert _list_runs(machine, "compare") == []
-        version.fill("previous")
+        version.fill("newest")
         assert _submit(page) == 201
+        page.goto("about:blank")  # the UI draws all the time, on the CPUs that are measured
         run = _wait_for_run(machine, "compare")
         assert run["state"]["type"] == "COMPLETED", run["state"]
-        page.goto(f"{ui}/runs/flow-run/{run['id']}")
-        page.get_by_text("Artifacts", exact=True).last.click(timeout=60_000)
-        answer = page.locator("a[href*='artifact']", has_text="answer-compare-noop")
-        answer.first.wait_for(timeout=60_000)
-        assert "Which of a and b is faster is unknown" in answer.first.inner_text()
-        answer.first.click()
-        page.get_by_text("Verdict: unknown").wait_for(timeout=60_000)
+        verdict = _read_answer(page, f"{ui}/runs/flow-run/{run['id']}")
         browser.close()
-    assert run["work_queue_name"] == "people" and run["name"] == "compare-noop"
-    (document,) = _read_documents(machine, "compare-noop-*")
+    assert run["state"]["message"] == verdict
+    found = re.fullmatch(r"(\S+) is ([\d.]+)x \(([\d.]+) to ([\d.]+)\) as fast as (\S+)", verdict)
+    if found is not None:
+        middle, low, high = map(float, found.group(2, 3, 4))
+        assert 1 < low <= middle <= high
+    assert run["work_queue_name"] == "people" and run["name"] == "compare-mlp"
+    (document,) = _read_documents(machine, "compare-mlp-*")
+    names = {each["name"] for each in document["contenders"]}
+    assert all(name in verdict for name in names)
+    told = {each["key"]: each for each in machine.ask("/artifacts/filter", {})}
+    logs = told[f"logs-{document['duel_run']}"]
+    assert logs["description"] == f"mlp infer_b1: logs of {', '.join(sorted(names))}"
+    (bar,) = (each for key, each in told.items() if key and key.startswith("progress-compare-mlp"))
+    assert (bar["data"], bar["description"]) == (100, "1 of 1 duels measured")
+    assert bar["flow_run_id"] == run["id"] != logs["flow_run_id"]
     assert document["allocation"]["site"] == "slurm-local"
     assert {each["status"] for each in document["contenders"]} == {"ok"}
 
@@ -337,6 +335,70 @@ def _choose(page: Page, label: str, value: str, nth: int = 0) -> None:
     _field(page, label, nth).locator(".p-select-button__control").first.focus()
     page.keyboard.press("ArrowDown")
     page.locator(".p-select-options").get_by_text(value, exact=True).last.click()
+
+
+def _sign_in(page: Page, ui: str, auth: str) -> None:
+    page.goto(ui)
+    secret = page.locator("input[type=password]")
+    secret.wait_for(timeout=60_000)
+    _photograph(page, "sign-in", height=520)
+    secret.fill(auth)
+    page.get_by_role("button", name="Login").click()
+    page.get_by_text("Deployments", exact=True).first.wait_for(timeout=60_000)
+
+
+def _fill_in(page: Page) -> Locator:
+    """Ask something, but of no version that there is; where that version stands."""
+    page.get_by_text("Workload", exact=True).wait_for(timeout=60_000)
+    page.get_by_text("newest, previous, or any published version").nth(1).wait_for()
+    _choose(page, "Workload", "mlp")
+    _choose(page, "Use case", "infer")
+    _choose(page, "Batch size (Optional)", "1")
+    for label, number in (("Starts", "3"), ("Most starts", "3"), ("Budget", "0.1")):
+        _field(page, f"{label} (Optional)").locator("input").fill(number)
+    _field(page, "Ceilings (Optional)").locator(".p-toggle__control").click()
+    _photograph(page, "form", at=page.get_by_text("Workload", exact=True))
+    version = _field(page, "Version (Optional)", nth=1).locator("textarea")
+    version.fill("9.9; rm -rf /")
+    return version
+
+
+def _read_answer(page: Page, run: str) -> str:
+    """Its heading, once verdict and forest plot have shown on the run's page. Where others had the
+    CPUs meanwhile, that is told instead."""
+
+    def open_artifact(name: str) -> None:
+        page.goto(run)
+        page.get_by_text("Artifacts", exact=True).last.click(timeout=60_000)
+        page.locator("a[href*='artifact']", has_text=name).first.click(timeout=60_000)
+
+    open_artifact("answer-compare-mlp")
+    verdict = page.locator("h2", has_text="fast").first.inner_text(timeout=60_000)
+    if verdict.endswith("is unknown"):
+        page.get_by_text("left out as degraded").first.wait_for()
+        return verdict
+    page.get_by_text("Verdict: different").wait_for()
+    _photograph(page, "answer", height=900)
+    open_artifact("forest-compare-mlp")
+    plot = page.locator("img[src^='data:image/svg+xml']")
+    plot.wait_for(timeout=60_000)
+    assert plot.evaluate("each => each.decode().then(() => each.naturalWidth)") > 600
+    assert verdict in page.locator("body").inner_text()
+    _photograph(page, "forest", height=520)
+    return verdict
+
+
+def _photograph(page: Page, name: str, height: int = 1150, at: Locator | None = None) -> None:
+    """For the manual: kept where DEADHEAT_TEST_PICTURES names a folder, such as docs/pictures."""
+    if folder := os.environ.get("DEADHEAT_TEST_PICTURES"):
+        size = page.viewport_size
+        page.set_viewport_size({"width": 1100, "height": height})
+        if at is not None:
+            at.scroll_into_view_if_needed()
+        page.wait_for_timeout(1000)  # until what moves has come to rest
+        page.screenshot(path=Path(folder) / f"{name}.png")
+        assert size is not None
+        page.set_viewport_size(size)
 
 
 def _submit(page: Page) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from prefect import flow
+from prefect import Flow, flow
 from prefect.artifacts import create_image_artifact, create_markdown_artifact
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.objects import State as RunState
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
@@ -16,26 +18,39 @@ from benchcore.comparison import draft_comparison
 from benchcore.errors import UserError
 from benchcore.state import State, default_root, open_state
 from dashboards.pictures import draw_forest, to_data_uri
-from flows.answer import find_answer, title_answer, write_answer
 from flows.campaign import key_artifact, link_page, run_campaign
-from flows.compare import say_verdict
+from flows.commands.answer import find_answer, title_answer, write_answer
 from flows.running import check_site
-from tasks.form import Comparison, SiteName
+from tasks.form import Comparison, PoolName, SiteName
+from tasks.slurm_shards import cancel_shards
 
 
-@flow(name="compare", flow_run_name="compare-{question.workload}", validate_parameters=True)
-def compare(question: Comparison, site: SiteName = "local") -> RunState[Any]:
+def _give_back(flow: Flow[..., Any], flow_run: FlowRun, state: RunState[Any]) -> None:
+    """A question that was cancelled keeps no allocation of its site."""
+    cancel_shards(_name(flow_run.parameters["question"]["workload"], flow_run.id))
+
+
+@flow(
+    name="compare",
+    flow_run_name="compare-{question.workload}",
+    validate_parameters=True,
+    on_cancellation=[_give_back],
+)
+def compare(
+    question: Comparison, site: SiteName = "local", pool: PoolName | None = None
+) -> RunState[Any]:
     """Tell which of two versions or settings is faster on one case, and what differed.
 
     Args:
         question: What is compared, and on what. Both sides compute the same, interleaved on one
             device.
         site: Where it is measured.
+        pool: Of a Slurm site; without one, its only or default one.
     """
     state = open_state(default_root())
     try:
-        check_site(site)
-        campaign = _plan(question, site, state)
+        check_site(site, pool)
+        campaign = _plan(question, site, pool, state)
     except UserError as error:
         return Failed(message=str(error))
     outcome = run_campaign(campaign, str(state.root))
@@ -51,13 +66,18 @@ def compare(question: Comparison, site: SiteName = "local") -> RunState[Any]:
             key=f"forest-{key_artifact(campaign)}",
             description=f"{title_answer(found)}: each start, and the 95 % interval",
         )
-    return Completed(message=say_verdict(found))
+    return Completed(message=title_answer(found))
 
 
-def _plan(question: Comparison, site: str, state: State) -> str:
+def _plan(question: Comparison, site: str, pool: str | None, state: State) -> str:
     """The campaign of this run. A run that is started again resumes what it began."""
-    name = f"compare-{question.workload}-{str(flow_run.id)[:8]}".replace("_", "-")
+    name = _name(question.workload, flow_run.id)
     path = steps.campaign_folder(state, name) / "plan.json"
     if not path.exists():
-        matrix.save_plan(draft_comparison(question.ask(), site=site, campaign=name), path)
+        plan = draft_comparison(question.ask(), site=site, campaign=name)
+        matrix.save_plan(dataclasses.replace(plan, pool=pool), path)
     return name
+
+
+def _name(workload: str, run: object) -> str:
+    return f"compare-{workload}-{str(run)[:8]}".replace("_", "-")

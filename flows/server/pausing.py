@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from benchcore.state import open_state
-from flows.options import STATE, JsonOption, StateOption
+from flows.commands.options import STATE, JsonOption, StateOption
 from flows.printing import OUT, print_json
 from flows.up_record import POOL, settle_server
 
@@ -23,7 +23,7 @@ def resume(state: StateOption = STATE, as_json: JsonOption = False) -> None:
 def _turn(paused: bool, state: StateOption, as_json: bool) -> None:
     settle_server(open_state(state))
 
-    from flows.automations import MISSING
+    from flows.deployed.automations import MISSING
     from flows.measure_shard import measure_shard
     from tasks.pausing import set_paused
 

@@ -15,7 +15,7 @@ from benchcore.errors import UserError
 from benchcore.profiles import load_profile
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation import LADDER
-from flows.confirm import Confirmation, check_ladder, climb
+from flows.commands.confirm import Confirmation, check_ladder, climb
 from flows.running import check_site
 from tasks.form import ConfirmMinutes, ProfileName, SiteName, Starts, SuspicionIds
 

@@ -29,7 +29,7 @@ from benchcore.releases import parse_request, resolve
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.proofs import list_proofs
-from flows.options import STATE, CheckpointOption, JsonOption, PythonOption, StateOption
+from flows.commands.options import STATE, CheckpointOption, JsonOption, PythonOption, StateOption
 from flows.printing import ERR, OUT, complain, print_json, print_rows
 
 _PRECISIONS = get_args(Precision)

@@ -6,7 +6,7 @@ import dataclasses
 
 from benchcore.sites import load_site
 from benchcore.state import open_state
-from flows.options import STATE, JsonOption, SiteOption, StateOption
+from flows.commands.options import STATE, JsonOption, SiteOption, StateOption
 from flows.printing import OUT, print_json, print_rows
 
 

@@ -30,9 +30,9 @@ from benchcore.verdict.bisection import Bisection
 from benchcore.verdict.bisection import bisect as search
 from benchcore.verdict.confirmation import LADDER
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement
-from flows.confirm import check_ladder
-from flows.dependencies import blame_dependencies, describe_steps, print_dependencies
-from flows.options import (
+from flows.commands.confirm import check_ladder
+from flows.commands.dependencies import blame_dependencies, describe_steps, print_dependencies
+from flows.commands.options import (
     STATE,
     BoundOption,
     DeviceOption,

@@ -11,7 +11,7 @@ from benchcore.store.certificates import list_certificates
 from benchcore.store.database import open_database
 from benchcore.verdict.samples import EQUIVALENCE_BOUND
 from dashboards.wording import case_label
-from flows.options import STATE, JsonOption, StateOption
+from flows.commands.options import STATE, JsonOption, StateOption
 from flows.printing import OUT, print_json, print_rows
 
 

@@ -12,7 +12,7 @@ from benchcore.state import open_state
 from benchcore.waterfall import WaterfallRequest, draft_waterfall, find_duel, list_steps, name_arms
 from dashboards.campaign import publish_campaign
 from dashboards.waterfall import list_arms, publish_waterfall, say_whole
-from flows.options import (
+from flows.commands.options import (
     STATE,
     BatchOption,
     CampaignOption,
@@ -26,9 +26,9 @@ from flows.options import (
     StateOption,
     UseCaseOption,
 )
+from flows.commands.why import print_bottlenecks
 from flows.printing import OUT, print_json, print_rows
 from flows.running import measure_plan, run_flow
-from flows.why import print_bottlenecks
 
 
 def waterfall(

@@ -15,7 +15,14 @@ from benchcore.profiles import load_profile
 from benchcore.releases import parse_request, resolve
 from benchcore.sites import load_site
 from benchcore.state import State, open_state
-from flows.options import STATE, JsonOption, ProfileOption, PythonOption, SiteOption, StateOption
+from flows.commands.options import (
+    STATE,
+    JsonOption,
+    ProfileOption,
+    PythonOption,
+    SiteOption,
+    StateOption,
+)
 from flows.printing import ERR, OUT, print_json, print_rows
 
 

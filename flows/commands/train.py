@@ -17,8 +17,8 @@ from benchcore.shard import result_path
 from benchcore.state import open_state
 from benchcore.training import Training, draft_training, find_step
 from dashboards import epochs as tables
-from flows.compare import print_comparison
-from flows.options import (
+from flows.commands.compare import print_comparison
+from flows.commands.options import (
     STATE,
     CampaignOption,
     CheckpointOption,

@@ -16,7 +16,7 @@ from benchcore.store.calibration import measure_calibration
 from benchcore.store.database import open_database
 from benchcore.verdict.calibration import STARTS
 from dashboards.calibration import answer_calibration, list_rates, list_smallest, list_trials
-from flows.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
+from flows.commands.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
 from flows.printing import OUT, print_json, print_rows
 from flows.running import Runner, measure_plan, run_flow
 

@@ -11,11 +11,12 @@ import typer
 from benchcore.profiles import load_profile
 from benchcore.sites import load_site
 from benchcore.state import State, open_state
-from flows.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
+from flows.commands.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
 from flows.printing import OUT, print_json
 from flows.up_record import settle_server
 
 if TYPE_CHECKING:  # Prefect takes its settings when it is imported
+    from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.deployments.runner import RunnerDeployment
 
     from tasks.automations import Automations
@@ -23,10 +24,11 @@ if TYPE_CHECKING:  # Prefect takes its settings when it is imported
 
 
 class Drafted(TypedDict):
-    """Deployments, the pool that their runs wait in, and automations."""
+    """Deployments, the pools that their runs wait in, and automations."""
 
     wanted: list[RunnerDeployment]
     pool: Pool
+    shard_pools: list[WorkPoolCreate]
     automations: Automations
 
 
@@ -53,8 +55,9 @@ def deploy(
 
     wanted = draft_deployments(opened, site, profile=profile, cron=cron, timezone=timezone)
     done, pool = deployments.deploy(**wanted), wanted["pool"]
+    shard_pools = [each.name for each in wanted["shard_pools"]]
     if as_json:
-        print_json({**dataclasses.asdict(done), "pool": pool.name})
+        print_json({**dataclasses.asdict(done), "pool": pool.name, "shard_pools": shard_pools})
         return
     for name in done.present:
         OUT.print(f"deployed {name}", markup=False, highlight=False)
@@ -68,12 +71,14 @@ def deploy(
             highlight=False,
             soft_wrap=True,
         )
-    OUT.print(
-        f"Runs wait for a worker: prefect worker start --type process --pool {pool.name}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    workers = [("Runs", "process", pool.name), *(("Shards", "slurm", each) for each in shard_pools)]
+    for what, kind, name in workers:
+        OUT.print(
+            f"{what} wait for a worker: prefect worker start --type {kind} --pool {name}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def draft_deployments(
@@ -84,8 +89,8 @@ def draft_deployments(
     load_profile(profile)
     place = load_site(site)
 
-    from flows.automations import find_patience, list_automations
-    from flows.deployments import Wanted, list_deployments, make_pool
+    from flows.deployed.automations import find_patience, list_automations
+    from flows.deployed.deployments import Wanted, list_deployments, list_shard_pools, make_pool
 
     wanted = Wanted(site=place, profile=profile, cron=cron, timezone=timezone, root=state.root)
     listed = list_deployments(wanted)
@@ -93,5 +98,6 @@ def draft_deployments(
     return {
         "wanted": listed,
         "pool": make_pool(place),
+        "shard_pools": list_shard_pools(wanted),
         "automations": partial(list_automations, patience=patience),
     }

@@ -29,7 +29,7 @@ from benchcore.store.records import Subject
 from benchcore.verdict.confirmation import LADDER, Finding, Start, decide
 from benchcore.verdict.machine import PROBES, Machine, tell_machine
 from benchcore.verdict.samples import Judgement
-from flows.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
+from flows.commands.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
 from flows.printing import OUT, complain, print_json, print_rows
 from flows.running import Runner, measure_plan, run_flow
 

@@ -20,7 +20,7 @@ from benchcore.comparison import (
 )
 from benchcore.state import open_state
 from dashboards.wording import format_ns, format_relative, format_speedup
-from flows.options import (
+from flows.commands.options import (
     STATE,
     BatchOption,
     CampaignOption,
@@ -40,9 +40,9 @@ from flows.options import (
     StateOption,
     UseCaseOption,
 )
+from flows.commands.why import print_bottlenecks
 from flows.printing import OUT, print_json, print_rows
 from flows.running import measure_plan, run_flow
-from flows.why import print_bottlenecks
 
 _MAX_PACKAGES = 12
 _ENDS = {
@@ -107,7 +107,7 @@ def compare(
     opened = open_state(state)
     outcome = run_flow(measure_plan(drafted, opened, pool), opened, drafted.campaign)
 
-    from flows.answer import find_answer
+    from flows.commands.answer import find_answer
 
     found = find_answer(drafted.campaign, opened, outcome["ratios"])
     if as_json:
@@ -124,21 +124,23 @@ def compare(
         raise typer.Exit(1)
 
 
-def say_verdict(found: Mapping[str, Any]) -> str:
-    """`a is 1.33x (1.30 to 1.36) as fast as b`, the faster one first."""
+def say_verdict(found: Mapping[str, Any], a: str = "a", b: str = "b") -> str:
+    """`a is 1.33x (1.30 to 1.36) as fast as b`, the faster one first; `a` and `b` are what the two
+    are called."""
     if found["speedup"] is None:
-        return f"which of a and b is faster is unknown: {found['reason']}"
+        return f"which of {a} and {b} is faster is unknown: {found['reason']}"
     logs = [None if found[key] is None else math.log(found[key]) for key in ("low", "high")]
     middle = math.log(found["speedup"])
     low, high = (math.nan if log is None else log for log in logs)
     if found["verdict"] == "same":
-        return f"a and b are equally fast: a is {format_speedup(middle, low, high)} as fast as b"
+        alike = f"{a} is {format_speedup(middle, low, high)} as fast as {b}"
+        return f"{a} and {b} are equally fast: {alike}"
     if found["verdict"] == "unknown":
-        measured = f"a {format_speedup(middle, low, high)} as fast as b"
-        return f"which of a and b is faster is unknown: measured {measured}; {found['reason']}"
+        measured = f"{a} {format_speedup(middle, low, high)} as fast as {b}"
+        return f"which of {a} and {b} is faster is unknown: measured {measured}; {found['reason']}"
     if middle < 0:
-        return f"b is {format_speedup(-middle, -high, -low)} as fast as a"
-    return f"a is {format_speedup(middle, low, high)} as fast as b"
+        return f"{b} is {format_speedup(-middle, -high, -low)} as fast as {a}"
+    return f"{a} is {format_speedup(middle, low, high)} as fast as {b}"
 
 
 def say_scope(found: Mapping[str, Any]) -> str:

@@ -22,13 +22,13 @@ from benchcore.errors import UserError
 from benchcore.protocol import write_json
 from benchcore.sites import find_pool, load_site
 from benchcore.state import State, open_state
-from flows import postgres, services
-from flows.deploy import CRON, CronOption, TimezoneOption, draft_deployments
-from flows.options import STATE, JsonOption, ProfileOption, StateOption
+from flows.commands.options import STATE, JsonOption, ProfileOption, StateOption
 from flows.orchestrator import settle_prefect, use_server
-from flows.postgres import Postgres
 from flows.printing import OUT, print_json, print_rows
-from flows.services import Service
+from flows.server import postgres, services
+from flows.server.deploy import CRON, CronOption, TimezoneOption, draft_deployments
+from flows.server.postgres import Postgres
+from flows.server.services import Service
 from flows.up_record import (
     POOL,
     SLURM_SITE,

@@ -17,7 +17,7 @@ from benchcore.shard import result_path
 from benchcore.state import State, open_state
 from dashboards.campaign import publish_campaign
 from dashboards.defects import DISTURBED, publish_study, say_move, say_ratio
-from flows.options import (
+from flows.commands.options import (
     STATE,
     BatchOption,
     CampaignOption,

@@ -11,9 +11,9 @@ import typer
 from benchcore.measurements import read_allocations
 from benchcore.verdict.allocations import judge_allocations
 from benchcore.verdict.ratios import EQUIVALENCE_BOUND
-from flows.options import JsonOption
+from flows.commands.options import JsonOption
+from flows.commands.standalone import answer_files
 from flows.printing import print_rows
-from flows.standalone import answer_files
 
 
 def judge(

@@ -13,9 +13,9 @@ import typer
 from benchcore.measurements import read_history
 from benchcore.verdict.history import SMALLEST_SHIFT, find_shifts
 from benchcore.verdict.modes import tell_modes
-from flows.options import JsonOption
+from flows.commands.options import JsonOption
+from flows.commands.standalone import answer_files
 from flows.printing import OUT, print_rows
-from flows.standalone import answer_files
 
 
 def detect(

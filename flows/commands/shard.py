@@ -9,7 +9,7 @@ import typer
 
 from benchcore.sites import find_pool, load_site
 from benchcore.slurm.batch_script import BatchJob, shard_command, write_batch_script
-from flows.options import STATE, JsonOption, PoolOption, SiteOption, StateOption
+from flows.commands.options import STATE, JsonOption, PoolOption, SiteOption, StateOption
 from flows.printing import print_json
 
 shard = typer.Typer(help="Show what a Slurm site's shards are submitted as.", no_args_is_help=True)

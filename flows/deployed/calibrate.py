@@ -14,7 +14,7 @@ from benchcore.state import default_root, open_state
 from benchcore.store.calibration import measure_calibration
 from benchcore.store.database import open_database
 from dashboards.calibration import answer_calibration, list_rates
-from flows.calibration import measure_trials
+from flows.commands.calibration import measure_trials
 from flows.running import check_site
 from tasks.form import NumTrials, ProfileName, SiteName
 

@@ -18,7 +18,7 @@ from prefect.automations import (
 )
 from prefect.client.schemas.objects import StateType
 
-from flows.confirmation import confirm
+from flows.deployed.confirm import confirm
 from flows.nightly import nightly
 from tasks.automations import TAG, Targets
 
@@ -30,6 +30,10 @@ SILENCE = timedelta(minutes=5)
 _LATE = timedelta(hours=2)
 """After the longest time between two nights, until one is missing."""
 _NUM_NIGHTS = 40
+_HEARTBEAT = "prefect.flow-run.heartbeat"
+_ENDS = ("Completed", "Failed", "TimedOut", "Crashed", "Cancelled", "Suspended")
+"""After these, nothing more is heard of a run. Any other change of its state says nothing of its
+process: others may bring it about when its machine is gone."""
 _RUNS = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
 _OF_NIGHT = ResourceSpecification(
     {"prefect.resource.role": "deployment", "prefect.resource.name": nightly.name}
@@ -68,8 +72,8 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
             match=_RUNS,
             match_related=_OURS,
             for_each={"prefect.resource.id"},
-            after={"prefect.flow-run.heartbeat"},
-            expect={"prefect.flow-run.*"},
+            after={_HEARTBEAT},
+            expect={_HEARTBEAT, *(f"prefect.flow-run.{end}" for end in _ENDS)},
             posture=Posture.Proactive,
             threshold=1,
             within=silence,
@@ -123,6 +127,7 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
     )
     yield AutomationCore(
         name=MISSING,
+        enabled=not targets.paused,
         description=f"No night has ended well for {_say(patience)}: told to the webhook.",
         tags=[TAG],
         trigger=EventTrigger(

@@ -10,7 +10,7 @@ import typer
 from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.events import annotate_event, list_events, move_event, show_event
-from flows.options import STATE, JsonOption, StateOption
+from flows.commands.options import STATE, JsonOption, StateOption
 from flows.printing import OUT, print_json, print_rows
 
 events = typer.Typer(help="Shifts that were confirmed: list, show, acknowledge, annotate.")

@@ -14,8 +14,8 @@ from benchcore.errors import UserError
 from benchcore.profiles import load_profile
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation import LADDER
-from flows.bisect import Bisecting, find_culprit
-from flows.confirm import check_ladder
+from flows.commands.bisect import Bisecting, find_culprit
+from flows.commands.confirm import check_ladder
 from flows.running import check_site
 from tasks.form import (
     Bound,

@@ -15,7 +15,7 @@ from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.store.outcome import list_contenders
 from dashboards.wording import format_ns
-from flows.compare import say_agreement, say_physics, say_scope, say_verdict
+from flows.commands.compare import say_agreement, say_physics, say_scope, say_verdict
 
 
 def find_answer(campaign: str, state: State, ratios: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -56,10 +56,10 @@ def write_answer(found: Mapping[str, Any], failures: Sequence[Mapping[str, Any]]
 
 def title_answer(found: Mapping[str, Any]) -> str:
     """The verdict in a few words: why one is unknown is told below."""
+    a, b = (found[side]["name"] for side in ("a", "b"))
     if found["verdict"] == "unknown":
-        return "Which of a and b is faster is unknown"
-    verdict = say_verdict(found)
-    return verdict[0].upper() + verdict[1:]
+        return f"Which of {a} and {b} is faster is unknown"
+    return say_verdict(found, a, b)
 
 
 def _list_rows(found: Mapping[str, Any]) -> Iterator[str]:
