@@ -22,11 +22,12 @@ _PAGE = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Targets:
-    """What automations act on: deployments by their full names, and the block of the webhook,
-    where there is one."""
+    """What automations act on: deployments by their full names, the block of the webhook, where
+    there is one, and whether all that would begin is held back."""
 
     deployments: Mapping[str, UUID]
     webhook: UUID | None
+    paused: bool = False
 
 
 Automations = Callable[[Targets], Sequence[AutomationCore]]

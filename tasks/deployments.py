@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -25,11 +25,12 @@ from prefect.client.schemas.filters import (
     WorkPoolFilter,
     WorkPoolFilterName,
 )
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import StateType, WorkPool
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import (
     ObjectAlreadyExists,
+    ObjectNotFound,
     PrefectException,
     PrefectHTTPStatusError,
 )
@@ -90,35 +91,49 @@ def read_schedule(cron: str, timezone: str, slug: str) -> Schedule:
 
 
 def deploy(
-    wanted: Sequence[RunnerDeployment], pool: Pool, automations: Automations = lambda targets: ()
+    wanted: Sequence[RunnerDeployment],
+    pool: Pool,
+    automations: Automations = lambda targets: (),
+    shard_pools: Sequence[WorkPoolCreate] = (),
 ) -> Deployed:
-    """Make the deployments and automations of the server what is wanted: what is new is made, what
-    is there is changed, and what bears our tag and is not wanted is removed. What somebody paused
-    stays paused.
+    """Make the deployments, work pools and automations of the server what is wanted: what is new is
+    made, what is there is changed, and what bears our tag and is not wanted is removed, but for
+    work pools. What somebody paused stays paused.
 
     Raises UserError, and everything is as it was, if the server can't be asked or refuses one.
     """
     check_server()
     find_webhook()
     with get_client(sync_client=True) as client:
-        before, kept = list_ours(client), rules.remember(client)
-        made_pool = _ensure_pool(client, pool)
-        is_paused = client.read_work_pool(pool.name).is_paused
+        ours, kept = list_ours(client), rules.remember(client)
         keys = {_key(client, each): each for each in wanted}
+        before = {**_find_namesakes(client, keys), **ours}
+        pools = {
+            name: work_pools.find_pool(client, name)
+            for name in (pool.name, *(each.name for each in shard_pools))
+        }
+        old_pool = pools[pool.name]
+        is_paused = old_pool is not None and old_pool.is_paused
         ids: dict[str, UUID] = {}
         reached = ""
         try:
+            for each in shard_pools:
+                reached = each.name
+                work_pools.ensure_pool(client, each)
+            reached = pool.name
+            _ensure_pool(client, pool)
             for key, each in keys.items():
                 reached = each.full_name
-                _keep_paused(each, before.get(key), is_paused)
+                holds_back = is_paused and each.work_pool_name == pool.name
+                _keep_paused(each, before.get(key), holds_back)
                 made = each.apply()
                 assert isinstance(made, UUID)
                 ids[reached] = made
             reached = "automations"
-            targets = Targets(deployments=ids, webhook=rules.keep_webhook())
+            targets = Targets(deployments=ids, webhook=rules.keep_webhook(), paused=is_paused)
             left_over = rules.reconcile(client, automations(targets), kept)
         except BaseException as error:
-            _undo(client, before, pool if made_pool else None)
+            _undo(client, before, pools)
             rules.restore(client, kept)
             if not isinstance(error, _REFUSED):
                 raise
@@ -126,13 +141,13 @@ def deploy(
                 f"wanted {len(wanted)} deployments, but Prefect refused {reached!r}: "
                 f"{_explain(error)}; nothing was changed"
             ) from error
-        for orphan in before.keys() - keys.keys():
-            client.delete_deployment(before[orphan].id)
+        orphans = [ours[key] for key in ours.keys() - keys.keys()]
+        for orphan in orphans:
+            client.delete_deployment(orphan.id)
         rules.remove(client, left_over, kept)
-        orphans = [before[key].name for key in before.keys() - keys.keys()]
         return Deployed(
             present=tuple(each.full_name for each in wanted),
-            removed=tuple(sorted([*orphans, *left_over])),
+            removed=tuple(sorted([*(each.name for each in orphans), *left_over])),
             told=targets.webhook is not None,
         )
 
@@ -201,9 +216,25 @@ def _key(client: SyncPrefectClient, wanted: RunnerDeployment) -> tuple[str, str]
     return str(client.create_flow_from_name(str(wanted.flow_name))), wanted.name
 
 
-def _ensure_pool(client: SyncPrefectClient, pool: Pool) -> bool:
-    """The pool and its queues, made where missing; whether the pool was."""
-    is_new = work_pools.ensure_pool(client, WorkPoolCreate(name=pool.name, type="process"))
+def find_deployment(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
+    """A deployment by its full name, if it is there."""
+    try:
+        return client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return None
+
+
+def _find_namesakes(
+    client: SyncPrefectClient, wanted: Mapping[tuple[str, str], RunnerDeployment]
+) -> dict[tuple[str, str], DeploymentResponse]:
+    """What bears a wanted name, our tag or not: a campaign made it, say."""
+    found = {key: find_deployment(client, each.full_name) for key, each in wanted.items()}
+    return {key: each for key, each in found.items() if each is not None}
+
+
+def _ensure_pool(client: SyncPrefectClient, pool: Pool) -> None:
+    """The pool and its queues, made where missing."""
+    work_pools.ensure_pool(client, WorkPoolCreate(name=pool.name, type="process"))
     client.update_work_pool(pool.name, WorkPoolUpdate(concurrency_limit=pool.limit))
     for priority, name in enumerate(QUEUES, start=1):
         try:
@@ -216,7 +247,6 @@ def _ensure_pool(client: SyncPrefectClient, pool: Pool) -> bool:
                 path_params={"id": queue.id},
                 json={"priority": priority},
             )
-    return is_new
 
 
 def _keep_paused(
@@ -235,9 +265,10 @@ def _keep_paused(
 
 def _undo(
     client: SyncPrefectClient,
-    before: dict[tuple[str, str], DeploymentResponse],
-    made_pool: Pool | None,
+    before: Mapping[tuple[str, str], DeploymentResponse],
+    pools: Mapping[str, WorkPool | None],
 ) -> None:
+    """Deployments and work pools as they were; a pool that was not there is None."""
     for key, made in list_ours(client).items():
         if key not in before:
             client.delete_deployment(made.id)
@@ -257,8 +288,11 @@ def _undo(
                 for each in old.schedules
             ],
         )
-    if made_pool is not None:
-        client.delete_work_pool(made_pool.name)
+    for name, old in pools.items():
+        if old is not None:
+            client.update_work_pool(name, WorkPoolUpdate(concurrency_limit=old.concurrency_limit))
+        elif work_pools.find_pool(client, name):
+            client.delete_work_pool(name)
 
 
 def _explain(error: BaseException) -> str:

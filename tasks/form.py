@@ -72,10 +72,16 @@ Settings = Annotated[list[Setting], Field(max_length=6)]
 Batch = Annotated[str, _OneOf((_ANY, *map(str, _list_values("batch"))))]
 
 
+def _keep_order(schema: dict[str, Any]) -> None:
+    """PostgreSQL forgets in which order fields come; the UI goes by their positions."""
+    for position, each in enumerate(schema["properties"].values()):
+        each["position"] = position
+
+
 class Side(BaseModel):
     """One of the two that are compared."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_keep_order)
 
     framework: Framework = Field(title="Framework", description="JAX or PyTorch.")
     version: str = Field(
@@ -106,7 +112,7 @@ class Side(BaseModel):
 class Comparison(BaseModel):
     """Which of two is faster on one case of a workload."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_keep_order)
 
     workload: Workload = Field(title="Workload", description="What both sides compute.")
     use_case: UseCase = Field(

@@ -24,6 +24,7 @@ from benchcore.shard import ConductorFailedError, OutOfTimeError
 from benchcore.slurm.lanes import settle_in_lane
 from benchcore.slurm.own_job import OwnJob, find_own_job
 from benchcore.state import State, open_state
+from tasks.logs import attach_logs
 
 
 async def is_infrastructure(_task: Task[..., Any], _run: TaskRun, state: RunState[Any]) -> bool:
@@ -62,6 +63,7 @@ def measure_duel(
         slurm=job.seen_from(os.environ) if job else None,
         ends_at=placement.stop_at(job.ends_at) if job else None,
     )
+    attach_logs(state.campaigns / campaign / "duels" / duel_run, title, f"logs-{duel_run}")
     return str(path)
 
 

@@ -38,16 +38,17 @@ class Stand:
 
 
 def set_paused(paused: bool, pool: str, watching: Collection[str], shard_flow: str) -> Stand:
-    """Pause or resume all deployments of ours, their pool, and the automations `watching` for what
-    does not happen. What is under way goes on. Again, it changes nothing. Raises UserError."""
+    """Pause or resume all deployments of ours that start in `pool`, the pool, and the automations
+    `watching` for what does not happen. What is under way goes on, with its shards. Again, it
+    changes nothing. Raises UserError."""
     check_server()
     with get_client(sync_client=True) as client:
         _check_pool(client, pool)
-        ours = list_ours(client)
+        ours = [each for each in list_ours(client).values() if each.work_pool_name == pool]
         # The pool is first to close and last to open: nothing begins in between.
         if paused:
             client.update_work_pool(pool, WorkPoolUpdate(is_paused=True))
-        for each in ours.values():
+        for each in ours:
             if each.paused != paused:
                 turn = client.pause_deployment if paused else client.resume_deployment
                 turn(each.id)
@@ -57,7 +58,7 @@ def set_paused(paused: bool, pool: str, watching: Collection[str], shard_flow: s
                 turn(each.id)
         if not paused:
             client.update_work_pool(pool, WorkPoolUpdate(is_paused=False))
-        names = tuple(sorted(each.name for each in ours.values()))
+        names = tuple(sorted(each.name for each in ours))
         return Stand(
             paused=paused,
             deployments=names,

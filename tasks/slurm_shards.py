@@ -13,9 +13,16 @@ from uuid import UUID
 from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterIdempotencyKey,
+    FlowRunFilterName,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.deployments import run_deployment
+from prefect.states import Cancelling
 from prefect.utilities.callables import parameter_schema
 
 from benchcore import campaign as steps
@@ -26,11 +33,13 @@ from benchcore.placement import Shard
 from benchcore.progress import ProgressLog
 from benchcore.sites import Site, find_pool, load_site
 from benchcore.slurm import scheduler
+from benchcore.slurm.allocation import Allocation
 from benchcore.slurm.scheduler import SlurmRefusedError, SlurmUnreachableError
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.durations import DuelKind, read_durations
 from tasks import work_pools
+from tasks.deployments import find_deployment
 from tasks.slurm_worker import is_told, pool_template
 
 _PAGE = 200
@@ -54,30 +63,42 @@ class Dispatch:
     @property
     def folder(self) -> str:
         """The state folder as the site's nodes see it."""
-        return self.site.state or str(self.state.root)
+        return find_folder(self.site, self.state.root)
 
     @property
     def pool(self) -> str:
         """The work pool that serves the campaign's pool."""
-        return f"{self.site.name}-{find_pool(self.site, self.plan.pool)[0]}"
+        return name_pool(self.site, find_pool(self.site, self.plan.pool)[0])
 
-    def deploy(self, shard_flow: Flow[..., Any]) -> UUID:
-        """The deployment of the shards' flow to the work pool; both are made where missing.
-
-        Raises UserError if the pool is of another type, or no worker serves it.
-        """
-        template = pool_template(find_pool(self.site, self.plan.pool)[1], self.folder)
-        wanted = WorkPoolCreate(name=self.pool, type="slurm", base_job_template=template)
-        work_pools.ensure_pool(self.client, wanted)
+    def open_pool(self) -> None:
+        """The work pool, made where missing. Raises UserError if it is of another type, or no
+        worker serves it."""
+        name, _ = find_pool(self.site, self.plan.pool)
+        work_pools.ensure_pool(self.client, draft_pool(self.site, name, self.state.root))
         if words := self.find_trouble():
             raise UserError(words)
+
+    def _find_deployment(self, shard_flow: Flow[..., Any]) -> UUID:
+        """The deployment of the shards' flow to the work pool, as `deadheat deploy` made it; it is
+        made where it is missing, and mended where it would run anything else."""
+        wanted: dict[str, Any] = {
+            "entrypoint": f"{shard_flow.fn.__module__}.{shard_flow.fn.__name__}",
+            "work_pool_name": self.pool,
+            "parameter_openapi_schema": parameter_schema(shard_flow).model_dump(exclude_unset=True),
+        }
+        kept: dict[str, Any] = {}
+        name = f"{shard_flow.name}/{self.pool}"
+        if found := find_deployment(self.client, name):
+            if all(getattr(found, field) == value for field, value in wanted.items()):
+                return found.id
+            kept = found.model_dump(include={"description", "job_variables", "tags", "version"})
+            self.tell("deployment", f"{name} would not have run this campaign: it was mended")
         return self.client.create_deployment(
             flow_id=self.client.create_flow_from_name(shard_flow.name),
             name=self.pool,
-            entrypoint=f"{shard_flow.fn.__module__}.{shard_flow.fn.__name__}",
-            work_pool_name=self.pool,
-            parameter_openapi_schema=parameter_schema(shard_flow).model_dump(exclude_unset=True),
             enforce_parameter_schema=True,
+            **wanted,
+            **kept,
         )
 
     def find_trouble(self) -> str | None:
@@ -101,15 +122,16 @@ class Dispatch:
             self.tell("nodes", f"nodes are left to Slurm, allocations may share one: {error}")
             return []
 
-    def hand_over(self, shards: Collection[Shard], deployment: UUID) -> None:
+    def hand_over(self, shards: Collection[Shard], shard_flow: Flow[..., Any]) -> None:
         """Create a flow run for each shard that has none."""
         has_run = {shard.id for shard, _ in find_runs(shards, self.client)}
-        for shard in shards:
-            if shard.id not in has_run:
-                self._send(shard, deployment)
+        new = [shard for shard in shards if shard.id not in has_run]
+        deployment = self._find_deployment(shard_flow) if new else None
+        for shard in new:
+            assert deployment is not None
+            self._send(shard, deployment)
 
     def _send(self, shard: Shard, deployment: UUID) -> None:
-        sites = variables.SITES.read()
         asked = find_pool(self.site, shard.pool)[1]
         asked = asked.model_copy(update={"exclude": (*asked.exclude, *shard.exclude)})
         run_deployment(
@@ -118,12 +140,7 @@ class Dispatch:
             flow_run_name=f"{shard.campaign}-{shard.id[:4]}",
             timeout=0,
             idempotency_key=_key(shard),
-            job_variables={
-                **asked.model_dump(mode="json"),
-                "folder": self.folder,
-                "env": {"DEADHEAT_STATE": self.folder}
-                | ({"DEADHEAT_SITES": sites} if sites else {}),
-            },
+            job_variables=ask_slurm(asked, self.folder),
         )
 
     def settle_left(self) -> None:
@@ -186,6 +203,29 @@ class Dispatch:
         return steps.progress_log(self.state, self.plan.campaign)
 
 
+def find_folder(site: Site, root: Path) -> str:
+    """The state folder `root` as a site's nodes see it."""
+    return site.state or str(root)
+
+
+def name_pool(site: Site, pool: str) -> str:
+    """The work pool that serves a pool of a Slurm site."""
+    return f"{site.name}-{pool}"
+
+
+def draft_pool(site: Site, pool: str, root: Path) -> WorkPoolCreate:
+    """That work pool, as it is made where it is missing."""
+    template = pool_template(site.pools[pool], find_folder(site, root))
+    return WorkPoolCreate(name=name_pool(site, pool), type="slurm", base_job_template=template)
+
+
+def ask_slurm(allocation: Allocation, folder: str) -> dict[str, Any]:
+    """What a shard's job asks for, and what it has to know, as a deployment or a run says it."""
+    sites = variables.SITES.read()
+    environment = {"DEADHEAT_STATE": folder} | ({"DEADHEAT_SITES": sites} if sites else {})
+    return {**allocation.model_dump(mode="json"), "folder": folder, "env": environment}
+
+
 @contextmanager
 def open_dispatch(campaign: str, root: str) -> Iterator[Dispatch]:
     """A campaign's dispatch, for this process alone."""
@@ -221,7 +261,24 @@ def find_runs(shards: Collection[Shard], client: SyncPrefectClient) -> list[tupl
 
 
 def _key(shard: Shard) -> str:
-    return f"deadheat-{shard.campaign}-{shard.id}"
+    return f"{_key_campaign(shard.campaign)}{shard.id}"
+
+
+def _key_campaign(campaign: str) -> str:
+    return f"deadheat-{campaign}-"
+
+
+def cancel_shards(campaign: str) -> None:
+    """Cancel what a campaign that nobody wants any more has in Slurm, or waiting for it."""
+    waiting = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING]
+    of_campaign = FlowRunFilter(
+        name=FlowRunFilterName(like_=f"{campaign}-"),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=waiting)),
+    )
+    with connect() as client:
+        for run in client.read_flow_runs(flow_run_filter=of_campaign, limit=_PAGE):
+            if str(run.idempotency_key).startswith(_key_campaign(campaign)):
+                client.set_flow_run_state(run.id, Cancelling(message="its campaign was cancelled"))
 
 
 def has_ended(run: FlowRun) -> bool:

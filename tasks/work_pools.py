@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 
 from benchcore.errors import UserError
 
 
-def ensure_pool(client: SyncPrefectClient, wanted: WorkPoolCreate) -> bool:
-    """Make a pool unless it is there; whether it was made. Raises UserError if one of its name is
-    of another type."""
+def find_pool(client: SyncPrefectClient, name: str) -> WorkPool | None:
+    """A pool by its name, if it is there."""
     try:
-        found = client.read_work_pool(wanted.name)
+        return client.read_work_pool(name)
     except ObjectNotFound:
+        return None
+
+
+def ensure_pool(client: SyncPrefectClient, wanted: WorkPoolCreate) -> None:
+    """Make a pool unless it is there. Raises UserError if one of its name is of another type."""
+    found = find_pool(client, wanted.name)
+    if found is None:
         client.create_work_pool(wanted)
-        return True
-    if found.type != wanted.type:
+    elif found.type != wanted.type:
         raise UserError(
             f"wanted a work pool {wanted.name!r} of type {wanted.type!r}, got type "
             f"{found.type[:100]!r}; rename that pool"
         )
-    return False
 
 
 def is_served(client: SyncPrefectClient, pool: str) -> bool:

@@ -25,32 +25,44 @@ from prefect import flow
 from prefect.automations import AutomationCore, CallWebhook, DoNothing, EventTrigger, Posture
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments import run_deployment
+from prefect.deployments.runner import RunnerDeployment
 from prefect.events import emit_event
 from prefect.events.schemas.automations import Automation
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import Completed, Failed, Running
+from prefect.states import Cancelling, Completed, Failed, Running
 from prefect_server import serve_prefect
 from result_documents import make_history
 from webhooks import serve_webhook
 
 from benchcore.errors import UserError
-from benchcore.matrix import load_plan
+from benchcore.matrix import Plan, load_plan
+from benchcore.placement import Shard
 from benchcore.sites import load_site
 from benchcore.state import open_state
 from benchcore.store.suspicions import refresh_suspicions
-from flows.automations import HEARTBEAT_S, SILENCE, find_patience, list_automations
-from flows.backfill import backfill
 from flows.cli import main
-from flows.confirmation import confirm
-from flows.deployments import Wanted, list_deployments, make_pool
-from flows.publication import publish
+from flows.deployed.automations import (
+    HEARTBEAT_S,
+    MISSING,
+    SILENCE,
+    find_patience,
+    list_automations,
+)
+from flows.deployed.backfill import backfill
+from flows.deployed.compare import compare
+from flows.deployed.confirm import confirm
+from flows.deployed.deployments import Wanted, list_deployments, list_shard_pools, make_pool
+from flows.deployed.publish import publish
+from flows.measure_shard import measure_shard
 from tasks.automations import TAG, Targets
-from tasks.deployments import _KEPT, deploy, has_worker, read_schedule
+from tasks.deployments import _KEPT, Deployed, deploy, has_worker, read_schedule
 from tasks.pausing import set_paused
+from tasks.slurm_shards import Dispatch, find_runs
 from tasks.steps import report_suspicions
 
 
@@ -158,11 +170,160 @@ def test_all_are_deployed_or_none_is_touched(wanted: Wanted) -> None:
     assert _dump() == before
 
 
+@pytest.fixture
+def pools(wanted: Wanted) -> Iterator[Wanted]:
+    """What is asked of a site with two pools; nothing of it is left."""
+    yield dataclasses.replace(wanted, site=load_site("slurm-local"))
+    found = _read()
+    with get_client(sync_client=True) as client:
+        for name in set(POOLS) & found.keys():
+            client.delete_deployment(found[name].id)
+        for name in set(POOLS) & _list_pools():
+            client.delete_work_pool(name)
+
+
+DAILY = partial(list_automations, patience=timedelta(hours=26))
+POOLS = ("slurm-local-h100", "slurm-local-urgent")
+
+
+def _deploy(wanted: Wanted, *more: RunnerDeployment) -> Deployed:
+    flows = ("nightly", "compare", "confirm", "measure-shard")
+    listed = [each for each in list_deployments(wanted) if each.flow_name in flows]
+    shard_pools = list_shard_pools(wanted)
+    return deploy([*listed, *more], make_pool(wanted.site), DAILY, shard_pools)
+
+
+def _list_pools() -> set[str]:
+    with get_client(sync_client=True) as client:
+        return {each.name for each in client.read_work_pools()}
+
+
+@pytest.mark.usefixtures("server")
+def test_each_pool_of_a_slurm_site_has_a_deployment_that_measures(
+    wanted: Wanted, pools: Wanted
+) -> None:
+    done = _deploy(pools)
+    assert {f"measure-shard/{name}" for name in POOLS} < set(done.present)
+    first = _dump()
+    for name in POOLS:
+        measure = first[name]
+        asked = pools.site.pools[name.removeprefix("slurm-local-")]
+        assert measure["work_pool_name"] == name and measure["tags"] == [TAG, "slurm-local"]
+        assert measure["entrypoint"] == "flows.measure_shard.measure_shard"
+        job = measure["job_variables"]
+        assert (job["minutes"], job["folder"]) == (asked.minutes, str(pools.root))
+        assert job["env"]["DEADHEAT_STATE"] == str(pools.root)
+        with get_client(sync_client=True) as client:
+            assert client.read_work_pool(name).type == "slurm"
+    assert _deploy(pools).removed == () and _dump() == first
+    assert _deploy(wanted).removed == POOLS
+    assert not set(POOLS) & set(_read()) and set(POOLS) < _list_pools()
+
+
+@pytest.mark.usefixtures("server")
+def test_pools_too_are_all_made_or_none(wanted: Wanted, pools: Wanted) -> None:
+    """Nor is a namesake touched that a campaign made."""
+    _deploy(wanted)
+    before, had = _dump(), _list_pools()
+    bad = stranger.to_deployment("bad", work_pool_name="deadheat", parameters={"number": "three"})
+    with pytest.raises(UserError, match=r"refused 'stranger/bad': .*; nothing was changed$"):
+        _deploy(pools, bad)
+    assert _dump() == before and _list_pools() == had
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name=POOLS[1], type="process"))
+        with pytest.raises(UserError, match="'slurm-local-urgent' of type 'slurm', got type 'proc"):
+            _deploy(pools)
+        assert _dump() == before and _list_pools() == {*had, POOLS[1]}
+        assert client.read_work_pool("deadheat").concurrency_limit == 1
+        client.delete_work_pool(POOLS[1])
+        made = _hand_over(pools, client)
+        before = _dump()
+        with pytest.raises(UserError, match="nothing was changed"):
+            _deploy(pools, bad)
+        assert _dump() == before and before["slurm-local-h100"]["id"] == made.deployment_id
+        client.delete_deployment(_read()["slurm-local-h100"].id)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_campaign_uses_the_deployment_of_its_pool_and_mends_one_that_differs(
+    pools: Wanted,
+) -> None:
+    _deploy(pools)
+    first = _dump()
+    with get_client(sync_client=True) as client:
+        run = _hand_over(pools, client)
+        assert run.deployment_id == first["slurm-local-h100"]["id"] and _dump() == first
+        assert run.work_pool_name == "slurm-local-h100"
+        other = stranger.to_deployment("slurm-local-h100", work_pool_name="deadheat")
+        shards, strange = first["slurm-local-h100"], other.entrypoint
+        fields = {name: shards[name] for name in ("flow_id", "name", "tags", "description")}
+        client.create_deployment(**fields, entrypoint=strange, work_pool_name="deadheat")
+        assert _hand_over(pools, client, "1").deployment_id == shards["id"]
+        mended = _dump()["slurm-local-h100"]
+        names = ("entrypoint", "work_pool_name", "parameter_openapi_schema", *fields)
+        assert {each: mended[each] for each in names} == {each: shards[each] for each in names}
+        client.delete_deployment(shards["id"])
+        run = _hand_over(pools, client, "2")
+        assert run.deployment_id == _read()["slurm-local-h100"].id
+
+
+@pytest.mark.usefixtures("server")
+def test_shards_of_what_is_under_way_are_not_paused(pools: Wanted) -> None:
+    _deploy(pools)
+    assert not set(POOLS) & set(set_paused(True, "deadheat", set(), "measure-shard").deployments)
+    _deploy(pools)
+    paused = {name for name, each in _read().items() if each.paused}
+    assert "nightly" in paused and not paused & set(POOLS)
+    set_paused(False, "deadheat", set(), "measure-shard")
+
+
+@pytest.mark.usefixtures("server")
+def test_a_question_that_is_cancelled_gives_its_allocations_back(pools: Wanted) -> None:
+    _deploy(pools)
+    question = {"question": {"workload": "noop", "use_case": "op"}}
+    asked = run_deployment("compare/compare", parameters=question, timeout=0)
+    (hook,) = compare.on_cancellation_hooks
+    with get_client(sync_client=True) as client:
+        waits = _hand_over(pools, client, "3", f"compare-noop-{str(asked.id)[:8]}")
+        runs = _hand_over(pools, client, "4", f"compare-noop-{str(asked.id)[:8]}")
+        other = _hand_over(pools, client, "5", "compare-noop-0")
+        client.set_flow_run_state(runs.id, Running(), force=True)
+        hook(compare, client.read_flow_run(asked.id), Cancelling())
+        states = [client.read_flow_run(each.id).state_type for each in (waits, runs, other)]
+        assert states == [StateType.CANCELLED, StateType.CANCELLING, StateType.SCHEDULED]
+
+
+def _hand_over(
+    wanted: Wanted, client: SyncPrefectClient, number: str = "0", campaign: str = "night"
+) -> FlowRun:
+    """The run of a campaign's shard."""
+    plan = Plan(
+        schema=1,
+        campaign=campaign,
+        profile="p",
+        site="slurm-local",
+        releases={},
+        duels=(),
+        notes=(),
+    )
+    asked = {"schema": 1, "token": "", "campaign": campaign, "pool": "h100", "num_guessed": 0}
+    shard = Shard(id=number * 16, seconds={}, **asked)
+    dispatch = Dispatch(plan, open_state(wanted.root), wanted.site, {}, client)
+    with pytest.raises(UserError, match="found none; start one where sbatch works"):
+        dispatch.open_pool()
+    dispatch.hand_over([shard], measure_shard)
+    ((_, run),) = find_runs([shard], client)
+    return run
+
+
 @pytest.mark.usefixtures("server")
 def test_a_person_goes_before_the_night(wanted: Wanted) -> None:
     pool = make_pool(wanted.site)
     deploy(list_deployments(wanted), pool)
     question = {"question": {"workload": "noop", "use_case": "op"}}
+    with get_client(sync_client=True) as client:  # questions of other tests would go first
+        for left_over in client.read_flow_runs(limit=200):
+            client.delete_flow_run(left_over.id)
     runs = [
         run_deployment("nightly/nightly", timeout=0),
         run_deployment("compare/compare", parameters=question, timeout=0),
@@ -198,9 +359,6 @@ def _read_automations() -> dict[str, Automation]:
 
 def _dump_automations() -> dict[str, Any]:
     return {name: each.model_dump() for name, each in _read_automations().items()}
-
-
-DAILY = partial(list_automations, patience=timedelta(hours=26))
 
 
 @pytest.mark.usefixtures("server", "alerts")
@@ -297,8 +455,11 @@ def test_a_night_that_fails_or_is_missing_is_told_and_nothing_else_is(
 def test_a_run_that_is_heard_of_no_more_has_crashed(
     watched: list[dict[str, Any]], server: dict[str, str]
 ) -> None:
-    """A process that is killed; another run is heard of all the time."""
+    """A process that is killed, and one whose run's state changes after its last heartbeat;
+    another run is heard of all the time."""
     alive = run_deployment("nightly/nightly", timeout=0).id
+    question = {"question": {"workload": "noop", "use_case": "op"}}
+    changed = run_deployment("compare/compare", parameters=question, timeout=0).id
     dead = subprocess.Popen(
         [sys.executable, str(Path(__file__).parent / "sleeping_flow.py")],
         env={**os.environ, **server},
@@ -307,20 +468,26 @@ def test_a_run_that_is_heard_of_no_more_has_crashed(
     )
     assert dead.stdout is not None
     with get_client(sync_client=True) as client:
-        client.set_flow_run_state(alive, Running(), force=True)
+        for each in (alive, changed):
+            client.set_flow_run_state(each, Running(), force=True)
         killed = UUID(dead.stdout.readline().strip())
         _wait(lambda: _has_event(killed, "prefect.flow-run.heartbeat"))
         dead.kill()
         dead.communicate()
+        _say_alive(changed)
+        _wait(lambda: _has_event(changed, "prefect.flow-run.heartbeat"))
+        client.set_flow_run_state(changed, Running(message="so they say"), force=True)
 
-        def is_over() -> bool:
+        def are_over() -> bool:
             _say_alive(alive)
-            return client.read_flow_run(killed).state_type is StateType.CRASHED
+            states = {client.read_flow_run(each).state_type for each in (killed, changed)}
+            return states == {StateType.CRASHED}
 
-        _wait(is_over, every_s=2)
-        found = client.read_flow_run(killed).state
-        assert found is not None and found.message is not None
-        assert found.message.startswith("nothing was heard of it for 10 seconds")
+        _wait(are_over, every_s=2)
+        for each in (killed, changed):
+            found = client.read_flow_run(each).state
+            assert found is not None and found.message is not None
+            assert found.message.startswith("nothing was heard of it for 10 seconds")
         assert client.read_flow_run(alive).state_type is StateType.RUNNING
         client.set_flow_run_state(alive, Completed(), force=True)
 
@@ -381,12 +548,29 @@ def test_pausing_holds_back_all_that_would_begin_and_says_what_goes_on(
     assert [each.active for each in found["backfill"].schedules] == []
 
 
+@pytest.mark.usefixtures("server", "alerts")
+def test_an_automation_that_is_new_while_all_is_paused_begins_with_resume(
+    wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, pool = list_deployments(wanted), make_pool(wanted.site)
+    with monkeypatch.context() as untold:
+        untold.delenv("DEADHEAT_WEBHOOK_URL")
+        deploy(listed, pool, DAILY)
+    assert MISSING not in _read_automations()
+    set_paused(True, pool.name, {MISSING}, "measure-shard")
+    deploy(listed, pool, DAILY)
+    enabled = {name: each.enabled for name, each in _read_automations().items()}
+    assert not enabled.pop(MISSING) and enabled["deadheat: failed nights"]
+    set_paused(False, pool.name, {MISSING}, "measure-shard")
+    assert _read_automations()[MISSING].enabled
+
+
 @pytest.mark.usefixtures("server")
 def test_a_backfill_plans_the_versions_that_can_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
-    monkeypatch.setattr("flows.backfill.run_campaign", lambda name, root: {"failures": []})
+    monkeypatch.setattr("flows.deployed.backfill.run_campaign", lambda name, root: {"failures": []})
     with serve_index() as index:
         for name, value in index.settings(tmp_path).items():
             monkeypatch.setenv(name, value)

@@ -14,8 +14,8 @@ from benchcore.adhoc import parse_arm
 from benchcore.comparison import draft_comparison
 from benchcore.errors import UserError
 from benchcore.sites import list_sites
-from flows.comparison import compare
-from tasks.form import Comparison
+from flows.deployed.compare import compare
+from tasks.form import Comparison, Side
 
 ASKED: dict[str, Any] = {"workload": "mlp", "use_case": "infer", "batch": "128"}
 SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
@@ -79,6 +79,12 @@ def test_what_the_form_offers_can_be_planned() -> None:
         for setting in (each for each in settings if each.startswith(own)):
             assert parse_arm(f"{framework},{setting}").settings != parse_arm(framework).settings
     assert SCHEMA["properties"]["site"]["enum"] == list_sites()
+
+
+def test_fields_keep_their_order_in_a_database_that_forgets_it() -> None:
+    for model in (Comparison, Side):
+        fields = SCHEMA["definitions"][model.__name__]["properties"]
+        assert sorted(fields, key=lambda name: fields[name]["position"]) == list(model.model_fields)
 
 
 def test_every_field_has_a_title_and_a_help_text() -> None:
