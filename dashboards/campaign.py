@@ -15,7 +15,7 @@ from benchcore.campaign import load_campaign, progress_log
 from benchcore.errors import UserError
 from benchcore.matrix import Plan
 from benchcore.progress import ProgressReader
-from benchcore.protocol import CALIBRATION_TRACK, DEFECT_TRACK
+from benchcore.protocol import DEFECT_TRACK
 from benchcore.state import State
 from benchcore.store.bottlenecks import bottleneck_frame
 from benchcore.store.calibration import measure_calibration
@@ -32,6 +32,7 @@ from benchcore.store.frames import (
 from benchcore.store.programs import list_programs
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_modes
+from benchcore.store.trials import without_trials
 from benchcore.store.workarounds import list_workarounds
 from dashboards.frames import NightSummary, SiteFrames
 from dashboards.pages import list_pages
@@ -92,18 +93,13 @@ def _gather(
 ) -> SiteFrames:
     """What the campaign's page is made of. Raises UserError if its plan can't be read."""
     of_campaign = duels.loc[duels["campaign"] == campaign]
-    trials = list(duels.loc[duels["track"] == CALIBRATION_TRACK, "duel_run"])
-
-    def real(frame: pd.DataFrame) -> pd.DataFrame:
-        return frame.loc[~frame["duel_run"].isin(trials)].reset_index(drop=True)
-
     events = ProgressReader(progress_log(state, campaign).path).read_new()
     night = summarise(load_campaign(state, campaign), of_campaign, time_last_run(events, now))
     return SiteFrames(
         ratios=ratio_frame(engine),
-        contenders=real(contender_frame(engine, campaign)),
-        equivalence=real(equivalence_frame(engine, campaign)),
-        marks=real(mark_frame(engine, campaign)),
+        contenders=without_trials(contender_frame(engine, campaign)),
+        equivalence=without_trials(equivalence_frame(engine, campaign)),
+        marks=without_trials(mark_frame(engine, campaign)),
         profiles=profile_frame(engine, campaign),
         bottlenecks=bottleneck_frame(engine, campaign),
         epochs=epoch_frame(engine, campaign),

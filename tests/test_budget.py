@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks")
 # + 500: ceilings and the physics gate, degraded blocks, crash ladder; + 400: cell/stopping.py,
-# comparison.py, flows/compare.py; + 800: latency, memory, energy; + 900: canary,
+# comparison.py, flows/commands/compare.py; + 800: latency, memory, energy; + 900: canary,
 # parity; + 250: devices by name, ladder of a whole life; + 750: the profile pass; + 200: parity
 # beside each ratio, costs in reports, the profile h100 (#3); + 1150: the equivalence pass, its
 # command, rows and checks (#4); + 200: MIG, large results let go, disturbed blocks counted (#3);
@@ -35,13 +35,17 @@ PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "t
 # + 100: alerts of events and releases (#7)
 # + 1300: wide analysis (#5), and room for what is being built (#6, #7)
 # + 650: trials of our own verdicts: the files calibration.py (#7)
-# + 650: bisect over versions: the files bisection.py, flows/bisect.py (#7)
+# + 650: bisect over versions: the files bisection.py, flows/commands/bisect.py (#7)
 # + 300: the machine's own probe in confirmations (#7)
-# + 250: flows/postgres.py, a secret for Prefect's server, flows/calibrate.py (#6)
+# + 250: flows/server/postgres.py, a secret for Prefect's server, flows/deployed/calibrate.py (#6)
 # + 650: bisect over dependencies: the files dependencies.py (#7)
 # + 150: two modes of a history, shown (#7)
-# + 150: flows/bisection.py, the form that bisects (#6); a full disk, told (#5)
-MAX_LINES = 31450
+# + 150: flows/deployed/bisect.py, the form that bisects (#6); a full disk, told (#5)
+# + 100: drifts that bend, noise of few nights (#7)
+# + 250: deployments of a site's pools, the same undone; what is cancelled, given back (#6)
+# + 100: logs of contenders and progress on the pages of runs (#6)
+# + 50: verdict/prospects.py, what a confirmation begins with (#7)
+MAX_LINES = 31950
 # + 100: when a duel stops, cell/stopping.py; + 550: cell/passes.py and its like; + 250: foreign CPU
 # time in cell/host.py, cell/ladder.py; + 550: the canary, what is read back of both sides;
 # + 200: devices by name, ladder of a whole life, degraded blocks; + 450: cell/trace.py, cell/hlo.py

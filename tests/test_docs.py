@@ -34,9 +34,9 @@ from benchcore.sites import Analysis, Site, load_site
 from benchcore.slurm.allocation import Allocation
 from benchcore.state import State
 from benchcore.variables import VARIABLES
-from flows.automations import list_automations
 from flows.cli import app
-from flows.deployments import Wanted, list_deployments
+from flows.deployed.automations import list_automations
+from flows.deployed.deployments import Wanted, list_deployments
 from tasks.automations import Targets
 
 SITES = [block for page in PAGES for block in find_blocks(page, "toml")]
@@ -106,11 +106,13 @@ def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
     tmp_path: Path,
 ) -> None:
     text = (ROOT / "docs" / "prefect.md").read_text()
-    place = load_site("local")
+    place = load_site("slurm-local")
     asked = Wanted(site=place, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path)
-    made = {each.full_name: each.work_queue_name for each in list_deployments(asked)}
+    listed = list_deployments(asked)
+    made = {each.full_name: each.work_queue_name or "default" for each in listed}
+    pools = {made.pop(f"measure-shard/slurm-local-{pool}") for pool in place.pools}
     told = re.findall(r"^\| `(\S+/\S+)` \| .+ \| `(\w+)` \|$", text, re.MULTILINE)
-    assert dict(told) == made
+    assert dict(told) == {**made, "measure-shard/SITE-POOL": pools.pop()} and not pools
     targets = Targets(deployments=dict.fromkeys(made, uuid4()), webhook=uuid4())
     ruled = {each.name for each in list_automations(targets, patience=timedelta(hours=26))}
     assert set(re.findall(r"^\| `(deadheat: [a-z ]+)` \|", text, re.MULTILINE)) == ruled
@@ -119,7 +121,7 @@ def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
 def test_no_variable_is_read_that_nobody_is_told_of() -> None:
     """Those that one process of ours sets for another are not for users."""
     inner = {
-        "DEADHEAT_SERVICE": "flows/services.py marks what it starts",
+        "DEADHEAT_SERVICE": "flows/server/services.py marks what it starts",
         "DEADHEAT_LANE_CPUS": "a shard tells its lanes",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "of runs of a deployment",
         "PREFECT__FLOW_RUN_ID": "Prefect tells a job",
@@ -192,7 +194,7 @@ def _plan(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -
         "flows.cli._run_flow", lambda run, state, name, as_json: planned.append(name)
     )
     for module in ("compare", "defects", "waterfall", "train"):
-        monkeypatch.setattr(f"flows.{module}.run_flow", stop)
+        monkeypatch.setattr(f"flows.commands.{module}.run_flow", stop)
     write_digits(folder / "imagenet-100", train=16, val=1, classes=2)
     spec = load_spec("mobilenet_v3_small")
     weights = spec.make_arrays(spec.CASES["tiny_infer"], 0).params

@@ -35,7 +35,7 @@ from dashboards.wording import (
     format_share,
     format_speedup,
 )
-from flows.costs import _QUANTITIES, print_costs
+from flows.commands.costs import _QUANTITIES, print_costs
 
 NAN = math.nan
 PAIR = {
