@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,9 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_prefect() -> Iterator[None]:
-    """A command that ran in this process leaves Prefect's settings behind: not for other tests."""
+    """A command that ran in this process leaves Prefect's settings behind, and the threads that
+    send events and logs to *its* server, which another test's may not be sent to."""
     before = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
     yield
+    if senders := sys.modules.get("prefect.events.worker"):
+        senders.EventsWorker.drain_all(timeout=2)
     for name in [each for each in os.environ if each.startswith("PREFECT_")]:
         del os.environ[name]
     os.environ.update(before)

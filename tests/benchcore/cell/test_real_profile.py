@@ -42,6 +42,10 @@ def profile(step, lower=None):
     with tempfile.TemporaryDirectory() as folder:
         program = Program(step=step, evidence=dict, lower=lower)
         return runtime.profile(program, 3, pathlib.Path(folder))
+
+def profile_quiet(step):
+    # The shortest of some: in one, others on this machine may have had the CPU.
+    return min((profile(step) for _ in range(7)), key=lambda each: each["wall_ns"])
 """
 
 _JAX = """
@@ -64,7 +68,7 @@ runtime._compiled = None
 large, product = jnp.ones((1024, 1024)), jax.jit(lambda x: x @ x)
 found["product"] = profile(lambda: product(large))
 scaled = jax.jit(lambda x: (x + 1) * 2)
-found["elementwise"] = profile(lambda: scaled(x))
+found["elementwise"] = profile_quiet(lambda: scaled(x))
 waits = {
     "float": lambda: float(double(x)),
     "item": lambda: double(x).item(),
@@ -112,7 +116,7 @@ def attend(*backends):
         return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
 found = {
     "clean": profile(lambda: double(x)),
-    "elementwise": profile(lambda: (x + 1) * 2),
+    "elementwise": profile_quiet(lambda: (x + 1) * 2),
     "product": profile(lambda: large @ large),
     "conv": profile(lambda: torch.vmap(conv, in_dims=(0, None))(images, kernels[0])),
     "vmapped conv": profile(lambda: torch.vmap(conv)(images, kernels)),
