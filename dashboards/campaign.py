@@ -36,7 +36,7 @@ from benchcore.store.trials import without_trials
 from benchcore.store.workarounds import list_workarounds
 from dashboards.frames import NightSummary, SiteFrames
 from dashboards.pages import list_pages
-from dashboards.publish import publish_site
+from dashboards.publish import publish_site, write_page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +66,41 @@ def publish_campaign(state: State, campaign: str) -> Path:
     frames = _gather(state, engine, duels, campaign, now)
     told: dict[str, Any] = {"campaign": campaign, "generated_at": now}
     page = publish_site(frames, state.site / campaign, is_first=False, **told)
-    first = _find_first(state.site, duels)
-    if first == campaign:
+    if _find_first(state.site, duels) == campaign:
         pages = list_pages(state.site, duels, list_trained(engine))  # its own is there by now
         return publish_site(replace(frames, pages=pages), state.site, **told)
+    _publish_first(state, engine, duels, now)
+    return page
+
+
+def read_page(state: State, campaign: str) -> str | None:
+    """The campaign's page as it is published, if it is."""
+    page = state.site / campaign / "index.html"
+    return page.read_text(encoding="utf-8") if page.is_file() else None
+
+
+def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
+    """Put a campaign's page back to what `read_page` gave before it was published, and make the
+    site's first page of what is left."""
+    folder = state.site / campaign
+    if before is None:
+        (folder / "index.html").unlink(missing_ok=True)
+    else:
+        write_page(before, folder)
+    engine = open_database(state.database_url)
+    duels = duel_frame(engine)
+    if _find_first(state.site, duels) is None:
+        (state.site / "index.html").unlink(missing_ok=True)
+    else:
+        _publish_first(state, engine, duels, datetime.now(UTC))
+
+
+def _publish_first(state: State, engine: Engine, duels: pd.DataFrame, now: datetime) -> None:
+    first = _find_first(state.site, duels)
     if first is not None:
         with suppress(UserError):  # its plan is another version's: the page stays as it is
-            other = _gather(state, engine, duels, first, now)
-            publish_site(other, state.site, campaign=first, generated_at=now)
-    return page
+            frames = _gather(state, engine, duels, first, now)
+            publish_site(frames, state.site, campaign=first, generated_at=now)
 
 
 def _find_first(site: Path, duels: pd.DataFrame) -> str | None:

@@ -47,6 +47,11 @@ def publish_site(
     `is_first`: the folder is the site's own, not one of a campaign in it.
     """
     page = render_page(frames, campaign=campaign, generated_at=generated_at, is_first=is_first)
+    return write_page(page, folder)
+
+
+def write_page(page: str, folder: Path) -> Path:
+    """Make it the folder's `index.html`, whole or not at all; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     part, target = folder / f"index.html.{os.getpid()}.part", folder / "index.html"
     part.write_text(page, encoding="utf-8")

@@ -8,6 +8,7 @@ from typing import Any
 
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
+from prefect.transactions import transaction
 
 from benchcore import variables
 from benchcore.errors import CampaignIncompleteError
@@ -26,6 +27,7 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
     for request in steps.list_requests(campaign, root):
         # A failed build is a status of its contenders, told by measure; the campaign goes on.
         steps.provision_environment(request, campaign=campaign, root=root, return_state=True)
+    steps.offer_versions(root=root, return_state=True)
     with show_progress(campaign, root, f"progress-{key_artifact(campaign)}") as tell:
         if steps.is_on_slurm(campaign, root):
             lost = measure_in_shards(campaign, root, tell)
@@ -44,14 +46,15 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
     """Check, judge and publish what the database holds of a campaign."""
     marks = steps.check_results(campaign=campaign, root=root)
     ratios = steps.judge_results(campaign=campaign, root=root)
-    page = steps.publish_dashboard(campaign=campaign, root=root)
-    if ratios:
-        create_table_artifact(key=f"ratios-{key_artifact(campaign)}", table=ratios)
-    create_link_artifact(
-        key=f"dashboard-{key_artifact(campaign)}",
-        link=link_page(campaign, StateFolder(Path(root))),
-        link_text="Dashboard",
-    )
+    with transaction():  # what a run's page can't tell of is not on the site either
+        page = steps.publish_dashboard(campaign=campaign, root=root)
+        if ratios:
+            create_table_artifact(key=f"ratios-{key_artifact(campaign)}", table=ratios)
+        create_link_artifact(
+            key=f"dashboard-{key_artifact(campaign)}",
+            link=link_page(campaign, StateFolder(Path(root))),
+            link_text="Dashboard",
+        )
     return {
         "campaign": campaign,
         "dashboard": page,

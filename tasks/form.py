@@ -3,7 +3,7 @@ its server refuses nonsense by. What is chosen is a name of ours, or a text that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -60,7 +60,7 @@ PublishedVersion = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+]{0,39}$")]
 Attempt = Annotated[int, Field(ge=0, le=100)]
 NumTrials = Annotated[int, Field(ge=1, le=1000)]
 NumVersions = Annotated[int, Field(ge=1, le=8)]
-PoolName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,49}$")]
+PoolName = Annotated[str, Field(title="By name", pattern=r"^[a-z0-9][a-z0-9_-]{0,49}$")]
 CaseName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,59}$")]
 Bound = Annotated[float, Field(ge=0.001, le=0.5)]
 EventId = Annotated[int, Field(ge=1)]
@@ -78,6 +78,31 @@ def _keep_order(schema: dict[str, Any]) -> None:
         each["position"] = position
 
 
+def _tell_ways(schema: dict[str, Any]) -> None:
+    """A version is chosen by name, or written; `offer_versions` adds those that are built here."""
+    written = {key: schema.pop(key) for key in ("type", "pattern", "maxLength", "examples")}
+    names = {"title": "By name", "type": "string", "enum": ["newest", "previous"]}
+    schema["anyOf"] = [names, {"title": "Any published", **written}]
+
+
+def offer_versions(schema: dict[str, Any], built: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The schema of a form, its versions those of each framework that are built here, too, to
+    choose from. Where it asks for no side of a comparison, it is as it was."""
+    side = schema.get("definitions", {}).get(Side.__name__)
+    if side is None:
+        return schema
+    version = side["properties"]["version"]
+    names, *_, written = version["anyOf"]
+    ready = [
+        {"title": f"{title} built here", "type": "string", "enum": list(built[framework])}
+        for framework, title in (("jax", "JAX"), ("torch", "PyTorch"))
+        if built.get(framework)
+    ]
+    offering = {**version, "anyOf": [names, *ready, written]}
+    sides = {**side, "properties": {**side["properties"], "version": offering}}
+    return {**schema, "definitions": {**schema["definitions"], Side.__name__: sides}}
+
+
 class Side(BaseModel):
     """One of the two that are compared."""
 
@@ -91,6 +116,7 @@ class Side(BaseModel):
         pattern=_VERSION,
         max_length=40,
         examples=["newest", "previous", "0.10.2"],
+        json_schema_extra=_tell_ways,
     )
     settings: list[Setting] = Field(
         default=[],

@@ -13,6 +13,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
+from prefect.transactions import Transaction, get_transaction
 
 from benchcore import campaign as steps
 from benchcore import matrix, proofs
@@ -26,9 +27,10 @@ from benchcore.store.ingest import ingest_spool
 from benchcore.store.outcome import judge_and_list, list_failures
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.suspicions import choose_suspicions
-from dashboards.campaign import publish_campaign
+from dashboards.campaign import publish_campaign, read_page, withdraw_campaign
 from data_checks.campaign import check_campaign
 from tasks.measuring import is_infrastructure
+from tasks.offers import offer_built
 from tasks.wide import ask_histories
 
 
@@ -63,6 +65,12 @@ def provision_environment(request: str, *, campaign: str, root: str) -> None:
 
 
 @task(cache_policy=NO_CACHE)
+def offer_versions(*, root: str) -> None:
+    """Whoever asks in a form from now on can choose what was built."""
+    offer_built(State(Path(root)))
+
+
+@task(cache_policy=NO_CACHE)
 def ingest_results(*, root: str) -> list[str]:
     """Spool and proofs to database; the documents that were refused, each with its reason."""
     state = open_state(Path(root))
@@ -90,9 +98,19 @@ def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
 
 @task(cache_policy=NO_CACHE)
 def publish_dashboard(*, campaign: str, root: str) -> str:
-    """Make the static dashboard; the path of its first page."""
+    """Make the static dashboard; the path of its first page. A transaction around it that fails
+    takes it back."""
     state = open_state(Path(root))
+    transaction = get_transaction()
+    assert transaction is not None, "Prefect runs every task in one"
+    transaction.set("published", (root, campaign, read_page(state, campaign)))
     return str(publish_campaign(state, campaign))
+
+
+@publish_dashboard.on_rollback
+def _withdraw(transaction: Transaction) -> None:
+    root, campaign, before = transaction.get("published")
+    withdraw_campaign(State(Path(root)), campaign, before)
 
 
 def find_newest(root: str) -> str:

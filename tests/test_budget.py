@@ -45,7 +45,8 @@ PACKAGES = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "t
 # + 250: deployments of a site's pools, the same undone; what is cancelled, given back (#6)
 # + 100: logs of contenders and progress on the pages of runs (#6)
 # + 50: verdict/prospects.py, what a confirmation begins with (#7)
-MAX_LINES = 31950
+# + 150: versions that forms offer, pages withdrawn (#6)
+MAX_LINES = 32100
 # + 100: when a duel stops, cell/stopping.py; + 550: cell/passes.py and its like; + 250: foreign CPU
 # time in cell/host.py, cell/ladder.py; + 550: the canary, what is read back of both sides;
 # + 200: devices by name, ladder of a whole life, degraded blocks; + 450: cell/trace.py, cell/hlo.py

@@ -51,10 +51,11 @@ def deploy(
     opened = open_state(state)
     settle_server(opened)
 
-    from tasks import deployments
+    from tasks import deployments, offers
 
     wanted = draft_deployments(opened, site, profile=profile, cron=cron, timezone=timezone)
     done, pool = deployments.deploy(**wanted), wanted["pool"]
+    offers.offer_built(opened)
     shard_pools = [each.name for each in wanted["shard_pools"]]
     if as_json:
         print_json({**dataclasses.asdict(done), "pool": pool.name, "shard_pools": shard_pools})

@@ -119,8 +119,10 @@ def up(
         _run(listed[name], ready[name])
 
     from tasks import deployments as server_side
+    from tasks import offers
 
     server_side.deploy(**wanted)
+    offers.offer_built(opened)
     for worker in _list_workers(listed):
         pool = worker.command[-1]
         if not services.find(worker):

@@ -33,6 +33,7 @@ from prefect.deployments import run_deployment
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events import emit_event
 from prefect.events.schemas.automations import Automation
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling, Completed, Failed, Running
 from prefect_server import serve_prefect
@@ -42,8 +43,9 @@ from webhooks import serve_webhook
 from benchcore.errors import UserError
 from benchcore.matrix import Plan, load_plan
 from benchcore.placement import Shard
+from benchcore.protocol import EnvironmentRecord
 from benchcore.sites import load_site
-from benchcore.state import open_state
+from benchcore.state import State, open_state
 from benchcore.store.suspicions import refresh_suspicions
 from flows.cli import main
 from flows.deployed.automations import (
@@ -61,6 +63,7 @@ from flows.deployed.publish import publish
 from flows.measure_shard import measure_shard
 from tasks.automations import TAG, Targets
 from tasks.deployments import _KEPT, Deployed, deploy, has_worker, read_schedule
+from tasks.offers import offer_built
 from tasks.pausing import set_paused
 from tasks.slurm_shards import Dispatch, find_runs
 from tasks.steps import report_suspicions
@@ -168,6 +171,58 @@ def test_all_are_deployed_or_none_is_touched(wanted: Wanted) -> None:
     with pytest.raises(UserError, match=r"refused 'stranger/bad': .*; nothing was changed$"):
         deploy([*list_deployments(changed), new, bad], pool)
     assert _dump() == before
+
+
+@pytest.mark.usefixtures("server")
+def test_forms_offer_what_is_built_in_their_state_folder(wanted: Wanted, tmp_path: Path) -> None:
+    deploy(list_deployments(wanted), make_pool(wanted.site))
+    state, other = open_state(wanted.root), open_state(tmp_path / "other")
+    for version in ("0.9.2", "0.12.0+cpu", "0.11.0"):
+        _build(state, "jax", version)
+    _build(other, "torch", "2.15.0")
+    plain = _offered()
+    for each in (state, other, state):
+        offer_built(each)
+        assert _offered() == {
+            "By name": ["newest", "previous"],
+            "JAX built here": ["0.12.0", "0.11.0", "0.9.2"],
+            "Any published": None,
+        }
+        if each is state:
+            _ask_for("0.11.0")
+    with pytest.raises(PrefectHTTPStatusError, match="409"):
+        _ask_for("0.11.0; reboot")
+    deploy(list_deployments(wanted), make_pool(wanted.site))
+    assert _offered() == plain
+
+
+def _build(state: State, framework: str, version: str) -> None:
+    """What is left of an environment that was built."""
+    folder = state.environments / f"{framework}-{version}"
+    folder.mkdir()
+    record = EnvironmentRecord(
+        name=folder.name,
+        key=version,
+        lock_sha256=None,
+        python=sys.executable,
+        python_version="3.13",
+        build="cpu",
+        packages={framework: version},
+    )
+    (folder / "environment.json").write_text(json.dumps(dataclasses.asdict(record)))
+
+
+def _offered() -> dict[str, list[str] | None]:
+    sides = (_read()["compare"].parameter_openapi_schema or {})["definitions"]["Side"]
+    return {way["title"]: way.get("enum") for way in sides["properties"]["version"]["anyOf"]}
+
+
+def _ask_for(version: str) -> None:
+    side = {"framework": "jax", "version": version}
+    question = {"workload": "mlp", "use_case": "infer", "a": side}
+    asked = run_deployment("compare/compare", parameters={"question": question}, timeout=0)
+    with get_client(sync_client=True) as client:
+        client.delete_flow_run(asked.id)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from benchcore.comparison import draft_comparison
 from benchcore.errors import UserError
 from benchcore.sites import list_sites
 from flows.deployed.compare import compare
-from tasks.form import Comparison, Side
+from tasks.form import Comparison, Side, offer_versions
 
 ASKED: dict[str, Any] = {"workload": "mlp", "use_case": "infer", "batch": "128"}
 SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
@@ -79,6 +79,24 @@ def test_what_the_form_offers_can_be_planned() -> None:
         for setting in (each for each in settings if each.startswith(own)):
             assert parse_arm(f"{framework},{setting}").settings != parse_arm(framework).settings
     assert SCHEMA["properties"]["site"]["enum"] == list_sites()
+
+
+def test_versions_built_here_are_offered_beside_names_and_whatever_else_is_published() -> None:
+    offered = offer_versions(SCHEMA, {"jax": ["0.12.0", "0.11.0"], "torch": []})
+    ways = offered["definitions"]["Side"]["properties"]["version"]["anyOf"]
+    assert {way["title"]: way.get("enum") for way in ways} == {
+        "By name": ["newest", "previous"],
+        "JAX built here": ["0.12.0", "0.11.0"],
+        "Any published": None,
+    }
+    for version in ("newest", "0.12.0", "0.4.1rc1"):
+        asked = {**ASKED, "a": {"framework": "jax", "version": version}}
+        validate({"question": asked}, offered, raise_on_error=True)
+    with pytest.raises(SchemaError):
+        asked = {**ASKED, "a": {"framework": "jax", "version": "0.12.0; reboot"}}
+        validate({"question": asked}, offered, raise_on_error=True)
+    assert offer_versions(offered, {}) == SCHEMA
+    assert offer_versions({"properties": {}}, {"jax": ["0.12.0"]}) == {"properties": {}}
 
 
 def test_fields_keep_their_order_in_a_database_that_forgets_it() -> None:
