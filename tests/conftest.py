@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -44,7 +45,10 @@ def _own_prefect() -> Iterator[None]:
     before = {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
     yield
     if senders := sys.modules.get("prefect.events.worker"):
-        senders.EventsWorker.drain_all(timeout=2)
+        # In a thread of its own, as Playwright has a loop running in this one.
+        ending = Thread(target=senders.EventsWorker.drain_all, kwargs={"timeout": 2})
+        ending.start()
+        ending.join()
     for name in [each for each in os.environ if each.startswith("PREFECT_")]:
         del os.environ[name]
     os.environ.update(before)

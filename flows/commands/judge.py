@@ -11,16 +11,14 @@ import typer
 from benchcore.measurements import read_allocations
 from benchcore.verdict.allocations import judge_allocations
 from benchcore.verdict.ratios import EQUIVALENCE_BOUND
-from flows.commands.options import JsonOption
+from flows.commands.options import BoundOption, JsonOption
 from flows.commands.standalone import answer_files
 from flows.printing import print_rows
 
 
 def judge(
     path: Annotated[Path, typer.Argument(help="A JSON file, or a folder of them.")],
-    bound: Annotated[
-        float, typer.Option("--bound", min=0.001, max=0.5, help="Nearer than this is the same.")
-    ] = EQUIVALENCE_BOUND,
+    bound: BoundOption = EQUIVALENCE_BOUND,
     as_json: JsonOption = False,
 ) -> None:
     """Say of paired times whether b takes longer than a, with the allocations as samples."""
