@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchcore.protocol import name_part
+
 
 def write_photographs(path: Path) -> Path:
     """Keep scikit-learn's two, of 427 x 640 pixels, where the inside ring can read them (numpy)."""
@@ -14,7 +16,8 @@ def write_photographs(path: Path) -> Path:
 
         names = ("china", "flower")
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part.npz")
-        np.savez(part, **{name: load_sample_image(f"{name}.jpg") for name in names})
+        part = name_part(path)
+        with part.open("wb") as stream:
+            np.savez(stream, **{name: load_sample_image(f"{name}.jpg") for name in names})
         part.rename(path)
     return path

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -279,9 +280,15 @@ def encode(order: DuelOrder | ProofOrder) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(order)))
 
 
+def name_part(path: Path) -> Path:
+    """Where to write what becomes the file in one rename. No other process writes there, on
+    whichever node that shares the folder."""
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+
+
 def write_json(path: Path, document: object) -> None:
     """Write JSON so that a reader sees the whole document or none: `.part`, sync, rename."""
-    part = path.with_name(path.name + ".part")
+    part = name_part(path)
     with part.open("w", encoding="utf-8") as stream:
         json.dump(document, stream, indent=1, allow_nan=False)
         stream.write("\n")

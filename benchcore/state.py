@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchcore import variables
 from benchcore.errors import UserError
+from benchcore.protocol import name_part
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def open_state(root: Path) -> State:
             state.proofs,
         ):
             folder.mkdir(parents=True, exist_ok=True)
-        probe = root / f".writable-{os.getpid()}"
+        probe = name_part(root / ".writable")
         probe.touch()
         probe.unlink()
     except OSError as error:

@@ -17,6 +17,7 @@ from dashboards.publish import (
     jinja_environment,
     read_template,
     vega_bundle,
+    write_page,
 )
 from dashboards.ratios import FRAMEWORK_DIRECTIONS, forest_chart
 from dashboards.wording import FRAMEWORKS, NOT_MEASURED, format_factor, format_speedup
@@ -28,12 +29,7 @@ _FAIR, _CAUGHT, _MISSED = "compiled", "eager", "other"
 def publish_study(found: Mapping[str, Any], folder: Path) -> Path:
     """Write `defects.html` into the folder, whole or not at all; returns its path. `found` is what
     `benchcore.defect_study.summarise_study` found."""
-    page = render_study(found)
-    folder.mkdir(parents=True, exist_ok=True)
-    part, target = folder / "defects.html.part", folder / "defects.html"
-    part.write_text(page, encoding="utf-8")
-    part.replace(target)
-    return target
+    return write_page(render_study(found), folder, "defects.html")
 
 
 def render_study(found: Mapping[str, Any]) -> str:

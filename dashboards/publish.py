@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
@@ -18,6 +17,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
+from benchcore.protocol import name_part
 from dashboards import calibration, epochs, headline, history, tables, why, workarounds
 from dashboards.frames import SiteFrames, counting, keep, newest_pairs, of_campaign, version_pairs
 from dashboards.pictures import VEGA_LITE
@@ -50,13 +50,12 @@ def publish_site(
     return write_page(page, folder)
 
 
-def write_page(page: str, folder: Path) -> Path:
-    """Make it the folder's `index.html`, whole or not at all; returns its path."""
+def write_page(page: str, folder: Path, name: str = "index.html") -> Path:
+    """Make it the folder's page of that name, whole or not at all; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    part, target = folder / f"index.html.{os.getpid()}.part", folder / "index.html"
+    part = name_part(folder / name)
     part.write_text(page, encoding="utf-8")
-    part.replace(target)
-    return target
+    return part.replace(folder / name)
 
 
 def render_page(

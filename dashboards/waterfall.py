@@ -16,6 +16,7 @@ from dashboards.publish import (
     jinja_environment,
     read_template,
     vega_bundle,
+    write_page,
 )
 from dashboards.why import format_intensity, tell_reason
 from dashboards.wording import format_ns, format_share, format_speedup
@@ -128,10 +129,7 @@ def list_bars(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def publish_waterfall(found: Mapping[str, Any], folder: Path) -> Path:
     """Write `waterfall.html` into the folder, whole or not at all; returns its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part, target = folder / "waterfall.html.part", folder / "waterfall.html"
-    part.write_text(render_waterfall(found), encoding="utf-8")
-    return part.replace(target)
+    return write_page(render_waterfall(found), folder, "waterfall.html")
 
 
 def render_waterfall(found: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.weights import put_weights
 from benchcore.program import ORACLE, Arrays, Program
+from benchcore.protocol import name_part
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +57,7 @@ def save_proof(
     np.savez(path, **saved)  # type: ignore[arg-type] # its own stubs are wrong
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        part = shutil.copyfile(path, kept.with_suffix(".part"))
+        part = shutil.copyfile(path, name_part(kept))
         part.rename(kept)
     return list(saved)
 

@@ -1,0 +1,27 @@
+"""Files that several processes write: whole, and each on its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchcore.protocol import write_json
+
+
+def test_two_who_write_one_file_at_once_do_not_take_each_others_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As shards on two nodes do, whose processes may have the same number."""
+    path = tmp_path / "environment.json"
+
+    def come_between(_: int) -> None:
+        monkeypatch.undo()
+        write_json(path, "the other's")
+        assert json.loads(path.read_text()) == "the other's"
+
+    monkeypatch.setattr("benchcore.protocol.os.fsync", come_between)
+    write_json(path, "one's own")
+    assert json.loads(path.read_text()) == "one's own"
+    assert list(tmp_path.iterdir()) == [path]
