@@ -27,7 +27,7 @@ from benchcore.environment_locks import (
 )
 from benchcore.errors import EnvironmentBuildError, UserError
 from benchcore.interpreters import ask_python
-from benchcore.protocol import EnvironmentRecord, write_json
+from benchcore.protocol import EnvironmentRecord, name_part, write_json
 from benchcore.releases import Release
 from benchcore.state import State
 from benchcore.uv_command import run_uv, run_uv_or_cached, shorten
@@ -180,7 +180,7 @@ def _build(folder: Path, lock: Lock, release: Release, report: Callable[[str], N
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     requirements = folder / "requirements.lock"
-    part = requirements.with_name(requirements.name + ".part")
+    part = name_part(requirements)
     part.write_text(lock.text, encoding="utf-8")
     part.replace(requirements)
     venv = folder / "venv"

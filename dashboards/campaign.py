@@ -66,10 +66,12 @@ def publish_campaign(state: State, campaign: str) -> Path:
     frames = _gather(state, engine, duels, campaign, now)
     told: dict[str, Any] = {"campaign": campaign, "generated_at": now}
     page = publish_site(frames, state.site / campaign, is_first=False, **told)
-    if _find_first(state.site, duels) == campaign:
+    first = _find_first(state.site, duels)
+    if first == campaign:
         pages = list_pages(state.site, duels, list_trained(engine))  # its own is there by now
         return publish_site(replace(frames, pages=pages), state.site, **told)
-    _publish_first(state, engine, duels, now)
+    if first is not None:
+        _publish_first(state, engine, duels, first, now)
     return page
 
 
@@ -89,18 +91,20 @@ def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
         write_page(before, folder)
     engine = open_database(state.database_url)
     duels = duel_frame(engine)
-    if _find_first(state.site, duels) is None:
+    first = _find_first(state.site, duels)
+    if first is None:
         (state.site / "index.html").unlink(missing_ok=True)
     else:
-        _publish_first(state, engine, duels, datetime.now(UTC))
+        _publish_first(state, engine, duels, first, datetime.now(UTC))
 
 
-def _publish_first(state: State, engine: Engine, duels: pd.DataFrame, now: datetime) -> None:
-    first = _find_first(state.site, duels)
-    if first is not None:
-        with suppress(UserError):  # its plan is another version's: the page stays as it is
-            frames = _gather(state, engine, duels, first, now)
-            publish_site(frames, state.site, campaign=first, generated_at=now)
+def _publish_first(
+    state: State, engine: Engine, duels: pd.DataFrame, campaign: str, now: datetime
+) -> None:
+    """The site's first page, of a campaign that has its own already."""
+    with suppress(UserError):  # its plan is another version's: the page stays as it is
+        frames = _gather(state, engine, duels, campaign, now)
+        publish_site(frames, state.site, campaign=campaign, generated_at=now)
 
 
 def _find_first(site: Path, duels: pd.DataFrame) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchcore.errors import UserError
+from benchcore.protocol import name_part
 from benchcore.state import State
 from flows.orchestrator import settle_prefect
 
@@ -53,7 +54,7 @@ def secret_path(state: State, of: str) -> Path:
     path = state.root / "up" / f"{of}.secret"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
-        part = path.with_name(f"{path.name}.part")
+        part = name_part(path)
         part.touch(mode=0o600)
         user = "deadheat:" if of == "api" else ""
         part.write_text(f"{user}{secrets.token_hex(16)}", encoding="utf-8")

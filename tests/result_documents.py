@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.document import STAGES
+from benchcore.matrix import Plan
 
 SLURM = {
     "job_id": "7",
@@ -74,6 +75,12 @@ def make_document(
             if "stdlib" not in (a.framework, b.framework)
         ],
     }
+
+
+def make_plan(campaign: str, *, site: str = "local") -> Plan:
+    """A campaign's plan in which nothing is left to measure."""
+    empty: dict[str, Any] = {"releases": {}, "duels": (), "notes": ()}
+    return Plan(schema=1, campaign=campaign, profile="laptop", site=site, **empty)
 
 
 def make_history(

@@ -12,10 +12,10 @@ import pytest
 from defect_documents import CAMPAIGN as STUDY
 from defect_documents import make_study
 from kept_histories import open_history
-from result_documents import make_document, make_history, spool_document
+from result_documents import make_document, make_history, make_plan, spool_document
 
 from benchcore.campaign import campaign_folder
-from benchcore.matrix import Plan, save_plan
+from benchcore.matrix import save_plan
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
@@ -28,16 +28,7 @@ def state(tmp_path: Path) -> State:
 
 
 def _plan(state: State, campaign: str) -> None:
-    plan = Plan(
-        schema=1,
-        campaign=campaign,
-        profile="laptop",
-        site="local",
-        releases={},
-        duels=(),
-        notes=(),
-    )
-    save_plan(plan, campaign_folder(state, campaign) / "plan.json")
+    save_plan(make_plan(campaign), campaign_folder(state, campaign) / "plan.json")
 
 
 def _publish(state: State, document: Mapping[str, Any], *others: str) -> Path:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from prefect import flow
-from result_documents import make_document, spool_document
+from result_documents import make_document, make_plan, spool_document
 
 from benchcore.campaign import campaign_folder
-from benchcore.matrix import Plan, save_plan
+from benchcore.matrix import save_plan
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
@@ -29,16 +29,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
         for key, hour in (("started_at", 1), ("ended_at", 2)):
             document["allocation"][key] = f"2026-11-2{number}T0{hour}:00:00+00:00"
         spool_document(state.spool, document)
-        plan = Plan(
-            schema=1,
-            campaign=campaign,
-            profile="laptop",
-            site="local",
-            releases={},
-            duels=(),
-            notes=(),
-        )
-        save_plan(plan, campaign_folder(state, campaign) / "plan.json")
+        save_plan(make_plan(campaign), campaign_folder(state, campaign) / "plan.json")
     assert not ingest_spool(open_database(state.database_url), state).rejected
     return state
 

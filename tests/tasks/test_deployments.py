@@ -37,11 +37,11 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling, Completed, Failed, Running
 from prefect_server import serve_prefect
-from result_documents import make_history
+from result_documents import make_history, make_plan
 from webhooks import serve_webhook
 
 from benchcore.errors import UserError
-from benchcore.matrix import Plan, load_plan
+from benchcore.matrix import load_plan
 from benchcore.placement import Shard
 from benchcore.protocol import EnvironmentRecord
 from benchcore.sites import load_site
@@ -352,15 +352,7 @@ def _hand_over(
     wanted: Wanted, client: SyncPrefectClient, number: str = "0", campaign: str = "night"
 ) -> FlowRun:
     """The run of a campaign's shard."""
-    plan = Plan(
-        schema=1,
-        campaign=campaign,
-        profile="p",
-        site="slurm-local",
-        releases={},
-        duels=(),
-        notes=(),
-    )
+    plan = make_plan(campaign, site="slurm-local")
     asked = {"schema": 1, "token": "", "campaign": campaign, "pool": "h100", "num_guessed": 0}
     shard = Shard(id=number * 16, seconds={}, **asked)
     dispatch = Dispatch(plan, open_state(wanted.root), wanted.site, {}, client)
