@@ -5,7 +5,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_COMPILE_BYTECODE = 1
 export UV_PYTHON_DOWNLOADS = never
 
-.PHONY: nightly test lint mutants docs sync
+.PHONY: nightly test lint mutants docs size sync
 
 nightly: sync
 	.venv/bin/deadheat nightly --profile laptop
@@ -26,6 +26,13 @@ mutants: sync
 # The manual as a site, dist/docs/index.html; a warning is an error.
 docs: sync
 	.venv/bin/sphinx-build --quiet --fail-on-warning --keep-going docs dist/docs
+
+# Lines of Python per package.
+size:
+	@for package in benchcore/* flows tasks dashboards data_checks deployments benchmarks tests; do \
+	    git ls-files "$$package" | grep '\.py$$' | xargs --no-run-if-empty cat | wc --lines | \
+	        xargs printf '%7d  %s\n' | sed "s|$$|$$package|"; \
+	done | sort --numeric-sort --reverse
 
 sync: $(filter .tools/%,$(UV))
 	$(UV) sync --quiet --locked

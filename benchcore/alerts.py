@@ -1,4 +1,4 @@
-"""Word of what happened, posted to a webhook: `text` as Slack and its like take it, and details."""
+"""Posts alerts to a webhook: a `text` as Slack expects it, and the details as JSON."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _TIMEOUT_S = 20.0
 
 
 class AlertFailedError(Exception):
-    """The webhook did not take an alert; what it was about is kept all the same."""
+    """The webhook did not accept an alert; its event stays unsent in the database."""
 
 
 def find_webhook() -> str | None:
-    """DEADHEAT_WEBHOOK_URL, if that is set. Raises UserError if it is no http address."""
+    """DEADHEAT_WEBHOOK_URL, if it is set. Raises UserError if it is not an http address."""
     url = variables.WEBHOOK_URL.read()
     if url and not url.startswith(("http://", "https://")):
-        raise UserError("wanted an http address in DEADHEAT_WEBHOOK_URL; mend it")
+        raise UserError("wanted an http address in DEADHEAT_WEBHOOK_URL; set one, or unset it")
     return url
 
 
 def post_alert(text: str, details: Mapping[str, Any]) -> None:
-    """Tell it to the webhook, if there is one. An address may hold a token, so no error names it.
+    """Post an alert, if a webhook is set. Its address may hold a token, so no error shows it.
 
-    Raises AlertFailedError where nobody took it, and UserError as `find_webhook` does.
+    Raises AlertFailedError if it was not delivered, and UserError as `find_webhook` does.
     """
     url = find_webhook()
     if url is None:
         return
-    # Slack reads <!channel> and the like as commands; these three are all that it wants escaped.
+    # Slack reads <!channel> and similar as commands; it requires only &, < and > to be escaped.
     body = {"text": html.escape(text, quote=False), **details}
     try:
         httpx.post(url, json=body, timeout=_TIMEOUT_S).raise_for_status()

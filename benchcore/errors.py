@@ -1,20 +1,20 @@
-"""The errors that are told apart: what a user can mend, and what an environment could not do."""
+"""The errors that cross modules: what a user can fix, and what could not be measured or built."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 MOST_SHOWN = 100
-"""Characters of what came, in the words of an error."""
+"""Characters of an input that an error message repeats."""
 
 
 class UserError(Exception):
-    """Bad input or a machine that lacks something: one paragraph naming what was wanted, what
+    """Bad input, or a requirement that this machine lacks: one paragraph with what was wanted, what
     came, and what to do. The command line prints it and exits with code 2."""
 
 
 class CampaignIncompleteError(Exception):
-    """Some duels left no result, or some documents were refused; what was measured is kept."""
+    """Some duels left no result, or some documents were rejected; everything measured is kept."""
 
 
 class EnvironmentBuildError(Exception):
@@ -23,10 +23,10 @@ class EnvironmentBuildError(Exception):
 
 
 def show(path: Path) -> str:
-    """A path's end, quoted and in ASCII, as it may stand in the words of an error."""
+    """The end of a path for an error message: quoted, ASCII, at most MOST_SHOWN characters."""
     return ascii(str(path)[-MOST_SHOWN:])
 
 
 def and_more(count: int) -> str:
-    """` and 3 more`; nothing for none."""
+    """` and 3 more`; empty for 0."""
     return f" and {count} more" if count > 0 else ""

@@ -1,4 +1,4 @@
-"""What a workload's `build` returns: the work to measure, and the evidence that it is right."""
+"""The result of a workload's `build`: the work to measure, and the evidence that it is right."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Precision = Literal["fp32_ieee", "tf32", "bf16", "bf16_autocast"]
 """`bf16`: parameters and activations; `bf16_autocast`: float32 parameters, computed in bf16."""
 
 
-ORACLE = "fp64"
-"""The precision of the oracle, in which no case is timed: float64 throughout."""
+REFERENCE = "fp64"
+"""The precision of the reference, in which no case is timed: float64 throughout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Program:
     `rotation` where several input buffers take turns (tuples of arrays, the first the input's),
     for JAX `function` with its `arguments`, for torch its `module`.
 
-    `parts` tells where evidence that differs went wrong: `layer/NAME` is what a layer put out, in
+    `parts` shows where evidence begins to differ: `layer/NAME` is the output of a layer, in
     forward order, `gradient/NAME` an array's part of the quantity `gradient`. Canonical layout.
     """
 

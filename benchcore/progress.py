@@ -1,4 +1,4 @@
-"""What a campaign is doing, as lines of JSON that anyone may follow while it runs."""
+"""A campaign's progress as a file of JSON lines, which can be read while the campaign runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ProgressLog:
-    """Appends events to one file; a line is written whole, so several writers may share it."""
+    """Appends events to one file. Several writers may share it: each line is one write."""
 
     path: Path
 
@@ -23,14 +23,14 @@ class ProgressLog:
 
 
 class ProgressReader:
-    """Reads events as they come: all there are, or only those still to come."""
+    """Reads new events: from the start of the file, or only those added from now on."""
 
     def __init__(self, path: Path, *, from_now: bool = False) -> None:
         self._path = path
         self._offset = path.stat().st_size if from_now else 0
 
     def read_new(self) -> list[dict[str, Any]]:
-        """The events that were added since the last call."""
+        """The events added since the last call."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as stream:

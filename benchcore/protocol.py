@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from benchcore.json_types import Amount, Name, Sha256, Text, from_json
+
 SCHEMA = 1
 """Number of the documents' layout. A reader refuses a number that it does not know."""
 METHOD = 1
@@ -31,10 +33,13 @@ Status = Literal[
     "environment",
 ]
 
+Role = Literal["newest", "previous", "pinned", "system", "control"]
+"""How a contender's version was chosen."""
+Track = Literal["default", "tuned", "defects", "calibration"]
 DEFECT_TRACK = "defects"
 """The track of duels that are wrong on purpose: none of their ratios ever counts."""
 CALIBRATION_TRACK = "calibration"
-"""The track of trials whose truth is known: they tell of our verdicts, and never of a framework."""
+"""The track of calibration runs, whose truth is known: they test our verdicts, not a framework."""
 
 StoppedBy = Literal["target", "budget", "max_starts", "no_pair"]
 """What ended a duel: `no_pair` = fewer than two contenders were left, so no interval to narrow."""
@@ -66,18 +71,18 @@ def parse_device(name: object) -> Device:
 class EnvironmentRecord:
     """The environment a contender runs in, as every result remembers it."""
 
-    name: str
-    key: str
-    lock_sha256: str | None
-    python: str
-    python_version: str
-    build: str
+    name: Name
+    key: Text
+    lock_sha256: Sha256 | None
+    python: Text
+    python_version: Text
+    build: Text
     packages: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContenderOrder:
-    """One contender as the conductor is told to start it."""
+    """One contender as the conductor must start it."""
 
     name: str
     arm: str
@@ -112,7 +117,7 @@ class DatasetOrder:
     side: int
     """Height and width of a crop in pixels."""
     mode: DataMode
-    producer: str
+    loader_python: str
     """The Python that decodes: one with Pillow."""
     workers: int
     batch_timeout_s: float
@@ -130,18 +135,69 @@ class CheckpointOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmJob:
-    """The job around a duel. What Slurm did not tell is None."""
+    """The job around a duel. What Slurm did not report is None."""
 
-    job_id: str
+    job_id: Text
     node: str | None
     partition: str | None
-    gpus: tuple[str, ...]
+    gpus: tuple[Text, ...]
     """Indices on the node, as Slurm numbers them."""
-    queue_s: float | None
+    queue_s: Amount | None
+    """Seconds from submission to begin."""
     exclusive: bool | None
     """Whether it had its nodes for itself."""
     flow_run: str | None
     """Id of the Prefect flow run that it was submitted for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DuelLimits:
+    """How long a duel goes on, and what it measures beside the time. A plan and an order store
+    these fields beside their own (`flatten_limits`), with every number filled in."""
+
+    starts: int = 3
+    """The fewest starts."""
+    max_starts: int | None = None
+    """None = as many as `starts`, however wide the intervals are."""
+    rounds: int = 10
+    """The fewest rounds of a start."""
+    max_rounds: int | None = None
+    """None = as many as `rounds`."""
+    target: float = 0.01
+    """Half of the 95 % interval over starts at which a duel ends."""
+    budget_s: float = 300.0
+    """Seconds after which a duel starts nothing more, once it has its fewest starts."""
+    block_ms: float = 100.0
+    warm_up_limit_s: float = 3.0
+    prepare_timeout_s: float = 300.0
+    """For a contender's process, from its begin to its first block."""
+    block_timeout_s: float = 120.0
+    freeze: bool = True
+    """Whether a contender is stopped while another one runs."""
+    passes: bool = True
+    """Whether cold compilation, memory, profile and energy are measured beside the time."""
+    probe: bool = False
+    """Whether the machine itself is measured beside them, without a framework."""
+
+    @property
+    def most_starts(self) -> int:
+        """No start follows this many."""
+        return self.max_starts or self.starts
+
+    @property
+    def most_rounds(self) -> int:
+        """No round of a start follows this many."""
+        return self.max_rounds or self.rounds
+
+    def exactly(self, *, starts: int, rounds: int) -> DuelLimits:
+        """The same limits with a fixed number of starts and of rounds per start."""
+        return dataclasses.replace(
+            self, starts=starts, max_starts=None, rounds=rounds, max_rounds=None
+        )
+
+    def fill_in(self) -> DuelLimits:
+        """The same limits with no None left, as plans and orders store them."""
+        return dataclasses.replace(self, max_starts=self.most_starts, max_rounds=self.most_rounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,21 +214,7 @@ class DuelOrder:
     track: str
     device: str
     seed: int
-    starts: int
-    max_starts: int
-    rounds: int
-    max_rounds: int
-    target: float
-    budget_s: float
-    block_ms: float
-    warm_up_limit_s: float
-    prepare_timeout_s: float
-    block_timeout_s: float
-    freeze: bool
-    passes: bool = True
-    """Whether cold compilation, memory, profile and energy are measured beside the time."""
-    probe: bool = False
-    """Whether the machine itself is measured beside them, without a framework."""
+    limits: DuelLimits
     harness_version: str
     snapshot: str
     site: str
@@ -193,9 +235,9 @@ class ProofOrder:
     device: str
     seed: int
     num_seeds: int
-    photographs: str | None
+    test_images: str | None
     """An .npz with uint8 images (high, wide, 3); None = noise alone."""
-    oracles: str | None
+    references: str | None
     """A folder where evidence in float64 is kept for the next order; None = kept nowhere."""
     checkpoint: CheckpointOrder | None = None
     timeout_s: float
@@ -204,59 +246,39 @@ class ProofOrder:
     contenders: tuple[ContenderOrder, ...]
 
 
-_T = TypeVar("_T")
-
-
 def decode_order(document: Mapping[str, Any]) -> DuelOrder:
     """Read a duel order. Raises ValueError on an unknown schema or device, or a wrong key."""
-    dataset = decode_dataset(document.get("dataset"))
-    job = document.get("slurm")
-    slurm = job and _decode(SlurmJob, {**job, "gpus": tuple(job.get("gpus", ()))})
-    order = _decode_order(DuelOrder, {**document, "dataset": dataset, "slurm": slurm})
-    parse_device(order.device)
+    order = _decode_order(DuelOrder, gather_limits(document))
+    if order.dataset is not None:
+        check_dataset(order.dataset)
     return order
-
-
-def decode_dataset(document: Mapping[str, Any] | None) -> DatasetOrder | None:
-    """Read what a duel trains on. Raises ValueError on a wrong key or mode."""
-    if document is None:
-        return None
-    dataset = _decode(DatasetOrder, document)
-    if dataset.mode not in DATA_MODES:
-        raise ValueError(f"no data mode {dataset.mode!r:.100}; modes are {', '.join(DATA_MODES)}")
-    return dataset
 
 
 def decode_proof_order(document: Mapping[str, Any]) -> ProofOrder:
     """Read a proof order. Raises ValueError on an unknown schema or device, or a wrong key."""
-    order = _decode_order(ProofOrder, document)
-    parse_device(order.device)
-    return order
+    return _decode_order(ProofOrder, document)
 
 
-def _decode_order(kind: type[_T], document: Mapping[str, Any]) -> _T:
+def check_dataset(dataset: DatasetOrder) -> None:
+    """Raises ValueError for an unknown data mode."""
+    if dataset.mode not in DATA_MODES:
+        raise ValueError(f"no data mode {dataset.mode!r:.100}; modes are {', '.join(DATA_MODES)}")
+
+
+_Order = TypeVar("_Order", DuelOrder, ProofOrder)
+
+
+def _decode_order(kind: type[_Order], document: Mapping[str, Any]) -> _Order:
     if document.get("schema") != SCHEMA:
         raise ValueError(
             f"wanted a {kind.__name__} with schema {SCHEMA}, got {document.get('schema')!r}; "
             "write it again with this version of deadheat"
         )
-    checkpoint = document.get("checkpoint")
-    contenders = tuple(
-        _decode(
-            ContenderOrder,
-            {**item, "environment": _decode(EnvironmentRecord, item.get("environment", {}))},
-        )
-        for item in document.get("contenders", ())
-    )
-    given = {"contenders": contenders, "checkpoint": checkpoint and _decode_checkpoint(checkpoint)}
-    return _decode(kind, {**document, **given})
-
-
-def _decode_checkpoint(document: Mapping[str, Any]) -> CheckpointOrder:
-    checkpoint = _decode(CheckpointOrder, document)
-    if not is_sha256(checkpoint.sha256):
-        raise ValueError(f"wanted 64 hexadecimal digits, got {checkpoint.sha256!r:.100}")
-    return checkpoint
+    order = from_json(kind, document)
+    if order.checkpoint is not None and not is_sha256(order.checkpoint.sha256):
+        raise ValueError(f"wanted 64 hexadecimal digits, got {order.checkpoint.sha256!r:.100}")
+    parse_device(order.device)
+    return order
 
 
 def is_sha256(value: object) -> bool:
@@ -264,20 +286,23 @@ def is_sha256(value: object) -> bool:
     return isinstance(value, str) and _SHA256.fullmatch(value) is not None
 
 
-def _decode(kind: type[_T], document: Mapping[str, Any]) -> _T:
-    wanted = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    if wanted != set(document):
-        missing, unknown = sorted(wanted - set(document)), sorted(set(document) - wanted)
-        raise ValueError(
-            f"a {kind.__name__} lacks {missing} and has unknown {unknown}; "
-            "write it again with this version of deadheat"
-        )
-    return kind(**document)
+def flatten_limits(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A duel's JSON as plans and orders store it: its limits beside its other fields."""
+    own = {key: value for key, value in document.items() if key != "limits"}
+    return {**own, **document["limits"]}
+
+
+def gather_limits(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The reverse of `flatten_limits`."""
+    names = [field.name for field in dataclasses.fields(DuelLimits)]
+    limits = {name: document[name] for name in names if name in document}
+    return {**{key: document[key] for key in document if key not in limits}, "limits": limits}
 
 
 def encode(order: DuelOrder | ProofOrder) -> dict[str, Any]:
     """The JSON document of an order; `decode_order` or `decode_proof_order` reads it back."""
-    return json.loads(json.dumps(dataclasses.asdict(order)))
+    document = json.loads(json.dumps(dataclasses.asdict(order)))
+    return flatten_limits(document) if isinstance(order, DuelOrder) else document
 
 
 def name_part(path: Path) -> Path:

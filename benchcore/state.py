@@ -1,4 +1,4 @@
-"""Where everything that outlives a run is kept: one state folder, its parts named here."""
+"""The state folder, where everything that outlives a run is stored."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from benchcore.protocol import name_part
 
 @dataclass(frozen=True)
 class State:
-    """The state folder. Paths are absolute; `open_state` makes sure that they can be written."""
+    """The state folder and its parts as absolute paths; `open_state` checks that it is writable."""
 
     root: Path
 
     @property
     def environments(self) -> Path:
-        """One folder an environment, content-addressed."""
+        """One folder per environment, content-addressed."""
         return self.root / "environments"
 
     @property
     def snapshots(self) -> Path:
-        """Read-only copies of the inside ring, one folder a hash."""
+        """Read-only copies of the inside ring, one folder per hash."""
         return self.root / "snapshots"
 
     @property
@@ -33,27 +33,27 @@ class State:
 
     @property
     def spool(self) -> Path:
-        """One result document a duel run, in one folder a campaign."""
+        """One folder per campaign, with one result document per duel run."""
         return self.root / "spool"
 
     @property
     def rejected(self) -> Path:
-        """Documents that ingest refused, each beside its reason."""
+        """Documents that ingest rejected, each beside its reason."""
         return self.spool / "rejected"
 
     @property
     def proofs(self) -> Path:
-        """Documents of the equivalence pass, and what its running needs."""
+        """Documents of equivalence proofs, and the files that computing them needs."""
         return self.root / "proofs"
 
     @property
     def datasets(self) -> Path:
-        """What is known of image folders: one listing each."""
+        """Listings of image folders, one file each."""
         return self.root / "datasets"
 
     @property
     def checkpoints(self) -> Path:
-        """Weights of checkpoints, converted: an .npz each."""
+        """Converted weights of checkpoints, one .npz file each."""
         return self.root / "checkpoints"
 
     @property
@@ -68,12 +68,12 @@ class State:
 
 
 def default_root() -> Path:
-    """The state folder where nobody names one: DEADHEAT_STATE, else `state` in this folder."""
+    """The default state folder: DEADHEAT_STATE, else `state` in the current folder."""
     return Path(variables.STATE.read() or "state")
 
 
 def open_state(root: Path) -> State:
-    """Make the state folder and prove that it can be written. Raises UserError if it can't."""
+    """Create the state folder and check that it is writable. Raises UserError if it is not."""
     root = root.expanduser().absolute()
     state = State(root)
     try:
@@ -87,7 +87,7 @@ def open_state(root: Path) -> State:
         probe.unlink()
     except OSError as error:
         raise UserError(
-            f"wanted a state folder that can be written, got {str(root)!r}, where "
-            f"{error.strerror or error} happened; name another with --state or DEADHEAT_STATE"
+            f"wanted a writable state folder, got {str(root)!r}: {error.strerror or error}; choose "
+            "another with --state or DEADHEAT_STATE"
         ) from error
     return state

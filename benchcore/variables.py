@@ -1,5 +1,7 @@
-"""Environment variables that users set: their names, what they are good for, and how they are read.
-The reference in `docs/` and the README's table are made of this, and checked against it."""
+"""The environment variables that users set: name, meaning, and value.
+
+The reference in `docs/` is generated from this list; a test checks the README's table against it.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +11,37 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Variable:
-    """One of them."""
+    """An environment variable; `meaning` is Markdown for the manual."""
 
     name: str
     meaning: str
 
     def read(self) -> str | None:
-        """Its value; None where it is not set, or empty."""
+        """The value; None if it is unset or empty."""
         return os.environ.get(self.name) or None
 
 
-STATE = Variable("DEADHEAT_STATE", "the state folder; default `state`")
-SITES = Variable("DEADHEAT_SITES", "a folder with sites of yours, one `NAME.toml` each")
+STATE = Variable("DEADHEAT_STATE", "The state folder (default `state`).")
+SITES = Variable("DEADHEAT_SITES", "A folder with your own sites, one `NAME.toml` each.")
 DATABASE_URL = Variable(
-    "DEADHEAT_DATABASE_URL", "an SQLAlchemy URL; default SQLite in the state folder"
+    "DEADHEAT_DATABASE_URL", "An SQLAlchemy URL (default: SQLite in the state folder)."
 )
 DASHBOARD_URL = Variable(
     "DEADHEAT_DASHBOARD_URL",
-    "where the published site is served; links on Prefect's pages then lead there",
+    "Where the published site is served. Prefect's pages then link to it.",
 )
 WEBHOOK_URL = Variable(
     "DEADHEAT_WEBHOOK_URL",
-    "where confirmed shifts, releases and nights that fail are told, as JSON with a `text` "
-    "(as Slack takes it)",
+    "Receives a JSON POST for every confirmed shift, new release and failed night. "
+    "Its field `text` is the message, as Slack expects it.",
 )
 PREFECT_API_URL = Variable(
     "PREFECT_API_URL",
-    "a Prefect server; default a temporary one beside the flow, its home in the state folder. "
-    "A Slurm site needs one",
+    "The API of a Prefect server (default: a temporary server for each command). "
+    "Slurm sites require one.",
 )
 PREFECT_API_AUTH_STRING = Variable(
-    "PREFECT_API_AUTH_STRING", "`NAME:PASSWORD`, where the Prefect server wants to be shown one"
+    "PREFECT_API_AUTH_STRING", "`NAME:PASSWORD`, if the Prefect server requires authentication."
 )
 VARIABLES = (
     STATE,

@@ -17,10 +17,11 @@ from typing import Any
 
 from one_duel import describe_machine, keep, measure
 
-from benchcore.adhoc import parse_arm
-from benchcore.profiles import Match, Profile
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.requests import parse_arm
+from benchcore.protocol import DuelLimits
 from benchcore.state import State, open_state
-from benchcore.verdict.ratios import log_ratios_by_start
+from benchcore.verdict.starts import log_ratios_by_start
 
 Starts = dict[int, dict[int, float]]
 
@@ -54,10 +55,9 @@ def _measure(options: argparse.Namespace, text: str, freeze: bool, state: State)
     profile = Profile(
         name=f"aa-{arm.name}-{'frozen' if freeze else 'running'}",
         matches=(match,),
-        starts=options.starts,
-        rounds=options.rounds,
-        warm_up_limit_s=1.0,
-        freeze=freeze,
+        limits=DuelLimits(
+            starts=options.starts, rounds=options.rounds, warm_up_limit_s=1.0, freeze=freeze
+        ),
     )
     document = measure(profile, state, python=options.python)
     return {

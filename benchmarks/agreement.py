@@ -14,14 +14,14 @@ from typing import Any
 
 from scipy import stats
 
-from benchcore.cell.host import usable_cpus
-from benchcore.environments import provision
-from benchcore.interpreters import find_interpreters
+from benchcore.cell.measure.host import usable_cpus
+from benchcore.environments.build import provision
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.uv_command import run_uv_or_cached
+from benchcore.environments.version_requests import parse_request, resolve
+from benchcore.planning.snapshot import take_snapshot
 from benchcore.protocol import write_json
-from benchcore.releases import parse_request, resolve
-from benchcore.snapshot import take_snapshot
 from benchcore.state import State
-from benchcore.uv_command import run_uv_or_cached
 
 WITHIN = math.log1p(0.01)
 WORKER = Path(__file__).with_name("agreement_worker.py")
@@ -91,7 +91,7 @@ def measure_turns(
 
 
 def _order(function: Function) -> dict[str, Any]:
-    """What the conductor tells a contender first."""
+    """The first message that the conductor sends a contender."""
     return {
         "purpose": "timing",
         "framework": function.framework,
@@ -99,7 +99,7 @@ def _order(function: Function) -> dict[str, Any]:
         "case": function.case,
         "precision": None,
         "dataset": None,
-        "feed_from": None,
+        "loader_folder": None,
         "checkpoint": None,
         "seed": 1,
         "device": "cpu",
@@ -164,8 +164,8 @@ def judge(
     ours: tuple[float, float],
     peer: tuple[float, float],
 ) -> str:
-    """`agrees` within 1 %; or as far as the intervals of both times can tell, and of their ratio,
-    which tells more: where it alone excludes zero, that is said."""
+    """`agrees` within 1 %, or as far as the intervals of both times and of their ratio resolve. The
+    ratio's is narrower: the row notes where it alone excludes zero."""
     if abs(middle) <= WITHIN:
         return "agrees within 1 %"
     if ours[0] > peer[1] or peer[0] > ours[1]:

@@ -1,4 +1,4 @@
-"""Times one program by several methods in one process, turn about; runs in a framework's Python.
+"""Times one program by several methods in one process, taking turns; runs in a framework's Python.
 
     python -P agreement_worker.py JOB.json, with the inside ring and pyperf on PYTHONPATH
 
@@ -7,7 +7,7 @@ waited for together, and one by one. The peers time the same step: pyperf's work
 where torch is, and the loop of timm's benchmark.py, which is in no package: some steps to warm up,
 then each step waited for. JAX's steps return before they are done, so pyperf's clock waits there
 for the last one, as torch's Timer does on a GPU. Each turn is printed as one line of JSON: method
--> nanoseconds a step.
+-> nanoseconds per step.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Loopback:
         self.last: dict[str, Any] = {}
 
     def send(self, message: dict[str, Any]) -> None:
-        """Keep what the contender said last."""
+        """Keep the contender's last message."""
         self.last = message
 
 
@@ -51,18 +51,18 @@ def main(job: dict[str, Any]) -> None:
     """Prepare the contender; then one turn not counted, and `turns` in alternating order."""
     loopback = Loopback()
     contender = Contender(loopback)  # type: ignore[arg-type]
-    contender._prepare(job["order"])
-    step, wait = contender._program.step, contender._runtime.synchronise
+    contender.prepare(job["order"])
+    step, wait = contender.program.step, contender.runtime.synchronise
 
     def block() -> float:
-        contender._answer({"do": "block"})
+        contender.answer({"do": "block"})
         found = loopback.last["block"]
         assert found["compilations"] == 0, "a block that compiles is no steady one"
         return found["elapsed_ns"] / found["steps"]
 
     def latency() -> float:
         limits = {"fewest": _FEWEST_STEPS, "most": 10**6, "budget_s": MIN_TIME_S}
-        contender._answer({"do": "latency", **limits})
+        contender.answer({"do": "latency", **limits})
         return statistics.fmean(loopback.last["latency"]["samples_ns"])
 
     methods: dict[str, Method] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcore.verdict.confirmation import LADDER, Asked, Finding, Start, decide
+from benchcore.verdict.confirmation.decide import LOOKS, Finding, HistoryLevels, Start, decide
 
 CELLS = ("a_old", "a_new", "b_old", "b_new", "control")
 TRUTHS: Mapping[str, Mapping[str, float]] = {
@@ -47,7 +47,7 @@ def simulate(seed: int, repeats: int) -> Iterator[Suspected]:
         yield Suspected(
             culprit=culprit,
             effect=effect,
-            starts=[_start(rng, moved, effect) for _ in range(LADDER[-1])],
+            starts=[_start(rng, moved, effect) for _ in range(LOOKS[-1])],
         )
 
 
@@ -64,9 +64,9 @@ def _start(rng: np.random.Generator, moved: Mapping[str, float], effect: float) 
 
 def climb(suspected: Suspected) -> Finding:
     """What the ladder's rungs come to, each suspicion on a night of its own."""
-    asked = Asked(before=_LEVEL, after=_LEVEL + 0.03)
-    for rung in LADDER:
-        final = rung == LADDER[-1]
+    asked = HistoryLevels(before=_LEVEL, after=_LEVEL + 0.03)
+    for rung in LOOKS:
+        final = rung == LOOKS[-1]
         (found,) = decide([(suspected.starts[:rung], asked)], final=final)
         if found.verdict != "more":
             return found

@@ -20,10 +20,10 @@ from typing import Any
 
 from one_duel import keep
 
-from benchcore.cell.host import describe_host
-from benchcore.environments import provision
-from benchcore.interpreters import find_interpreters
-from benchcore.releases import parse_request, resolve
+from benchcore.cell.measure.host import describe_host
+from benchcore.environments.build import provision
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.version_requests import parse_request, resolve
 from benchcore.state import open_state
 
 WORKER = Path(__file__).with_name("dispatch_worker.py")

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def main() -> None:
-    """Run the main job in a fresh clone for each cache that is asked for."""
+    """Run the main job in a fresh clone for each cache option given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cold", action="store_true", help="with an empty package cache")
     parser.add_argument("--warm", action="store_true", help="with this user's package cache")

@@ -7,7 +7,7 @@ and which difference is found in which time?
 same functions in the same processes. `alarms` (8 minutes): bare Python against itself under the
 adaptive stopping rule. `power` (6 minutes): against itself with so much more to do. Run again, it
 goes on where it was; `--fresh` begins anew. Each prints a table, and keeps it in
-`results/measuring.json`. Times are for two CPUs that nobody else uses.
+`results/measuring.json`. Times are for two CPUs without other load.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from short_duels import (
 )
 
 from benchcore.cell.document import utc_now
-from benchcore.cell.host import describe_device, usable_cpus
+from benchcore.cell.measure.host import describe_device, usable_cpus
 from benchcore.state import State, open_state
 
 SHIFTS = (0.01, 0.02, 0.03, 0.05)
@@ -47,7 +47,7 @@ WANTED_POWER = 0.95
 
 
 def main() -> None:
-    """Measure what is asked for and missing, print its tables, and keep them."""
+    """Measure what is selected and missing, print its tables, and store them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchcore import campaign
-from benchcore.matrix import save_plan
-from benchcore.profiles import Profile
+from benchcore.planning.matrix import save_plan
+from benchcore.planning.profiles import Profile
+from benchcore.running.duels import measure_duel
+from benchcore.running.plans import campaign_folder, draft_plan
 from benchcore.state import State
 from benchcore.store.documents import read_document
 
@@ -19,10 +20,10 @@ RESULTS = Path(__file__).parent / "results"
 def measure(profile: Profile, state: State, *, python: str | None = None) -> dict[str, Any]:
     """Measure the profile's one duel in a campaign of its own; its result document."""
     name = f"{profile.name}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
-    plan = campaign.draft_plan(profile, site="local", campaign=name, python=python)
-    save_plan(plan, campaign.campaign_folder(state, name) / "plan.json")
+    plan = draft_plan(profile, site="local", campaign=name, python=python)
+    save_plan(plan, campaign_folder(state, name) / "plan.json")
     (duel,) = plan.duels
-    return read_document(campaign.measure_duel(plan, duel, state))
+    return read_document(measure_duel(plan, duel, state))
 
 
 def describe_machine(document: dict[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from typing import Any
 
 from one_duel import describe_machine, keep, measure
 
-from benchcore.adhoc import parse_arm
-from benchcore.profiles import Match, Profile
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.requests import parse_arm
+from benchcore.protocol import DuelLimits
 from benchcore.state import open_state
 
 _ONE_STEP_MS = 1e-6
@@ -33,8 +34,7 @@ def main() -> None:
     profile = Profile(
         name="overhead",
         matches=(Match(workload="noop", case="bare", arms=arms, expected_s=60),),
-        rounds=options.rounds,
-        block_ms=_ONE_STEP_MS,
+        limits=DuelLimits(rounds=options.rounds, block_ms=_ONE_STEP_MS),
     )
     document = measure(profile, state)
     rows = [_describe(contender) for contender in document["contenders"]]

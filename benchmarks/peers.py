@@ -1,7 +1,7 @@
 """Ours against others' models of the same name, in one duel each: timm's, and public Flax ports.
 
 Both sides of a duel are the same framework at the same version, in one environment that has the
-peer added. Exits with 1 where ours is slower, and the whole 95 % interval says so.
+peer added. Exit code 1 if ours is slower with its whole 95 % interval.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any, Literal
 from one_duel import describe_machine, keep
 from short_duels import judge
 
-from benchcore import matrix
-from benchcore.environment_locks import template_folder
-from benchcore.environments import provision
-from benchcore.interpreters import find_interpreters
-from benchcore.profiles import Arm, Match, Profile
-from benchcore.protocol import DuelOrder, EnvironmentRecord
-from benchcore.releases import Release, parse_request, resolve
-from benchcore.shard import run_duel
-from benchcore.snapshot import hash_inside, list_inside_files, take_snapshot
+from benchcore.environments.build import provision
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.locks import template_folder
+from benchcore.environments.version_requests import Release, parse_request, resolve
+from benchcore.planning import matrix
+from benchcore.planning.profiles import Arm, Match, Profile
+from benchcore.planning.snapshot import hash_inside, list_inside_files, take_snapshot
+from benchcore.protocol import DuelLimits, DuelOrder, EnvironmentRecord
+from benchcore.running.duel_process import run_duel
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
-from benchcore.verdict.ratios import Ratio
+from benchcore.verdict.duel.ratios import Ratio
 
 _MODELS = Path(__file__).parent / "peer_models"
 
@@ -101,13 +101,13 @@ def _play(peer: Peer, options: argparse.Namespace, state: State) -> dict[str, An
         "case": options.case,
         "peer": f"{peer.package} {record.packages[peer.package]}",
         "framework": f"{peer.framework} {release.version}",
-        **tell(ratio),
+        **describe_ratio(ratio),
         "busy": options.busy,
         **describe_machine(document),
     }
 
 
-def tell(ratio: Ratio) -> dict[str, Any]:
+def describe_ratio(ratio: Ratio) -> dict[str, Any]:
     """The peer's time as a multiple of ours: above 1 = ours is faster; `slower` is a failure."""
     if ratio.log_ratio is None or ratio.low is None or ratio.high is None:
         raise ValueError(f"wanted an interval, got none: {ratio.reason}; give it 2 starts or more")
@@ -147,9 +147,8 @@ def make_order(
     settings = {"compile": "jit" if peer.framework == "jax" else "none"}
     arm = Arm(name=peer.framework, request=peer.framework, settings=settings)
     match = Match(workload=peer.workload, case=case, arms=(arm, arm), expected_s=starts * 30)
-    profile = Profile(
-        name="peers", matches=(match,), starts=starts, rounds=rounds, warm_up_limit_s=2.0
-    )
+    limits = DuelLimits(starts=starts, rounds=rounds, warm_up_limit_s=2.0)
+    profile = Profile(name="peers", matches=(match,), limits=limits)
     campaign = f"peers-{peer.workload}-{peer.package}-{case}-{hash_inside()[:8]}"
     plan = matrix.make_plan(profile, {peer.framework: release}, campaign=campaign, site="local")
     order = matrix.make_order(

@@ -20,9 +20,10 @@ from typing import Any
 from one_duel import RESULTS, describe_machine, keep, measure
 from rich.progress import Progress
 
-from benchcore.adhoc import parse_arm
-from benchcore.cell.degraded import find_degraded
-from benchcore.profiles import Match, Profile
+from benchcore.cell.measure.degraded import find_degraded
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.requests import parse_arm
+from benchcore.protocol import DuelLimits
 from benchcore.state import State, open_state
 
 NAME = "quiet-nights"
@@ -77,14 +78,13 @@ def load() -> dict[str, list[Any]]:
 def _measure(case: str, starts: int, state: State, options: argparse.Namespace) -> dict[str, Any]:
     workload, name = case.split("/")
     arms = tuple(parse_arm(text) for text in _ARMS)
-    match = Match(workload=workload, case=name, arms=arms, expected_s=12 * starts, passes=False)
+    match = Match(workload=workload, case=name, arms=arms, expected_s=12 * starts)
     profile = Profile(
         name=NAME,
         matches=(match,),
-        starts=starts,
-        rounds=6,
-        block_ms=50.0,
-        warm_up_limit_s=1.0,
+        limits=DuelLimits(
+            starts=starts, rounds=6, block_ms=50.0, warm_up_limit_s=1.0, passes=False
+        ),
     )
     return measure(profile, state, python=options.python)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from histories import SIZES, History
 
-from benchcore.verdict.ratios import log_ratios_by_start
+from benchcore.verdict.starts import log_ratios_by_start
 
 RATIOS = "ratios"
 STEP_TIMES = "step times"

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchcore import matrix
-from benchcore.cell.degraded import find_degraded
-from benchcore.environments import provision
-from benchcore.interpreters import find_interpreters
-from benchcore.profiles import Arm, Match, Profile
-from benchcore.protocol import EnvironmentRecord
-from benchcore.releases import parse_request, resolve
-from benchcore.shard import run_duel
-from benchcore.snapshot import list_inside_files, take_snapshot
+from benchcore.cell.measure.degraded import find_degraded
+from benchcore.environments.build import provision
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.version_requests import parse_request, resolve
+from benchcore.planning import matrix
+from benchcore.planning.profiles import Arm, Match, Profile
+from benchcore.planning.snapshot import list_inside_files, take_snapshot
+from benchcore.protocol import DuelLimits, EnvironmentRecord
+from benchcore.running.duel_process import run_duel
 from benchcore.state import State
 from benchcore.store.documents import read_document
-from benchcore.verdict.ratios import Ratio, Side, judge_duel
+from benchcore.verdict.duel.ratios import ContenderTimes, Ratio, judge_duel
 
 Document = dict[str, Any]
 _ARM = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
@@ -59,10 +59,13 @@ class ShortDuels:
         )
 
     def play(self, number: int, *, shift: float, **limits: Any) -> Document:
-        """One duel, of which `number` is the seed; `limits` are the order's."""
+        """One duel with the seed `number`; `limits` are the order's."""
         match = Match(workload="noop", case="bare", arms=(_ARM, _ARM), expected_s=1)
         profile = Profile(
-            name="short", matches=(match,), seed=number, block_ms=2.0, warm_up_limit_s=0.05
+            name="short",
+            matches=(match,),
+            seed=number,
+            limits=DuelLimits(block_ms=2.0, warm_up_limit_s=0.05),
         )
         campaign = f"{self._campaign}-{round(shift * 1000)}"
         plan = matrix.make_plan(profile, self._releases, campaign=campaign, site="local")
@@ -74,7 +77,7 @@ class ShortDuels:
             order,
             workload="digest",
             contenders=(_hashing(a, 1.0), _hashing(b, 1.0 + shift)),
-            **{"rounds": 6, "max_rounds": 6, **limits},
+            limits=dataclasses.replace(order.limits, **{"rounds": 6, "max_rounds": 6, **limits}),
         )
         return read_document(run_duel(order, self._state, self._snapshot, lambda event: None))
 
@@ -117,10 +120,10 @@ def _add_workload(snapshot: Path, folder: Path) -> Path:
 
 
 def judge(document: Document, starts: Sequence[int] | None = None) -> Ratio:
-    """The verdict over some of a duel's starts, or all; it asks for a framework, which SHA-256 has
-    not."""
+    """The verdict over some of a duel's starts, or all. It needs a framework, which SHA-256 lacks,
+    so both sides count as JAX."""
     sides = [
-        Side(
+        ContenderTimes(
             name=contender["name"],
             arm="stdlib",
             framework="jax",
@@ -166,7 +169,7 @@ def rate(hits: Sequence[bool]) -> dict[str, Any]:
 
 
 def count_alarms(ratios: Sequence[Ratio]) -> list[dict[str, Any]]:
-    """Of duels of a contender against itself: how often they say that something differs."""
+    """How often duels of a contender against itself find a difference."""
     hits = {
         "called different": [each.verdict == "different" for each in ratios],
         "95 % interval misses 0": [misses_zero(each, 0.95) for each in ratios],

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -21,11 +22,12 @@ from typing import Any
 from one_duel import keep
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from slurm_cluster import Cluster, wait_for
+from slurm_cluster import CHEAP, Cluster, wait_for
 
-from benchcore.campaign import campaign_folder, provision_release
-from benchcore.profiles import Match
-from benchcore.tracks import STDLIB
+from benchcore.planning.profiles import Match
+from benchcore.planning.tracks import STDLIB
+from benchcore.running.duels import provision_release
+from benchcore.running.plans import campaign_folder
 from flows.server import services
 from flows.server.postgres import Postgres, find_postgres, make_cluster, make_url, open_database
 from flows.server.services import Service
@@ -122,7 +124,8 @@ def serve_postgres() -> Iterator[str]:
 
 def _draft(num: int) -> list[Match]:
     alike = {"workload": "noop", "case": "bare", "arms": (STDLIB,), "expected_s": 3.0}
-    return [Match(**alike, rounds=2, passes=False, budget_s=1000.0 + n) for n in range(num)]
+    limits = replace(CHEAP, rounds=2, passes=False)
+    return [Match(**alike, limits=replace(limits, budget_s=1000.0 + n)) for n in range(num)]
 
 
 def _run_pool(cluster: Cluster, name: str) -> float:

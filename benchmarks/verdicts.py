@@ -33,7 +33,7 @@ from one_duel import keep
 from uv import find_uv_bin
 
 from benchcore.verdict.allocations import judge_allocations
-from benchcore.verdict.history import Found, find_shifts
+from benchcore.verdict.history.detect import Detection, detect_shifts
 
 _PACKAGES = {"otava": "apache-otava==0.8.0", "asv": "asv==0.6.6", "ruptures": "ruptures==1.1.10"}
 _PEERS = ("otava", "asv", "ruptures", "Perfherder", "rustc-perf", "TorchBench", "HUD")
@@ -75,7 +75,7 @@ def tell_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
         if not history.shifts and history.kind != "last-night outlier"
     ]
     nights = sum(len(history.values) for history, _ in quiet)
-    suspected = 1000 * sum(len(found.suspicions) for _, found in quiet) / nights
+    suspected = 1000 * sum(len(found.edges) for _, found in quiet) / nights
     rows = [
         {"who": who, "seed": options.seed, "histories": len(histories), **score(histories, found)}
         for who, found in answers.items()
@@ -86,9 +86,9 @@ def tell_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _ask_all(
     histories: Sequence[History], peers: Sequence[str] | None
-) -> tuple[list[Found], dict[str, list[list[int]]]]:
+) -> tuple[list[Detection], dict[str, list[list[int]]]]:
     """All that we say, and the rows that each detector says, ours first."""
-    ours = [find_shifts(history.values, history.nights) for history in histories]
+    ours = [detect_shifts(history.values, history.nights) for history in histories]
     rows = {"ours": [[shift.index for shift in found.shifts] for found in ours]}
     asked = _PEERS if peers is None else [peer for peer in peers if peer != "none"]
     return ours, rows | {peer: _ask(peer, histories) for peer in asked}
@@ -105,7 +105,7 @@ def tell_real(options: argparse.Namespace) -> list[dict[str, Any]]:
     histories = [*quiet, *real_histories.inject(ratios, options.seed, options.repeats)]
     ours, answers = _ask_all(histories, options.peer)
     rows = [{"who": who, **score_real(histories, found)} for who, found in answers.items()]
-    suspected = sum(len(found.suspicions) for found in ours[: len(quiet)])
+    suspected = sum(len(found.edges) for found in ours[: len(quiet)])
     nights = sum(len(history.values) for history in quiet)
     rows[0] |= {"suspicions per 1,000 nights": 1000 * suspected / nights, "nights": nights}
     return rows + _judge_twins(starts)
@@ -241,7 +241,7 @@ def _find_fifty(seed: int) -> int:
     rng = np.random.default_rng(seed)
     logs = 0.01 * rng.normal(size=(50, 1000))
     logs[::5, 600:] += 0.05
-    return sum(len(find_shifts(np.exp(each)).shifts) for each in logs)
+    return sum(len(detect_shifts(np.exp(each)).shifts) for each in logs)
 
 
 def _print(table: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -1,10 +1,10 @@
-"""The table of training on image folders, as ready words: on the page and on the console."""
+"""The table of training on image folders, formatted for the page and the console."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from dashboards.wording import (
+from dashboards.formatting import (
     case_label,
     contender_label,
     format_energy,
@@ -16,7 +16,7 @@ from dashboards.wording import (
 
 
 def list_epochs(epochs: pd.DataFrame) -> list[dict[str, str]]:
-    """One row an epoch of a contender, medians over its starts."""
+    """One row per contender and epoch, with medians over starts."""
     rows = epochs.sort_values(["workload", "case_name", "name", "epoch"], kind="stable")
     return [
         {

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from dashboards.pages import SitePage
-from dashboards.wording import arm_word
+from benchcore.store.metrics import ON_PAGE
+from dashboards.formatting import arm_label
+from dashboards.page_links import SitePage
 
 # fmt: off
 RATIO_COLUMNS = (
@@ -25,17 +26,16 @@ CONTENDER_COLUMNS = (
     "precision", "name", "arm", "role", "framework", "version", "environment_key",
     "python_version", "build", "status", "cause", "stage", "reason", "num_starts", "num_blocks",
     "num_degraded", "num_unsteady",
-    "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "process_peak_bytes",
-    "process_baseline_bytes", "planned_bytes", "allocator_peak_bytes", "latency_p50_ns",
-    "latency_p95_ns", "host_boundness", "gross_mj", "net_mj", "stopped_by",
+    "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "stopped_by",
     "checkpoint",
     "compute_share", "bandwidth_share", "items_per_s", "cold_compile_s", "warm_compile_s",
+    *(each.key for each in ON_PAGE),
 )
 EQUIVALENCE_COLUMNS = (
     "campaign", "duel_run", "workload", "case_name", "a", "b", "quantity", "max_relative",
     "l2_relative", "tolerance", "agrees",
 )
-MARK_COLUMNS = (
+FAILED_CHECK_COLUMNS = (
     "campaign", "duel_run", "workload", "case_name", "contender", "other", "suite", "expectation",
     "reason",
 )
@@ -90,18 +90,18 @@ class SiteFrames:
     ratios: pd.DataFrame
     contenders: pd.DataFrame
     equivalence: pd.DataFrame
-    marks: pd.DataFrame
+    failed_checks: pd.DataFrame
     profiles: pd.DataFrame
     bottlenecks: pd.DataFrame
     epochs: pd.DataFrame
     night: NightSummary
     workarounds: Sequence[Mapping[str, Any]] = ()
-    """As `benchcore.store.workarounds.list_workarounds` has them."""
+    """As `benchcore.store.reports.workarounds.list_workarounds` has them."""
     programs: Sequence[Mapping[str, Any]] = ()
-    """As `benchcore.store.programs.list_programs` has them."""
+    """As `benchcore.store.reports.campaign.list_programs` has them."""
     pages: Sequence[SitePage] = ()
     calibration: Mapping[str, Any] | None = None
-    """As `benchcore.store.calibration.measure_calibration` has it."""
+    """As `benchcore.store.reports.calibration.measure_calibration` has it."""
     modes: Sequence[Mapping[str, Any]] = ()
     """As `benchcore.store.suspicions.list_modes` has them."""
 
@@ -110,7 +110,7 @@ class SiteFrames:
             ("ratios", self.ratios, RATIO_COLUMNS),
             ("contenders", self.contenders, CONTENDER_COLUMNS),
             ("equivalence", self.equivalence, EQUIVALENCE_COLUMNS),
-            ("marks", self.marks, MARK_COLUMNS),
+            ("failed_checks", self.failed_checks, FAILED_CHECK_COLUMNS),
             ("profiles", self.profiles, PROFILE_COLUMNS),
             ("bottlenecks", self.bottlenecks, BOTTLENECK_COLUMNS),
             ("epochs", self.epochs, EPOCH_COLUMNS),
@@ -119,7 +119,7 @@ class SiteFrames:
             if missing:
                 raise ValueError(
                     f"wanted a {name} frame with the columns {', '.join(columns)}; it lacks "
-                    f"{', '.join(missing)}; mend the query or dashboards/frames.py"
+                    f"{', '.join(missing)}; correct the query or dashboards/frames.py"
                 )
 
 
@@ -157,7 +157,7 @@ def is_fair(pair: Mapping[str, Any]) -> bool:
     """Whether the two sides ran alike, by what they read back; by torch's arm where they left
     nothing to read, or where the pair is void."""
     if pair["fair"] is None or pair["violations"]:
-        return arm_word(str(pair["b_arm"])) == "compiled"
+        return arm_label(str(pair["b_arm"])) == "compiled"
     return bool(pair["fair"])
 
 

@@ -1,4 +1,4 @@
-"""Charts as pictures of their own, for places that show no page of ours: Prefect's UI."""
+"""Charts as SVG images, for Prefect's UI."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import vl_convert
 
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.frames import ratio_frame
+from benchcore.store.frames.ratios import ratio_frame
+from dashboards.forest_chart import PAIR_DIRECTIONS, forest_chart, pair_rows
 from dashboards.frames import counting, keep
-from dashboards.ratios import PAIR_DIRECTIONS, forest_chart, pair_rows
 
 _WIDTH = 640
 VEGA_LITE = alt.SCHEMA_VERSION.rpartition(".")[0]
@@ -19,7 +19,7 @@ VEGA_LITE = alt.SCHEMA_VERSION.rpartition(".")[0]
 
 
 def draw_forest(state: State, campaign: str) -> str | None:
-    """A campaign's speedups with their intervals and starts as SVG; None where no pair counts."""
+    """A campaign's speedups with intervals and starts as SVG; None if no pair counts."""
     pairs = ratio_frame(open_database(state.database_url), campaign)
     counted = keep(pairs, counting(pairs))
     if counted.empty:
@@ -27,7 +27,7 @@ def draw_forest(state: State, campaign: str) -> str | None:
     chart = forest_chart(
         pair_rows(counted),
         directions=PAIR_DIRECTIONS,
-        description="How many times as fast the first is, with intervals and single starts.",
+        description="Speed of the first relative to the second, with intervals and single starts.",
     ).to_dict()
     padding = {"left": 12, "right": 12, "top": 8, "bottom": 8}
     drawn = {**chart, "width": _WIDTH, "background": "white", "padding": padding}
@@ -35,5 +35,5 @@ def draw_forest(state: State, campaign: str) -> str | None:
 
 
 def to_data_uri(svg: str) -> str:
-    """The picture as an address that holds all of it: it shows wherever an image is shown."""
+    """The SVG as a data URI, which any image element can show."""
     return f"data:image/svg+xml,{quote(svg)}"

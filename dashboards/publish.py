@@ -1,259 +1,185 @@
-"""Assembles the static site: one page that opens offline and asks the network for nothing."""
+"""Publish a campaign: read its rows from the store and its times from the log, write its page."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Iterable
-from datetime import datetime
-from functools import lru_cache
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import altair as alt
-import jinja2
-import vl_convert
-from markupsafe import Markup
+import pandas as pd
 
-from benchcore.protocol import name_part
-from dashboards import calibration, epochs, headline, history, tables, why, workarounds
-from dashboards.frames import SiteFrames, counting, keep, newest_pairs, of_campaign, version_pairs
-from dashboards.pictures import VEGA_LITE
-from dashboards.ratios import (
-    FRAMEWORK_DIRECTIONS,
-    VERSION_DIRECTIONS,
-    forest_chart,
-    framework_rows,
-    version_rows,
-)
-from dashboards.wording import format_count
+from benchcore.errors import UserError
+from benchcore.planning.matrix import Plan
+from benchcore.progress import ProgressReader
+from benchcore.protocol import DEFECT_TRACK
+from benchcore.running.plans import load_campaign, progress_log
+from benchcore.state import State
+from benchcore.store.database import Engine, open_database
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.frames.duels import duel_frame, equivalence_frame, failed_check_frame
+from benchcore.store.frames.epochs import epoch_frame, list_trained
+from benchcore.store.frames.profiles import bottleneck_frame, profile_frame
+from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.frames.reading import drop_calibration_runs
+from benchcore.store.reports.calibration import measure_calibration
+from benchcore.store.reports.campaign import list_programs
+from benchcore.store.reports.workarounds import list_workarounds
+from benchcore.store.series import read_series
+from benchcore.store.suspicions import list_modes
+from dashboards.campaign_page import publish_site
+from dashboards.frames import NightSummary, SiteFrames
+from dashboards.page_links import list_pages
+from dashboards.templating import write_page
 
-_MOST_TRIALS = 20
-_TEMPLATES = Path(__file__).parent / "templates"
+
+@dataclass(frozen=True, kw_only=True)
+class RunTimes:
+    """The campaign's last run in seconds: wall time, and the part spent in duels."""
+
+    wall_s: float | None
+    measuring_s: float | None
+    num_resumed: int
 
 
-def publish_site(
-    frames: SiteFrames,
-    folder: Path,
-    *,
-    campaign: str,
-    generated_at: datetime,
-    is_first: bool = True,
-) -> Path:
-    """Write `index.html` of a campaign into the folder, whole or not at all; returns its path.
+def publish_campaign(state: State, campaign: str) -> Path:
+    """Write the campaign's page and the site's first page.
 
-    `is_first`: the folder is the site's own, not one of a campaign in it.
+    The first page shows the newest published campaign, except defect studies, in which nothing
+    counts. Returns the first page if it shows this campaign, else the campaign's page. Raises
+    UserError if the database has no results of the campaign.
     """
-    page = render_page(frames, campaign=campaign, generated_at=generated_at, is_first=is_first)
-    return write_page(page, folder)
-
-
-def write_page(page: str, folder: Path, name: str = "index.html") -> Path:
-    """Make it the folder's page of that name, whole or not at all; returns its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part = name_part(folder / name)
-    part.write_text(page, encoding="utf-8")
-    return part.replace(folder / name)
-
-
-def render_page(
-    frames: SiteFrames, *, campaign: str, generated_at: datetime, is_first: bool = True
-) -> str:
-    """The page's text. Every string that comes from a frame is escaped."""
-    ratios = of_campaign(frames.ratios, campaign)
-    charts = _draw_charts(frames, campaign)
-    scripts = [vega_bundle(), read_template("charts.js")]
-    return (
-        jinja_environment()
-        .get_template("index.html.j2")
-        .render(
-            campaign=campaign,
-            generated_at=f"{generated_at:%Y-%m-%d %H:%M %Z}".strip(),
-            night=frames.night,
-            links=_safe_links(frames.night.links),
-            pages=_link_pages(frames, campaign, is_first),
-            text=_write_text(frames, campaign),
-            tables=_list_tables(frames, campaign),
-            excluded_in_forest=_count_left_out(newest_pairs(ratios)),
-            charts={place: chart["description"] for place, chart in charts.items()},
-            history_places=[place for place in charts if place.startswith("history-")],
-            titles=_history_titles(frames, campaign),
-            charts_json=Markup(escape_json(charts)),
-            style=Markup(read_template("style.css")),
-            scripts=[Markup(script) for script in scripts],
-            policy=content_policy(scripts),
+    engine = open_database(state.database_url)
+    duels = duel_frame(engine)
+    if campaign not in set(duels["campaign"]):
+        raise UserError(
+            f"wanted results of campaign {campaign!r}, but the database holds none; "
+            "run `deadheat ingest`, or measure it with `deadheat nightly`"
         )
-    )
+    now = datetime.now(UTC)
+    frames = _gather(state, engine, duels, campaign, now)
+    same: dict[str, Any] = {"campaign": campaign, "generated_at": now}
+    page = publish_site(frames, state.site / campaign, is_first=False, **same)
+    first = _find_first(state.site, duels)
+    if first == campaign:
+        pages = list_pages(
+            state.site, duels, list_trained(engine)
+        )  # includes the page just written
+        return publish_site(replace(frames, pages=pages), state.site, **same)
+    if first is not None:
+        _publish_first(state, engine, duels, first, now)
+    return page
 
 
-def escape_json(value: object) -> str:
-    """JSON that can stand inside a script element: no `<`, `>`, `&`, no NaN."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+def read_page(state: State, campaign: str) -> str | None:
+    """The HTML of the campaign's published page; None if there is none."""
+    page = state.site / campaign / "index.html"
+    return page.read_text(encoding="utf-8") if page.is_file() else None
 
 
-@lru_cache(maxsize=1)
-def vega_bundle() -> str:
-    """Vega, Vega-Lite and vega-embed as one script, of the version that altair writes for."""
-    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
-    assert "</script" not in bundle.lower()
-    assert "<!--" not in bundle
-    return bundle
+def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
+    """Restore the campaign's page to `before`, as `read_page` returned it, or remove it if None.
+    Then update the site's first page."""
+    folder = state.site / campaign
+    if before is None:
+        (folder / "index.html").unlink(missing_ok=True)
+    else:
+        write_page(before, folder)
+    engine = open_database(state.database_url)
+    duels = duel_frame(engine)
+    first = _find_first(state.site, duels)
+    if first is None:
+        (state.site / "index.html").unlink(missing_ok=True)
+    else:
+        _publish_first(state, engine, duels, first, datetime.now(UTC))
 
 
-def _draw_charts(frames: SiteFrames, campaign: str) -> dict[str, dict[str, Any]]:
-    """The Vega-Lite specification of every chart under the id of its place in the page."""
-    ratios = of_campaign(frames.ratios, campaign)
-    pairs = newest_pairs(ratios)
-    versions = version_pairs(ratios)
-    charts: dict[str, alt.LayerChart] = {}
-    if counting(pairs).any():
-        charts["frameworks"] = forest_chart(
-            framework_rows(keep(pairs, counting(pairs))),
-            directions=FRAMEWORK_DIRECTIONS,
-            description="Speedup of JAX over PyTorch for each case and PyTorch arm, with "
-            "intervals, on a log axis. The table below holds the same numbers.",
-        )
-    if counting(versions).any():
-        charts["versions"] = forest_chart(
-            version_rows(keep(versions, counting(versions))),
-            directions=VERSION_DIRECTIONS,
-            description="Speedup of each newer version over the older one for each case, with "
-            "intervals, on a log axis. The table below holds the same numbers.",
-        )
-    for place, (label, rows) in enumerate(_history_cases(frames, campaign).items()):
-        charts[f"history-{place}"] = history.history_chart(
-            rows, description=f"Speedup of JAX over PyTorch on {label}, night by night."
-        )
-    return {place: chart.to_dict() for place, chart in charts.items()}
+def _publish_first(
+    state: State, engine: Engine, duels: pd.DataFrame, campaign: str, now: datetime
+) -> None:
+    """Write the site's first page from a campaign that already has a page."""
+    with suppress(UserError):  # an incompatible plan: leave the page unchanged
+        frames = _gather(state, engine, duels, campaign, now)
+        publish_site(frames, state.site, campaign=campaign, generated_at=now)
 
 
-def _history_cases(frames: SiteFrames, campaign: str) -> dict[str, Any]:
-    fingerprints = set(of_campaign(frames.ratios, campaign)["device_fingerprint"].dropna())
-    return history.split_cases(history.history_rows(frames.ratios, fingerprints))
-
-
-def _history_titles(frames: SiteFrames, campaign: str) -> dict[str, str]:
-    cases = _history_cases(frames, campaign)
-    return {f"history-{place}": label for place, label in enumerate(cases)}
-
-
-def _write_text(frames: SiteFrames, campaign: str) -> dict[str, str]:
-    """The sentences of the page by their place."""
-    ratios = of_campaign(frames.ratios, campaign)
-    contenders = of_campaign(frames.contenders, campaign)
-    fingerprints = set(ratios["device_fingerprint"].dropna())
-    return {
-        "headline": headline.write_headline(ratios, frames.night),
-        "frameworks": headline.answer_frameworks(ratios),
-        "versions": headline.answer_versions(ratios),
-        "failures": headline.answer_failures(contenders),
-        "exclusions": headline.answer_exclusions(ratios, of_campaign(frames.marks, campaign)),
-        "history": headline.answer_history(history.history_rows(frames.ratios, fingerprints)),
-    }
-
-
-def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
-    ratios = of_campaign(frames.ratios, campaign)
-    contenders = of_campaign(frames.contenders, campaign)
-    costs = tables.list_costs(contenders)
-    measured = tables.measured_costs(costs)
-    return {
-        "ratios": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_framework")),
-        "versions": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_version")),
-        "settings": tables.list_ratios(keep(ratios, ratios["kind"] == "cross_setting")),
-        "failures": tables.list_failures(contenders),
-        "workarounds": workarounds.describe_workarounds(frames.workarounds),
-        "contenders": tables.list_contenders(contenders),
-        "costs": costs,
-        "cost_columns": measured,
-        "unmeasured_costs": [each for key, each in tables.COSTS.items() if key not in measured],
-        "profiles": tables.list_profiles(of_campaign(frames.profiles, campaign)),
-        "programs": why.list_programs(frames.programs),
-        "bottlenecks": why.list_bottlenecks(of_campaign(frames.bottlenecks, campaign)),
-        "epochs": epochs.list_epochs(of_campaign(frames.epochs, campaign)),
-        "excluded": tables.list_excluded(ratios),
-        "marks": tables.list_marks(of_campaign(frames.marks, campaign)),
-        "equivalence": tables.list_equivalence(of_campaign(frames.equivalence, campaign)),
-        "environments": tables.list_environments(contenders),
-        "facts": tables.list_facts(frames.night, ratios, contenders),
-        "calibration": _list_calibration(frames),
-        "modes": [
-            row
-            for row in frames.modes
-            if row["device_fingerprint"] in set(ratios["device_fingerprint"])
-        ],
-    }
-
-
-def _list_calibration(frames: SiteFrames) -> dict[str, Any] | None:
-    """None where no trial has been played, as on the site of ad-hoc duels."""
-    found = frames.calibration
-    if found is None or not (found["trials"] or found["unfinished"]):
-        return None
-    return {
-        "answer": calibration.answer_calibration(found),
-        "rates": calibration.list_rates(found),
-        "smallest": calibration.list_smallest(found),
-        "trials": calibration.list_trials(found)[:_MOST_TRIALS],
-    }
-
-
-def _link_pages(
-    frames: SiteFrames, campaign: str, is_first: bool
-) -> dict[str, list[tuple[str, str]]]:
-    """Titles and addresses of the site's other pages, by their kind."""
-    linked: dict[str, list[tuple[str, str]]] = {}
-    for page in frames.pages:
-        if (page.campaign, page.file) != (campaign, "index.html"):
-            linked.setdefault(page.kind, []).append((page.title, page.address(is_first)))
-    return linked
-
-
-def _count_left_out(pairs: Any) -> str:
-    count = int((~counting(pairs)).sum())
-    if count == 0:
-        return ""
-    return f"{format_count(count, 'pair')} {'does' if count == 1 else 'do'} not count"
-
-
-def _safe_links(links: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Links that lead to a page, never to a script."""
-    return [
-        (label, address)
-        for label, address in links
-        if urlsplit(address).scheme.lower() in ("", "http", "https")
+def _find_first(site: Path, duels: pd.DataFrame) -> str | None:
+    studies = set(duels.loc[duels["track"] == DEFECT_TRACK, "campaign"])
+    newest = duels.sort_values("started_at", kind="stable")["campaign"]
+    published = [
+        campaign
+        for campaign in newest
+        if campaign not in studies and (site / campaign / "index.html").is_file()
     ]
+    return published[-1] if published else None
 
 
-def content_policy(scripts: list[str]) -> str:
-    """Only our own scripts run, known by their hashes, and nothing is fetched.
-
-    Vega compiles its expressions with Function, hence unsafe-eval.
-    """
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-        for script in scripts
+def _gather(
+    state: State, engine: Engine, duels: pd.DataFrame, campaign: str, now: datetime
+) -> SiteFrames:
+    """Everything the campaign's page shows. Raises UserError if its plan can't be read."""
+    of_campaign = duels.loc[duels["campaign"] == campaign]
+    events = ProgressReader(progress_log(state, campaign).path).read_new()
+    night = summarise(load_campaign(state, campaign), of_campaign, time_last_run(events, now))
+    return SiteFrames(
+        ratios=ratio_frame(engine),
+        contenders=drop_calibration_runs(contender_frame(engine, campaign)),
+        equivalence=drop_calibration_runs(equivalence_frame(engine, campaign)),
+        failed_checks=drop_calibration_runs(failed_check_frame(engine, campaign)),
+        profiles=profile_frame(engine, campaign),
+        bottlenecks=bottleneck_frame(engine, campaign),
+        epochs=epoch_frame(engine, campaign),
+        night=night,
+        workarounds=list_workarounds(engine, campaign),
+        programs=list_programs(engine, campaign),
+        pages=list_pages(state.site, duels, list_trained(engine)),
+        calibration=measure_calibration(engine),
+        modes=list_modes(read_series(engine)),
     )
-    return (
-        f"default-src 'none'; script-src 'unsafe-eval' {hashes}; "
-        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+
+
+def summarise(plan: Plan, duels: pd.DataFrame, times: RunTimes) -> NightSummary:
+    """The campaign in numbers; shared facts come from its first duel."""
+    first: dict[str, Any] = duels.iloc[0].to_dict()
+    return NightSummary(
+        campaign=plan.campaign,
+        profile=plan.profile,
+        site=plan.site,
+        node=first["node"],
+        device_model=first["device_model"],
+        host=first["host"],
+        started_at=duels["started_at"].min().to_pydatetime(),
+        ended_at=duels["ended_at"].max().to_pydatetime(),
+        wall_s=times.wall_s,
+        measuring_s=times.measuring_s,
+        num_planned=len(plan.duels),
+        num_measured=len(duels),
+        num_resumed=times.num_resumed,
+        harness_version=first["harness_version"],
+        snapshot=first["snapshot"],
+        method=int(first["method"]),
+        notes=plan.notes,
     )
 
 
-def read_template(name: str) -> str:
-    """The text of a file of `templates/`."""
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
-
-
-def jinja_environment() -> jinja2.Environment:
-    """Templates that escape whatever they are given, and refuse what they lack."""
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+def time_last_run(events: Iterable[dict[str, Any]], now: datetime) -> RunTimes:
+    """The times of the campaign's last run; None if its beginning was not logged."""
+    begun: float | None = None
+    measuring, resumed, duel_begun = 0.0, 0, 0.0
+    for event in events:
+        match event.get("event"), event.get("what"):
+            case "campaign", "begun":
+                begun, measuring, resumed = event["time"], 0.0, 0
+            case "duel", "begun":
+                duel_begun = event["time"]
+            case "duel", "resumed":
+                resumed, duel_begun = resumed + 1, event["time"]
+            case "duel", "done":
+                measuring += event["time"] - duel_begun
+            case _:
+                pass
+    if begun is None:
+        return RunTimes(wall_s=None, measuring_s=None, num_resumed=resumed)
+    return RunTimes(wall_s=now.timestamp() - begun, measuring_s=measuring, num_resumed=resumed)

@@ -1,4 +1,4 @@
-"""The page's tables as lists of ready words; the template only lays them out."""
+"""The page's tables as lists of formatted text; the template only lays them out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from benchcore.verdict.outliers import find_slower
-from dashboards.frames import NightSummary, counting, keep
-from dashboards.wording import (
+from benchcore.store.metrics import ON_PAGE
+from benchcore.verdict.duel.ratios import find_outlier
+from dashboards.formatting import (
     FRAMEWORKS,
     NOT_MEASURED,
     case_label,
@@ -17,8 +17,7 @@ from dashboards.wording import (
     format_average,
     format_bytes,
     format_count,
-    format_energy,
-    format_factor,
+    format_metric,
     format_ns,
     format_range,
     format_rate,
@@ -27,10 +26,11 @@ from dashboards.wording import (
     format_share,
     format_speedup,
     is_missing,
-    is_suspicion,
+    is_single_start,
     one_line,
     side_label,
 )
+from dashboards.frames import NightSummary, counting, keep
 
 Row = dict[str, str]
 _VERDICTS = ("same", "different", "unknown")
@@ -65,15 +65,15 @@ def _describe_parity(row: dict[str, Any]) -> str:
     """Whether the sides ran alike, and how not: `not a fair pair: compiled yes here, no there`."""
     if row["fair"] is None:
         return "whether both ran alike is not known"
-    told = [f"{name} {a} here, {b} there" for name, a, b in row["differences"]]
-    if row["violations"] and not told:  # alike, and not as the arms promise
-        told = row["violations"]
-    if not told:
+    listed = [f"{name} {a} here, {b} there" for name, a, b in row["differences"]]
+    if row["violations"] and not listed:  # alike, and not as the arms promise
+        listed = row["violations"]
+    if not listed:
         return "both ran alike"
     verdict = "not a fair pair"
     if row["violations"] or row["fair"]:
         verdict = "void" if row["violations"] else "both ran alike but for"
-    return f"{verdict}: {'; '.join(told)}"
+    return f"{verdict}: {'; '.join(listed)}"
 
 
 def _describe_scope(row: dict[str, Any]) -> str:
@@ -81,12 +81,12 @@ def _describe_scope(row: dict[str, Any]) -> str:
     starts = one_line(row["num_starts"])
     if starts == "0":
         return "0"
-    suspicion = ": a suspicion only" if is_suspicion(row) else ""
+    suspicion = ": a suspicion only" if is_single_start(row) else ""
     return f"{starts} ({row['scope']}{suspicion})"
 
 
 def _direction(row: dict[str, Any]) -> str:
-    slower = find_slower(row["workload"], row["low"], row["high"])
+    slower = find_outlier(row["workload"], row["low"], row["high"])
     end = f", {side_label(row, slower)} an outlier" if slower else ""
     return f"{_faster(row)}{end}"
 
@@ -173,44 +173,24 @@ def _ceilings(row: dict[str, Any]) -> str:
     return ", ".join(known) or "no ceiling measured"
 
 
-COSTS = {
-    "latency": "Latency, median",
-    "p95": "Latency, p95",
-    "host_boundness": "Against queue",
-    "planned": "Memory planned",
-    "allocator": "Allocator peak",
-    "process": "Process peak",
-    "baseline": "Of it before work",
-    "energy": "Energy a step",
-    "net_energy": "Net of idle",
-}
-
-
 def measured_costs(rows: list[Row]) -> dict[str, str]:
-    """Those of COSTS in which any row has a value: a device that lacks a counter has no column."""
+    """The headings of the metrics that any row has a value of: a counter that a device lacks has
+    no column."""
     return {
-        column: heading
-        for column, heading in COSTS.items()
-        if any(row[column] != NOT_MEASURED for row in rows)
+        metric.key: metric.heading
+        for metric in ON_PAGE
+        if any(row[metric.key] != NOT_MEASURED for row in rows)
     }
 
 
 def list_costs(contenders: pd.DataFrame) -> list[Row]:
-    """Latency, memory in its three columns, and energy, of those contenders that ran."""
+    """The page's metrics of each contender that ran."""
     ran = keep(contenders, contenders["num_blocks"] > 0)
     rows = ran.sort_values(["workload", "case_name", "framework", "role", "name"], kind="stable")
     return [
         {
             **_name_contender(row),
-            "latency": format_ns(row["latency_p50_ns"]),
-            "p95": format_ns(row["latency_p95_ns"]),
-            "host_boundness": format_factor(row["host_boundness"]),
-            "planned": format_bytes(row["planned_bytes"]),
-            "allocator": format_bytes(row["allocator_peak_bytes"]),
-            "process": format_bytes(row["process_peak_bytes"]),
-            "baseline": format_bytes(row["process_baseline_bytes"]),
-            "energy": format_energy(row["gross_mj"]),
-            "net_energy": format_energy(row["net_mj"]),
+            **{metric.key: format_metric(metric, row[metric.key]) for metric in ON_PAGE},
         }
         for row in rows.to_dict("records")
     ]
@@ -248,7 +228,7 @@ def list_excluded(ratios: pd.DataFrame) -> list[Row]:
     return [row | {"reason": row["reason"] or "no reason recorded"} for row in rows]
 
 
-def list_marks(marks: pd.DataFrame) -> list[Row]:
+def list_failed_checks(marks: pd.DataFrame) -> list[Row]:
     """What the checks objected to."""
     return [
         {
@@ -349,15 +329,17 @@ def _describe_length(contenders: pd.DataFrame) -> str:
     """What ended the duels: `1 duel ended when its time was spent`."""
     ends = list(contenders.drop_duplicates("duel_run")["stopped_by"])
     counted = [(ends.count(end), how) for end, how in _ENDS.items()]
-    said = [f"{format_count(count, 'duel')} ended {how}" for count, how in counted if count]
-    return "; ".join(said) or "a fixed number of starts"
+    listed = [f"{format_count(count, 'duel')} ended {how}" for count, how in counted if count]
+    return "; ".join(listed) or "a fixed number of starts"
 
 
 def _describe_weights(contenders: pd.DataFrame) -> str:
     """Seeded ones, and those of each checkpoint, whose first digits end its case's name."""
     ends = contenders.dropna(subset="checkpoint").drop_duplicates("checkpoint").to_dict("records")
-    told = [f"{each['case_name']}: of the file with SHA-256 {each['checkpoint']}" for each in ends]
-    return "; ".join([*told, *(["all others: seeded"] if told else ["seeded"])])
+    listed = [
+        f"{each['case_name']}: of the file with SHA-256 {each['checkpoint']}" for each in ends
+    ]
+    return "; ".join([*listed, *(["all others: seeded"] if listed else ["seeded"])])
 
 
 def _describe_host(host: Mapping[str, object]) -> str:

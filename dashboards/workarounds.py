@@ -1,4 +1,4 @@
-"""Workarounds in words, for the page and the console: still needed or not, and at what price."""
+"""Format workarounds for the page and the console: whether they are needed, and their cost."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dashboards.wording import arm_word, format_speedup
+from dashboards.formatting import arm_label, format_speedup
 
-_HIGHEST = {None: "", "ok": "; with precision highest, a different case, it ran"}
+_HIGHEST = {None: "", "ok": "; runs with precision highest, which is a different case"}
 
 
 def describe_workarounds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The rows of `benchcore.store.workarounds.list_workarounds`."""
+    """The rows of `benchcore.store.reports.workarounds.list_workarounds`, formatted."""
     return [
         {
             "case": _describe_case(row),
             "needs": row["needs"],
             "cure": _describe_cure(row),
             "price": _describe_price(row),
-            "evidence": f"{row['hlo']}: {row['hlo_command']}" if row["hlo"] else "no HLO was kept",
+            "evidence": f"{row['hlo']}: {row['hlo_command']}"
+            if row["hlo"]
+            else "no HLO was stored",
         }
         for row in rows
     ]
 
 
 def _describe_case(row: Mapping[str, Any]) -> str:
-    return ", ".join(filter(None, (row["case"], f"JAX {arm_word(row['arm'])}".strip())))
+    return ", ".join(filter(None, (row["case"], f"JAX {arm_label(row['arm'])}".strip())))
 
 
 def _describe_cure(row: Mapping[str, Any]) -> str:
-    otherwise = "; nor did it run with precision highest, a different case"
+    otherwise = "; also fails with precision highest, which is a different case"
     return (row["cure"] or "nothing") + _HIGHEST.get(row["highest"], otherwise)
 
 
@@ -42,5 +44,5 @@ def _describe_price(row: Mapping[str, Any]) -> str:
     if row["price_command"]:
         return f"not measured; run {row['price_command']}"
     if row["cure"] and "plain retry" not in row["cure"]:
-        return "not measured: nothing of this contender ran clean"
-    return "no flag to pay for"
+        return "not measured: this contender ran nothing without a workaround"
+    return "none: no flag is set"

@@ -1,6 +1,6 @@
-"""Whether the steps of a profiled contender only enqueue work on what is on the device."""
+"""Check that profiled steps only enqueue work on data that is on the device."""
 
-# `gxe` is where its manual imports expectations from; it does not say so to type checkers.
+# Type checkers don't know that `gxe` exports expectations, as its manual shows.
 # pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def profile_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a contender that was profiled."""
+    """One row per profiled contender."""
     return name_rows(frames.profiles, contender="name")
 
 
 def profile_suite() -> ExpectationSuite:
-    """A step enqueues work on what is on the device: it neither waits for values nor fetches any,
-    calls no module system around compiled code, and keeps no graph that nobody asked for.
+    """A step waits for no value, copies nothing from the host, calls no module system around
+    compiled code, and records no autograd graph for inference.
 
-    Where a profiler can't tell, the column is null and nothing is said.
+    What a profiler can't measure is null, and passes.
     """
     import great_expectations.expectations as gxe
     from great_expectations.core import ExpectationSuite

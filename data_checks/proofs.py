@@ -1,6 +1,6 @@
-"""Whether the environments of a pair were proven to compute the same function."""
+"""Check that the environments of each pair are proven to compute the same function."""
 
-# `gxe` is where its manual imports expectations from; it does not say so to type checkers.
+# Type checkers don't know that `gxe` exports expectations, as its manual shows.
 # pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from benchcore.catalog import needs_proof
+from benchcore.planning.catalog import needs_proof
 from data_checks.rows import CheckFrames, describe, list_pairs, name_rows
 
 if TYPE_CHECKING:
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def proof_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a quantity proven of a pair, and one of each pair that lacks its proof: two that
-    finished, of different environments, on a case whose workload has something to prove."""
+    """One row per proven quantity of a pair, and one per pair without its proof.
+
+    Pairs need a proof if both sides finished in different environments, on a workload with one.
+    """
     proven = {
         (each["duel_run"], frozenset((each["a"], each["b"])))
         for each in frames.proofs.to_dict("records")
@@ -26,14 +28,16 @@ def proof_rows(frames: CheckFrames) -> pd.DataFrame:
     finished = frames.contenders.query("status == 'ok'")
     side = {(each["duel_run"], each["name"]): each for each in finished.to_dict("records")}
     lacking = []
-    for duel_run, a, b in list_pairs(finished):
+    for duel_run, a, b in list_pairs(frames.contenders):
+        if (duel_run, a) not in side or (duel_run, b) not in side:
+            continue
         one, other = side[duel_run, a], side[duel_run, b]
         wanted = needs_proof(one["workload"], one["use_case"], one["precision"])
         differ = one["environment_key"] != other["environment_key"]
         if wanted and differ and (duel_run, frozenset((a, b))) not in proven:
             weights = " --checkpoint FILE" if isinstance(one["checkpoint"], str) else ""
             named = f"{one['workload']} --precision {one['precision']}{weights}"
-            reason = f"nobody has proven it; run deadheat equivalence {named}"
+            reason = f"it was not proven; run deadheat equivalence {named}"
             missing = {"quantity": "equivalence", "passed": False, "reason": reason}
             lacking.append({"duel_run": duel_run, "a": a, "b": b, **missing})
     rows = [*frames.proofs.to_dict("records"), *lacking]
@@ -57,7 +61,7 @@ def proof_suite() -> ExpectationSuite:
             column_A=f"{of}_bound",
             column_B=f"{of}_error",
             or_equal=True,
-            row_condition=Column("passed") == True,  # noqa: E712 - its own way to say so
+            row_condition=Column("passed") == True,  # noqa: E712 - a row condition
             ignore_row_if="neither",
             meta=describe(
                 f"{of} within bound",

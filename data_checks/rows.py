@@ -1,7 +1,7 @@
-"""Prepares the rows that the checks look at: derives columns, and leaves every judgement to them.
+"""The rows that the suites check. Derives columns; the suites judge.
 
-Each table has the columns `duel_run`, `contender` and `other`, which say whom a failed row marks:
-one contender, a pair, or (both missing) the whole duel.
+Each table has the columns `duel_run`, `contender` and `other`, which name what a failed row is
+about: one contender, a pair, or (both missing) the whole duel.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import pandas as pd
 
-from benchcore.store.parity import read_sides
-from benchcore.verdict.parity import compare_sides
+from benchcore.store.frames.ratios import read_sides
+from benchcore.verdict.duel.parity import compare_sides
+from benchcore.verdict.duel.ratios import classify_pair
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckFrames:
-    """What the checks need of a campaign, as `benchcore.store.frames` reads it."""
+    """The rows of a campaign that the checks need, as `benchcore.store.frames` reads them."""
 
     contenders: pd.DataFrame
     starts: pd.DataFrame
@@ -31,12 +33,12 @@ class CheckFrames:
 
 
 def contender_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a contender."""
+    """One row per contender."""
     return name_rows(frames.contenders, contender="name")
 
 
 def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:
-    """Cases with a ceiling that nobody measured: there the physics gate says less, or nothing."""
+    """Cases without a measured ceiling, which physics can check only partly or not at all."""
     lacking = frames.contenders.query("limit_reason.str.contains('no ceiling measured')")
     notes = [
         f"{row['workload']} {row['case_name']}: no ceiling measured: "
@@ -47,10 +49,10 @@ def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:
 
 
 def start_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a start of a contender that finished: why another did not is its own mark.
+    """One row per start of a contender that finished.
 
-    `clock_steps` is how many steps of the clock its shortest block lasted. `disturbed`
-    is `throughout` where every block was degraded: such a start has no time, and no fault.
+    `clock_steps` is the length of its shortest block in clock ticks. `disturbed` is `throughout`
+    if every block was degraded: such a start has no time, which is not a failure.
     """
     starts = frames.starts.query("contender_status == 'ok'")
     steps = starts["shortest_block_ns"] / starts["clock_resolution_ns"]
@@ -60,17 +62,16 @@ def start_rows(frames: CheckFrames) -> pd.DataFrame:
 
 
 def duel_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a duel: `num_inputs` counts the different inputs that its contenders worked on."""
+    """One row per duel: `num_inputs` counts the different inputs of its contenders."""
     inputs = start_rows(frames).groupby("duel_run")["inputs_sha256"]
     return name_rows(inputs.nunique().to_frame("num_inputs").reset_index())
 
 
 def pair_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a pair of which a ratio could be made: (jax, torch), the same arm twice, or the two
-    contenders of a duel that has no others.
+    """One row per pair that is compared (`benchcore.verdict.duel.ratios.classify_pair`).
 
-    `num_quantities` counts what of the pair was compared, `wanted_quantities` what was compared
-    in any pair of the duel, and at least one: a duel without evidence proves nothing.
+    `num_quantities` counts the compared quantities of the pair, `wanted_quantities` those of any
+    pair of the duel, at least one: a duel that compared nothing proves nothing.
     """
     compared = defaultdict[tuple[str, frozenset[str]], set[str]](set)
     of_duel = defaultdict[str, set[str]](set)
@@ -92,16 +93,18 @@ def pair_rows(frames: CheckFrames) -> pd.DataFrame:
 
 
 def equivalence_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a compared quantity of a pair."""
+    """One row per compared quantity of a pair."""
     return name_rows(frames.equivalence, contender="a", other="b")
 
 
 def parity_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row a pair that finished: what differs between the sides beyond what their arms allow."""
+    """One row per finished pair: the settings that differ and that the arms do not choose."""
     rows = []
     sides = read_sides(frames.manifests)
     tracks = dict(zip(frames.manifests["duel_run"], frames.manifests["track"], strict=True))
-    for duel_run, a, b in list_pairs(frames.manifests):
+    for duel_run, a, b in list_pairs(frames.contenders):
+        if (duel_run, a) not in sides or (duel_run, b) not in sides:
+            continue  # one of them did not finish
         parity = compare_sides(sides[duel_run, a], sides[duel_run, b], tracks[duel_run])
         differs = "; ".join(parity.violations)
         rows.append({"duel_run": duel_run, "a": a, "b": b, "differs": differs})
@@ -110,20 +113,18 @@ def parity_rows(frames: CheckFrames) -> pd.DataFrame:
 
 
 def list_pairs(contenders: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """(duel run, a, b) of every pair that a ratio could be made of."""
+    """(duel run, a, b) of every pair of these contenders (all of their duels) that is compared."""
     for duel_run, of_duel in contenders.groupby("duel_run", sort=False):
-        for one, other in combinations(of_duel.to_dict("records"), 2):
-            frameworks = {one["framework"], other["framework"]}
-            comparable = one["arm"] == other["arm"] or len(of_duel) == 2
-            same = len(frameworks) == 1 and frameworks != {"stdlib"} and comparable
-            if frameworks == {"jax", "torch"} or same:
-                yield str(duel_run), one["name"], other["name"]
+        rows: list[Any] = list(of_duel.itertuples())
+        for one, other in combinations(rows, 2):
+            if classify_pair(one, other, alone=len(rows) == 2) is not None:
+                yield str(duel_run), one.name, other.name
 
 
 def name_rows(
     frame: pd.DataFrame, *, contender: str | None = None, other: str | None = None
 ) -> pd.DataFrame:
-    """Say whom a row marks, and number the rows, so that a failed one is found again."""
+    """Name what each row is about, and number the rows, to identify a failed one."""
     return frame.assign(
         contender=frame[contender] if contender else None,
         other=frame[other] if other else None,
@@ -132,5 +133,5 @@ def name_rows(
 
 
 def describe(name: str, reason: str) -> dict[str, str]:
-    """The name of an expectation, and what to say of a row that fails it, with its columns."""
+    """The name of an expectation, and the reason of a failed row, formatted with its columns."""
     return {"name": name, "reason": reason}

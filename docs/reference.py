@@ -12,11 +12,11 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.cli import get_docs_for_click
 
-from benchcore.profiles import PROFILES
-from benchcore.sites import Analysis, Site
-from benchcore.slurm.allocation import Allocation
+from benchcore.planning.profiles import PROFILES
+from benchcore.running.sites import Site
+from benchcore.running.slurm.allocation import Allocation
 from benchcore.variables import VARIABLES
-from flows.cli import app as command_line
+from flows.cli.main import load_commands
 from tasks.form import Comparison
 
 _LIMITS = {
@@ -29,7 +29,7 @@ _LIMITS = {
 
 def write_commands() -> str:
     """Every command with its options, as Typer documents them."""
-    group = typer.main.get_command(command_line)
+    group = load_commands()
     context = typer.Context(group, info_name="deadheat")
     whole = get_docs_for_click(obj=group, ctx=context, name="deadheat")
     return whole[whole.index("\n## ") :]
@@ -40,7 +40,6 @@ def write_keys() -> str:
     tables = (
         ("A site", Site),
         ("A pool of a Slurm site: `[pools.NAME]`", Allocation),
-        ("Who looks at many series: `[analysis]`", Analysis),
     )
     return "\n\n".join(f"## {title}\n\n{_write_table(model)}" for title, model in tables)
 

@@ -7,7 +7,7 @@ from typing import Any
 from prefect import flow
 
 from benchcore.state import default_root
-from flows.campaign import run_campaign
+from tasks.campaign_run import run_campaign
 
 
 @flow(name="measure", flow_run_name="{campaign}")

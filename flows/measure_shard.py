@@ -9,11 +9,11 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from benchcore.errors import CampaignIncompleteError
-from benchcore.placement import Shard
-from benchcore.slurm.own_job import OwnJob
+from benchcore.running.shards import Shard
+from benchcore.running.slurm.own_job import OwnJob
 from benchcore.state import default_root
-from tasks import measuring
-from tasks.lanes import open_lanes
+from tasks import measurement
+from tasks.slots import open_slots
 
 
 @flow(name="measure-shard", flow_run_name="{campaign}-{shard}", validate_parameters=True)
@@ -26,13 +26,13 @@ def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
     does not see the folder that the shard was written into.
     """
     root = str(default_root())
-    opened = measuring.open_shard(campaign, shard, token, root)
-    job = measuring.find_job(opened)
+    opened = measurement.open_shard(campaign, shard, token, root)
+    job = measurement.find_job(opened)
     # Without a proof its pairs get no ratio, told by the checks; the shard goes on.
-    measuring.prove_shard(opened, root=root, job=job, return_state=True)
-    duels = measuring.list_shard(opened, root)
+    measurement.prove_shard(opened, root=root, job=job, return_state=True)
+    duels = measurement.list_shard(opened, root)
     lost, rest = _measure_all(duels, opened, job, root)
-    measuring.report_shard(opened, root, lost, rest)
+    measurement.report_shard(opened, root, lost, rest)
     if lost:
         raise CampaignIncompleteError("\n".join(lost.values()))
     back = f", {len(rest)} handed back as its time was up" if rest else ""
@@ -44,20 +44,20 @@ def _measure_all(
 ) -> tuple[dict[str, str], list[str]]:
     """Why duels left no result, and those that are handed back."""
     order: dict[str, Any] = {"campaign": shard.campaign, "root": root, "job": job}
-    order["log"] = measuring.shard_log(shard, root)
+    order["log"] = measurement.shard_log(shard, root)
     lost, rest, waiting = dict[str, str](), list(duels), list(duels)
-    with open_lanes(job) as lanes:
-        first = waiting[: lanes.num]
-        while waiting or lanes.num_busy:
-            if waiting and lanes.num_busy < lanes.num:
+    with open_slots(job) as slots:
+        first = waiting[: slots.num]
+        while waiting or slots.num_busy:
+            if waiting and slots.num_busy < slots.num:
                 duel_run = waiting.pop(0)
-                if duel_run in first or measuring.has_time(shard, duel_run, job):
-                    lanes.begin(duels[duel_run], duel_run, **order)
+                if duel_run in first or measurement.has_time(shard, duel_run, job):
+                    slots.begin(duels[duel_run], duel_run, **order)
                 else:
                     waiting.clear()
                 continue
-            duel_run, ended = lanes.wait()
-            if measuring.ran_out_of_time(ended) and duel_run not in first:
+            duel_run, ended = slots.wait()
+            if measurement.ran_out_of_time(ended) and duel_run not in first:
                 waiting.clear()
                 continue
             rest.remove(duel_run)

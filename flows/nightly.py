@@ -6,10 +6,10 @@ from typing import Any
 
 from prefect import flow
 
-from benchcore.campaign import name_night
+from benchcore.running.plans import name_night
 from benchcore.state import default_root
-from flows.campaign import run_campaign
-from tasks import steps
+from tasks import pipeline
+from tasks.campaign_run import run_campaign
 from tasks.form import CampaignName, PoolName, ProfileName, SiteName
 
 
@@ -26,16 +26,18 @@ def nightly(
     The state folder is never a parameter: DEADHEAT_STATE names it where the flow runs.
 
     Args:
-        profile: What is measured.
-        site: Where.
-        pool: Of the site; without one, its only or default one.
-        campaign: Its name; without one, tonight's.
-        python: Interpreter version of every environment, such as 3.12; without one, the newest
-            that each framework supports.
+        profile: What to measure.
+        site: Where to measure.
+        pool: Pool of a Slurm site; empty for its default.
+        campaign: Name of the campaign; empty for tonight's.
+        python: Python version of every environment, such as 3.12; empty for the newest that each
+            framework supports.
     """
     root = str(default_root())
     campaign = campaign or name_night(profile)
-    steps.plan_campaign(profile, site=site, pool=pool, campaign=campaign, root=root, python=python)
+    pipeline.plan_campaign(
+        profile, site=site, pool=pool, campaign=campaign, root=root, python=python
+    )
     outcome = run_campaign(campaign, root)
-    steps.report_suspicions(campaign, root)
+    pipeline.report_suspicions(campaign, root)
     return outcome

@@ -1,5 +1,5 @@
-"""What a person fills in who asks for a comparison: types that Prefect's UI makes a form of, and
-its server refuses nonsense by. What is chosen is a name of ours, or a text that a pattern holds."""
+"""The types of our flows' parameters. Prefect's UI makes forms of them, and its server validates
+requests against them: every value is one of our names, or a text that matches a pattern."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import CoreSchema, core_schema
 
-from benchcore import catalog
-from benchcore.adhoc import list_settings
-from benchcore.comparison import MIN_STARTS, Question, Wanted
-from benchcore.profiles import PROFILES
-from benchcore.sites import list_sites
-from benchcore.tracks import DEFAULT_TRACK, TRACKS
+from benchcore.experiments.compare import MIN_STARTS, CaseFilter, CompareRequest
+from benchcore.planning import catalog
+from benchcore.planning.profiles import PROFILES
+from benchcore.planning.requests import list_settings
+from benchcore.planning.tracks import DEFAULT_TRACK, TRACKS
+from benchcore.running.sites import list_sites
 
 _VERSION = r"^(newest|previous|[0-9][0-9A-Za-z.+]{0,39})$"
 _ANY = "any"
@@ -22,7 +22,7 @@ _DEVICES = ("cpu", "cuda", *(f"cuda:{ordinal}" for ordinal in range(8)), "tpu")
 
 
 def _list_workloads() -> list[str]:
-    """Those that both frameworks can meet in."""
+    """The workloads that both frameworks implement."""
     return [
         name
         for name in catalog.list_workloads()
@@ -31,14 +31,13 @@ def _list_workloads() -> list[str]:
 
 
 def _list_values(field: str) -> list[Any]:
-    """What the cases of those workloads have in a field."""
+    """The values of a field in the cases of those workloads."""
     specs = [catalog.load_spec(name) for name in _list_workloads()]
-    return sorted({getattr(case, field) for spec in specs for case in spec.CASES.values()})
+    return sorted({getattr(case, field) for spec in specs for case in spec.cases.values()})
 
 
 class _OneOf:
-    """A text that is one of some names, which are known only when this is imported: a `Literal`
-    to pydantic, and a list to choose from in the UI."""
+    """A `Literal` whose names are known only at import; the UI shows it as a list."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = list(names)
@@ -73,21 +72,21 @@ Batch = Annotated[str, _OneOf((_ANY, *map(str, _list_values("batch"))))]
 
 
 def _keep_order(schema: dict[str, Any]) -> None:
-    """PostgreSQL forgets in which order fields come; the UI goes by their positions."""
+    """PostgreSQL does not keep the order of fields; the UI sorts them by position."""
     for position, each in enumerate(schema["properties"].values()):
         each["position"] = position
 
 
-def _tell_ways(schema: dict[str, Any]) -> None:
-    """A version is chosen by name, or written; `offer_versions` adds those that are built here."""
+def _split_version(schema: dict[str, Any]) -> None:
+    """Choose a version by name, or write one; `add_versions` adds those that are built here."""
     written = {key: schema.pop(key) for key in ("type", "pattern", "maxLength", "examples")}
     names = {"title": "By name", "type": "string", "enum": ["newest", "previous"]}
     schema["anyOf"] = [names, {"title": "Any published", **written}]
 
 
-def offer_versions(schema: dict[str, Any], built: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The schema of a form, its versions those of each framework that are built here, too, to
-    choose from. Where it asks for no side of a comparison, it is as it was."""
+def add_versions(schema: dict[str, Any], built: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """A form's schema with the versions that are built here added to its choices. Unchanged if the
+    form has no side of a comparison."""
     side = schema.get("definitions", {}).get(Side.__name__)
     if side is None:
         return schema
@@ -104,7 +103,7 @@ def offer_versions(schema: dict[str, Any], built: Mapping[str, Sequence[str]]) -
 
 
 class Side(BaseModel):
-    """One of the two that are compared."""
+    """One side of a comparison."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_keep_order)
 
@@ -116,20 +115,20 @@ class Side(BaseModel):
         pattern=_VERSION,
         max_length=40,
         examples=["newest", "previous", "0.10.2"],
-        json_schema_extra=_tell_ways,
+        json_schema_extra=_split_version,
     )
     settings: list[Setting] = Field(
         default=[],
         title="Settings",
         description=(
-            "What is not to be as it goes without saying. compile, layout and cudnn_benchmark are "
-            "PyTorch's; donate, command_buffers and cure are JAX's."
+            "Non-default settings. compile, layout and cudnn_benchmark are PyTorch's; donate, "
+            "command_buffers and cure are JAX's."
         ),
         max_length=6,
     )
 
     def write(self) -> tuple[str, ...]:
-        """As a version request and its settings."""
+        """The side as a version request and its settings."""
         named = self.version in ("newest", "previous")
         between = "@" if named else "=="
         return (f"{self.framework}{between}{self.version}", *self.settings)
@@ -144,33 +143,39 @@ class Comparison(BaseModel):
     use_case: UseCase = Field(
         title="Use case", description="infer, train, or op for workloads that are one operation."
     )
-    a: Side = Field(Side(framework="jax"), title="Side A", description="One of the two.")
-    b: Side = Field(Side(framework="torch"), title="Side B", description="The other.")
+    a: Side = Field(Side(framework="jax"), title="Side A", description="The first side.")
+    b: Side = Field(Side(framework="torch"), title="Side B", description="The second side.")
     batch: Batch = Field(
         _ANY,
         title="Batch size",
-        description="any: where there is only one of that use case and precision.",
+        description="any: allowed if the use case and precision have only one.",
     )
-    precision: Precision = Field("fp32_ieee", title="Precision", description="Of both sides.")
+    precision: Precision = Field(
+        "fp32_ieee", title="Precision", description="Precision of both sides."
+    )
     track: Track = Field(
         DEFAULT_TRACK,
         title="Track",
         description=(
-            "default: what a user gets by doing nothing, and the settings above. tuned: the best "
-            "settings of each side, for GPUs; then no others are taken."
+            "default: the frameworks' defaults and the settings above. tuned: the best settings of "
+            "each side, for GPUs; no other settings are allowed."
         ),
     )
-    device: Device = Field("cpu", title="Device", description="What both sides run on.")
+    device: Device = Field("cpu", title="Device", description="The device of both sides.")
     starts: int = Field(
-        MIN_STARTS, title="Starts", description="Fresh processes, at least.", ge=2, le=100
+        MIN_STARTS,
+        title="Starts",
+        description="Minimum number of starts, each with fresh processes.",
+        ge=2,
+        le=100,
     )
     most_starts: int = Field(
-        20, title="Most starts", description="Fresh processes, at most.", ge=2, le=100
+        20, title="Most starts", description="Maximum number of starts.", ge=2, le=100
     )
     budget_minutes: float = Field(
         5,
         title="Budget",
-        description="Minutes, after which nothing more is started, once there are enough starts.",
+        description="Stop adding starts after this many minutes.",
         ge=0.1,
         le=600,
     )
@@ -178,14 +183,14 @@ class Comparison(BaseModel):
     ceilings: bool = Field(
         True,
         title="Ceilings",
-        description="Measure the device's ceilings, too, to judge by physics: a minute or two.",
+        description="Measure the device's roofline (1 to 2 minutes) to detect impossible times.",
     )
 
-    def ask(self) -> Question:
-        """The question that this is."""
-        return Question(
+    def ask(self) -> CompareRequest:
+        """The request that this form stands for."""
+        return CompareRequest(
             workload=self.workload,
-            wanted=Wanted(
+            case_filter=CaseFilter(
                 use_case=self.use_case,
                 batch=None if self.batch == _ANY else int(self.batch),
                 precision=self.precision,

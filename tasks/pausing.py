@@ -1,9 +1,10 @@
-"""Holds everything back that a server would start, and lets it go again."""
+"""Pauses and resumes what a Prefect server starts, by Prefect's own switches."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolUpdate
@@ -17,19 +18,25 @@ from prefect.client.schemas.filters import (
     WorkPoolFilterName,
 )
 from prefect.client.schemas.objects import FlowRun, StateType
-from prefect.exceptions import ObjectNotFound
+from prefect.variables import Variable
 
 from benchcore.errors import UserError
-from tasks import automations
-from tasks.deployments import check_server, list_ours
+from tasks.prefect_server import (
+    PAGE,
+    check_server,
+    find_pool,
+    list_our_automations,
+    list_our_deployments,
+)
 
-_PAGE = 200
 _UNDER_WAY = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
+_BEFORE = "deadheat_paused_before"
+"""Prefect variable: names of what was paused already when `deadheat pause` ran."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stand:
-    """What a server holds back now; `running` goes on, `waiting` begins once it may. Names."""
+class PauseStatus:
+    """Names of deployments, of runs that continue, and of runs that wait for `resume`."""
 
     paused: bool
     deployments: tuple[str, ...]
@@ -37,72 +44,65 @@ class Stand:
     waiting: tuple[str, ...]
 
 
-def set_paused(paused: bool, pool: str, watching: Collection[str], shard_flow: str) -> Stand:
-    """Pause or resume all deployments of ours that start in `pool`, the pool, and the automations
-    `watching` for what does not happen. What is under way goes on, with its shards. Again, it
-    changes nothing. Raises UserError."""
+def set_paused(paused: bool, pool: str, watching: Collection[str], shard_flow: str) -> PauseStatus:
+    """Pause or resume a work pool, our deployments that start in it, and the automations `watching`
+    for missing runs. Runs under way continue, with their shards. What people had paused before
+    stays paused. Idempotent. Raises UserError."""
     check_server()
     with get_client(sync_client=True) as client:
-        _check_pool(client, pool)
-        ours = [each for each in list_ours(client).values() if each.work_pool_name == pool]
-        # The pool is first to close and last to open: nothing begins in between.
+        if find_pool(client, pool) is None:
+            raise UserError(
+                f"wanted a work pool {pool!r} to pause or resume, but this server has none; run "
+                "`deadheat deploy`, or set PREFECT_API_URL to another server"
+            )
+        deployments = [e for e in list_our_deployments(client) if e.work_pool_name == pool]
+        automations = [e for e in list_our_automations(client).values() if e.name in watching]
+        # The pool is the first to pause and the last to resume: nothing starts in between.
         if paused:
             client.update_work_pool(pool, WorkPoolUpdate(is_paused=True))
-        for each in ours:
-            if each.paused != paused:
-                turn = client.pause_deployment if paused else client.resume_deployment
-                turn(each.id)
-        for name, each in automations.list_ours(client).items():
-            if name in watching and each.enabled == paused:
-                turn = client.pause_automation if paused else client.resume_automation
-                turn(each.id)
+            if Variable.get(_BEFORE) is None:
+                before = [each.name for each in deployments if each.paused]
+                before += [each.name for each in automations if not each.enabled]
+                Variable.set(_BEFORE, before, overwrite=True)
+        stays = set(cast(list[str], Variable.get(_BEFORE) or []))
+        for each in deployments:
+            if each.paused != paused and each.name not in stays:
+                (client.pause_deployment if paused else client.resume_deployment)(each.id)
+        for each in automations:
+            if each.enabled == paused and each.name not in stays:
+                (client.pause_automation if paused else client.resume_automation)(each.id)
         if not paused:
             client.update_work_pool(pool, WorkPoolUpdate(is_paused=False))
-        names = tuple(sorted(each.name for each in ours))
-        return Stand(
+            Variable.unset(_BEFORE)
+        shards = FlowFilter(name=FlowFilterName(any_=[shard_flow]))
+        ours = WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
+        running = _list_runs(client, _UNDER_WAY, pools=ours)
+        # Shards are in pools of their own, which are not paused.
+        running += _list_runs(client, (*_UNDER_WAY, StateType.SCHEDULED), flows=shards)
+        scheduled = _list_runs(client, (StateType.SCHEDULED,), pools=ours)
+        return PauseStatus(
             paused=paused,
-            deployments=names,
-            running=_name(_list_runs(client, pool, _UNDER_WAY) + _list_shards(client, shard_flow)),
-            waiting=_name(_list_asked_for(client, pool)),
+            deployments=tuple(sorted(each.name for each in deployments)),
+            running=_format_runs(running),
+            waiting=_format_runs([each for each in scheduled if not each.auto_scheduled]),
         )
 
 
-def _check_pool(client: SyncPrefectClient, pool: str) -> None:
-    try:
-        client.read_work_pool(pool)
-    except ObjectNotFound as error:
-        raise UserError(
-            f"wanted a work pool {pool!r} to hold back, but this server has none; `deadheat "
-            "deploy` makes it, or PREFECT_API_URL names another server"
-        ) from error
-
-
-def _list_runs(client: SyncPrefectClient, pool: str, types: Collection[StateType]) -> list[FlowRun]:
+def _list_runs(
+    client: SyncPrefectClient,
+    types: Sequence[StateType],
+    *,
+    flows: FlowFilter | None = None,
+    pools: WorkPoolFilter | None = None,
+) -> list[FlowRun]:
+    in_state = FlowRunFilterState(type=FlowRunFilterStateType(any_=list(types)))
     return client.read_flow_runs(
-        flow_run_filter=_in_state(types),
-        work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[pool])),
-        limit=_PAGE,
+        flow_filter=flows,
+        work_pool_filter=pools,
+        flow_run_filter=FlowRunFilter(state=in_state),
+        limit=PAGE,
     )
 
 
-def _list_shards(client: SyncPrefectClient, shard_flow: str) -> list[FlowRun]:
-    """Of campaigns on Slurm sites: in pools of their own, which are not held back."""
-    return client.read_flow_runs(
-        flow_filter=FlowFilter(name=FlowFilterName(any_=[shard_flow])),
-        flow_run_filter=_in_state((*_UNDER_WAY, StateType.SCHEDULED)),
-        limit=_PAGE,
-    )
-
-
-def _list_asked_for(client: SyncPrefectClient, pool: str) -> list[FlowRun]:
-    """Not those that a schedule has in store."""
-    waiting = _list_runs(client, pool, (StateType.SCHEDULED,))
-    return [each for each in waiting if not each.auto_scheduled]
-
-
-def _in_state(types: Collection[StateType]) -> FlowRunFilter:
-    return FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(types))))
-
-
-def _name(runs: Collection[FlowRun]) -> tuple[str, ...]:
+def _format_runs(runs: Collection[FlowRun]) -> tuple[str, ...]:
     return tuple(f"{each.name} ({str(each.state_name).lower()})" for each in runs)

@@ -1,4 +1,4 @@
-"""`deployments/prefect.yaml`: the deployments, as Prefect's own command reads them, too."""
+"""Reads `deployments/prefect.yaml`: the deployments, in the format of Prefect's own command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Strict(BaseModel):
 
 
 class DeclaredSchedule(_Strict):
-    """A tick of cron; what has the same slug is the same schedule, whatever its cron says."""
+    """A cron schedule. The slug identifies it if its times change."""
 
     slug: str
     cron: str
@@ -25,7 +25,7 @@ class DeclaredSchedule(_Strict):
 
 
 class DeclaredPool(_Strict):
-    """Where runs wait; of job variables Prefect's own command alone takes those of the file."""
+    """Where runs wait. Only Prefect's own command uses these job variables."""
 
     name: str
     work_queue_name: str
@@ -33,8 +33,8 @@ class DeclaredPool(_Strict):
 
 
 class Declared(_Strict):
-    """One deployment. `entrypoint` is its flow's module and name; of its runs `concurrency_limit`
-    may go on at the same time, None = as many as the pool has places."""
+    """One deployment. `entrypoint` is its flow's module and name, `concurrency_limit` its number of
+    concurrent runs (None: as many as the pool allows)."""
 
     name: str
     entrypoint: str
@@ -46,19 +46,19 @@ class Declared(_Strict):
 
 
 def read_prefect_file(text: str | None = None) -> list[Declared]:
-    """The deployments of the file, or of such a text. Raises UserError."""
+    """The deployments of the file, or of a text in its format. Raises UserError."""
     try:
         content = yaml.safe_load(_FILE.read_text(encoding="utf-8") if text is None else text)
         listed = content.get("deployments") if isinstance(content, dict) else None
         return TypeAdapter(list[Declared]).validate_python(listed)
     except yaml.YAMLError as error:
-        raise UserError(f"wanted YAML in {_FILE.name}, got {error!s:.300}; mend it") from error
+        raise UserError(f"wanted YAML in {_FILE.name}, got {error!s:.300}; correct it") from error
     except ValidationError as error:
-        told = "; ".join(
+        wrong = "; ".join(
             f"{'.'.join(str(part) for part in each['loc']) or 'deployments'}: {each['msg']}"
             for each in error.errors()[:5]
         )
         raise UserError(
             f"wanted a list of deployments in {_FILE.name}, each with name, entrypoint, "
-            f"description, tags and work_pool, but {told}; mend it"
+            f"description, tags and work_pool, but {wrong}; correct it"
         ) from error

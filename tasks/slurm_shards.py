@@ -1,8 +1,10 @@
-"""Hands shards to a Slurm work pool as flow runs, and tells what became of them."""
+"""Measures a campaign's duels in a Slurm cluster: submits shards to a work pool as flow runs, waits
+for them, and records how they ended."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,7 +14,6 @@ from uuid import UUID
 
 from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterIdempotencyKey,
@@ -22,43 +23,109 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.deployments import run_deployment
+from prefect.flows import load_flow_from_entrypoint
 from prefect.states import Cancelling
 from prefect.utilities.callables import parameter_schema
 
-from benchcore import campaign as steps
-from benchcore import placement, variables
 from benchcore.errors import UserError
-from benchcore.matrix import Plan
-from benchcore.placement import Shard
+from benchcore.planning.matrix import Plan
 from benchcore.progress import ProgressLog
-from benchcore.sites import Site, find_pool, load_site
-from benchcore.slurm import scheduler
-from benchcore.slurm.allocation import Allocation
-from benchcore.slurm.scheduler import SlurmRefusedError, SlurmUnreachableError
+from benchcore.running.duels import find_duel
+from benchcore.running.plans import load_campaign, progress_log
+from benchcore.running.shards import (
+    Shard,
+    close_shard,
+    cut_shards,
+    list_measured,
+    list_open_shards,
+    lock_campaign,
+)
+from benchcore.running.sites import Site, find_pool, load_site
+from benchcore.running.slurm import scheduler
+from benchcore.running.slurm.scheduler import SlurmRefusedError, SlurmUnreachableError
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.durations import DuelKind, read_durations
-from tasks import work_pools
-from tasks.deployments import find_deployment
-from tasks.slurm_worker import is_told, pool_template
+from benchcore.store.duels import DuelKind, read_durations
+from tasks import prefect_server
+from tasks.slurm_pools import draft_pool, find_folder, make_job_variables, name_pool
+from tasks.slurm_worker import is_told
 
+_SHARD_FLOW = "flows.measure_shard.measure_shard"
+"""An entry point, as in a deployment: a flow imports its tasks, never the reverse."""
+_MIN_PAUSE_S, _MAX_PAUSE_S = 1.0, 15.0
+"""Between looks at the shards' runs: longer and longer while nothing changes."""
+_CHECK_S = 60.0
+"""Between checks of the worker."""
 _PAGE = 200
-_MOST_WORDS = 1000
-_LAST_WORD = timedelta(minutes=3)
-"""How long the worker may take to say what became of a job whose flow run crashed."""
+_MAX_TEXT = 1000
+_GRACE = timedelta(minutes=3)
+"""How long the worker may take to report the job of a flow run that crashed."""
+
+
+def measure_in_shards(
+    campaign: str, root: str, update: Callable[[], None] = lambda: None
+) -> list[str]:
+    """Measure every duel in the allocation of some shard; the reasons of those without a result.
+    `update` is called whenever more may have been measured.
+
+    Shards that an earlier call submitted are waited for, not submitted again.
+    """
+    with open_dispatch(campaign, root) as dispatch:
+        lost = _measure(dispatch, update)
+        plan = dispatch.plan
+    by_reason: dict[str, list[str]] = {}
+    for duel in plan.duels:
+        if duel.duel_run in lost:
+            by_reason.setdefault(lost[duel.duel_run], []).append(duel.title)
+    return [f"{', '.join(titles)}: {reason}" for reason, titles in by_reason.items()]
+
+
+def _measure(dispatch: Dispatch, update: Callable[[], None]) -> dict[str, str]:
+    dispatch.open_pool()
+    dispatch.close_ended()
+    lost: dict[str, str] = {}
+    while shards := dispatch.cut_shards(lost):
+        dispatch.submit(shards, load_flow_from_entrypoint(_SHARD_FLOW))
+        for shard, run in _wait_for_some(shards, dispatch, update):
+            lost |= dispatch.close(shard, run)
+    return lost
+
+
+def _wait_for_some(
+    shards: list[Shard], dispatch: Dispatch, update: Callable[[], None]
+) -> list[tuple[Shard, FlowRun]]:
+    """The shards that ended, once there are any; none if a flow run was deleted."""
+    checked_at, pause_s, before = 0.0, _MIN_PAUSE_S, None
+    while True:
+        runs = find_runs(shards, dispatch.client)
+        dispatch.report_measured(shards)
+        update()
+        dispatch.report_running(runs)
+        for shard, run in runs:
+            dispatch.report(shard.id, f"{shard.title}: {describe(run)}")
+        if time.monotonic() - checked_at >= _CHECK_S:
+            checked_at = time.monotonic()
+            dispatch.report("obstacle", dispatch.find_obstacle() or "")
+        ended = [(shard, run) for shard, run in runs if has_ended(run)]
+        if ended or len(runs) < len(shards):
+            return ended
+        now = dict(dispatch.reported)
+        pause_s = min(1.5 * pause_s, _MAX_PAUSE_S) if now == before else _MIN_PAUSE_S
+        before = now
+        time.sleep(pause_s)
 
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One campaign's way to its pool of its site; made by `open_dispatch`."""
+    """Submits a campaign's shards to the pool of its site; made by `open_dispatch`."""
 
     plan: Plan
     state: State
     site: Site
     durations: Mapping[DuelKind, float]
     client: SyncPrefectClient
-    _said: dict[str, str] = field(default_factory=dict)
-    """What was last said of each shard and duel, so that nothing is said twice."""
+    reported: dict[str, str] = field(default_factory=dict)
+    """The last report on each shard and duel, so that nothing is reported twice."""
 
     @property
     def folder(self) -> str:
@@ -71,16 +138,16 @@ class Dispatch:
         return name_pool(self.site, find_pool(self.site, self.plan.pool)[0])
 
     def open_pool(self) -> None:
-        """The work pool, made where missing. Raises UserError if it is of another type, or no
-        worker serves it."""
+        """Create the work pool if it is missing. Raises UserError if it has another type, or no
+        worker."""
         name, _ = find_pool(self.site, self.plan.pool)
-        work_pools.ensure_pool(self.client, draft_pool(self.site, name, self.state.root))
-        if words := self.find_trouble():
-            raise UserError(words)
+        prefect_server.ensure_pool(self.client, draft_pool(self.site, name, self.state.root))
+        if obstacle := self.find_obstacle():
+            raise UserError(obstacle)
 
     def _find_deployment(self, shard_flow: Flow[..., Any]) -> UUID:
-        """The deployment of the shards' flow to the work pool, as `deadheat deploy` made it; it is
-        made where it is missing, and mended where it would run anything else."""
+        """The deployment of the shards' flow to the work pool, as `deadheat deploy` creates it;
+        created if it is missing, corrected if it would run anything else."""
         wanted: dict[str, Any] = {
             "entrypoint": f"{shard_flow.fn.__module__}.{shard_flow.fn.__name__}",
             "work_pool_name": self.pool,
@@ -88,11 +155,11 @@ class Dispatch:
         }
         kept: dict[str, Any] = {}
         name = f"{shard_flow.name}/{self.pool}"
-        if found := find_deployment(self.client, name):
+        if found := prefect_server.find_deployment(self.client, name):
             if all(getattr(found, field) == value for field, value in wanted.items()):
                 return found.id
             kept = found.model_dump(include={"description", "job_variables", "tags", "version"})
-            self.tell("deployment", f"{name} would not have run this campaign: it was mended")
+            self.report("deployment", f"{name} would not have run this campaign: corrected")
         return self.client.create_deployment(
             flow_id=self.client.create_flow_from_name(shard_flow.name),
             name=self.pool,
@@ -101,9 +168,9 @@ class Dispatch:
             **kept,
         )
 
-    def find_trouble(self) -> str | None:
-        """Why shards that wait may wait in vain, if there is a reason that people can mend."""
-        if work_pools.is_served(self.client, self.pool):
+    def find_obstacle(self) -> str | None:
+        """Why shards can't start, if people can change that."""
+        if prefect_server.is_served(self.client, self.pool):
             return None
         return (
             f"wanted a worker that serves the work pool {self.pool!r}, found none; start one where "
@@ -111,18 +178,18 @@ class Dispatch:
         )
 
     def cut_shards(self, given_up: Collection[str]) -> list[Shard]:
-        """The shards that are out, and new ones for what is still missing."""
+        """The shards that are submitted, and new ones for the remaining duels."""
         nodes = self._list_nodes() if self.plan.apart else []
-        return placement.cut_shards(self.plan, self.state, self.durations, given_up, nodes=nodes)
+        return cut_shards(self.plan, self.state, self.durations, given_up, nodes=nodes)
 
     def _list_nodes(self) -> list[str]:
         try:
             return scheduler.list_nodes(find_pool(self.site, self.plan.pool)[1].partition)
         except (SlurmUnreachableError, SlurmRefusedError) as error:
-            self.tell("nodes", f"nodes are left to Slurm, allocations may share one: {error}")
+            self.report("nodes", f"Slurm chooses the nodes, allocations may share one: {error}")
             return []
 
-    def hand_over(self, shards: Collection[Shard], shard_flow: Flow[..., Any]) -> None:
+    def submit(self, shards: Collection[Shard], shard_flow: Flow[..., Any]) -> None:
         """Create a flow run for each shard that has none."""
         has_run = {shard.id for shard, _ in find_runs(shards, self.client)}
         new = [shard for shard in shards if shard.id not in has_run]
@@ -140,111 +207,88 @@ class Dispatch:
             flow_run_name=f"{shard.campaign}-{shard.id[:4]}",
             timeout=0,
             idempotency_key=_key(shard),
-            job_variables=ask_slurm(asked, self.folder),
+            job_variables=make_job_variables(asked, self.folder),
         )
 
-    def settle_left(self) -> None:
-        """Settle the shards that ended while nobody waited for them: they are tried again."""
-        for shard, run in find_runs(placement.list_open(self.plan, self.state), self.client):
+    def close_ended(self) -> None:
+        """Close the shards that ended while no campaign waited: their duels are tried again."""
+        for shard, run in find_runs(list_open_shards(self.plan, self.state), self.client):
             if has_ended(run):
-                self.settle(shard, run)
+                self.close(shard, run)
 
     def explain_end(self, run: FlowRun) -> str:
-        """Why a shard's duels may lack results: its last state's words, and the end of the job's
-        log where the job was taken from it."""
+        """Why a shard's duels may lack results: its last state's message, and the end of the job's
+        log if the job was lost."""
         assert run.state is not None
-        words = run.state.message or str(run.state_name)
+        reason = run.state.message or str(run.state_name)
         if run.state.type is StateType.COMPLETED:
             return (
                 "its shard ended well, but its document did not arrive: does every node share "
                 f"{str(self.state.root)!r}?"
             )
         if run.state.type is not StateType.CRASHED or not run.infrastructure_pid:
-            return words
+            return reason
         log = Path(self.folder) / "slurm-jobs" / f"{run.infrastructure_pid}.log"
         try:
-            tail = log.read_text(encoding="utf-8", errors="replace").strip()[-_MOST_WORDS:]
+            tail = log.read_text(encoding="utf-8", errors="replace").strip()[-_MAX_TEXT:]
         except OSError:
-            return f"{words}; it left no log {str(log)!r}: does its node share that folder?"
-        return f"{words}; the end of its log: {tail}" if tail else words
+            return f"{reason}; it left no log {str(log)!r}: does its node share that folder?"
+        return f"{reason}; the end of its log: {tail}" if tail else reason
 
-    def settle(self, shard: Shard, run: FlowRun) -> dict[str, str]:
-        """Write down that a shard is over; the duels that it left without a document, and why."""
-        return placement.settle_shard(self.state, shard, self.explain_end(run))
+    def close(self, shard: Shard, run: FlowRun) -> dict[str, str]:
+        """Record that a shard has ended; its duels without a document, each with the reason."""
+        return close_shard(self.state, shard, self.explain_end(run))
 
-    def tell(self, about: str, text: str) -> None:
-        """Say something to whoever follows the campaign, unless it was the last word about that;
-        an empty text is not said, but then what was said before is news again."""
+    def report(self, about: str, text: str) -> None:
+        """Add to the campaign's progress, unless the last report on `about` was equal. An empty
+        text is not shown; after it the same text is news again."""
         if self._is_news(about, text) and text:
             self._log.append(event="shard", text=text)
 
-    def tell_measured(self, shards: Collection[Shard]) -> None:
-        """Say which duels of the shards were measured since the last time."""
-        for duel_run in placement.list_measured(self.state, shards):
+    def report_measured(self, shards: Collection[Shard]) -> None:
+        """Report the duels that were measured since the last call."""
+        for duel_run in list_measured(self.state, shards):
             if self._is_news(duel_run, "measured"):
                 self._log.append(event="duel", what="done", duel_run=duel_run)
-                title = steps.find_duel(self.plan, duel_run).title
+                title = find_duel(self.plan, duel_run).title
                 self._log.append(event="shard", text=f"{title}: measured")
 
-    def tell_running(self, runs: Collection[tuple[Shard, FlowRun]]) -> None:
-        """Say how many duels are measured at a time, where that has changed."""
+    def report_running(self, runs: Collection[tuple[Shard, FlowRun]]) -> None:
+        """Report how many duels are measured at a time, if that has changed."""
         running = sum(
-            shard.lanes for shard, run in runs if run.state and run.state.type is StateType.RUNNING
+            shard.slots for shard, run in runs if run.state and run.state.type is StateType.RUNNING
         )
         if self._is_news("side by side", str(running)):
             self._log.append(event="shards", side_by_side=running)
 
     def _is_news(self, about: str, text: str) -> bool:
-        before, self._said[about] = self._said.get(about), text
+        before, self.reported[about] = self.reported.get(about), text
         return before != text
 
     @property
     def _log(self) -> ProgressLog:
-        return steps.progress_log(self.state, self.plan.campaign)
-
-
-def find_folder(site: Site, root: Path) -> str:
-    """The state folder `root` as a site's nodes see it."""
-    return site.state or str(root)
-
-
-def name_pool(site: Site, pool: str) -> str:
-    """The work pool that serves a pool of a Slurm site."""
-    return f"{site.name}-{pool}"
-
-
-def draft_pool(site: Site, pool: str, root: Path) -> WorkPoolCreate:
-    """That work pool, as it is made where it is missing."""
-    template = pool_template(site.pools[pool], find_folder(site, root))
-    return WorkPoolCreate(name=name_pool(site, pool), type="slurm", base_job_template=template)
-
-
-def ask_slurm(allocation: Allocation, folder: str) -> dict[str, Any]:
-    """What a shard's job asks for, and what it has to know, as a deployment or a run says it."""
-    sites = variables.SITES.read()
-    environment = {"DEADHEAT_STATE": folder} | ({"DEADHEAT_SITES": sites} if sites else {})
-    return {**allocation.model_dump(mode="json"), "folder": folder, "env": environment}
+        return progress_log(self.state, self.plan.campaign)
 
 
 @contextmanager
 def open_dispatch(campaign: str, root: str) -> Iterator[Dispatch]:
-    """A campaign's dispatch, for this process alone."""
+    """A campaign's dispatch, locked for this process."""
     state = State(Path(root))
-    plan = steps.load_campaign(state, campaign)
+    plan = load_campaign(state, campaign)
     site = load_site(plan.site)
-    with placement.hold_campaign(plan, state), connect() as client:
+    with lock_campaign(plan, state), connect() as client:
         durations = read_durations(open_database(state.database_url), site.name)
         yield Dispatch(plan, state, site, durations, client)
 
 
 def connect() -> SyncPrefectClient:
-    """A client of the Prefect server, for as long as shards are waited for: one that has had an
-    answer before asks again for about a minute while the server is away."""
+    """A client of the Prefect server for long waits: after its first answer it retries for about a
+    minute while the server is away."""
     return get_client(sync_client=True)
 
 
 def find_runs(shards: Collection[Shard], client: SyncPrefectClient) -> list[tuple[Shard, FlowRun]]:
-    """The flow runs that shards have, as they are now."""
+    """The flow runs of shards, as they are now."""
     by_key = {_key(shard): shard for shard in shards}
     keys = list(by_key)
     runs = [
@@ -269,7 +313,7 @@ def _key_campaign(campaign: str) -> str:
 
 
 def cancel_shards(campaign: str) -> None:
-    """Cancel what a campaign that nobody wants any more has in Slurm, or waiting for it."""
+    """Cancel the shards of a campaign, in Slurm or waiting for it."""
     waiting = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING]
     of_campaign = FlowRunFilter(
         name=FlowRunFilterName(like_=f"{campaign}-"),
@@ -282,18 +326,18 @@ def cancel_shards(campaign: str) -> None:
 
 
 def has_ended(run: FlowRun) -> bool:
-    """Whether a shard's flow run is over. That it crashed is believed once the worker has said so,
-    or has had the time to: it may be sent again."""
+    """Whether a shard's flow run has ended. A crash counts once the worker has confirmed it, or has
+    had the time to: until then Slurm may restart the job."""
     state = run.state
     if state is None or not state.is_final():
         return False
     if state.type is not StateType.CRASHED or not run.infrastructure_pid or is_told(state):
         return True
-    return datetime.now(UTC) - state.timestamp >= _LAST_WORD
+    return datetime.now(UTC) - state.timestamp >= _GRACE
 
 
 def describe(run: FlowRun) -> str:
-    """Where a shard's flow run is, in words; the same words as long as nothing changes."""
+    """The state of a shard's flow run; the same text as long as nothing changes."""
     job = f"Slurm job {run.infrastructure_pid}"
     assert run.state is not None
     if run.state.is_final():

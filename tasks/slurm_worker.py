@@ -1,4 +1,4 @@
-"""The Prefect worker type `slurm`: a flow run becomes a Slurm job, and a job's end a state.
+"""The Prefect worker type `slurm`: it submits flow runs as Slurm jobs and reports how they end.
 
 It remembers nothing. A flow run's jobs bear its id in their name, so a worker that was killed, or
 another one, finds them again. Slurm limits how many run; `--limit` counts submissions only.
@@ -33,12 +33,12 @@ from prefect.workers.base import (
 )
 from pydantic import Field, field_validator
 
-from benchcore.slurm import scheduler
-from benchcore.slurm.allocation import Allocation
-from benchcore.slurm.batch_script import BatchJob, shard_command, write_batch_script
-from benchcore.slurm.job_states import Fate, judge_state
-from benchcore.slurm.reconcile import Decision, Move, Phase, RunView, decide
-from benchcore.slurm.scheduler import Job, SlurmRefusedError, SlurmUnreachableError
+from benchcore.running.slurm import scheduler
+from benchcore.running.slurm.allocation import Allocation
+from benchcore.running.slurm.batch_script import BatchJob, shard_command, write_batch_script
+from benchcore.running.slurm.job_states import Fate, judge_state
+from benchcore.running.slurm.reconcile import Action, Decision, Phase, RunView, decide
+from benchcore.running.slurm.scheduler import Job, SlurmRefusedError, SlurmUnreachableError
 
 _PHASES: dict[StateType, Phase] = {
     StateType.PENDING: "pending",
@@ -47,7 +47,7 @@ _PHASES: dict[StateType, Phase] = {
     StateType.CRASHED: "crashed",
 }
 _CRASHED_SINCE = timedelta(hours=1)
-"""How far back a crash is looked at: the engine inside a job that is taken away says 'crashed'."""
+"""How old a crash may be to be checked: the engine in a job that is preempted reports a crash."""
 _PAGE = 200
 _PATIENCE_S, _PAUSE_S = 600.0, 10.0
 
@@ -79,11 +79,11 @@ class SlurmJobConfiguration(BaseJobConfiguration):
 
 
 class SlurmWorkerResult(BaseWorkerResult):
-    """A job that was submitted; how it ends, reconciling tells."""
+    """A submitted job; reconciling finds how it ends."""
 
 
 class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerResult]):
-    """Submits flow runs of its pool to Slurm, and tells Prefect what becomes of their jobs."""
+    """Submits the flow runs of its pool to Slurm, and reports the end of their jobs to Prefect."""
 
     type = "slurm"
     job_configuration = SlurmJobConfiguration
@@ -119,7 +119,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         try:
             await self._reconcile()
         except (SlurmUnreachableError, SlurmRefusedError) as error:
-            self._logger.warning("Slurm said nothing of its jobs, they are left alone: %s", error)
+            self._logger.warning("Slurm did not list its jobs, which continue: %s", error)
         return await super().get_and_submit_flow_runs()
 
     async def _submit_once(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> str:
@@ -157,7 +157,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         for run in runs:
             view = await self._view(run)
             decision = decide(view, jobs.get(_name_job(run), []))
-            if decision.move is not Move.WAIT:
+            if decision.action is not Action.WAIT:
                 await self._carry_out(run, decision)
 
     async def _list_runs(self) -> list[FlowRun]:
@@ -194,8 +194,8 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             phase=phase,
             since_s=(datetime.now(UTC) - run.state.timestamp).total_seconds(),
             job_id=run.infrastructure_pid,
-            asked_to_cancel=asked,
-            told=is_told(run.state),
+            cancel_requested=asked,
+            reported=is_told(run.state),
         )
 
     async def _carry_out(self, run: FlowRun, decision: Decision) -> None:
@@ -207,28 +207,28 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         assert run.state is not None
         if now.state is None or now.state.id != run.state.id:
             return
-        self.get_flow_run_logger(run).info("%s", decision.words)
-        if decision.move in (Move.SCANCEL, Move.CRASHED) and decision.job_id:
+        self.get_flow_run_logger(run).info("%s", decision.message)
+        if decision.action in (Action.SCANCEL, Action.CRASHED) and decision.job_id:
             try:
                 await run_sync(scheduler.cancel, decision.job_id)
             except SlurmRefusedError as error:  # the other flow runs go on
                 self.get_flow_run_logger(run).warning("scancel refused: %s", error)
-        if decision.move is Move.ATTACH:
+        if decision.action is Action.ATTACH:
             await self.client.update_flow_run(run.id, infrastructure_pid=decision.job_id)
         engine = run.state.message if run.state.type is StateType.CRASHED else None
         states = {
-            Move.SUBMIT_AGAIN: AwaitingRetry(message=decision.words),
-            Move.RUNS_ON: Running(message=decision.words),
-            Move.CRASHED: Crashed(message=". ".join(filter(None, [decision.words, engine]))),
-            Move.CANCELLED: Cancelled(message=decision.words),
+            Action.SUBMIT_AGAIN: AwaitingRetry(message=decision.message),
+            Action.RUNS_ON: Running(message=decision.message),
+            Action.CRASHED: Crashed(message=". ".join(filter(None, [decision.message, engine]))),
+            Action.CANCELLED: Cancelled(message=decision.message),
         }
-        if state := states.get(decision.move):
+        if state := states.get(decision.action):
             await self.client.set_flow_run_state(run.id, state, force=True)
 
 
 def is_told(state: State[Any]) -> bool:
-    """Whether a crash was told in Slurm's words: the last ones. Engines say it of themselves when
-    they are told to end, though their job may be sent again."""
+    """Whether the worker has confirmed a crash from Slurm's job state. Engines also report a crash
+    when Slurm ends them, and then may restart their job."""
     return state.type is StateType.CRASHED and (state.message or "").startswith("Slurm ")
 
 
@@ -237,7 +237,7 @@ def _name_job(run: FlowRun) -> str:
 
 
 def _name_page(run: FlowRun) -> str | None:
-    """The page of a flow run, unless its address holds more than an address: a password, say."""
+    """The URL of a flow run's page, unless it contains more than an address, such as a password."""
     page = url_for("flow-run", obj_id=run.id) or ""
     return page if re.fullmatch(r"https?://[A-Za-z0-9_./:-]{1,180}", page) else None
 
@@ -251,7 +251,7 @@ def _of_type(*types: StateType) -> FlowRunFilterState:
 
 
 def pool_template(allocation: Allocation, folder: str) -> dict[str, Any]:
-    """The base job template of a work pool whose jobs ask for this unless told otherwise."""
+    """The base job template of a work pool with these defaults."""
     template = SlurmWorker.get_default_base_job_template()
     properties = template["variables"]["properties"]
     for name, value in {**allocation.model_dump(mode="json"), "folder": folder}.items():

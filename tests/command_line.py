@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from flows.cli import main
+from flows.cli.main import main
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,8 @@ class Ended:
 def run_here(
     *arguments: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Ended:
-    """What `deadheat` with these arguments says, and how it ends. What it does to the environment
-    is undone."""
+    """Run `deadheat` with these arguments: its output and exit code. Its changes to the environment
+    are undone."""
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.dict(os.environ, environ or {}),

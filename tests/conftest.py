@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from local_slurm import LocalSlurm, need_slurm
 from prefect_server import serve_prefect
 
-from benchcore.environments import provision
-from benchcore.interpreters import find_interpreters
+from benchcore.environments.build import provision
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.version_requests import parse_request, resolve
 from benchcore.protocol import EnvironmentRecord
-from benchcore.releases import parse_request, resolve
 from benchcore.state import State, open_state
 
 REPOSITORY = Path(__file__).parent.parent

@@ -7,7 +7,13 @@ from typing import Any
 
 from result_documents import CAMPAIGN, Racer, make_document, make_manifest, make_profile
 
-from benchcore.switches import SIDES, list_rungs, list_switches, name_side, settle
+from benchcore.experiments.defect_switches import (
+    SIDES,
+    list_corrections,
+    list_switches,
+    name_side,
+    settle,
+)
 from benchcore.workloads.settings import DEFECTS
 
 STEP_NS = {"jax": 1e6, "torch": 2e6}
@@ -20,7 +26,7 @@ def make_study(
     """ResNet-50 with every switch that a CPU can play; `step_ns` by arm where it is not STEP_NS."""
     switches = [each for each in list_switches("resnet50", use_case) if not each.needs_gpu]
     wanted = [{}, *(each.settings for each in switches)]
-    wanted += [rung.settings for rung in list_rungs(switches)]
+    wanted += [correction.settings for correction in list_corrections(switches)]
     settings = {
         name_side(side, settle(each, side, "cpu")): (side, settle(each, side, "cpu"))
         for each in wanted

@@ -7,16 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchcore.image_folder import ImageFolder
+from benchcore.planning.image_folder import ImageFolder
+from benchcore.planning.snapshot import list_inside_files
 from benchcore.protocol import (
     METHOD,
     SCHEMA,
     ContenderOrder,
     DatasetOrder,
+    DuelLimits,
     DuelOrder,
     EnvironmentRecord,
+    gather_limits,
 )
-from benchcore.snapshot import list_inside_files
 
 ROOT = Path(__file__).parent.parent
 
@@ -58,10 +60,10 @@ def make_order(*contenders: ContenderOrder, **changes: Any) -> DuelOrder:
         "track": "default",
         "device": "cpu",
         "seed": 7,
-        "starts": (starts := changes.get("starts", 2)),
-        "max_starts": starts,
-        "rounds": (rounds := changes.get("rounds", 4)),
-        "max_rounds": rounds,
+        "starts": 2,
+        "rounds": 4,
+        "max_starts": None,
+        "max_rounds": None,
         "target": 0.01,
         "budget_s": 60.0,
         "block_ms": 1.0,
@@ -69,13 +71,16 @@ def make_order(*contenders: ContenderOrder, **changes: Any) -> DuelOrder:
         "prepare_timeout_s": 20.0,
         "block_timeout_s": 5.0,
         "freeze": True,
+        "passes": True,
+        "probe": False,
         "harness_version": "0",
         "snapshot": "0" * 64,
         "site": "local",
         "dataset": None,
         "contenders": contenders,
     }
-    return DuelOrder(**{**defaults, **changes})
+    order = gather_limits({**defaults, **changes})
+    return DuelOrder(**{**order, "limits": DuelLimits(**order["limits"]).fill_in()})
 
 
 def copy_inside_ring(folder: Path) -> None:
@@ -143,6 +148,7 @@ def _refuse(): raise NVMLError_NotSupported
 LEARNER_SPEC = """
 from dataclasses import dataclass
 from benchcore.program import Arrays
+from benchcore.workloads.contract import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -158,6 +164,15 @@ def make_training_arrays(make_arrays, case, seed, images, labels):
 def flops(case): return 0
 def least_bytes(case): return 0
 def tolerances(case): return {}
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    make_training_arrays=make_training_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+)
 """
 LEARNER = """
 import os, signal, time
@@ -206,7 +221,7 @@ def make_dataset(listing: ImageFolder, **changes: Any) -> DatasetOrder:
         "batch": 2,
         "side": 32,
         "mode": "end-to-end",
-        "producer": sys.executable,
+        "loader_python": sys.executable,
         "workers": 2,
         "batch_timeout_s": 20.0,
     }

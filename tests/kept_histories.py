@@ -9,10 +9,9 @@ from result_documents import spool_document
 
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
+from benchcore.store.duels import judge_campaign, replace_failed_checks
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.judging import judge_campaign
-from benchcore.store.queries import replace_marks
-from benchcore.store.records import Mark
+from benchcore.store.records import FailedCheck
 
 
 def keep_history(
@@ -24,8 +23,8 @@ def keep_history(
     ingest_spool(engine, state)
     campaign = documents[0]["campaign"]
     rest = {"contender": None, "other": None, "suite": "s", "expectation": "e", "reason": "wrong"}
-    marks = [Mark(duel_run=documents[each]["duel_run"], **rest) for each in wrong]
-    replace_marks(engine, campaign, marks)
+    marks = [FailedCheck(duel_run=documents[each]["duel_run"], **rest) for each in wrong]
+    replace_failed_checks(engine, campaign, marks)
     judge_campaign(engine, campaign)
 
 

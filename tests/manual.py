@@ -15,10 +15,10 @@ import yaml
 from cyclopts import CycloptsError
 from prefect.cli._app import _app as prefect_cli
 
-from benchcore.profiles import load_profile
-from benchcore.sites import load_site
+from benchcore.planning.profiles import load_profile
+from benchcore.running.sites import load_site
 from benchcore.variables import VARIABLES
-from flows.cli import app
+from flows.cli.main import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [

@@ -1,12 +1,12 @@
-"""Removes one guard after the other and expects its tests to fail: `make mutants`.
+"""Removes one guard after another and expects its tests to fail: `make mutants`.
 
     .venv/bin/python tests/mutants.py [--row 5] [--only TEXT] [--fresh]
 
-`mutants.toml` beside this file says which guard, what stands in its place, and which tests must
-notice. Each mutant is made in a copy of the tree, and exactly its tests are run there: every one
-of them must fail in an assertion, having passed in the untouched copy. What was found is kept in
-`state/mutants` until a source changes, so that a run that was ended goes on where it was. Exit
-code 1 when a mutant survives, breaks instead of failing, or has a guard that is no longer there.
+`mutants.toml` beside this file lists the guards, what replaces each one, and which tests must
+notice. Each mutant is made in a copy of the tree, where only its tests run: every one of them must
+fail in an assertion, and pass in the untouched copy. Findings are kept in `state/mutants` until a
+source changes, so an interrupted run resumes. Exit code 1 if a mutant survives, breaks instead of
+failing, or has a guard that no longer exists.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ ROOT = Path(__file__).parent.parent
 _LEFT_BEHIND = (".git", ".venv", ".tools", "state", "__pycache__", ".*_cache", ".hypothesis")
 _SOURCES = (".py", ".json", ".j2", ".toml")
 _ASSERTED = re.compile(r"(AssertionError|assert |Failed: (?!Timeout))")
-"""How JUnit's message begins where a test noticed: an assertion, or `pytest.raises` in vain."""
+"""How JUnit's message begins if a test noticed: a failed assertion or a failed `pytest.raises`."""
 _ENDED = "pytest ended with"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A guard, what stands in its place, and who must notice.
+    """A guard, what replaces it, and the tests that must notice.
 
-    `rows` are of the table of pitfalls; none = a guard beside it.
+    `rows` are of the table of pitfalls; none = a guard that is not in it.
     """
 
     error: str
@@ -62,7 +62,7 @@ class Finding:
     """`killed`, `SURVIVED`, `BROKEN` (failed, but in no assertion), `STALE` or `FAILS ANYWAY`."""
 
     what: str
-    words: str = ""
+    details: str = ""
 
 
 def load_mutants(root: Path = ROOT) -> list[Mutant]:
@@ -84,7 +84,7 @@ def find_tests(root: Path = ROOT) -> dict[str, list[str]]:
 
 
 class Runner:
-    """Mutates a copy of a tree, and asks its tests."""
+    """Makes mutants in a copy of a tree, and runs their tests."""
 
     def __init__(self, root: Path, copy: Path, kept: Path) -> None:
         self._root = root
@@ -98,7 +98,7 @@ class Runner:
         )
 
     def judge(self, mutant: Mutant) -> Finding:
-        """What becomes of a mutant; from memory where nothing has changed since."""
+        """The finding for a mutant; a stored one if no source has changed since."""
         key = self._key(asdict(mutant))
         if key not in self._known:
             self._remember(key, asdict(self._try(mutant)))
@@ -108,24 +108,24 @@ class Runner:
         path = self._copy / mutant.file
         source = path.read_text(encoding="utf-8") if path.exists() else ""
         if source.count(mutant.guard) != 1:
-            words = f"{mutant.file} holds the guard {source.count(mutant.guard)} times"
-            return Finding(what="STALE", words=words)
+            details = f"{mutant.file} holds the guard {source.count(mutant.guard)} times"
+            return Finding(what="STALE", details=details)
         failing = {test: self._known[self._key(test)] for test in mutant.tests}
         failing = {test: why for test, why in failing.items() if why}
         if failing:
-            words = "; ".join(f"{test}: {why}" for test, why in failing.items())
-            return Finding(what="FAILS ANYWAY", words=words)
+            details = "; ".join(f"{test}: {why}" for test, why in failing.items())
+            return Finding(what="FAILS ANYWAY", details=details)
         path.write_text(source.replace(mutant.guard, mutant.instead), encoding="utf-8")
         try:
             return judge_outcomes(mutant.tests, self._run(mutant.tests))
         finally:
             path.write_text(source, encoding="utf-8")
 
-    def ask_untouched(self, mutants: Sequence[Mutant]) -> Iterator[str]:
-        """Have the tests of these mutants pass without them, a file of tests at a time; its path.
+    def run_untouched(self, mutants: Sequence[Mutant]) -> Iterator[str]:
+        """Run the tests of these mutants in the untouched copy; yields each file of tests.
 
-        Nothing is changed yet, so what Python compiles here may serve later: a mutated file is
-        newer than what was compiled of it.
+        Nothing is changed yet, so Python's compiled files can be used later: a mutated file is
+        newer than its compiled one.
         """
         unknown = {
             test
@@ -138,7 +138,7 @@ class Runner:
         for file, tests_of in groupby(named, itemgetter(0)):
             tests = [test for _, test in tests_of]
             outcomes = self._run(tests, keep_compiled=True)
-            if any(text.startswith(_ENDED) for text in outcomes.values()):  # one is not there
+            if any(text.startswith(_ENDED) for text in outcomes.values()):  # one does not exist
                 alone = [self._run([test], keep_compiled=True) for test in tests]
                 outcomes = {case: text for each in alone for case, text in each.items()}
             for test in tests:
@@ -160,7 +160,7 @@ class Runner:
                 "DEADHEAT_TEST_STATE": str(self._root / "state" / "mutants" / "test-state"),
                 **os.environ,
                 "PYTHONPATH": str(self._copy),
-                # Compiled files are told apart by second and size: two mutants may share both.
+                # Python knows compiled files by second and size, which two mutants may share.
                 "PYTHONDONTWRITEBYTECODE": "" if keep_compiled else "1",
             },
             capture_output=True,
@@ -168,12 +168,12 @@ class Runner:
             check=False,
         )
         if not report.exists() or done.returncode not in (0, 1):
-            words = f"{_ENDED} {done.returncode}: {done.stderr[-300:]} {done.stdout[-200:]}"
-            return dict.fromkeys(tests, words)
+            details = f"{_ENDED} {done.returncode}: {done.stderr[-300:]} {done.stdout[-200:]}"
+            return dict.fromkeys(tests, details)
         return dict(_read_report(report))
 
-    def _key(self, asked: object) -> str:
-        return hashlib.sha256(json.dumps([self._tree, asked]).encode()).hexdigest()
+    def _key(self, item: object) -> str:
+        return hashlib.sha256(json.dumps([self._tree, item]).encode()).hexdigest()
 
     def _remember(self, key: str, answer: object) -> None:
         self._known[key] = answer
@@ -184,7 +184,7 @@ class Runner:
 
 
 def judge_outcomes(tests: Sequence[str], outcomes: dict[str, str]) -> Finding:
-    """Every test must have a case that failed, and in an assertion."""
+    """Every test must have a case that failed in an assertion."""
     survived, broken = [], []
     for test in tests:
         mine = [text for case, text in outcomes.items() if test in (case, _name(case)) and text]
@@ -193,8 +193,8 @@ def judge_outcomes(tests: Sequence[str], outcomes: dict[str, str]) -> Finding:
         elif not any(_ASSERTED.match(text) for text in mine):
             broken.append(f"{test}: {mine[0].splitlines()[0][:200]}")
     if survived:
-        return Finding(what="SURVIVED", words=", ".join(survived))
-    return Finding(what="BROKEN", words="; ".join(broken)) if broken else Finding(what="killed")
+        return Finding(what="SURVIVED", details=", ".join(survived))
+    return Finding(what="BROKEN", details="; ".join(broken)) if broken else Finding(what="killed")
 
 
 def _name(test: str) -> str:
@@ -213,7 +213,7 @@ def _read_report(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _hash_tree(root: Path) -> str:
-    """Of everything that a test may read, but for the table of mutants itself."""
+    """Of everything that a test may read, except the table of mutants."""
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         part = path.relative_to(root).parts[0]
@@ -225,7 +225,7 @@ def _hash_tree(root: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Judge every mutant that is asked for, and print the table."""
+    """Judge every selected mutant, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--row", type=int, action="append", help="of the table of pitfalls")
     parser.add_argument("--only", default="", help="mutants whose error holds this text")
@@ -250,15 +250,15 @@ def _judge_all(runner: Runner, mutants: Sequence[Mutant]) -> list[Finding]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), now)
     findings = []
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=None, now="the tests pass without any mutant")
-        for file in runner.ask_untouched(mutants):
-            progress.update(task, now=f"asked without any mutant: {file}")
+        task = progress.add_task("", total=None, now="run the tests without any mutant")
+        for file in runner.run_untouched(mutants):
+            progress.update(task, now=f"without any mutant: {file}")
         progress.reset(task, total=len(mutants))
         for mutant in mutants:
             progress.update(task, now=mutant.error)
             findings.append(runner.judge(mutant))
-            told = f"{findings[-1].what}: {mutant.error} {findings[-1].words}"
-            progress.console.print(told, markup=False, soft_wrap=True)
+            line = f"{findings[-1].what}: {mutant.error} {findings[-1].details}"
+            progress.console.print(line, markup=False, soft_wrap=True)
             progress.advance(task)
     return findings
 

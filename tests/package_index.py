@@ -12,7 +12,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from benchcore.release_watch import WATCHED
+from benchcore.environments.release_watch import WATCHED
 
 
 @dataclass

@@ -11,8 +11,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.document import STAGES
-from benchcore.matrix import Plan
+from benchcore.cell.result.start import STAGES
+from benchcore.planning.matrix import Plan
 
 SLURM = {
     "job_id": "7",

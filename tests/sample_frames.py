@@ -21,13 +21,13 @@ from dashboards.frames import (
     CONTENDER_COLUMNS,
     EPOCH_COLUMNS,
     EQUIVALENCE_COLUMNS,
-    MARK_COLUMNS,
+    FAILED_CHECK_COLUMNS,
     PROFILE_COLUMNS,
     RATIO_COLUMNS,
     NightSummary,
     SiteFrames,
 )
-from dashboards.pages import SitePage
+from dashboards.page_links import SitePage
 
 LAST_NIGHT = datetime(2026, 11, 20, 23, 4, tzinfo=UTC)
 GENERATED_AT = LAST_NIGHT + timedelta(hours=1, minutes=12)
@@ -520,7 +520,7 @@ def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
         ratios=pd.DataFrame(ratios, columns=list(RATIO_COLUMNS)),
         contenders=pd.DataFrame(_contenders(), columns=list(CONTENDER_COLUMNS)),
         equivalence=pd.DataFrame(_equivalence(), columns=list(EQUIVALENCE_COLUMNS)),
-        marks=pd.DataFrame(_marks(), columns=list(MARK_COLUMNS)),
+        failed_checks=pd.DataFrame(_marks(), columns=list(FAILED_CHECK_COLUMNS)),
         profiles=pd.DataFrame(_profiles(), columns=list(PROFILE_COLUMNS)),
         bottlenecks=pd.DataFrame(_bottlenecks(), columns=list(BOTTLENECK_COLUMNS)),
         epochs=pd.DataFrame(_epochs(), columns=list(EPOCH_COLUMNS)),
@@ -550,7 +550,7 @@ def hostile_frames() -> SiteFrames:
             name=HOSTILE,
         ),
         equivalence=frames.equivalence.assign(campaign=HOSTILE, a=HOSTILE, quantity=HOSTILE),
-        marks=frames.marks.assign(campaign=HOSTILE, suite=HOSTILE, reason=HOSTILE),
+        failed_checks=frames.failed_checks.assign(campaign=HOSTILE, suite=HOSTILE, reason=HOSTILE),
         profiles=frames.profiles.assign(campaign=HOSTILE, name=HOSTILE, longest=HOSTILE),
         bottlenecks=frames.bottlenecks.assign(
             campaign=HOSTILE, name=HOSTILE, reason=HOSTILE, advice=HOSTILE, bottleneck=HOSTILE
@@ -583,7 +583,7 @@ def empty_frames() -> SiteFrames:
         ratios=frames.ratios.iloc[:0],
         contenders=frames.contenders.iloc[:0],
         equivalence=frames.equivalence.iloc[:0],
-        marks=frames.marks.iloc[:0],
+        failed_checks=frames.failed_checks.iloc[:0],
         profiles=frames.profiles.iloc[:0],
         bottlenecks=frames.bottlenecks.iloc[:0],
         epochs=frames.epochs.iloc[:0],
@@ -592,7 +592,7 @@ def empty_frames() -> SiteFrames:
 
 
 if __name__ == "__main__":
-    from dashboards.publish import publish_site
+    from dashboards.campaign_page import publish_site
 
     publish_site(
         sample_frames(),

@@ -16,9 +16,10 @@ from typing import IO
 from local_slurm import LocalSlurm
 from prefect_server import PREFECT, serve_prefect
 
-from benchcore.campaign import campaign_folder, draft_plan
-from benchcore.matrix import Plan, save_plan
-from benchcore.profiles import Match, Profile
+from benchcore.planning.matrix import Plan, save_plan
+from benchcore.planning.profiles import Match, Profile
+from benchcore.protocol import DuelLimits
+from benchcore.running.plans import campaign_folder, draft_plan
 from benchcore.state import State, open_state
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
@@ -41,6 +42,10 @@ minutes = {minutes}
 ASKED = {"partition": "gpu", "shard_minutes": 0.11, "minutes": 5, "gpus": 1, "more": ""}
 
 
+CHEAP = DuelLimits(starts=1, block_ms=1.0)
+"""Of the duels that the tests send to Slurm."""
+
+
 @dataclass
 class Cluster:
     """A Slurm, a Prefect server, a worker, and a site that names them."""
@@ -59,7 +64,7 @@ class Cluster:
 
     def plan(self, campaign: str, *matches: Match, apart: bool = False) -> Plan:
         """A campaign of cheap duels, in the state folder."""
-        profile = Profile(name="cheap", matches=matches, starts=1, block_ms=1.0)
+        profile = Profile(name="cheap", matches=matches, limits=CHEAP)
         plan = draft_plan(profile, site="pair", campaign=campaign)
         plan = dataclasses.replace(plan, apart=apart)
         save_plan(plan, campaign_folder(self.state, campaign) / "plan.json")

@@ -28,16 +28,16 @@ from manual import (
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
-from benchcore.catalog import load_spec
-from benchcore.profiles import PROFILES
-from benchcore.sites import Analysis, Site, load_site
-from benchcore.slurm.allocation import Allocation
+from benchcore.planning.catalog import load_spec
+from benchcore.planning.profiles import PROFILES
+from benchcore.running.sites import Site, load_site
+from benchcore.running.slurm.allocation import Allocation
 from benchcore.state import State
 from benchcore.variables import VARIABLES
-from flows.cli import app
-from flows.deployed.automations import list_automations
-from flows.deployed.deployments import Wanted, list_deployments
-from tasks.automations import Targets
+from flows.cli.main import app, load_commands
+from flows.server.automations import list_automations
+from flows.server.deployments import DeployOptions, list_deployments
+from tasks.apply import Targets
 
 SITES = [block for page in PAGES for block in find_blocks(page, "toml")]
 NEW_WORKLOAD = ROOT / "docs" / "add-a-workload.md"
@@ -76,19 +76,19 @@ def _read_page(built: Path, name: str) -> str:
 
 def test_the_reference_tells_of_every_command_key_profile_and_variable(built: Path) -> None:
     commands = _read_page(built, "commands")
-    group = typer.main.get_command(app)
+    group = load_commands()
     for name, command in group.commands.items():
         for whole in [f"{name} {each}" for each in getattr(command, "commands", {})] or [name]:
             assert f"deadheat {whole}" in commands
     for parameter in group.commands["compare"].params:
         assert parameter.opts[0] in commands
     configuration = _read_page(built, "configuration")
-    for model in (Site, Allocation, Analysis):
+    for model in (Site, Allocation):
         assert all(key in configuration for key in model.model_fields)
-    assert "Whether nobody else may use the nodes meanwhile." in configuration
+    assert "Whether no other job may share the nodes." in configuration
     assert all(name in configuration for name in PROFILES)
     assert all(each.name in _read_page(built, "variables") for each in VARIABLES)
-    assert "Minutes, after which nothing more is started" in _read_page(built, "ad-hoc")
+    assert "Stop adding starts after this many minutes" in _read_page(built, "ad-hoc")
 
 
 def test_the_pictures_are_on_the_site(built: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
 ) -> None:
     text = (ROOT / "docs" / "prefect.md").read_text()
     place = load_site("slurm-local")
-    asked = Wanted(site=place, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path)
+    asked = DeployOptions(site=place, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path)
     listed = list_deployments(asked)
     made = {each.full_name: each.work_queue_name or "default" for each in listed}
     pools = {made.pop(f"measure-shard/slurm-local-{pool}") for pool in place.pools}
@@ -122,7 +122,7 @@ def test_no_variable_is_read_that_nobody_is_told_of() -> None:
     """Those that one process of ours sets for another are not for users."""
     inner = {
         "DEADHEAT_SERVICE": "flows/server/services.py marks what it starts",
-        "DEADHEAT_LANE_CPUS": "a shard tells its lanes",
+        "DEADHEAT_SLOT_CPUS": "a shard passes its slots to its duels",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "of runs of a deployment",
         "PREFECT__FLOW_RUN_ID": "Prefect tells a job",
         "PREFECT_SERVER_API_AUTH_STRING": "of Prefect's server",
@@ -130,7 +130,9 @@ def test_no_variable_is_read_that_nobody_is_told_of() -> None:
     }
     settled = {
         node.value
-        for node in ast.walk(ast.parse((ROOT / "flows" / "orchestrator.py").read_text()))
+        for node in ast.walk(
+            ast.parse((ROOT / "flows" / "server" / "temporary_api.py").read_text())
+        )
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     known = {each.name for each in VARIABLES} | set(inner) | settled
@@ -186,18 +188,15 @@ def _invoke(arguments: list[str], codes: tuple[int, ...] = (0,)) -> None:
 def _plan(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[str] = []
 
-    def stop(run: object, state: object, name: str) -> None:
+    def stop(run: object, state: object, name: str, *_: object) -> None:
         planned.append(name)
         raise typer.Exit
 
-    monkeypatch.setattr(
-        "flows.cli._run_flow", lambda run, state, name, as_json: planned.append(name)
-    )
-    for module in ("compare", "defects", "waterfall", "train"):
-        monkeypatch.setattr(f"flows.commands.{module}.run_flow", stop)
+    for module in ("nightly", "in_process"):
+        monkeypatch.setattr(f"flows.cli.{module}.run_flow", stop)
     write_digits(folder / "imagenet-100", train=16, val=1, classes=2)
     spec = load_spec("mobilenet_v3_small")
-    weights = spec.make_arrays(spec.CASES["tiny_infer"], 0).params
+    weights = spec.make_arrays(spec.cases["tiny_infer"], 0).params
     save_file(dict(weights), folder / "mobilenet.safetensors")
     monkeypatch.chdir(folder)
     _invoke([*arguments, "--state", str(folder)])
@@ -261,7 +260,7 @@ def test_a_workload_is_added_as_the_manual_says(tmp_path: Path, session_state: S
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert re.search(r"\b(1[0-9]|[2-9][0-9]) passed", done.stdout), done.stdout[-500:]
     listed = subprocess.run(
-        [sys.executable, "-m", "flows.cli", *shlex.split(look)[1:]],
+        [sys.executable, "-m", "flows.cli.main", *shlex.split(look)[1:]],
         cwd=copy,
         env=environment,
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Every guarded pitfall has mutants that can be made, and the runner tells who noticed them."""
+"""Every guarded pitfall has mutants that can be made, and the runner reports who noticed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 MUTANTS = load_mutants()
 ROWS = re.findall(
     r"^\| (\d+) \| .+? \| (.+) \| ?(.*?) ?\|$",
-    (ROOT / "benchcore" / "cell" / "README.md").read_text(),
+    (ROOT / "benchcore" / "cell" / "pitfalls.md").read_text(),
     re.MULTILINE,
 )
 
@@ -33,7 +33,9 @@ def test_every_test_of_a_guarded_row_has_a_mutant_of_that_row(
     row: str, guard: str, named: str
 ) -> None:
     tests = set(re.findall(r"`(test_\w+)`", named))
-    assert bool(tests) != (guard == "open"), f"row {row} is open, or names who commits its error"
+    assert bool(tests) != (guard == "open"), (
+        f"row {row} is open, or names the tests that commit its error"
+    )
     noticed = {_bare(t) for each in MUTANTS if int(row) in each.rows for t in each.tests}
     assert not tests - noticed, f"tests/mutants.toml lacks a mutant of row {row}: {tests - noticed}"
 
@@ -56,7 +58,7 @@ def test_every_case_that_a_mutant_names_is_there() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_errors_are_told_apart_by_their_names() -> None:
+def test_errors_have_different_names() -> None:
     assert len({each.error for each in MUTANTS}) == len(MUTANTS)
 
 
@@ -150,7 +152,7 @@ def test_asking_for_a_row_without_mutants_is_no_success(tree: Path) -> None:
 
 
 def _never(*_: object, **__: object) -> None:
-    raise AssertionError("asked again")
+    raise AssertionError("the tests ran again")
 
 
 @pytest.mark.parametrize(

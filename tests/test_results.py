@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from benchcore.defect_study import summarise_study
+from benchcore.experiments.defect_summary import summarise_study
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
-from benchcore.store.frames import contender_frame, mark_frame, ratio_frame
+from benchcore.store.duels import judge_campaign
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.frames.duels import failed_check_frame
+from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.judging import judge_campaign
 from benchcore.store.proofs import ingest_proofs
-from benchcore.store.waterfalls import read_waterfall
-from dashboards.defects import say_move, say_ratio
-from dashboards.waterfall import say_gain
-from dashboards.wording import format_speedup
-from data_checks.campaign import check_campaign
+from benchcore.store.reports.waterfalls import read_waterfall
+from dashboards.defects_page import format_move, format_ratio
+from dashboards.formatting import format_speedup
+from dashboards.waterfall_page import format_gain
+from data_checks.check import check_campaign
 
 RESULTS = Path(__file__).parent.parent / "results"
 MACHINES = sorted(path for path in RESULTS.iterdir() if path.is_dir())
@@ -62,13 +64,15 @@ def _figures(engine: Engine, folder: Path) -> Iterator[str]:
             yield format_speedup(row["log_ratio"], row["low"], row["high"])
             yield format_speedup(-row["log_ratio"], -row["high"], -row["low"])
     else:
-        frames = [each(engine, folder.name) for each in (ratio_frame, mark_frame, contender_frame)]
+        frames = [
+            each(engine, folder.name) for each in (ratio_frame, failed_check_frame, contender_frame)
+        ]
         ratios, marks, contenders = (frame.to_dict("records") for frame in frames)
         found = summarise_study(documents, ratios, marks, contenders)
-        yield say_ratio(found["fair"])
-        for each in (*found["switches"], *found["rungs"]):
+        yield format_ratio(found["fair"])
+        for each in (*found["switches"], *found["corrections"]):
             if each["speedup"] is not None:
-                yield from (say_ratio(each), say_move(each))
+                yield from (format_ratio(each), format_move(each))
 
 
 def _figures_of_waterfall(engine: Engine, documents: list[dict[str, Any]]) -> Iterator[str]:
@@ -77,5 +81,5 @@ def _figures_of_waterfall(engine: Engine, documents: list[dict[str, Any]]) -> It
     names = [contender["name"] for contender in duel["contenders"]]
     arms = dict(zip(labels, names, strict=True))
     found = read_waterfall(engine, duel["campaign"], duel["duel_run"], arms)
-    yield from (say_gain(arm) for arm in found["arms"])
-    yield say_gain(found["whole"])
+    yield from (format_gain(arm) for arm in found["arms"])
+    yield format_gain(found["whole"])

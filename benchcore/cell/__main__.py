@@ -9,25 +9,26 @@ from pathlib import Path
 
 from benchcore.cell.channel import Channel
 from benchcore.cell.conductor import Conductor
-from benchcore.cell.contender import Contender, die_with_parent
-from benchcore.cell.machine_probe import serve_probe
-from benchcore.cell.prover import Prover
+from benchcore.cell.contender import Contender
+from benchcore.cell.measure.machine_probe import serve_probe
+from benchcore.cell.process import die_with_parent
+from benchcore.cell.proof.run import ProofRun
 from benchcore.protocol import decode_order, decode_proof_order, write_json
 
 
 def main(arguments: list[str]) -> int:
-    """Run one role: `conductor|prover ORDER RESULT SCRATCH`, or
+    """Run one role: `conductor|proof ORDER RESULT SCRATCH`, or
     `contender|probe READ_FD WRITE_FD`."""
     die_with_parent()
     role, *rest = arguments
-    if role in ("conductor", "prover"):
+    if role in ("conductor", "proof"):
         order_path, result_path, scratch = (Path(argument) for argument in rest)
         document = json.loads(order_path.read_text(encoding="utf-8"))
         scratch.mkdir(parents=True, exist_ok=True)
         if role == "conductor":
             run = Conductor(decode_order(document), scratch).run
         else:
-            run = Prover(decode_proof_order(document), scratch).run
+            run = ProofRun(decode_proof_order(document), scratch).run
         write_json(result_path, run())
         shutil.rmtree(scratch / "caches", ignore_errors=True)
     elif role in ("contender", "probe"):
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
         else:
             serve_probe(channel)
     else:
-        raise SystemExit(f"wanted the role conductor, contender, probe or prover, got {role!r}")
+        raise SystemExit(f"wanted the role conductor, contender, probe or proof, got {role!r}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""One line of JSON a message, over a pair of pipes: what conductor and contender say."""
+"""Messages between conductor and contender: one line of JSON each, over a pair of pipes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class ChannelClosedError(Exception):
 
 
 class ChannelTimeoutError(Exception):
-    """Nothing came within the time allowed."""
+    """No message came within the time allowed."""
 
 
 class ChannelGarbageError(Exception):
-    """What came is not a message."""
+    """A line came that is not a message."""
 
 
 class Channel:
@@ -41,7 +41,7 @@ class Channel:
             raise ChannelClosedError from error
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        """Wait for one message; None waits for ever."""
+        """Wait for one message; None waits forever."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while b"\n" not in self._pending:
             self._read_more(deadline)

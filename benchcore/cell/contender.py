@@ -1,12 +1,8 @@
-"""One contender's process: prepares its program in stages, then runs blocks when told to."""
+"""One contender's process: prepares its program in stages, then answers messages."""
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import importlib
-import signal
-import sys
 import tempfile
 import time
 import traceback
@@ -15,36 +11,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchcore.cell import energy, memory
-from benchcore.cell.canary import CanaryContradictsError, run_canary
-from benchcore.cell.causes import Cause
+from benchcore.cell.building import build_program, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.document import size_case
-from benchcore.cell.epochs import Trainer
-from benchcore.cell.feed import Feed, ProducerFailedError
-from benchcore.cell.handicap import hold_back
-from benchcore.cell.manifest import read_manifest
-from benchcore.cell.probes import (
-    clock_resolution_ns,
-    drive,
-    how_many_at_once,
-    note_calls,
-    run_steps,
-    sample_latency,
-)
-from benchcore.cell.process import INFRASTRUCTURE
-from benchcore.cell.runtime import Runtime, UnsupportedError, load_runtime
-from benchcore.cell.weights import WeightsUnusableError, put_weights
-from benchcore.cell.witness import digest, save_proof
-from benchcore.program import Arrays, Program
+from benchcore.cell.failures.status import classify_exception
+from benchcore.cell.loader.client import LoaderClient
+from benchcore.cell.loader.epochs import Trainer
+from benchcore.cell.measure import energy, memory, timing
+from benchcore.cell.measure.metric_probes import PROBES, probe_metrics
+from benchcore.cell.proof.canary import run_canary
+from benchcore.cell.proof.case import digest, save_proof
+from benchcore.cell.proof.manifest import read_manifest
+from benchcore.cell.runtime import Runtime, load_runtime
+from benchcore.program import Arrays
 from benchcore.protocol import DataMode
-from benchcore.workloads.settings import HANDICAP
+from benchcore.workloads.contract import Spec, import_spec
 
-_STEADY_BLOCKS = 5
-_STEADY_SPREAD = 0.02
 _REWARM_NS = 20_000_000
-_MAX_STEPS = 100_000
-_WEIGHED_STEPS = 5
+_STEPS_FOR_MEMORY = 5
 _PROFILED_NS = 150_000_000
 _FEWEST_PROFILED = 2
 _MOST_PROFILED = 30
@@ -58,20 +42,20 @@ class Contender:
         self._stage = "import"
         self._seconds: dict[str, float | None] = {}
         self._steps_per_block = 1
-        self._at_once = 1
+        self._group_size = 1
         self._data_path: str | None = None
-        self._see: Callable[[], Mapping[str, Any]] = dict
+        self._inspect_batch: Callable[[], Mapping[str, Any]] = dict
 
     def serve(self) -> None:
-        """Answer messages until the conductor goes away; a failure is told, then ends us."""
+        """Answer messages until the conductor goes away. A failure is reported, then ends us."""
         try:
-            self._prepare(self._channel.receive())
-            while self._answer(self._channel.receive()):
+            self.prepare(self._channel.receive())
+            while self.answer(self._channel.receive()):
                 pass
         except ChannelClosedError:
             return
         except BaseException as error:  # noqa: BLE001 - the one place where a crash becomes a status
-            self._channel.send({"failed": _failure(error, self._stage)})
+            self._channel.send({"failed": _describe_failure(error, self._stage)})
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -84,140 +68,135 @@ class Contender:
 
     def _compiled_s(self) -> float:
         """Seconds of trace, lower and compile so far: taken out of the stage they fall in."""
-        return sum(seconds or 0.0 for seconds in self._runtime.compile_seconds().values())
+        return sum(seconds or 0.0 for seconds in self.runtime.compile_seconds().values())
 
-    def _prepare(self, order: Mapping[str, Any]) -> None:
-        """Everything before the first message: timed for a start, without warm-up for a pass."""
-        self._runtime: Runtime = load_runtime(order["framework"])
+    def prepare(self, order: Mapping[str, Any]) -> None:
+        """Everything before the first message. An order's `purpose` is `timing`, `pass` (without
+        warm-up) or `proof` (without a program: each message builds its own)."""
+        self._order = order
+        self.runtime: Runtime = load_runtime(order["framework"])
         with self._timed("import"):
-            self._runtime.import_framework()
-        spec = importlib.import_module(f"benchcore.workloads.{order['workload']}.spec")
-        proves = order["purpose"] == "proof"
-        case = None if proves else _find_case(spec, order)
-        precision = order["precision"] if case is None else case.precision
-        self._device = order["device"]
+            self.runtime.import_framework()
+        self._spec = import_spec(order["workload"])
+        if order["purpose"] == "proof":
+            self._initialise(order["precision"])
+            self._channel.send({"prepared": {"canary": self._canary}})
+        else:
+            self._prepare_program(_find_case(self._spec, order))
+
+    def _initialise(self, precision: str) -> None:
+        """Bring up the device in a precision, and check it with the canary."""
+        self._device = self._order["device"]
         with self._timed("init"):
-            self._runtime.initialise(
+            self.runtime.initialise(
                 device=self._device,
                 precision=precision,
-                threads=order["threads"],
-                settings=order["settings"],
+                threads=self._order["threads"],
+                settings=self._order["settings"],
             )
         self._stage = "canary"
-        self._canary = run_canary(self._runtime, precision)
-        if proves:
-            self._spec, self._order = spec, order
-            self._channel.send({"prepared": {"canary": self._canary}})
-            return
-        dataset = order["dataset"]
-        # Whatever the canary compiled and allocated is not the program's.
-        already = self._runtime.compile_seconds()
-        hits = {"cache_hits": self._runtime.num_cache_hits()}
+        self._canary = run_canary(self.runtime.canary, precision)
+
+    def _prepare_program(self, case: Any) -> None:
+        order = self._order
+        self._initialise(case.precision)
+        # What the canary compiled and allocated is not the program's.
+        before = self.runtime.compile_seconds()
+        hits = {"cache_hits": self.runtime.num_cache_hits()}
         self._baseline_bytes = memory.take_baseline(self._device)
-        if dataset is None:
-            arrays = spec.make_arrays(case, order["seed"])
-        else:
-            arrays = self._take_first_batch(order, spec, case)
-        arrays = put_weights(arrays, order["checkpoint"])
+        arrays = put_weights(self._make_arrays(case), order["checkpoint"])
         with self._timed("build"):
-            self._program = self._build(order, case, arrays)
+            self.program = build_program(order, case, arrays)
         with self._timed("first_run"):
             self._run_steps(1)
-        outputs = self._program.step()
-        self._runtime.synchronise(outputs)
-        self._at_once = how_many_at_once(outputs)
+        outputs = self.program.step()
+        self.runtime.synchronise(outputs)
+        self._group_size = timing.choose_group_size(outputs)
         del outputs
         warm_up = None
         if order["purpose"] == "timing":
             with self._timed("warm_up"):
-                if dataset is None:
-                    warm_up = self._warm_up(order["warm_up_limit_s"], order["block_ms"])
-                else:
-                    assert self._program.training is not None, "plans name what can be trained"
-                    self._training = self._program.training()
-                    self._mode: DataMode = dataset["mode"]
-                    trainer = self._make_trainer(self._mode)
-                    trainer.rehearse()
-                    self._see = trainer.see
+                warm_up = self._warm_up()
         self._stage = "evidence"
-        self._channel.send(
-            {
-                "prepared": {
-                    "stages": {
-                        **self._seconds,
-                        **_since(already, self._runtime.compile_seconds()),
-                    },
-                    **_since(hits, {"cache_hits": self._runtime.num_cache_hits()}),
-                    "warm_up": warm_up,
-                    "steps_per_block": self._steps_per_block,
-                    "clock_resolution_ns": clock_resolution_ns(),
-                    "inputs_sha256": digest(arrays),
-                    "canary": self._canary,
-                }
-            }
-        )
+        stages = {**self._seconds, **_since(before, self.runtime.compile_seconds())}
+        prepared = {
+            "stages": stages,
+            **_since(hits, {"cache_hits": self.runtime.num_cache_hits()}),
+            "warm_up": warm_up,
+            "steps_per_block": self._steps_per_block,
+            "clock_resolution_ns": timing.clock_resolution_ns(),
+            "inputs_sha256": digest(arrays),
+            "canary": self._canary,
+        }
+        self._channel.send({"prepared": prepared})
 
-    def _take_first_batch(self, order: Mapping[str, Any], spec: Any, case: Any) -> Arrays:
-        """The evidence is taken on the first batch of the dataset."""
-        self._feed = Feed(order["dataset"], Path(order["feed_from"]))
-        images, labels = self._feed.take_first("train", layout="NHWC")
+    def _make_arrays(self, case: Any) -> Arrays:
+        """Seeded; with a dataset the inputs are its first batch, on which evidence is taken."""
+        order, spec = self._order, self._spec
+        if order["dataset"] is None:
+            return spec.make_arrays(case, order["seed"])
+        self._loader = LoaderClient(order["dataset"], Path(order["loader_folder"]))
+        images, labels = self._loader.take_first("train", layout="NHWC")
+        assert spec.make_training_arrays is not None
         return spec.make_training_arrays(spec.make_arrays, case, order["seed"], images, labels)
+
+    def _warm_up(self) -> dict[str, Any] | None:
+        """Settle the block's length; with a dataset instead rehearse an epoch's parts."""
+        order, dataset = self._order, self._order["dataset"]
+        if dataset is None:
+            limit_s, block_ms = order["warm_up_limit_s"], order["block_ms"]
+            found = timing.warm_up(
+                self._run_steps, self.runtime.num_compilations, limit_s=limit_s, block_ms=block_ms
+            )
+            self._steps_per_block = found.pop("steps_per_block")
+            return found
+        assert self.program.training is not None, "plans name what can be trained"
+        self._training = self.program.training()
+        self._mode: DataMode = dataset["mode"]
+        trainer = self._make_trainer(self._mode)
+        trainer.rehearse()
+        self._inspect_batch = trainer.inspect_batch
+        return None
 
     def _make_trainer(self, mode: DataMode, powercap: Path = energy.POWERCAP) -> Trainer:
         return Trainer(
             training=self._training,
-            feed=self._feed,
+            loader=self._loader,
             mode=mode,
-            runtime=self._runtime,
+            runtime=self.runtime,
             read_mj=energy.open_counter(self._device, powercap),
-            tell=lambda: self._channel.send({"stage": self._stage}),
+            report_alive=self._report_alive,
         )
 
-    def _build(self, order: Mapping[str, Any], case: Any, arrays: Arrays) -> Program:
-        name = f"benchcore.workloads.{order['workload']}.in_{order['framework']}"
-        module = importlib.import_module(name)
-        asked = {key: value for key, value in order["settings"].items() if key != HANDICAP}
-        program = module.build(case, arrays, {**asked, "device": order["device"]})
-        return hold_back(program, order["settings"])
-
-    def _warm_up(self, limit_s: float, block_ms: float) -> dict[str, Any]:
-        """Blocks until the last five agree within 2 %, or the limit. Settles the block's length."""
-        deadline = time.perf_counter() + limit_s
-        before = self._runtime.num_compilations()
-        step_ns = self._run_steps(1)
-        means: list[float] = []
-        while True:
-            self._steps_per_block = max(1, min(_MAX_STEPS, round(block_ms * 1e6 / step_ns)))
-            step_ns = self._run_steps(self._steps_per_block) / self._steps_per_block
-            means.append(step_ns)
-            last = means[-_STEADY_BLOCKS:]
-            steady = len(last) == _STEADY_BLOCKS and max(last) <= min(last) * (1 + _STEADY_SPREAD)
-            if steady or time.perf_counter() > deadline:
-                late = self._runtime.num_compilations() - before
-                return {"num_blocks": len(means), "steady": steady, "compilations": late}
+    def _report_alive(self) -> None:
+        """Restart the conductor's time-out, in stages of unknown length."""
+        self._channel.send({"stage": self._stage})
 
     def _run_steps(self, steps: int) -> int:
         """Enqueue `steps` steps and wait for them; nanoseconds."""
-        runtime = self._runtime
-        return run_steps(
-            self._program.step, steps, self._at_once, runtime.let_go, runtime.synchronise
+        runtime = self.runtime
+        return timing.run_steps(
+            self.program.step, steps, self._group_size, runtime.release, runtime.synchronise
         )
 
-    def _answer(self, message: Mapping[str, Any]) -> bool:
+    def answer(self, message: Mapping[str, Any]) -> bool:
+        """Do what a message wants and send the result; whether another message may follow."""
         what = message["do"]
         answers: dict[str, tuple[str, Callable[[], object]]] = {
             "block": ("block", self._run_block),
             "epoch": ("epoch", lambda: self._run_epoch(message)),
             "latency": ("latency", lambda: self._sample_latency(message)),
             "evidence": ("evidence", lambda: self._write_evidence(Path(message["path"]))),
-            "weigh": ("memory", self._weigh),
+            "memory": ("memory", self._measure_memory),
             "profile": ("profile", self._profile),
-            "drive": ("steps", lambda: self._drive(message["seconds"])),
+            "energy": ("steps", lambda: self._run_for(message["seconds"])),
             "finish": ("finished", self._account),
             "prove": ("proved", lambda: self._prove(message)),
         }
         if what not in answers:
-            raise ValueError(f"wanted one of {sorted(answers)}, got {what!r}; mend the conductor")
+            raise ValueError(
+                f"wanted one of {sorted(answers)}, got {what!r}; correct the conductor"
+            )
         name, answer = answers[what]
         self._channel.send({name: answer()})
         return what != "finish"
@@ -234,26 +213,25 @@ class Contender:
         """Unmeasured steps, then the block."""
         self._stage = "block"
         self._rewarm()
-        before = self._runtime.num_compilations()
+        before = self.runtime.num_compilations()
         elapsed_ns = self._run_steps(self._steps_per_block)
         return {
             "steps": self._steps_per_block,
             "elapsed_ns": elapsed_ns,
-            "compilations": self._runtime.num_compilations() - before,
+            "compilations": self.runtime.num_compilations() - before,
         }
 
     def _run_epoch(self, message: Mapping[str, Any]) -> dict[str, Any]:
         self._stage = "epoch"
-        trainer = self._make_trainer(self._mode, Path(message["powercap"]))
-        trainer.tell()
-        found = trainer.run(message["epoch"])
+        self._report_alive()
+        found = self._make_trainer(self._mode, Path(message["powercap"])).run(message["epoch"])
         self._data_path = found.pop("data_path")
         return found
 
     def _write_evidence(self, path: Path) -> list[str]:
-        """Save what equivalence compares; the names that were saved."""
+        """Save what the conductor compares between contenders; the names that were saved."""
         self._stage = "evidence"
-        evidence = {**self._program.evidence(), **self._see()}
+        evidence = {**self.program.evidence(), **self._inspect_batch()}
         if evidence:
             import numpy as np
 
@@ -261,62 +239,64 @@ class Contender:
         return sorted(evidence)
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:
-        """Save what the equivalence pass holds against its oracle; the names that were saved."""
+        """Save what the proof compares with its reference; the names that were saved."""
         self._stage = "prove"
-        return save_proof(self._spec, message, lambda *given: self._build(self._order, *given))
+        return save_proof(self._spec, message, lambda *given: build_program(self._order, *given))
 
     def _sample_latency(self, limits: Mapping[str, Any]) -> dict[str, Any]:
-        """Steps waited for one by one: another quantity than a block's, never mixed with it."""
+        """Steps waited for one by one: a different quantity from a block's, never mixed with it."""
         self._stage = "latency"
         self._rewarm()
-        before = self._runtime.num_compilations()
+        before = self.runtime.num_compilations()
         enqueued_ns: list[int] | None = [] if limits.get("enqueued") else None
-        step = self._program.step
-        samples_ns = sample_latency(
-            step if enqueued_ns is None else note_calls(step, enqueued_ns),
-            self._runtime.synchronise,
+        step = self.program.step
+        samples_ns = timing.sample_latency(
+            step if enqueued_ns is None else timing.record_calls(step, enqueued_ns),
+            self.runtime.synchronise,
             fewest=limits["fewest"],
             most=limits["most"],
             budget_s=limits["budget_s"],
-            tell=lambda: self._channel.send({"stage": "latency"}),
+            report_alive=self._report_alive,
         )
         return {
             "samples_ns": samples_ns,
-            "compilations": self._runtime.num_compilations() - before,
+            "compilations": self.runtime.num_compilations() - before,
             "enqueued_ns": enqueued_ns,
         }
 
-    def _weigh(self) -> dict[str, int | None]:
-        """Memory of single steps. The plan comes last: asking for it may compile once more."""
+    def _measure_memory(self) -> dict[str, Any]:
+        """Memory of single steps, and what the probes of metrics read after them. The plan comes
+        last: reading it may compile once more."""
         self._stage = "memory"
-        for _ in range(_WEIGHED_STEPS):
+        for _ in range(_STEPS_FOR_MEMORY):
             self._run_steps(1)
         return {
+            **({"measured": probe_metrics()} if PROBES else {}),
             "process_baseline_bytes": self._baseline_bytes,
             "process_peak_bytes": memory.read_peak(self._device),
-            "allocator_peak_bytes": self._runtime.allocator_peak_bytes(),
-            "planned_bytes": self._runtime.planned_bytes(self._program),
+            "allocator_peak_bytes": self.runtime.allocator_peak_bytes(),
+            "planned_bytes": self.runtime.planned_bytes(self.program),
         }
 
     def _profile(self) -> dict[str, Any] | None:
-        """Some steps plainly and as many under the framework's profiler, which slows them down."""
+        """Some plain steps, and as many under the framework's profiler, which slows them down."""
         self._stage = "profile"
         step_ns = self._run_steps(1)
         steps = max(_FEWEST_PROFILED, min(_MOST_PROFILED, round(_PROFILED_NS / step_ns)))
         plain_ns = self._run_steps(steps)
         with tempfile.TemporaryDirectory() as folder:
-            seen = self._runtime.profile(self._program, steps, Path(folder))
+            seen = self.runtime.profile(self.program, steps, Path(folder))
         return None if seen is None else {"steps": steps, "plain_ns": plain_ns, **seen}
 
-    def _drive(self, seconds: float) -> int:
+    def _run_for(self, seconds: float) -> int:
         self._stage = "energy"
-        return drive(self._run_steps, seconds)
+        return timing.run_for(self._run_steps, seconds)
 
     def _account(self) -> dict[str, Any]:
-        manifest = read_manifest(self._runtime, self._program, self._canary)
+        manifest = read_manifest(self.runtime, self.program, self._canary)
         if self._data_path is not None:
             manifest["data_path"] = self._data_path
-        return {"effective": {**self._runtime.effective(), "manifest": manifest}}
+        return {"effective": {**self.runtime.effective(), "manifest": manifest}}
 
 
 _Number = TypeVar("_Number", int, float)
@@ -325,52 +305,22 @@ _Number = TypeVar("_Number", int, float)
 def _since(
     before: Mapping[str, _Number | None], now: Mapping[str, _Number | None]
 ) -> dict[str, _Number | None]:
-    """What came since; None where there is no counter now."""
+    """The increase of each counter; None where there is no counter now."""
     return {
         key: None if value is None else value - (before[key] or 0) for key, value in now.items()
     }
 
 
-def _find_case(spec: Any, order: Mapping[str, Any]) -> Any:
-    """As ordered: of a dataset's batch and side, in another precision where a probe asks so."""
-    case, dataset = spec.CASES[order["case"]], order["dataset"]
+def _find_case(spec: Spec, order: Mapping[str, Any]) -> Any:
+    """The ordered case, with a dataset's batch and side, and with the order's precision if any."""
+    case, dataset = spec.cases[order["case"]], order["dataset"]
     if dataset is not None:
         case = size_case(case, dataset["batch"], dataset["side"])
     other = order.get("precision")
     return case if other is None else dataclasses.replace(case, precision=other)
 
 
-def _failure(error: BaseException, stage: str) -> dict[str, str]:
-    text = f"{type(error).__name__}: {error}"
-    status, cause = _classify(error, text, stage)
-    return {
-        "status": status,
-        "cause": cause,
-        "stage": stage,
-        "reason": text[:2000],
-        "traceback": "".join(traceback.format_exception(error))[-8000:],
-    }
-
-
-def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
-    """The status, and the cause as far as Python tells it."""
-    if stage == "import" and isinstance(error, ImportError):
-        return "environment", "import"
-    if isinstance(error, CanaryContradictsError):
-        return "numerics", "precision"
-    if isinstance(error, ProducerFailedError | WeightsUnusableError):
-        return INFRASTRUCTURE, "exception"
-    if isinstance(error, UnsupportedError):
-        return "unsupported", "unsupported"
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "OutOfMemory" in text:
-        return "oom", "out_of_memory"
-    if isinstance(error, ModuleNotFoundError) and "benchcore.workloads" in text:
-        return "unsupported", "unsupported"
-    return "crash", "exception"
-
-
-def die_with_parent() -> None:
-    """Ask Linux to kill us when the conductor dies, even while we are frozen."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+def _describe_failure(error: BaseException, stage: str) -> dict[str, str]:
+    ending = classify_exception(error, stage)
+    formatted = "".join(traceback.format_exception(error))[-8000:]
+    return {**dataclasses.asdict(ending), "stage": stage, "traceback": formatted}

@@ -8,13 +8,16 @@ import platform
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
-from benchcore.cell.causes import Xid, find_cause
-from benchcore.cell.process import ContenderFailedError
-from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder
-
-STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
+from benchcore.cell.failures.kernel_log import Xid
+from benchcore.cell.failures.status import ContenderFailedError, find_cause
+from benchcore.cell.result.contender import Contender, Failure
+from benchcore.cell.result.duel import Dataset, Duel, Harness
+from benchcore.cell.result.start import STAGES, Memory, Start
+from benchcore.json_types import to_json
+from benchcore.protocol import METHOD, SCHEMA, ContenderOrder, DuelOrder, Role, Track
+from benchcore.workloads.contract import Spec
 
 
 def utc_now() -> str:
@@ -23,48 +26,41 @@ def utc_now() -> str:
 
 
 def new_start(index: int) -> dict[str, Any]:
-    """A start in which nothing has been seen yet: every counter is null."""
-    return {
-        "index": index,
-        "status": "ok",
-        "started_at": utc_now(),
-        "caches": "warm",
-        "cache_hits": None,
-        "stages": dict.fromkeys(STAGES),
-        "warm_up": None,
-        "steps_per_block": None,
-        "clock_resolution_ns": None,
-        "compilations_in_blocks": None,
-        "blocks": [],
-        "latency_ns": None,
-        "enqueued_ns": None,
-        "memory": {
-            "planned_bytes": None,
-            "allocator_peak_bytes": None,
-            "process_peak_bytes": None,
-            "process_baseline_bytes": None,
-        },
-        "energy": None,
-        "profile": None,
-        "inputs_sha256": None,
-        "canary": None,
-        "epochs": None,
-    }
+    """A start before its first measurement: every counter is null."""
+    start = Start(
+        index=index,
+        status="ok",
+        started_at=utc_now(),
+        caches="warm",
+        stages=dict.fromkeys(STAGES),
+        warm_up=None,
+        steps_per_block=None,
+        compilations_in_blocks=None,
+        blocks=[],
+        latency_ns=None,
+        memory=Memory(planned_bytes=None, allocator_peak_bytes=None, process_peak_bytes=None),
+        energy=None,
+        inputs_sha256=None,
+    )
+    return to_json(start)
 
 
 def new_contender(order: ContenderOrder) -> dict[str, Any]:
     """A contender that has not run yet."""
-    return {
-        **{key: getattr(order, key) for key in ("name", "arm", "role", "framework", "version")},
-        "environment": dataclasses.asdict(order.environment),
-        "settings": dict(order.settings),
-        "effective": {},
-        "status": "ok",
-        "failure": None,
-        "ladder": None,
-        "cold": None,
-        "starts": [],
-    }
+    contender = Contender(
+        name=order.name,
+        arm=order.arm,
+        role=cast(Role, order.role),  # ingest refuses others
+        framework=order.framework,
+        version=order.version,
+        environment=order.environment,
+        settings=dict(order.settings),
+        effective={},
+        status="ok",
+        failure=None,
+        starts=[],
+    )
+    return to_json(contender)
 
 
 def describe_failure(
@@ -72,14 +68,14 @@ def describe_failure(
 ) -> dict[str, Any]:
     """Why a contender went no further. `xids` is what the kernel logged of the GPU meanwhile."""
     text = f"{failed.reason}\n{failed.traceback}"
-    return {
-        "stage": failed.stage,
-        "start": start,
-        "reason": failed.reason or "no reason given",
-        "traceback": failed.traceback,
-        "cause": find_cause(failed.status, text, failed.cause, xids),
-        "xids": xids,
-    }
+    failure = Failure(
+        stage=failed.stage,
+        start=start,
+        reason=failed.reason or "no reason given",
+        traceback=failed.traceback,
+        cause=find_cause(failed.status, text, failed.cause, xids),
+    )
+    return {**to_json(failure), "xids": xids}
 
 
 def describe_job(order: DuelOrder) -> dict[str, Any]:
@@ -100,9 +96,9 @@ def describe_allocation(order: DuelOrder, started_at: str) -> dict[str, Any]:
     }
 
 
-def find_case(order: DuelOrder, spec: Any) -> Any:
+def find_case(order: DuelOrder, spec: Spec) -> Any:
     """The case of an order; with a dataset, of its batch and side."""
-    case, dataset = spec.CASES[order.case], order.dataset
+    case, dataset = spec.cases[order.case], order.dataset
     return case if dataset is None else size_case(case, dataset.batch, dataset.side)
 
 
@@ -137,39 +133,41 @@ def spec_case(name: str) -> str:
     return name.partition(_CHECKPOINT)[0]
 
 
-def describe_dataset(order: DuelOrder) -> dict[str, Any] | None:
-    """What was trained on and how it came, without a path of this machine."""
+def describe_dataset(order: DuelOrder) -> Dataset | None:
+    """The dataset that was trained on, without a path of this machine."""
     if order.dataset is None:
         return None
-    kept = ("name", "sha256", "num_classes", "num_train", "num_val", "mode", "workers")
-    return {key: getattr(order.dataset, key) for key in kept}
+    names = [field.name for field in dataclasses.fields(Dataset)]
+    return Dataset(**{name: getattr(order.dataset, name) for name in names})
 
 
-def describe_duel(order: DuelOrder, spec: Any) -> dict[str, Any]:
+def describe_duel(order: DuelOrder, spec: Spec) -> dict[str, Any]:
     """The duel's own part: its case and the analytic work of a step."""
-    case = find_case(order, spec)
-    fields = dataclasses.asdict(case)
-    named = {key: fields.pop(key) for key in ("use_case", "batch", "precision")}
-    return {
-        "hash": order.duel_hash,
-        "workload": order.workload,
-        "case": name_case(order, case),
-        "dataset": describe_dataset(order),
-        "checkpoint": order.checkpoint and order.checkpoint.sha256,
-        **named,
-        "track": order.track,
-        "sizes": fields,
-        "seed": order.seed,
-        "starts": order.starts,
-        "max_starts": order.max_starts,
-        "rounds": order.rounds,
-        "max_rounds": order.max_rounds,
-        "target": order.target,
-        "budget_s": order.budget_s,
-        "freeze": order.freeze,
-        "flops_per_step": spec.flops(case),
-        "least_bytes_per_step": spec.least_bytes(case),
-    }
+    case, limits = find_case(order, spec), order.limits
+    sizes = dataclasses.asdict(case)
+    duel = Duel(
+        hash=order.duel_hash,
+        workload=order.workload,
+        case=name_case(order, case),
+        dataset=describe_dataset(order),
+        checkpoint=order.checkpoint and order.checkpoint.sha256,
+        use_case=sizes.pop("use_case"),
+        batch=sizes.pop("batch"),
+        precision=sizes.pop("precision"),
+        track=cast(Track, order.track),  # ingest refuses others
+        sizes=sizes,
+        seed=order.seed,
+        starts=limits.starts,
+        max_starts=limits.most_starts,
+        rounds=limits.rounds,
+        max_rounds=limits.most_rounds,
+        target=limits.target,
+        budget_s=limits.budget_s,
+        freeze=limits.freeze,
+        flops_per_step=spec.flops(case),
+        least_bytes_per_step=spec.least_bytes(case),
+    )
+    return to_json(duel)
 
 
 def assemble(order: DuelOrder, **parts: Any) -> dict[str, Any]:
@@ -179,6 +177,6 @@ def assemble(order: DuelOrder, **parts: Any) -> dict[str, Any]:
         "method": METHOD,
         "duel_run": order.duel_run,
         "campaign": order.campaign,
-        "harness": {"version": order.harness_version, "snapshot": order.snapshot},
+        "harness": to_json(Harness(version=order.harness_version, snapshot=order.snapshot)),
     }
     return {**head, **parts}

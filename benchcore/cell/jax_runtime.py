@@ -1,21 +1,21 @@
-"""How the harness loop waits for JAX, sets its precision, and reads back what was in force."""
+"""JAX as the harness uses it: waiting, precision, compilation counters, effective settings."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.canary import Operands, Products
-from benchcore.cell.host import usable_cpus
-from benchcore.cell.jax_profile import count_calls, profile_jax, size_first_copy
-from benchcore.cell.manifest import join_words, walk_equations, xla_flag
-from benchcore.cell.probes import run_window
+from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_first_copy
+from benchcore.cell.measure.host import usable_cpus
+from benchcore.cell.measure.timing import run_window
+from benchcore.cell.proof.canary import Operands, Products
+from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
 from benchcore.cell.runtime import UnsupportedError
-from benchcore.cell.stage_clock import NestedClock
-from benchcore.program import ORACLE, Program
+from benchcore.program import REFERENCE, Program
 from benchcore.protocol import parse_device
 
 # Durations that JAX reports of each compilation, as our stages (jax.monitoring; names as of 0.4.36
@@ -30,7 +30,7 @@ _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 # "highest" is IEEE float32 on every device. In the bf16 cases it leaves bfloat16 operands as they
 # are, and keeps a float32 operation that is left over from TF32, as torch's "ieee" does.
 _MATMUL_PRECISION = {
-    ORACLE: "highest",
+    REFERENCE: "highest",
     "fp32_ieee": "highest",
     "tf32": "tensorfloat32",
     "bf16": "highest",
@@ -58,7 +58,7 @@ class JaxRuntime:
     def _on_duration(self, event: str, duration: float, **_: object) -> None:
         stage = _STAGE_OF_EVENT.get(event)
         if stage:
-            self._clock.tell(stage, duration, time.perf_counter())
+            self._clock.record(stage, duration, time.perf_counter())
             self._num_compilations += stage == "compile"
 
     def _on_event(self, event: str, **_: object) -> None:
@@ -81,10 +81,12 @@ class JaxRuntime:
                 "wanted precision 'tf32' on 'cpu', where JAX computes float32 as IEEE whatever is "
                 "set; plan 'fp32_ieee' there, or a GPU"
             )
-        self._computed = {ORACLE: "float64", "bf16": "bfloat16", "bf16_autocast": "bfloat16"}.get(
-            precision, "float32"
-        )
-        self._jax.config.update("jax_enable_x64", precision == ORACLE)
+        self._computed = {
+            REFERENCE: "float64",
+            "bf16": "bfloat16",
+            "bf16_autocast": "bfloat16",
+        }.get(precision, "float32")
+        self._jax.config.update("jax_enable_x64", precision == REFERENCE)
         self._jax.config.update("jax_default_matmul_precision", _MATMUL_PRECISION[precision])
         self._device = self._find_device(device)
         self._jax.block_until_ready(self._jax.device_put(0.0, self._device))
@@ -131,18 +133,18 @@ class JaxRuntime:
         return Products(product=product, convolved=convolved.transpose(0, 3, 1, 2))
 
     def synchronise(self, outputs: object) -> None:
-        """Block on every array. A deleted one was donated to a later step, which is waited for."""
+        """Wait for every array. A deleted one was donated to a later step, which is waited for."""
         leaves = self._jax.tree_util.tree_leaves(outputs)
         self._jax.block_until_ready(
             [leaf for leaf in leaves if isinstance(leaf, self._jax.Array) and not leaf.is_deleted()]
         )
 
-    def let_go(self, outputs: object) -> None:
+    def release(self, outputs: object) -> None:
         """Wait: on a CPU a small computation overtakes a large one."""
         self.synchronise(outputs)
 
     def compile_seconds(self) -> dict[str, float | None]:
-        """Sums of JAX's own duration events, of which one may lie within another."""
+        """Sums of JAX's own duration events, which may be nested."""
         return dict(self._clock.seconds)
 
     def num_compilations(self) -> int:
@@ -150,7 +152,7 @@ class JaxRuntime:
         return self._num_compilations
 
     def num_cache_hits(self) -> int | None:
-        """Compilations that the persistent cache made short."""
+        """Compilations found in the persistent cache."""
         return self._num_cache_hits
 
     def planned_bytes(self, program: Program) -> int | None:
@@ -163,13 +165,13 @@ class JaxRuntime:
         return plan.argument_size_in_bytes + results + plan.temp_size_in_bytes
 
     def _compile(self, program: Program) -> Any:
-        """The step as `jax.stages.Compiled`, made once; None where the workload gives none."""
+        """The step as `jax.stages.Compiled`, compiled once; None where the workload has none."""
         if self._compiled is None and program.lower is not None:
             self._compiled = program.lower().compile()
         return self._compiled
 
     def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
-        """By `jax.profiler`; the size of a copy by the transfer guard, last of all."""
+        """With `jax.profiler`; the size of a copy comes from the transfer guard, last of all."""
         seen = profile_jax(
             self._jax,
             self._compile(program),
@@ -179,7 +181,7 @@ class JaxRuntime:
         seen |= count_calls(program.step)
         if seen["host_copies"]:
             seen["copied_bytes"] = size_first_copy(self._jax, program.step)
-            seen["missing"]["copied_bytes"] = "of the first copy only: the trace tells no sizes"
+            seen["missing"]["copied_bytes"] = "of the first copy only: the trace has no sizes"
         return seen
 
     def allocator_peak_bytes(self) -> int | None:
@@ -203,7 +205,7 @@ class JaxRuntime:
         }
 
     def address(self, array: Any) -> int:
-        """Of an array that is on one device only."""
+        """Address of an array that is on one device only."""
         return array.unsafe_buffer_pointer()
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
@@ -216,7 +218,7 @@ class JaxRuntime:
             "device": "cpu" if cpu else "gpu",
             "threads": self._threads(),
             "data_path": "device" if here else "host",
-            "param_dtype": join_words(array.dtype for array in params),
+            "param_dtype": join_readings(array.dtype for array in params),
             "output_dtype": str(held.get("output_dtype", "none")),
             "state_update": held.get("state_update", "no state"),
             "graphs": "off" if cpu or xla_flag("xla_gpu_enable_command_buffer") == "" else "on",
@@ -246,27 +248,63 @@ class JaxRuntime:
         return {
             "compiled": "no" if config.jax_disable_jit else "yes",
             "compile_mode": "jit",
-            "matmul_precision": join_words(self._precision_of(each) for each in matmuls),
-            "conv_precision": join_words(self._precision_of(each) for each in convolutions),
-            "layout": join_words(layouts),
+            "matmul_precision": join_readings(self._precision_of(each) for each in matmuls),
+            "conv_precision": join_readings(self._precision_of(each) for each in convolutions),
+            "layout": join_readings(layouts),
             "dropout": "random" if random else "none",
         }
 
     def _precision_of(self, equation: Any) -> str:
-        """What an operation's float32 operands are rounded to: by default as the device does."""
+        """What float32 operands are rounded to; the default depends on the device."""
         operand = str(equation.invars[0].aval.dtype)
         if operand != "float32":
             return operand
-        asked = str(equation.params["precision"])
-        if "HIGHEST" in asked:
+        precision = str(equation.params["precision"])
+        if "HIGHEST" in precision:
             return "ieee"
         return "ieee" if self._device.platform == "cpu" else "tf32"
 
     def _threads(self) -> str:
-        """XLA's CPU pool: one thread a CPU of the affinity, unless told otherwise."""
+        """XLA's CPU pool: one thread per CPU of the affinity by default."""
         if xla_flag("xla_cpu_multi_thread_eigen") == "false":
             return "1"
         return os.environ.get("NPROC") or str(usable_cpus())
+
+
+@dataclass(frozen=True)
+class _Span:
+    began: float
+    ended: float
+
+    @property
+    def middle(self) -> float:
+        return (self.began + self.ended) / 2
+
+
+class NestedClock:
+    """Seconds per stage, each instant given to the innermost stage that it belongs to.
+
+    JAX reports a trace's duration when the trace is over. A jitted function that is traced within
+    another one, or compiled while another one is traced, would otherwise be counted twice.
+    """
+
+    def __init__(self, stages: tuple[str, ...]) -> None:
+        self.seconds = dict.fromkeys(stages, 0.0)
+        self._outermost: list[_Span] = []
+
+    def record(self, stage: str, duration_s: float, ended: float) -> None:
+        """Add a duration of `stage` that has just ended, at `ended` seconds of a steady clock.
+
+        A span whose middle lies after this one's beginning is within it. Ends are read a little
+        late, so comparing beginnings would miss an inner one that began together with the outer.
+        """
+        span = _Span(ended - duration_s, ended)
+        inner = 0.0
+        while self._outermost and self._outermost[-1].middle > span.began:
+            each = self._outermost.pop()
+            inner += each.ended - each.began
+        self.seconds[stage] += max(0.0, duration_s - inner)
+        self._outermost.append(span)
 
 
 def _autotune(cpu: bool) -> str:

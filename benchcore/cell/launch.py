@@ -1,4 +1,4 @@
-"""How a contender is started: its process, the variables around it, and its first message."""
+"""How a contender is launched: its process, its environment variables, and its first message."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell import host
-from benchcore.cell.arm_environ import xla_flags_of
-from benchcore.cell.ladder import CLEAN, Rung
-from benchcore.cell.process import ContenderFailedError, ContenderProcess, start_contender
+from benchcore.cell.failures.status import ContenderFailedError
+from benchcore.cell.failures.workarounds import NO_WORKAROUND, Workaround, xla_flags_of
+from benchcore.cell.measure import host
+from benchcore.cell.process import ContenderProcess, start_contender
 from benchcore.protocol import ContenderOrder, DuelOrder
 
 # What a contender inherits; everything else about it is in its order.
@@ -29,33 +29,36 @@ INHERITED = (
 
 
 class Launcher:
-    """Starts the contenders of one duel. `cures` holds, by name, the rung that one stands on."""
+    """Launches the contenders of one duel."""
 
     def __init__(self, order: DuelOrder, scratch: Path) -> None:
         self._order = order
         self._scratch = scratch
-        self.cures: dict[str, Rung] = {}
-        self.feed_from: Path | None = None
-        """The producer's folder, in a duel that has a dataset."""
+        self.workarounds: dict[str, Workaround] = {}
+        """By name of the contender that runs with it."""
+        self.loader_folder: Path | None = None
+        """The loader's folder, in a duel that has a dataset."""
 
-    def launch(self, contender: ContenderOrder, rung: Rung | None = None) -> ContenderProcess:
-        """A fresh process, told nothing yet; on a rung if one is given, else with its cure.
+    def launch(
+        self, contender: ContenderOrder, workaround: Workaround | None = None
+    ) -> ContenderProcess:
+        """A fresh process that has had no message yet; with this workaround, else its own.
 
         Raises ContenderFailedError.
         """
-        return launch(contender, self.environ(contender, rung), self._scratch)
+        return launch(contender, self.environ(contender, workaround), self._scratch)
 
-    def live_once(
-        self, contender: ContenderOrder, rung: Rung, precision: str | None = None
+    def run_briefly(
+        self, contender: ContenderOrder, workaround: Workaround, precision: str | None = None
     ) -> ContenderFailedError | None:
-        """A whole life in short, of which nothing is kept but what ended it; None = it went well.
+        """Prepare, take evidence and run one block; returns only what ended it, None = nothing.
 
-        `precision` stands in for the case's, which makes it a different case.
+        `precision` replaces the case's, which makes it a different case.
         """
         path = str(self._scratch / f"{contender.name}.once.npz")
-        limits = (self._order.prepare_timeout_s, self._order.block_timeout_s)
+        limits = (self._order.limits.prepare_timeout_s, self._order.limits.block_timeout_s)
         try:
-            process = self.launch(contender, rung)
+            process = self.launch(contender, workaround)
             try:
                 self.prepare(process, contender, precision=precision)
                 evidence = {"do": "evidence", "path": path}
@@ -86,22 +89,22 @@ class Launcher:
             "device": self._order.device,
             "settings": contender.settings,
             "threads": host.usable_cpus(),
-            "block_ms": self._order.block_ms,
-            "warm_up_limit_s": self._order.warm_up_limit_s,
+            "block_ms": self._order.limits.block_ms,
+            "warm_up_limit_s": self._order.limits.warm_up_limit_s,
             "precision": precision,
             "dataset": self._order.dataset and dataclasses.asdict(self._order.dataset),
-            "feed_from": self.feed_from and str(self.feed_from),
+            "loader_folder": self.loader_folder and str(self.loader_folder),
             "checkpoint": self._order.checkpoint and dataclasses.asdict(self._order.checkpoint),
         }
         return process.ask(
             message,
             wanted="prepared",
-            timeout_s=self._order.prepare_timeout_s,
+            timeout_s=self._order.limits.prepare_timeout_s,
             on_stage=on_stage,
         )
 
     def launch_for_pass(self, contender: ContenderOrder) -> ContenderProcess:
-        """A contender that has run one step, and will be timed no more."""
+        """A contender that has run one step, and whose steps are no longer timed in blocks."""
         process = self.launch(contender)
         try:
             self.prepare(process, contender, purpose="pass")
@@ -110,10 +113,12 @@ class Launcher:
             raise
         return process
 
-    def environ(self, contender: ContenderOrder, rung: Rung | None = None) -> dict[str, str]:
-        """The variables of `contender_environ`, with its cure where no rung is given."""
-        rung = rung or self.cures.get(contender.name, CLEAN)
-        return contender_environ(contender, self._order.device, self._scratch, rung)
+    def environ(
+        self, contender: ContenderOrder, workaround: Workaround | None = None
+    ) -> dict[str, str]:
+        """The variables of `contender_environ`, with the contender's own workaround by default."""
+        workaround = workaround or self.workarounds.get(contender.name, NO_WORKAROUND)
+        return contender_environ(contender, self._order.device, self._scratch, workaround)
 
 
 def launch(
@@ -129,10 +134,13 @@ def launch(
 
 
 def contender_environ(
-    contender: ContenderOrder, device: str, scratch: Path, rung: Rung = CLEAN
+    contender: ContenderOrder,
+    device: str,
+    scratch: Path,
+    workaround: Workaround = NO_WORKAROUND,
 ) -> dict[str, str]:
-    """Passive waiting for every thread pool, caches of this run alone, our snapshot."""
-    caches = scratch / "caches" / contender.name / f"rung-{rung.number}"
+    """Passive waiting for every thread pool, caches of this duel and workaround, our snapshot."""
+    caches = scratch / "caches" / contender.name / f"workaround-{workaround.number}"
     return {
         **{key: os.environ[key] for key in INHERITED if key in os.environ},
         "PYTHONPATH": os.environ["PYTHONPATH"],
@@ -142,10 +150,10 @@ def contender_environ(
         "KMP_BLOCKTIME": "0",
         "OMP_NUM_THREADS": str(host.usable_cpus()),
         "JAX_PLATFORMS": "cpu" if device == "cpu" else "cuda",
-        "XLA_FLAGS": " ".join((*xla_flags_of(contender.settings, device), *rung.flags)),
+        "XLA_FLAGS": " ".join((*xla_flags_of(contender.settings, device), *workaround.flags)),
         "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-        # Contenders share the device: none may take it all.
+        # Contenders share the device: none may reserve all of it.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }

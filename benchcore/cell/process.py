@@ -1,15 +1,17 @@
-"""One contender's process as the conductor holds it: started, frozen, thawed, and its end told."""
+"""One contender's process as the conductor holds it: start, freeze, thaw, ask, end."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from benchcore.cell.causes import Cause
 from benchcore.cell.channel import (
     Channel,
     ChannelClosedError,
@@ -17,28 +19,7 @@ from benchcore.cell.channel import (
     ChannelTimeoutError,
     Message,
 )
-
-INFRASTRUCTURE = "infrastructure"
-"""What a contender says of its failure when it is none of its own; no result has such a status."""
-
-
-class ContenderFailedError(Exception):
-    """This contender can't go on; the duel can. Carries what its result will say."""
-
-    def __init__(
-        self,
-        status: str,
-        stage: str,
-        reason: str,
-        traceback: str | None = None,
-        cause: Cause = "exception",
-    ) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.stage = stage
-        self.reason = reason
-        self.traceback = traceback
-        self.cause: Cause = cause
+from benchcore.cell.failures.status import ContenderFailedError, Ending, classify_exit
 
 
 class ContenderProcess:
@@ -52,6 +33,7 @@ class ContenderProcess:
         self._log = log
         self._log_began = began
         self._stage = "import"
+        self._frozen = False
 
     @property
     def pid(self) -> int:
@@ -62,10 +44,12 @@ class ContenderProcess:
         """Stop the whole process group and wait until it has stopped (or ended)."""
         os.killpg(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self._frozen = True
 
     def thaw(self) -> None:
         """Let the process group run again."""
         os.killpg(self.pid, signal.SIGCONT)
+        self._frozen = False
 
     def ask(
         self,
@@ -75,9 +59,9 @@ class ContenderProcess:
         timeout_s: float,
         on_stage: Callable[[str], None] = lambda stage: None,
     ) -> Any:
-        """Send a message and wait for its answer. Raises ContenderFailedError whatever went wrong.
+        """Send a message and wait for its answer. Raises ContenderFailedError for any failure.
 
-        Stages told on the way restart the time-out: it bounds each stage, not their sum.
+        Each stage that the contender reports restarts the time-out: it bounds a stage, not the sum.
         """
         try:
             self._channel.send(message)
@@ -95,56 +79,39 @@ class ContenderProcess:
         except ChannelTimeoutError as error:
             self.kill()
             reason = f"nothing came for {timeout_s:g} s in stage {self._stage!r}"
-            raise self._failed("timeout", reason, "timeout") from error
+            raise self._failed(Ending("timeout", "timeout", reason)) from error
         except ChannelGarbageError as error:
             self.kill()
-            reason = f"broken message: {error}"
-            raise self._failed("crash", reason, "garbage") from error
+            raise self._failed(Ending("crash", "garbage", f"broken message: {error}")) from error
         except ChannelClosedError as error:
-            raise self._ended() from error
+            self.kill()
+            raise self._failed(classify_exit(self._process.returncode)) from error
 
-    def _ended(self) -> ContenderFailedError:
-        self.kill()
-        code = self._process.returncode
-        if code >= 0:
-            reason = f"ended with exit code {code} without a result"
-            return self._failed("crash", reason, "no_result")
-        reason = f"killed by {signal.Signals(-code).name}"
-        if code == -signal.SIGKILL:
-            reason += ", as the kernel does when memory runs out"
-            return self._failed("oom", reason, "killed")
-        return self._failed("crash", reason, "signal")
-
-    def _failed(self, status: str, reason: str, cause: Cause) -> ContenderFailedError:
-        return ContenderFailedError(status, self._stage, reason, self._log_tail(), cause)
+    def _failed(self, ending: Ending) -> ContenderFailedError:
+        return ContenderFailedError(
+            ending.status, self._stage, ending.reason, self._log_tail(), ending.cause
+        )
 
     def _log_tail(self) -> str:
-        """Of this process alone: others of the same contender logged to the same file before."""
+        """Of this process alone: earlier processes of the same contender share the log file."""
         with self._log.open("rb") as log:
             log.seek(self._log_began)
             return log.read().decode(errors="replace")[-4000:]
 
     def kill(self) -> None:
         """End the whole process group, frozen or not, and reap it."""
-        if self._process.poll() is None:
-            try:  # one that is on its way out leaves its own exit status
+        if not self._frozen:
+            # A process that is already ending keeps its own exit status.
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=1.0)
-            except subprocess.TimeoutExpired:
-                os.killpg(self.pid, signal.SIGKILL)
-                self._process.wait()
-        else:
-            self._kill_leftovers()
-
-    def _kill_leftovers(self) -> None:
-        try:
+        with suppress(ProcessLookupError):  # the group ended with its leader
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return  # the group ended with its leader
+        self._process.wait()
 
     def close(self) -> None:
-        """End it and give its pipes back."""
-        self.kill()
+        """Close its pipes and end it: without its pipe, an idle contender ends by itself."""
         self._channel.close()
+        self.kill()
 
 
 def start_contender(
@@ -153,8 +120,10 @@ def start_contender(
     log: Path,
     role: Literal["contender", "probe"] = "contender",
 ) -> ContenderProcess:
-    """Start a contender with its environment's own Python; its output goes to `log`. A `probe` is
-    nobody's contender, and is held as one."""
+    """Start a contender with its environment's own Python; its output goes to `log`.
+
+    The role `probe` is the machine probe, which is held like a contender.
+    """
     orders_in, orders_out = os.pipe()
     answers_in, answers_out = os.pipe()
     command = [python, "-P", "-s", "-m", "benchcore.cell"]
@@ -172,3 +141,10 @@ def start_contender(
     os.close(orders_in)
     os.close(answers_out)
     return ContenderProcess(process, Channel(answers_in, orders_out), log, began)
+
+
+def die_with_parent() -> None:
+    """Have Linux kill this process when its parent dies, even while it is frozen."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)

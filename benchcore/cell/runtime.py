@@ -1,4 +1,4 @@
-"""What the one harness loop asks of a framework; the differences sit in `*_runtime.py`."""
+"""The interface of a framework to the one harness loop; `*_runtime.py` implement it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchcore.cell.canary import Operands, Products
+from benchcore.cell.proof.canary import Operands, Products
 from benchcore.program import Program
 
 
 class UnsupportedError(Exception):
-    """What the case or the arm asks for does not exist on this device: no failure of anyone."""
+    """The case or the settings need what this device does not have: no one's failure."""
 
 
 class Runtime(Protocol):
@@ -40,10 +40,11 @@ class Runtime(Protocol):
         """Return when the device has finished everything in `outputs`."""
         ...
 
-    def let_go(self, outputs: object) -> None:
-        """Called before steps' results are dropped: none may be dropped before it is there.
+    def release(self, outputs: object) -> None:
+        """Called before steps' results are dropped; returns when they are ready.
 
-        May return at once where the device runs steps in order, so that the last one tells.
+        May return at once where the device runs steps in order, so that waiting for the last one
+        is enough.
         """
         ...
 
@@ -63,13 +64,13 @@ class Runtime(Protocol):
         ...
 
     def planned_bytes(self, program: Program) -> int | None:
-        """What the compiler planned a step to hold at once; None = it does not say."""
+        """What the compiler planned a step to hold at once; None = unknown."""
         ...
 
     def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
-        """What the framework's profiler sees of `steps` steps; None = it has none.
+        """Profile `steps` steps with the framework's profiler; None = it has none.
 
-        Everything that a document's `profile` holds but `steps` and `plain_ns`. Nothing may run
+        Returns a document's `profile` without `steps` and `plain_ns`. Nothing may run
         in this process afterwards; `folder` is for the trace.
         """
         ...
@@ -83,11 +84,11 @@ class Runtime(Protocol):
         ...
 
     def address(self, array: object) -> int:
-        """Where an array of the framework lies on its device."""
+        """Address of an array of the framework on its device."""
         ...
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
-        """What the work ran with, read back from `Program.held` and from the framework."""
+        """The settings that the work ran with, read back from `Program.held` and the framework."""
         ...
 
 

@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.canary import Operands, Products
+from benchcore.cell.proof.canary import Operands, Products
 from benchcore.cell.runtime import UnsupportedError
 from benchcore.program import Program
 
 
 class StdlibRuntime:
-    """Nothing to import; what may still be owed are the standard library's own futures."""
+    """Nothing to import; outputs may be the standard library's futures."""
 
     def import_framework(self) -> None:
         """There is none."""
@@ -22,7 +22,7 @@ class StdlibRuntime:
     def initialise(
         self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
     ) -> None:
-        """Only the CPU can be had."""
+        """Only the CPU is supported."""
         if device != "cpu":
             raise UnsupportedError(f"wanted device {device!r}, but stdlib runs on 'cpu' only")
 
@@ -31,12 +31,12 @@ class StdlibRuntime:
         return None
 
     def synchronise(self, outputs: object) -> None:
-        """Wait for every future among the outputs; all else is there already."""
+        """Wait for every future among the outputs; anything else is ready already."""
         for output in outputs if isinstance(outputs, list) else [outputs]:
             if isinstance(output, Future):
                 output.result()
 
-    def let_go(self, outputs: object) -> None:
+    def release(self, outputs: object) -> None:
         """Futures may end in any order."""
         self.synchronise(outputs)
 
@@ -69,7 +69,7 @@ class StdlibRuntime:
         return {"versions": {"python": sys.version.split()[0]}}
 
     def address(self, array: object) -> int:
-        """Of a Python object."""
+        """Identity of a Python object."""
         return id(array)
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:

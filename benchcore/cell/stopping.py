@@ -1,15 +1,15 @@
-"""How long a duel goes on: rounds until a start is settled, starts until the pairs are.
+"""When a duel stops: rounds until a start is settled, starts until all pairs are.
 
-The start is the unit of inference: within a start an interval only tells when more rounds are no
-use; a duel ends by the intervals over its starts, which know nothing of rounds.
+The start is the unit of inference. The interval within a start only shows when more rounds are
+useless; a duel ends by the intervals over its starts.
 
 Stopping when an interval happens to be narrow favours the starts that happen to agree, so the
-interval then covers less than it says: with 3 starts at least, one look at the target would let
-up to 10 % of 95 % intervals miss. Here the target must be met twice in a row, after the latest
+interval then covers less than 95 %: with 3 starts at least, one look at the target would let
+up to 10 % of the intervals miss. Here the target must be met twice in a row, after the latest
 start and without it, and never with the fewest starts alone: at most 8.5 % miss (7.5 % with 5
-starts at least), and a false `different` stays at 5 %, since the verdict asks for `same` first;
-`tests/benchcore/cell/test_stopping.py` simulates it. Time says nothing about a ratio: what the
-budget ends costs no coverage.
+starts at least), and a false `different` stays at 5 %, since the verdict tests for `same` first;
+`tests/benchcore/cell/test_stopping.py` simulates it. Time is independent of a ratio: stopping by
+the budget costs no coverage.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
 def wants_round(
     order: DuelOrder, times: Times, played: int, steps: Iterable[int], seconds_left: float
 ) -> bool:
-    """Whether a start goes on with another round and its mirror, after `played` rounds.
+    """Whether a start continues with another round and its mirror, after `played` rounds.
 
     `times` and `steps` are of the contenders still running: a start without any is over. Its
     share of the fewest steps, and the fewest rounds, come before every limit, degraded or not: on
@@ -71,18 +71,18 @@ def wants_round(
     """
     if not times:
         return False
-    if played < order.rounds or min(steps) < math.ceil(MIN_STEPS / order.starts):
+    if played < order.limits.rounds or min(steps) < math.ceil(MIN_STEPS / order.limits.starts):
         return True
-    if played >= order.max_rounds or seconds_left <= 0:
+    if played >= order.limits.most_rounds or seconds_left <= 0:
         return False
     pairs = combinations(times.values(), 2)
-    return any(half_width(_paired(a, b)) > order.target / 2 for a, b in pairs)
+    return any(half_width(_paired(a, b)) > order.limits.target / 2 for a, b in pairs)
 
 
 def seconds_left(order: DuelOrder, index: int, spent_s: float) -> float:
     """Until a start's share of the budget is spent: those that must come are left theirs."""
-    share = min(1.0, (index + 1) / order.starts)
-    return order.budget_s * share - spent_s
+    share = min(1.0, (index + 1) / order.limits.starts)
+    return order.limits.budget_s * share - spent_s
 
 
 def why_stop(
@@ -90,24 +90,24 @@ def why_stop(
 ) -> StoppedBy | None:
     """What ends a duel after these starts; None = another start.
 
-    `names` are the contenders still in the duel, `start_s` tells how long each start took: the
-    next one may take as long as the latest, and must still fit into the budget.
+    `names` are the contenders still in the duel, `start_s` how long each start took: the next
+    one may take as long as the latest, and must still fit into the budget.
     """
-    if len(starts) < order.starts and names:
+    if len(starts) < order.limits.starts and names:
         return None
     if len(names) < 2:
         return "no_pair"
-    if len(starts) > order.starts and all(
+    if len(starts) > order.limits.starts and all(
         _is_narrow(order, starts[:count], *pair)
         for pair in combinations(names, 2)
         for count in (len(starts) - 1, len(starts))
     ):
         return "target"
-    if len(starts) >= order.max_starts:
+    if len(starts) >= order.limits.most_starts:
         return "max_starts"
-    return "budget" if sum(start_s) + start_s[-1] > order.budget_s else None
+    return "budget" if sum(start_s) + start_s[-1] > order.limits.budget_s else None
 
 
 def _is_narrow(order: DuelOrder, starts: Sequence[Times], a: str, b: str) -> bool:
     of_starts = [log_ratio(start.get(a, {}), start.get(b, {})) for start in starts]
-    return half_width([each for each in of_starts if each is not None]) <= order.target
+    return half_width([each for each in of_starts if each is not None]) <= order.limits.target

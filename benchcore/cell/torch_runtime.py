@@ -1,4 +1,4 @@
-"""How the harness loop waits for torch, sets its precision, and reads back what was in force."""
+"""torch as the harness uses it: waiting, precision, compilation counters, effective settings."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.canary import Operands, Products
-from benchcore.cell.manifest import join_words
-from benchcore.cell.probes import run_window
+from benchcore.cell.explain.torch_profile import count_calls, profile_torch
+from benchcore.cell.measure.timing import run_window
+from benchcore.cell.proof.canary import Operands, Products
+from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.runtime import UnsupportedError
-from benchcore.cell.torch_profile import count_calls, profile_torch
-from benchcore.program import ORACLE, Program
+from benchcore.program import REFERENCE, Program
 from benchcore.protocol import parse_device
 
 # What float32 operands are rounded to; in the bf16 cases no matmul has any left over.
 _FP32_PRECISION = {
-    ORACLE: "ieee",
+    REFERENCE: "ieee",
     "fp32_ieee": "ieee",
     "tf32": "tf32",
     "bf16": "ieee",
@@ -66,7 +66,7 @@ class TorchRuntime:
             missing = precision == "tf32"
         else:
             capability = self._torch.cuda.get_device_capability(device)
-            missing = precision not in ("fp32_ieee", ORACLE) and capability < _AMPERE
+            missing = precision not in ("fp32_ieee", REFERENCE) and capability < _AMPERE
         if missing:
             raise UnsupportedError(
                 f"wanted precision {precision!r} on {device!r}, which has no unit for it: torch "
@@ -87,7 +87,7 @@ class TorchRuntime:
         if self._has_switches():
             for switch in self._fp32_switches():
                 switch.fp32_precision = fp32
-        else:  # the switches of before 2.9; never mixed with the ones above
+        else:  # the switches before 2.9; never mixed with the ones above
             torch.backends.cuda.matmul.allow_tf32 = fp32 == "tf32"
             torch.backends.cudnn.allow_tf32 = fp32 == "tf32"
 
@@ -98,7 +98,7 @@ class TorchRuntime:
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
         """`torch.matmul` and `conv2d`, cast or under autocast as the case has it."""
         torch, given = self._torch, make_operands()
-        dtypes = {"bf16": torch.bfloat16, ORACLE: torch.float64}
+        dtypes = {"bf16": torch.bfloat16, REFERENCE: torch.float64}
         dtype = dtypes.get(self._precision, torch.float32)
         left, right, images, kernel = (
             torch.tensor(array, device=self._device, dtype=dtype)
@@ -118,7 +118,7 @@ class TorchRuntime:
         """Wait for the device; on a CPU torch has already finished."""
         self._wait()
 
-    def let_go(self, outputs: object) -> None:
+    def release(self, outputs: object) -> None:
         """A CUDA stream runs in order, and waiting for it would drain it."""
 
     def compile_seconds(self) -> dict[str, float | None]:
@@ -142,7 +142,7 @@ class TorchRuntime:
         return 0 if dynamo is None else int(dynamo.utils.counters["stats"]["unique_graphs"])
 
     def num_cache_hits(self) -> int | None:
-        """Graphs whose compiled form was found on disk, by either of the two caches in a row."""
+        """Graphs whose compiled form either of the two disk caches had."""
         dynamo = self._dynamo()
         if dynamo is None or not self.num_compilations():
             return None
@@ -155,7 +155,7 @@ class TorchRuntime:
         return None
 
     def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
-        """By `torch.profiler`; Python's calls by the interpreter, in a step of their own."""
+        """With `torch.profiler`; a further step counts Python's calls."""
         seen = profile_torch(
             self._torch,
             lambda annotate: run_window(program.step, self.synchronise, steps, annotate),
@@ -166,7 +166,7 @@ class TorchRuntime:
         return seen | count_calls(self._torch, program.step)
 
     def _dynamo(self) -> Any:
-        """The compiler, if the workload brought it in: eager work never pays for its import."""
+        """The compiler, if the workload imported it: eager work never pays for its import."""
         return sys.modules.get("torch._dynamo")
 
     def allocator_peak_bytes(self) -> int | None:
@@ -191,7 +191,7 @@ class TorchRuntime:
         }
 
     def address(self, array: Any) -> int:
-        """Of a tensor's first number."""
+        """Address of a tensor's first number."""
         return array.data_ptr()
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
@@ -200,10 +200,10 @@ class TorchRuntime:
         params, inputs = held.get("params", ()), held.get("inputs", ())
         cpu = self._device.type == "cpu"
         here = all(tensor.device.type == self._device.type for tensor in inputs)
-        dtype = join_words(_word(tensor.dtype) for tensor in params)
+        dtype = join_readings(_word(tensor.dtype) for tensor in params)
         output_dtype = _word(held.get("output_dtype", "none"))
         matmul, conv = self._read_switches(cpu)
-        if {dtype, output_dtype} != {"float32"}:  # cast before any switch for float32 is asked
+        if {dtype, output_dtype} != {"float32"}:  # cast before any switch for float32 applies
             matmul = conv = output_dtype
         return {
             "device": "cpu" if cpu else "gpu",
@@ -218,7 +218,7 @@ class TorchRuntime:
             "compile_mode": held.get("compile_mode", "none"),
             "matmul_precision": matmul if any(t.dim() == 2 for t in params) else "none",
             "conv_precision": conv if any(t.dim() == 4 for t in params) else "none",
-            "layout": join_words(self._layouts((*params, *inputs))),
+            "layout": join_readings(self._layouts((*params, *inputs))),
             "dropout": "random" if _draws(held.get("module")) else "none",
         }
 
@@ -226,14 +226,14 @@ class TorchRuntime:
         """What float32 matmuls and convolutions are rounded to; `none` is torch's old default."""
         backends = self._torch.backends
         if not self._has_switches():
-            words = {False: "ieee", True: "tf32"}
+            names = {False: "ieee", True: "tf32"}
             switches = (backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32)
-            return ("ieee", "ieee") if cpu else (words[switches[0]], words[switches[1]])
+            return ("ieee", "ieee") if cpu else (names[switches[0]], names[switches[1]])
         matmul, conv = (s.fp32_precision for s in self._fp32_switches()[2 if cpu else 0 :][:2])
         return matmul.replace("none", "ieee"), conv.replace("none", "ieee" if cpu else "tf32")
 
     def _layouts(self, tensors: tuple[Any, ...]) -> set[str]:
-        """Of what has four axes; a 1x1 kernel lies the same way in both."""
+        """Layouts of tensors with four axes; a 1x1 kernel is the same in both."""
         formats = self._torch.contiguous_format, self._torch.channels_last
         found = set()
         for tensor in tensors:
@@ -257,7 +257,7 @@ def _word(dtype: object) -> str:
 
 
 def _draws(module: Any) -> bool:
-    """Whether a dropout or stochastic-depth module of the model is at work."""
+    """Whether a dropout or stochastic-depth module of the model is active."""
     modules = () if module is None else module.modules()
     return any(each.training and getattr(each, "p", 0.0) > 0.0 for each in modules)
 

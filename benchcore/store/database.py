@@ -1,4 +1,4 @@
-"""Opens the database and brings its tables up to date: SQLite by default, PostgreSQL later."""
+"""Opens the database and brings its tables up to date: SQLite by default, or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from filelock import FileLock
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select, table, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import Session
@@ -21,11 +21,12 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from benchcore.errors import UserError
 
-# `Engine` is for those who may hold one but never import SQLAlchemy.
+# `Engine` is for modules that hold one but may not import SQLAlchemy.
 __all__ = [
     "Engine",
     "begin_writing",
     "check_database",
+    "count_rows",
     "downgrade",
     "is_disk_full",
     "open_database",
@@ -40,7 +41,7 @@ _MIGRATION_LOCK = 0xDEAD_4EA7
 def open_database(url: str) -> Engine:
     """An engine whose tables are at the newest revision; several processes may open at once.
 
-    Raises UserError if the database can't be reached.
+    Raises UserError if the database can't be reached, or was made by another version.
     """
     engine = _make_engine(url)
     if engine.dialect.name != "sqlite":
@@ -48,8 +49,8 @@ def open_database(url: str) -> Engine:
         return engine
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
-    # Turning a new file to WAL fails at once where another connection has it open, whatever the
-    # busy timeout: the first one in does it alone.
+    # Switching a new file to WAL fails at once while another connection has it open, whatever the
+    # busy timeout, so the first process does it alone.
     with FileLock(f"{engine.url.database}.lock"):
         _bring_up_to_date(engine)
     return engine
@@ -58,22 +59,44 @@ def open_database(url: str) -> Engine:
 def _bring_up_to_date(engine: Engine) -> None:
     with _reached(engine) as connection:
         current = MigrationContext.configure(connection).get_current_revision()
-    if current != ScriptDirectory.from_config(_alembic_config()).get_current_head():
+    scripts = ScriptDirectory.from_config(_alembic_config())
+    if current is not None and current not in {each.revision for each in scripts.walk_revisions()}:
+        raise UserError(
+            f"wanted a database of this version, got {engine.url.render_as_string()} of another "
+            f"one (revision {current}). Move it away, or set DEADHEAT_DATABASE_URL to a new one; "
+            "then run `deadheat ingest`, which rebuilds it from the spool. Findings, events and "
+            "notes are not in the spool and do not come back"
+        )
+    if current != scripts.get_current_head():
         upgrade(engine)
 
 
 def check_database(url: str) -> str:
-    """Say in a few words that the database can be reached; writes nothing.
+    """Describe the database in a few words, without writing to it.
 
-    Raises UserError if it can't.
+    Raises UserError if it can't be reached.
     """
     engine = _make_engine(url)
     path = Path(engine.url.database or "")
     if engine.dialect.name == "sqlite" and not path.exists():
-        return f"SQLite, to be made as {path}"
+        return f"SQLite, will be created as {path}"
     with _reached(engine) as connection:
         connection.execute(text("SELECT 1"))
-    return f"{engine.dialect.name} answers"
+    return f"{engine.dialect.name} is reachable"
+
+
+def count_rows(url: str) -> dict[str, int]:
+    """The number of rows of every table, which changes with whatever is stored.
+
+    Raises UserError if the database can't be reached.
+    """
+    engine = _make_engine(url)
+    if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").exists():
+        return {}
+    with _reached(engine) as connection:
+        tables = inspect(connection).get_table_names()
+        counts = {each: select(func.count()).select_from(table(each)) for each in tables}
+        return {each: connection.scalar(counts[each]) or 0 for each in tables}
 
 
 def _make_engine(url: str) -> Engine:
@@ -82,7 +105,7 @@ def _make_engine(url: str) -> Engine:
     except (ArgumentError, ImportError, ValueError) as error:
         raise UserError(
             "wanted a database as an SQLAlchemy URL such as sqlite:////folder/file.db or "
-            f"postgresql+psycopg://user@host/name, but {error}; mend DEADHEAT_DATABASE_URL"
+            f"postgresql+psycopg://user@host/name, but {error}; correct DEADHEAT_DATABASE_URL"
         ) from error
 
 
@@ -94,7 +117,7 @@ def _reached(engine: Engine) -> Iterator[Connection]:
     except OperationalError as error:
         raise UserError(
             f"wanted the database {engine.url.render_as_string(hide_password=True)}, but "
-            f"{error.orig}; start it, or mend DEADHEAT_DATABASE_URL"
+            f"{error.orig}; start it, or correct DEADHEAT_DATABASE_URL"
         ) from error
 
 
@@ -116,8 +139,8 @@ def downgrade(engine: Engine, revision: str) -> None:
 
 @contextmanager
 def begin_writing(engine: Engine) -> Iterator[Session]:
-    """One transaction that writes. On SQLite it waits for its turn before it reads anything:
-    a transaction that turns from reader into writer fails at once when another one wrote."""
+    """One transaction that writes. On SQLite it waits for its turn before it reads anything,
+    because a reader that becomes a writer fails at once if another process has written."""
     with Session(engine.execution_options(sqlite_begin="IMMEDIATE")) as session, session.begin():
         yield session
 
@@ -151,8 +174,8 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def is_disk_full(error: Exception) -> bool:
-    """Whether something could not be written as a disk, or somebody's share of it, is full."""
+    """Whether a write failed because a disk, or a quota on it, is full."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    said = error.orig if isinstance(error, OperationalError) else None
-    return getattr(said, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    cause = error.orig if isinstance(error, OperationalError) else None
+    return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL

@@ -1,4 +1,4 @@
-"""Reads a result document and says, with a JSON path, what in it is not as it must be."""
+"""Reads a result document and names, with a JSON path, everything in it that is wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 from packaging.version import InvalidVersion, Version
 
 from benchcore.cell.document import end_case, spec_case
@@ -25,10 +25,11 @@ _MAX_MESSAGE = 300
 def read_document(path: Path) -> dict[str, Any]:
     """The document at `<campaign>/<duel_run>.json`. Raises ValueError naming what is wrong."""
     document = _parse(path.read_bytes())
-    problems = [*_schema_problems(document)] or [
-        *_unstorable(document, "$"),
-        *_contradictions(document, path),
-    ]
+    problems = (
+        [*_unstorable(document, "$")]
+        or [*find_schema_problems(document, "result")]
+        or [*_contradictions(document, path)]
+    )
     if problems:
         more = len(problems) - _MAX_PROBLEMS
         shown = [*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
@@ -55,20 +56,36 @@ def _refuse_constant(constant: str) -> float:
 
 
 @cache
-def _validator() -> jsonschema.Draft202012Validator:
-    schema = resources.files("benchcore") / "schemas" / "result-1.schema.json"
-    return jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
+def _load_schema(name: str) -> Any:
+    schema = resources.files("benchcore") / "schemas" / f"{name}-1.schema.json"
+    return json.loads(schema.read_text(encoding="utf-8"))
 
 
-def _schema_problems(document: Any) -> Iterator[str]:
-    for error in sorted(_validator().iter_errors(document), key=lambda each: each.json_path):
-        wanted = f"{error.validator} {_show(error.validator_value)}"
-        said = error.message[:_MAX_MESSAGE]
-        yield f"{error.json_path}: wanted {wanted}, got {_show(error.instance)} ({said})"
+@cache
+def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(_load_schema(name))
+
+
+def find_schema_problems(document: Any, name: str) -> Iterator[str]:
+    """What the schema `result` or `proof` refuses in a document, each with its JSON path."""
+    errors = _validator(name).iter_errors(document)
+    for error in sorted(errors, key=lambda each: _json_path(each.instance_path)):
+        value = _load_schema(name)
+        for key in error.schema_path:
+            value = value[key]
+        wanted = f"{error.schema_path[-1]} {_show(value)}"
+        message = error.message[:_MAX_MESSAGE].replace('"', "'")
+        path = _json_path(error.instance_path)
+        yield f"{path}: wanted {wanted}, got {_show(error.instance)} ({message})"
+
+
+def _json_path(keys: Iterable[str | int]) -> str:
+    steps = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return f"${''.join(steps)}"
 
 
 def _unstorable(value: Any, path: str) -> Iterator[str]:
-    """What JSON can say and a database can't keep."""
+    """What JSON can hold and a database can't store."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _unstorable_text(key, f"{path} (a key)")
@@ -90,7 +107,7 @@ def _unstorable_text(value: str, path: str) -> Iterator[str]:
 
 
 def _contradictions(document: Mapping[str, Any], path: Path) -> Iterator[str]:
-    """What no schema can say: names that must be unique, known, or equal."""
+    """What a schema can't express: names that must be unique, known, or equal."""
     for key, wanted in (("duel_run", path.stem), ("campaign", path.parent.name)):
         if document[key] != wanted:
             yield f"$.{key}: wanted {wanted!r}, after the file's path, got {document[key]!r}"
@@ -111,7 +128,7 @@ def _contradictions(document: Mapping[str, Any], path: Path) -> Iterator[str]:
 
 
 def _wrong_case(duel: Mapping[str, Any]) -> Iterator[str]:
-    """A series is told by its case's name: it must say whose weights these are."""
+    """A case's name identifies its series, so it must name the checkpoint."""
     checkpoint = duel.get("checkpoint")
     end = end_case(checkpoint) if checkpoint else ""
     if duel["case"] != spec_case(duel["case"]) + end:

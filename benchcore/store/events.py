@@ -1,4 +1,4 @@
-"""Keeps events: one a confirmed shift, with its owner and everything that people did to it."""
+"""Stores events: one per confirmed shift, with its owner and every change by people."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from benchcore.errors import UserError
 from benchcore.store.database import begin_writing
 from benchcore.store.models import EventChange, EventRow, SuspicionRow
 from benchcore.store.suspicions import series_key
-from benchcore.verdict.confirmation import Finding
-from benchcore.verdict.events import BASELINES, check_move, first_state
+from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.confirmation.event_states import BASELINES, check_move, first_state
 
 _LONGEST_NOTE = 10_000
 _LONGEST_NAME = 100
 _BY_ITSELF = "deadheat"
 
 
-def keep_finding(
+def store_finding(
     engine: Engine,
     suspicion: int,
     finding: Finding,
@@ -31,8 +31,8 @@ def keep_finding(
     alert: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> None:
-    """Keep what fresh starts said of a suspicion, `more` beside it. What is confirmed has an event
-    from then on, of which the `alert` is to be told."""
+    """Store the finding of a confirmation, with `more` beside it. A confirmed one opens an event,
+    whose `alert` waits for the webhook."""
     with begin_writing(engine) as session:
         row = session.get_one(SuspicionRow, suspicion)
         row.state = "open" if finding.verdict == "more" else finding.verdict
@@ -49,24 +49,26 @@ def _open_event(
     if known is not None:
         return
     state, now = first_state(culprit), _now()
-    event = EventRow(suspicion=row.id, state=state, untold=alert, opened_at=now, updated_at=now)
+    event = EventRow(
+        suspicion=row.id, state=state, unsent_alert=alert, opened_at=now, updated_at=now
+    )
     session.add(event)
     session.flush()
     session.add(_change(event, None, state, _BY_ITSELF, "opened by a confirmation"))
 
 
-def list_untold(engine: Engine) -> dict[int, dict[str, Any]]:
-    """The alerts that nobody took yet, by their events: of this confirmation, and of any before it
-    whose process died, or whose webhook was away."""
+def list_unsent(engine: Engine) -> dict[int, dict[str, Any]]:
+    """The alerts that the webhook has not taken yet, by event: of this confirmation, and of earlier
+    ones whose process died or whose webhook was down."""
     with Session(engine) as session:
         rows = session.scalars(select(EventRow).order_by(EventRow.id))
-        return {row.id: row.untold for row in rows if row.untold is not None}
+        return {row.id: row.unsent_alert for row in rows if row.unsent_alert is not None}
 
 
-def note_told(engine: Engine, event: int) -> None:
-    """Somebody took an event's alert."""
+def record_sent(engine: Engine, event: int) -> None:
+    """Record that the webhook took an event's alert."""
     with begin_writing(engine) as session:
-        _get(session, event).untold = None
+        _get(session, event).unsent_alert = None
 
 
 def list_events(engine: Engine) -> list[dict[str, Any]]:

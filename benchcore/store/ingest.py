@@ -14,10 +14,11 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from benchcore.cell.degraded import leave_out_degraded
+from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.state import State
 from benchcore.store.database import begin_writing
 from benchcore.store.documents import read_document
+from benchcore.store.metrics import IN_COLUMNS
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
 
 
@@ -172,7 +173,8 @@ def _start_run(duel_run: str, contender: str, start: Mapping[str, Any]) -> Start
     valid = leave_out_degraded(start["blocks"])
     return StartRun(
         **{key: start[key] for key in (*same, *rest)},
-        **start["memory"],
+        **{key: start["memory"].get(key) for key in IN_COLUMNS},
+        measured=start.get("measured"),
         cache_hits=start.get("cache_hits"),
         profile=start.get("profile"),
         epochs=start.get("epochs"),

@@ -22,6 +22,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
+from benchcore.protocol import CALIBRATION_TRACK
+
 _Json = JSON(none_as_null=True)
 
 
@@ -113,6 +115,12 @@ class DuelRun(Base):
     checked_at: Mapped[datetime | None]
 
 
+IS_CALIBRATION_RUN = DuelRun.track == CALIBRATION_TRACK
+IS_NO_CALIBRATION_RUN = DuelRun.track != CALIBRATION_TRACK
+"""Calibration runs test our own verdicts. They are in no series, ratio or suspicion, and on no page
+but the calibration's: their pairs carry no information on a framework."""
+
+
 class ContenderRun(Base):
     """One contender of a duel run."""
 
@@ -183,6 +191,8 @@ class StartRun(Base):
     profile: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     inputs_sha256: Mapped[str | None] = mapped_column(String(64))
     epochs: Mapped[list[Any] | None] = mapped_column(_Json)
+    measured: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    """Metrics without a column of their own, by key; null = none were probed."""
 
 
 class Equivalence(Base):
@@ -233,10 +243,10 @@ class Proof(Base):
     proved_at: Mapped[datetime]
 
 
-class CheckMark(Base):
+class FailedCheckRow(Base):
     """A failed expectation: what it names takes no part in ratios."""
 
-    __tablename__ = "check_mark"
+    __tablename__ = "failed_check"
 
     # SQLite counts up only what is declared INTEGER.
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -250,7 +260,7 @@ class CheckMark(Base):
 
 
 class PairRatio(Base):
-    """What a duel run says about one pair; `benchcore.verdict.ratios.Ratio` with its duel run."""
+    """The ratio of one pair of a duel run; see `benchcore.verdict.duel.ratios.Ratio`."""
 
     __tablename__ = "ratio"
     __table_args__ = (Index(None, "kind", "a_arm", "b_arm"),)
@@ -282,7 +292,7 @@ class PairRatio(Base):
 
 
 class SuspicionRow(Base):
-    """What history made us ask of a series; `benchcore.verdict.suspicions.Suspicion`, kept."""
+    """A stored suspicion; see `benchcore.verdict.history.suspicions.Suspicion`."""
 
     __tablename__ = "suspicion"
     __table_args__ = (
@@ -324,8 +334,8 @@ class EventRow(Base):
     )
     state: Mapped[str] = mapped_column(String(100), index=True)
     owner: Mapped[str | None] = mapped_column(String(100))
-    untold: Mapped[dict[str, Any] | None] = mapped_column(_Json)
-    """What is still to be told of it to the webhook; none: that was done."""
+    unsent_alert: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    """The alert that the webhook has not taken yet; null = sent, or none was due."""
     opened_at: Mapped[datetime]
     updated_at: Mapped[datetime]
 

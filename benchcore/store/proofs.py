@@ -7,21 +7,19 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import cache
-from importlib import resources
 from typing import Any
 
-import jsonschema
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
 
 from benchcore.state import State
 from benchcore.store.database import begin_writing
+from benchcore.store.documents import find_schema_problems
 from benchcore.store.models import Proof
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProofSubject:
+class ProofScope:
     """What a proof holds for, beside its pair of environments and use case."""
 
     workload: str
@@ -41,25 +39,20 @@ def ingest_proofs(engine: Engine, state: State) -> list[str]:
     for path in sorted(state.proofs.glob("*.json")):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            _validator().validate(document)
+            if problems := [*find_schema_problems(document, "proof")]:
+                raise ValueError(problems[0])
             datetime.fromisoformat(document["ended_at"])
-        except (ValueError, jsonschema.ValidationError) as error:
+        except ValueError as error:
             refused.append(f"{path}: wanted a proof document, but {str(error)[:300]}; delete it")
             continue
         _store(engine, document)
     return refused
 
 
-@cache
-def _validator() -> jsonschema.Draft202012Validator:
-    schema = resources.files("benchcore") / "schemas" / "proof-1.schema.json"
-    return jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
-
-
 def _store(engine: Engine, document: Mapping[str, Any]) -> None:
     """A pair's rows of one use case go together: new ones take the place of older ones."""
     keys = {each["name"]: each["environment_key"] for each in document["contenders"]}
-    subject = ProofSubject(
+    subject = ProofScope(
         workload=document["workload"],
         precision=document["precision"],
         checkpoint=document.get("checkpoint"),
@@ -89,7 +82,7 @@ def _store(engine: Engine, document: Mapping[str, Any]) -> None:
 
 
 def find_proven(
-    engine: Engine, subject: ProofSubject, num_seeds: int
+    engine: Engine, subject: ProofScope, num_seeds: int
 ) -> set[tuple[str, frozenset[str]]]:
     """(use case, pair of environment keys) whose every row passed, over so many seeds or more."""
     passed = defaultdict[tuple[str, frozenset[str]], list[bool]](list)
@@ -101,7 +94,7 @@ def find_proven(
     return {key for key, rows in passed.items() if all(rows)}
 
 
-def list_proofs(engine: Engine, subject: ProofSubject) -> list[dict[str, Any]]:
+def list_proofs(engine: Engine, subject: ProofScope) -> list[dict[str, Any]]:
     """Every row of a subject, with its columns by name."""
     query = select(Proof).where(*_is(subject)).order_by(Proof.use_case, Proof.a, Proof.b, Proof.id)
     columns = [column.key for column in Proof.__table__.columns]
@@ -109,5 +102,5 @@ def list_proofs(engine: Engine, subject: ProofSubject) -> list[dict[str, Any]]:
         return [{name: getattr(each, name) for name in columns} for each in session.scalars(query)]
 
 
-def _is(subject: ProofSubject) -> list[Any]:
+def _is(subject: ProofScope) -> list[Any]:
     return [getattr(Proof, key) == value for key, value in asdict(subject).items()]

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchcore.verdict.confirmation import Asked
-from benchcore.verdict.ratios import Side
-from benchcore.verdict.series import SeriesKey
+from benchcore.verdict.confirmation.decide import HistoryLevels
+from benchcore.verdict.duel.ratios import ContenderTimes, Exclusion
+from benchcore.verdict.history.series import SeriesKey
+
+_UNCHECKED = Exclusion(frozenset(), "the data checks have not seen this duel run")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class FailedCheck:
     """A failed expectation. It concerns a pair, one contender, or (neither named) a whole duel."""
 
     duel_run: str
@@ -35,8 +37,14 @@ class DuelRecord:
     duel_run: str
     campaign: str
     checked: bool
-    sides: tuple[Side, ...]
-    marks: tuple[Mark, ...]
+    sides: tuple[ContenderTimes, ...]
+    failed_checks: tuple[FailedCheck, ...]
+
+    @property
+    def exclusions(self) -> list[Exclusion]:
+        """What takes no part in ratios: a pair, all pairs of a contender, or of the whole duel."""
+        failed = [Exclusion(each.names, each.reason) for each in self.failed_checks]
+        return failed if self.checked else [_UNCHECKED, *failed]
 
     @property
     def rounds(self) -> Mapping[str, Mapping[int, float]]:
@@ -48,7 +56,7 @@ class DuelRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubjectSide:
+class ContenderRecord:
     """A contender as it was measured in one night."""
 
     name: str
@@ -61,7 +69,7 @@ class SubjectSide:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class SuspicionRecord:
     """What a suspicion is about: both sides as they were surely before it, and surely after."""
 
     id: int
@@ -69,8 +77,8 @@ class Subject:
     trigger: str
     device: str
     device_model: str
-    asked: Asked
-    a_old: SubjectSide
-    a_new: SubjectSide
-    b_old: SubjectSide
-    b_new: SubjectSide
+    asked: HistoryLevels
+    a_old: ContenderRecord
+    a_new: ContenderRecord
+    b_old: ContenderRecord
+    b_new: ContenderRecord

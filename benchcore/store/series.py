@@ -7,15 +7,14 @@ from collections import defaultdict
 from sqlalchemy import Engine, and_, select
 from sqlalchemy.orm import Session, aliased
 
-from benchcore.store.models import ContenderRun, DuelRun, PairRatio
-from benchcore.store.trials import NO_TRIAL
-from benchcore.verdict.series import Night, Series, SeriesKey, make_series
+from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio
+from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
 
 _ROLLING = ("newest", "system")
-"""Roles whose version is whatever there is that night; pinned ones tell no history."""
+"""Roles whose version is whatever there is that night; pinned ones have no history."""
 IN_SERIES = (
     PairRatio.counts,
-    NO_TRIAL,
+    IS_NO_CALIBRATION_RUN,
     PairRatio.kind == "cross_framework",
     PairRatio.a_role.in_(_ROLLING),
     PairRatio.b_role.in_(_ROLLING),

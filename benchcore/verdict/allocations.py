@@ -1,5 +1,4 @@
-"""What paired times say when they were taken in several allocations: `same`, `different` or
-`unknown`, with the allocations as the samples."""
+"""Judge paired timings from several allocations. Each allocation is one sample."""
 
 from __future__ import annotations
 
@@ -11,10 +10,11 @@ import numpy as np
 
 from benchcore.verdict.samples import (
     EQUIVALENCE_BOUND,
-    AskedFirst,
     Judgement,
+    Preference,
     judge_samples,
     robust_deviation,
+    t_tail,
 )
 
 _FAR = 5.0
@@ -31,15 +31,15 @@ def judge_allocations(
     allocations: Sequence[np.ndarray],
     equivalence_bound: float = EQUIVALENCE_BOUND,
     *,
-    asked_first: AskedFirst = "different",
+    prefer: Preference = "different",
 ) -> Judgement:
-    """The verdict over allocations: one array each of log(t_b / t_a), one value a pair.
+    """Test whether b is slower than a: one array of log(t_b / t_a) per allocation.
 
     Allocations differ by more than their pairs do (memory layout, autotuning, the node), so
     Student's t is taken over one mean an allocation. A pair far from its allocation's median is an
     outlier and takes no part, nor does one allocation of five or more that is unlike the others.
 
-    A significant difference is `different`, however small, unless `same` is asked first. Three
+    A significant difference is `different`, however small, unless `prefer` is `same`. Three
     allocations can agree by chance, so for `same` the spread between them is taken to be half the
     bound at least.
     """
@@ -68,7 +68,7 @@ def judge_allocations(
     found = judge_samples(
         means,
         equivalence_bound,
-        asked_first=asked_first,
+        prefer=prefer,
         least_spread=math.log1p(equivalence_bound) / 2,
     )
     return replace(found, left_out=left_out)
@@ -114,8 +114,6 @@ def _skip_outliers(pairs: np.ndarray, far: float) -> float:
 
 def _find_odd(means: np.ndarray) -> int | None:
     """The one allocation that the others' spread doesn't explain, if there are others enough."""
-    from scipy import stats
-
     count = len(means)
     if count < _FEWEST_TO_SPARE_ONE:
         return None
@@ -124,5 +122,5 @@ def _find_odd(means: np.ndarray) -> int | None:
     expected = float(others.std(ddof=1)) * math.sqrt(1 + 1 / len(others))
     if expected == 0.0:
         return None
-    p = 2 * stats.t.sf(abs(means[number] - others.mean()) / expected, len(others) - 1)
+    p = 2 * t_tail(abs(means[number] - others.mean()) / expected, len(others) - 1)
     return number if count * p < _ODD_ALPHA else None

@@ -1,16 +1,16 @@
-"""What independent samples of a log ratio say: `same`, `different` or `unknown`."""
+"""Judge independent samples of a log ratio: `same`, `different` or `unknown`."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
 Verdict = Literal["same", "different", "unknown"]
-AskedFirst = Literal["same", "different"]
-"""What is asked first of samples that show a difference too small to matter: they are both.
+Preference = Literal["same", "different"]
+"""Which verdict wins where samples show a difference too small to matter.
 
 `same`: relevance before significance. With samples enough any two programs differ by something, so
 within the bound a night says `same`. `different`: significance before relevance, and the interval
@@ -47,11 +47,27 @@ class Judgement:
         return {name: None if log is None else math.exp(log) for name, log in logs.items()}
 
 
+_Log = TypeVar("_Log", float, float | None)
+
+
+def swap_sides(log_ratio: _Log, low: _Log, high: _Log) -> tuple[_Log, _Log, _Log]:
+    """The log ratio and interval of the pair (b, a), from those of (a, b). None stays None."""
+    logs = (log_ratio, high, low)
+    middle, left, right = (log if log is None else -log for log in logs)
+    return middle, left, right
+
+
+def swap_factors(factor: _Log, low: _Log, high: _Log) -> tuple[_Log, _Log, _Log]:
+    """The same for factors, which are never 0: `swap_sides` of their logs."""
+    middle, left, right = (each if each is None else 1 / each for each in (factor, high, low))
+    return middle, left, right
+
+
 def judge_samples(
     samples: np.ndarray,
     equivalence_bound: float = EQUIVALENCE_BOUND,
     *,
-    asked_first: AskedFirst,
+    prefer: Preference,
     least_spread: float = 0.0,
 ) -> Judgement:
     """The verdict over two log ratios or more, independent of each other, by Student's t.
@@ -60,12 +76,10 @@ def judge_samples(
     bound (two one-sided tests at 5 %), where the samples are taken to spread by `least_spread` at
     the least.
     """
-    from scipy import stats
-
     mean, spread = float(samples.mean()), float(samples.std(ddof=1))
     freedom, root = len(samples) - 1, math.sqrt(len(samples))
-    half = float(stats.t.ppf(1 - ALPHA / 2, freedom)) * spread / root
-    one_sided = float(stats.t.ppf(1 - ALPHA, freedom)) * max(spread, least_spread) / root
+    half = t_quantile(1 - ALPHA / 2, freedom) * spread / root
+    one_sided = t_quantile(1 - ALPHA, freedom) * max(spread, least_spread) / root
     is_different = abs(mean) > half
     is_same = abs(mean) + one_sided <= math.log1p(equivalence_bound)
     verdict: Verdict = "unknown"
@@ -73,7 +87,7 @@ def judge_samples(
         f"95 % interval ±{math.expm1(min(half, _LARGEST_LOG)):.1%} is too wide to tell a "
         f"difference of {equivalence_bound:.1%} from none"
     )
-    if is_same and not (is_different and asked_first == "different"):
+    if is_same and not (is_different and prefer == "different"):
         verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
     elif is_different:
         verdict, reason = "different", "95 % interval excludes no difference"
@@ -89,11 +103,23 @@ def judge_samples(
 
 def _tail(mean: float, error: float, freedom: int) -> float:
     """How likely a mean so far from nil is where there is no difference."""
-    from scipy import stats
-
     if error == 0.0:
         return float(mean == 0.0)
-    return float(2 * stats.t.sf(abs(mean) / error, freedom))
+    return 2 * t_tail(abs(mean) / error, freedom)
+
+
+def t_quantile(share: float, freedom: float) -> float:
+    """Student's t below which this share lies. `scipy.stats.t.ppf` takes 1.5 s more to import."""
+    from scipy.special import stdtrit  # 0.4 s, spared where nothing is judged
+
+    return float(stdtrit(freedom, share))
+
+
+def t_tail(t: float, freedom: float) -> float:
+    """The share of Student's t above this one: `scipy.stats.t.sf`."""
+    from scipy.special import stdtr  # as above
+
+    return float(stdtr(freedom, -t))
 
 
 def robust_deviation(residuals: np.ndarray) -> float:

@@ -19,13 +19,13 @@ TORCH_COMPILE = (
 """`none` is eager; the others are the `mode` of `torch.compile`."""
 
 Options = Mapping[str, tuple[str, ...]]
-"""What else an arm may set, and to what; the first value is what goes without saying."""
-CURES = ("none", "autotune-5", "no-triton-gemm", "no-fusion-autotuner", "autotune-0")
-"""The rungs of the crash ladder, to weigh what each costs who does not need it."""
+"""Optional settings of an arm with their values; the first value is the default."""
+WORKAROUND_FLAGS = ("none", "autotune-5", "no-triton-gemm", "no-fusion-autotuner", "autotune-0")
+"""The workarounds of the crash ladder, to measure what each costs where it is not needed."""
 JAX_OPTIONS: Options = {
     "donate": ("yes", "no"),
     "command_buffers": ("on", "off"),
-    "cure": CURES,
+    "cure": WORKAROUND_FLAGS,
 }
 """`command_buffers` (XLA's CUDA graphs) and `cure` are done by the conductor, on a GPU only."""
 TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
@@ -35,12 +35,12 @@ TORCH_IMAGE_OPTIONS: Options = {**TORCH_OPTIONS, "layout": ("contiguous", "chann
 A spec's `SETTINGS` says by framework which of these its sides take; `compile` all of them do.
 """
 DEFECTS = "defects"
-"""The setting that makes a side wrong on purpose, for the defect study (`benchcore.switches`): what
-the side knows of, joined by `+`. No ratio of such a side ever counts."""
-HANDICAP = "handicap"
-"""The setting of a trial's slower twin (`benchcore.calibration`), obeyed by `cell/handicap.py` in
-every workload: by how many per cent more work its steps do."""
-HANDICAPS = ("0", "2", "5")
+"""The setting that makes a side wrong on purpose, for the defect study
+(`experiments.defect_switches`): its defects, joined by `+`. No ratio of such a side counts."""
+INJECTED_SLOWDOWN = "handicap"
+"""The setting of a calibration run's slower replicate (`planning.calibration_runs`): by how
+many per cent more work its steps do. `cell/injected_slowdown.py` applies it in every workload."""
+INJECTED_SLOWDOWNS = ("0", "2", "5")
 
 
 @dataclass(frozen=True, kw_only=True)

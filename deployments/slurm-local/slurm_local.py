@@ -1,12 +1,12 @@
-"""A real Slurm on this machine alone, its nodes with make-believe GPUs: for tests and demos.
+"""A real Slurm on this machine only, with simulated GPUs, for tests and demos.
 
     python deployments/slurm-local/slurm_local.py install   # as root, Debian or Ubuntu
     python deployments/slurm-local/slurm_local.py start --nodes 2 --gpus 2
     eval "$(python deployments/slurm-local/slurm_local.py env)"   # now sbatch and squeue find it
     python deployments/slurm-local/slurm_local.py stop
 
-Everything lies in one folder, and nothing listens beyond 127.0.0.1. It runs as whoever starts it.
-A daemon is known by the SLURM_CONF in its environment, so there is no pid file that could lie.
+Everything is in one folder, listens on 127.0.0.1 only, and runs as the user who starts it. A daemon
+is found by the SLURM_CONF in its environment, so there is no pid file that could be wrong.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class Cluster:
 
     @property
     def conf(self) -> Path:
-        """slurm.conf, which is all that a client of Slurm needs to know."""
+        """slurm.conf, all that a client of Slurm needs."""
         return self.folder / "etc" / "slurm.conf"
 
     @property
     def shape(self) -> Path:
-        """What the last start was asked for."""
+        """The shape of the last start."""
         return self.folder / "etc" / "shape.json"
 
     @property
@@ -93,12 +93,12 @@ class Cluster:
     def ask(self, *command: str, seconds: float = 20) -> str | None:
         """Stdout of a client, or None if it failed."""
         try:
-            asked = subprocess.run(
+            done = subprocess.run(
                 command, env=self.environment, capture_output=True, text=True, timeout=seconds
             )
         except subprocess.TimeoutExpired:
             return None
-        return asked.stdout.strip() if asked.returncode == 0 else None
+        return done.stdout.strip() if done.returncode == 0 else None
 
     def find_daemons(self) -> dict[int, tuple[str, str]]:
         """Program and command line of each daemon of this cluster, by process id."""
@@ -129,10 +129,10 @@ def install() -> None:
     if not _list_missing():
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        said = (
-            f"wanted {', '.join(_list_missing())}, and can't install: that needs apt-get and root"
+        raise ClusterError(
+            f"wanted {', '.join(_list_missing())}, but installing needs apt-get and root; install "
+            f"{' '.join(_PACKAGES)} by hand"
         )
-        raise ClusterError(f"{said}; install {' '.join(_PACKAGES)} by hand")
     with _no_services():
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for command in (("update",), ("install", "-y", "--no-install-recommends", *_PACKAGES)):
@@ -184,7 +184,7 @@ def is_up(cluster: Cluster, shape: Shape) -> bool:
 
 
 def describe(cluster: Cluster) -> str:
-    """A line a daemon, and a line a node."""
+    """One line per daemon and node."""
     daemons = sorted(cluster.find_daemons().items())
     lines = [f"{program:<10} {pid:>8}  {line[:90]}" for pid, (program, line) in daemons]
     nodes = cluster.ask("sinfo", "-N", "-p", "gpu", "-o", "%N %T %c %m %G %E") if lines else None
@@ -197,7 +197,7 @@ def _list_missing() -> list[str]:
 
 @contextlib.contextmanager
 def _no_services() -> Iterator[None]:
-    """Debian's way to say that packages must not start what they install."""
+    """Keep Debian's packages from starting the daemons that they install."""
     if _POLICY.exists():
         yield
         return
@@ -265,7 +265,7 @@ def _name_nodes(shape: Shape) -> list[str]:
 
 
 def _find_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now."""
+    """Free ports of 127.0.0.1."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -330,8 +330,8 @@ def _launch(
 
     def ready() -> bool:
         if process.poll() is not None:
-            words = path.read_text(errors="replace").strip()[-500:]
-            raise ClusterError(f"{program} ended with {process.returncode}: {words} (all: {path})")
+            text = path.read_text(errors="replace").strip()[-500:]
+            raise ClusterError(f"{program} ended with {process.returncode}: {text} (all: {path})")
         return answers is None or answers()
 
     _wait(f"{program} to answer (log: {path})", ready)
@@ -352,7 +352,7 @@ def _wait(what: str, happened: Callable[[], bool], *, seconds: float = 30) -> No
     deadline = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > deadline:
-            raise ClusterError(f"waited {seconds:.0f} s for {what}, in vain")
+            raise ClusterError(f"waited {seconds:.0f} s for {what}, which did not happen")
         time.sleep(0.1)
 
 
@@ -371,7 +371,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 fine, 1 not up (status), 2 bad input or a machine that lacks something."""
+    """Exit codes: 0 success, 1 not running (status), 2 bad input or missing packages."""
     options = _parse(arguments)
     try:
         if options.what == "install":

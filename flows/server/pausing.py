@@ -1,39 +1,39 @@
-"""The commands `deadheat pause` and `deadheat resume`: everything that would begin, held back."""
+"""The commands `deadheat pause` and `deadheat resume`."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from benchcore.state import open_state
-from flows.commands.options import STATE, JsonOption, StateOption
-from flows.printing import OUT, print_json
-from flows.up_record import POOL, settle_server
+from flows.cli.options import STATE, JsonOption, StateOption
+from flows.cli.printing import OUT, print_json
+from flows.server.instance import POOL, settle_server
 
 
 def pause(state: StateOption = STATE, as_json: JsonOption = False) -> None:
-    """Let nothing new begin: no night, no release, no question. What is under way goes on."""
-    _turn(True, state, as_json)
+    """Start nothing new until `deadheat resume`. What runs continues."""
+    _switch(True, state, as_json)
 
 
 def resume(state: StateOption = STATE, as_json: JsonOption = False) -> None:
-    """Let begin again what `deadheat pause` held back."""
-    _turn(False, state, as_json)
+    """Resume everything that `deadheat pause` stopped."""
+    _switch(False, state, as_json)
 
 
-def _turn(paused: bool, state: StateOption, as_json: bool) -> None:
+def _switch(paused: bool, state: StateOption, as_json: bool) -> None:
     settle_server(open_state(state))
 
-    from flows.deployed.automations import MISSING
     from flows.measure_shard import measure_shard
+    from flows.server.automations import MISSING
     from tasks.pausing import set_paused
 
-    stand = set_paused(paused, POOL, {MISSING}, measure_shard.name)
+    status = set_paused(paused, POOL, {MISSING}, measure_shard.name)
     if as_json:
-        print_json(dataclasses.asdict(stand))
+        print_json(dataclasses.asdict(status))
         return
-    named = ", ".join(stand.deployments) or "nothing is deployed"
+    named = ", ".join(status.deployments) or "nothing is deployed"
     lines = [f"{'paused' if paused else 'resumed'}: {named}"]
-    lines += [f"under way, goes on: {each}" for each in stand.running]
-    lines += [f"{'waits' if paused else 'begins'}: {each}" for each in stand.waiting]
+    lines += [f"under way, continues: {each}" for each in status.running]
+    lines += [f"{'waits' if paused else 'starts'}: {each}" for each in status.waiting]
     for line in lines:
         OUT.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,7 +1,7 @@
 """A PostgreSQL of `deadheat up`'s own, for Prefect's server, from the system's package.
 
-It listens on loopback and wants a password. Its files lie in `postgres` of the state folder. It
-does not run as root; for root it gets a user namespace, in which root's files are another user's.
+It listens on loopback, requires a password, and keeps its files in `postgres` of the state folder.
+PostgreSQL refuses to run as root; root starts it in a user namespace, as another user.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _DATABASE = "prefect"
 _OWNER = "deadheat"
 _PACKAGED = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
 _AS_ANOTHER = ("unshare", "--user", "--map-user=1", "--map-group=1", "--")
-"""Any user but root will do: whoever it is outside owns the files."""
+"""Any id but root's; outside the namespace the files belong to the user who started it."""
 
 
 @dataclass(frozen=True)
 class Postgres:
-    """The programs of a PostgreSQL, and what is called before them."""
+    """The programs of a PostgreSQL, and the command to prefix them with."""
 
     binaries: Path
     prefix: tuple[str, ...]
 
     def command(self, data: Path, port: int) -> tuple[str, ...]:
-        """What serves the files in `data` on that port of loopback, and nowhere else."""
+        """The command that serves the files in `data` on a port of loopback only."""
         listen = ("-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=")
         serve = (str(self.binaries / "postgres"), "-D", str(data), "-p", str(port))
         return (*self.prefix, *serve, *listen)
 
 
 def find_postgres() -> Postgres | str:
-    """This machine's newest, or why there is none that we could run."""
+    """The newest PostgreSQL of this machine, or why none can run."""
     found = find_binaries()
     if found is None:
         return "PostgreSQL's server is not installed (package `postgresql`)"
@@ -54,7 +54,7 @@ def find_postgres() -> Postgres | str:
 
 
 def find_binaries() -> Path | None:
-    """The folder of `initdb` and `postgres`: of the newest package, else on PATH."""
+    """The folder of `initdb` and `postgres`: the newest package's, else from PATH."""
     packaged = [folder for pattern in _PACKAGED for folder in Path("/").glob(pattern)]
     on_path = shutil.which("postgres")
     others = [Path(on_path).resolve().parent] if on_path else []
@@ -68,10 +68,8 @@ def _major(binaries: Path) -> int:
 
 
 def make_cluster(postgres: Postgres, data: Path, password: Path) -> None:
-    """Make its files, unless they are there; all of them or none. Raises UserError.
-
-    Whoever connects has to know what the file `password` holds.
-    """
+    """Create the cluster's files, all or none, unless they exist; `password` is the file of the
+    password that connections need. Raises UserError."""
     if data.exists():
         return
     unfinished = data.with_name(f"{data.name}.unfinished")
@@ -87,13 +85,13 @@ def make_cluster(postgres: Postgres, data: Path, password: Path) -> None:
     if done.returncode:
         raise UserError(
             f"wanted a PostgreSQL in {str(data)!r}, but {' '.join(done.stderr.split())[-400:]}; "
-            "mend that, or choose `--database sqlite`"
+            "fix that, or choose `--database sqlite`"
         )
     unfinished.rename(data)
 
 
 def open_database(port: int, password: str) -> bool:
-    """Whether it takes connections; makes Prefect's database when it does and there is none."""
+    """Whether it accepts connections; creates Prefect's database if it does."""
     try:
         with psycopg.connect(
             host="127.0.0.1",
@@ -112,5 +110,5 @@ def open_database(port: int, password: str) -> bool:
 
 
 def make_url(port: int, password: str) -> str:
-    """Of Prefect's database, as Prefect takes it; the password needs no quoting."""
+    """The URL of Prefect's database; the password needs no quoting."""
     return f"postgresql+asyncpg://{_OWNER}:{password}@127.0.0.1:{port}/{_DATABASE}"

@@ -1,7 +1,7 @@
-"""Processes that outlive the command that starts them: started, found again, and ended.
+"""Processes that outlive the command that starts them, each under a supervisor of its own.
 
-A service is known by a mark in its environment, which whatever it starts inherits, so there is no
-pid file that could lie, and nothing of it is left behind.
+A service is found by a mark in its environment, which everything it starts inherits. There is no
+pid file that could be wrong.
 """
 
 from __future__ import annotations
@@ -11,126 +11,133 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchcore.errors import UserError
+from flows.server import supervisor
 
 _MARK = "DEADHEAT_SERVICE"
 _GRACE_S = 15.0
-_MOST_WORDS = 600
-_started: list[subprocess.Popen[bytes]] = []
-"""They outlive this process, and Python warns of those that it forgets."""
+_MAX_TEXT = 600
+_started: dict[str, subprocess.Popen[bytes]] = {}
+"""By mark. They outlive this process, and Python warns about those that it forgets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """A process that is to run as long as the machine does. Its log is `NAME.log` of the folder."""
+    """A process to keep running; its log is `NAME.log` in the folder. If it ends it is started
+    again, after pauses that grow from `first_pause_s`."""
 
     name: str
     folder: Path
     command: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    first_pause_s: float = 1.0
 
     @property
     def log(self) -> Path:
-        """What it and its children say."""
+        """The output of the service and its children."""
         return self.folder / f"{self.name}.log"
 
     @property
     def mark(self) -> str:
-        """What tells its processes from those of any other folder's."""
+        """Distinguishes its processes from those of other services and folders."""
         return f"{self.folder}:{self.name}"
 
 
+@dataclass(frozen=True, order=True)
+class _Process:
+    began: int
+    """In clock ticks since boot: with the id it identifies a process, as ids are reused."""
+    pid: int
+    parent: int = field(compare=False)
+    environment: list[bytes] = field(compare=False)
+
+
 def start(service: Service) -> int:
-    """Start it, out of reach of this terminal's Ctrl-C; its process id."""
+    """Start the service's supervisor, out of reach of this terminal's Ctrl-C, with an empty log;
+    its process id."""
     service.folder.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, **service.environment, _MARK: service.mark}
+    supervisor.rotate(service.log, min_bytes=1)
+    supervise = (sys.executable, "-I", "-S", supervisor.__file__)
     with service.log.open("ab") as log:
         process = subprocess.Popen(
-            service.command,
-            env=environment,
+            [*supervise, str(service.log), str(service.first_pause_s), *service.command],
+            env={**os.environ, **service.environment, _MARK: service.mark},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=service.folder,
             start_new_session=True,
         )
-    _started.append(process)
+    _started[service.mark] = process
     return process.pid
 
 
 def find(service: Service) -> list[int]:
-    """Its processes, and whatever they started, the first first."""
-    return sorted(pid for pid, _ in _find(service))
+    """The ids of its processes, oldest first: the supervisor, its command, what that started."""
+    return [each.pid for each in sorted(_find(service))]
 
 
-def _find(service: Service) -> set[tuple[int, str]]:
-    """Process ids, each with when it began: an id may be given to another one day."""
+def _find(service: Service) -> set[_Process]:
     mark = f"{_MARK}={service.mark}".encode()
-    listed = list(_list_processes())
-    found = {each.pid for each in listed if mark in each.environment}
-    while more := {each.pid for each in listed if each.parent in found} - found:
+    listed = set(_list_processes())
+    found = {each for each in listed if mark in each.environment}
+    while more := {each for each in listed if each.parent in {e.pid for e in found}} - found:
         found |= more
-    return {(each.pid, each.began) for each in listed if each.pid in found - {os.getpid()}}
-
-
-@dataclass(frozen=True)
-class _Process:
-    pid: int
-    parent: int
-    began: str
-    environment: list[bytes]
+    return {each for each in found if each.pid != os.getpid()}
 
 
 def _list_processes() -> Iterator[_Process]:
-    """Zombies are over, and left out."""
+    """All but zombies, which have ended."""
     for entry in Path("/proc").glob("[0-9]*"):
-        # A process may end while it is looked at, or be another user's.
+        # A process may end meanwhile, or be another user's.
         with contextlib.suppress(OSError):
-            told = (entry / "stat").read_text().rpartition(")")[2].split()
-            if told[0] != "Z":
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if fields[0] != "Z":
                 environment = (entry / "environ").read_bytes().split(b"\0")
-                yield _Process(int(entry.name), int(told[1]), told[19], environment)
+                yield _Process(int(fields[19]), int(entry.name), int(fields[1]), environment)
 
 
 def stop(service: Service) -> bool:
-    """End it and all that it started: asked first, killed when they don't listen. Whether there
-    was anything to end."""
+    """End the service and everything it started: SIGTERM first, SIGKILL after 15 s. Whether
+    anything was running."""
     found = _find(service)
-    if not found:
-        return False
-    _signal([min(pid for pid, _ in found)], signal.SIGTERM)
+    if found:
+        _signal([min(found)], signal.SIGTERM)
     until = time.monotonic() + _GRACE_S
-    while left := _still(service, found):
-        if time.monotonic() >= until:  # what is frozen does not listen, either
+    # Also those whose parent has gone and that have no mark.
+    while left := (found & set(_list_processes())) | _find(service):
+        if time.monotonic() >= until:  # frozen processes ignore SIGTERM, too
             _signal(left, signal.SIGKILL)
         time.sleep(0.1)
-    return True
+    if started := _started.pop(service.mark, None):
+        started.wait()
+    return bool(found)
 
 
-def _still(service: Service, known: set[tuple[int, str]]) -> list[int]:
-    """What is left of them, of those too whose parent is gone and who lost the mark."""
-    alive = {(each.pid, each.began) for each in _list_processes()}
-    return [pid for pid, _ in (known & alive) | _find(service)]
-
-
-def _signal(pids: Sequence[int], number: int) -> None:
-    for pid in pids:
+def _signal(
+    processes: Iterator[_Process] | Sequence[_Process] | set[_Process], number: int
+) -> None:
+    for each in processes:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+            os.kill(each.pid, number)
 
 
 def wait_until(service: Service, ready: Callable[[], bool], timeout_s: float) -> None:
-    """Until it is ready. Raises UserError with the end of its log if it ends, or takes too long."""
+    """Wait until a service is ready. Raises UserError with the end of its log if it ends or takes
+    too long; one that this process started and that ends is stopped."""
     until = time.monotonic() + timeout_s
     while not ready():
-        alive = bool(find(service))
-        if not alive or time.monotonic() >= until:
-            what = f"is not ready after {timeout_s:.0f} s" if alive else "has ended"
+        ended = not find(service) or (service.mark in _started and _has_ended(service))
+        if ended or time.monotonic() >= until:
+            if ended:
+                stop(service)
+            what = "has ended" if ended else f"is not ready after {timeout_s:.0f} s"
             raise UserError(
                 f"wanted {service.name} to run, but it {what}; see {str(service.log)!r}, which "
                 f"ends with: {_read_end(service.log)}"
@@ -138,13 +145,18 @@ def wait_until(service: Service, ready: Callable[[], bool], timeout_s: float) ->
         time.sleep(0.2)
 
 
+def _has_ended(service: Service) -> bool:
+    """Whether its supervisor has had to start it again."""
+    return supervisor.ENDED in service.log.read_text(encoding="utf-8", errors="replace")
+
+
 def _read_end(log: Path) -> str:
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    return " ".join(text.split())[-_MOST_WORDS:] or "nothing"
+    return " ".join(text.split())[-_MAX_TEXT:] or "nothing"
 
 
 def check_port(port: int, option: str) -> None:
-    """Raises UserError if nobody can listen there, on loopback."""
+    """Raises UserError if the port is taken on loopback."""
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -152,5 +164,5 @@ def check_port(port: int, option: str) -> None:
     except (OSError, OverflowError) as error:
         raise UserError(
             f"wanted to listen on port {port} of 127.0.0.1, but {error}; end the program that "
-            f"does, or name another port with {option}"
+            f"does, or choose another port with {option}"
         ) from error

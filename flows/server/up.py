@@ -1,4 +1,4 @@
-"""The commands `deadheat up`, `down` and `status`: everything that one machine needs, as one."""
+"""The commands `deadheat up`, `down` and `status`: all services of one machine."""
 
 from __future__ import annotations
 
@@ -20,16 +20,13 @@ import typer
 import deployments
 from benchcore.errors import UserError
 from benchcore.protocol import write_json
-from benchcore.sites import find_pool, load_site
+from benchcore.running.sites import find_pool, load_site
 from benchcore.state import State, open_state
-from flows.commands.options import STATE, JsonOption, ProfileOption, StateOption
-from flows.orchestrator import settle_prefect, use_server
-from flows.printing import OUT, print_json, print_rows
+from flows.cli.options import STATE, JsonOption, ProfileOption, StateOption
+from flows.cli.printing import OUT, print_json, print_rows
 from flows.server import postgres, services
-from flows.server.deploy import CRON, CronOption, TimezoneOption, draft_deployments
-from flows.server.postgres import Postgres
-from flows.server.services import Service
-from flows.up_record import (
+from flows.server.deploy import CRON, CronOption, Draft, TimezoneOption, draft_deployments
+from flows.server.instance import (
     POOL,
     SLURM_SITE,
     Up,
@@ -38,23 +35,26 @@ from flows.up_record import (
     record_path,
     secret_path,
 )
+from flows.server.postgres import Postgres
+from flows.server.services import Service
+from flows.server.temporary_api import LEASES, settle_prefect, use_server
 
 _SLURM_LOCAL = Path(deployments.__file__).parent / "slurm-local" / "slurm_local.py"
 _START_S = 120.0
 
 PortOption = Annotated[
-    int, typer.Option("--port", min=1024, max=65535, help="Of the Prefect server.")
+    int, typer.Option("--port", min=1024, max=65535, help="Port of the Prefect server.")
 ]
 DashboardPortOption = Annotated[
-    int, typer.Option("--dashboard-port", min=1024, max=65535, help="Of the dashboard.")
+    int, typer.Option("--dashboard-port", min=1024, max=65535, help="Port of the dashboard.")
 ]
 SlurmLocalOption = Annotated[
-    bool, typer.Option("--slurm-local", help="A Slurm on this machine, too: campaigns run there.")
+    bool, typer.Option("--slurm-local", help="Start a local Slurm too; campaigns run in it.")
 ]
 
 
 class Database(StrEnum):
-    """Where Prefect's server keeps its runs."""
+    """The database of Prefect's server."""
 
     AUTO = "auto"
     POSTGRESQL = "postgresql"
@@ -63,10 +63,12 @@ class Database(StrEnum):
 
 DatabaseOption = Annotated[
     Database,
-    typer.Option("--database", help="Of the Prefect server; auto: PostgreSQL where it can run."),
+    typer.Option(
+        "--database", help="Choose the Prefect server's database; auto: PostgreSQL if installed."
+    ),
 ]
 DatabasePortOption = Annotated[
-    int, typer.Option("--database-port", min=1024, max=65535, help="Of PostgreSQL, if it runs.")
+    int, typer.Option("--database-port", min=1024, max=65535, help="Port of PostgreSQL.")
 ]
 
 
@@ -82,63 +84,79 @@ def up(
     state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
-    """Start Prefect's server, a worker, the deployments and the dashboard. Again, it resumes."""
+    """Start Prefect's server, a worker, the deployments and the dashboard.
+
+    Rerun it to start what has ended.
+    """
     opened = open_state(state)
     chosen = _choose_database(database)
     own = chosen if isinstance(chosen, Postgres) else None
-    asked = Up(
+    wanted = Up(
         port=port,
         dashboard_port=dashboard_port,
         slurm_local=slurm_local,
         database_port=database_port if own else None,
     )
-    _check_same(asked, opened)
+    _check_same(wanted, opened)
     settle_prefect(opened)
-    use_server(asked.api, read_secret(opened, "api"))
-    wanted = draft_deployments(opened, asked.site, profile=profile, cron=cron, timezone=timezone)
-    listed = _list_services(asked, opened, own)
-    for name, taken, option in (
-        ("database", database_port, "--database-port"),
-        ("server", port, "--port"),
-        ("dashboard", dashboard_port, "--dashboard-port"),
-    ):
-        if name in listed and not services.find(listed[name]):
-            services.check_port(taken, option)
+    use_server(wanted.api, read_secret(opened, "api"))
+    draft = draft_deployments(opened, wanted.site, profile=profile, cron=cron, timezone=timezone)
+    listed = _list_services(wanted, opened, own)
+    _check_ports(wanted, listed)
     if slurm_local:
         _call_slurm("start", opened)
     if own:
         postgres.make_cluster(own, opened.root / "postgres", secret_path(opened, "database"))
-    write_json(record_path(opened), dataclasses.asdict(asked))
+    write_json(record_path(opened), dataclasses.asdict(wanted))
     opened.site.mkdir(parents=True, exist_ok=True)
     ready: dict[str, Callable[[], bool]] = {
         "database": lambda: postgres.open_database(database_port, read_secret(opened, "database")),
-        "server": lambda: _answers(f"{asked.api}/health"),
-        "dashboard": lambda: _answers(asked.dashboard),
+        "server": lambda: _answers(f"{wanted.api}/health"),
+        "dashboard": lambda: _answers(wanted.dashboard),
     }
     for name in [each for each in ready if each in listed]:
         _run(listed[name], ready[name])
-
-    from tasks import deployments as server_side
-    from tasks import offers
-
-    server_side.deploy(**wanted)
-    offers.offer_built(opened)
+    _deploy(draft, opened)
     for worker in _list_workers(listed):
-        pool = worker.command[-1]
-        if not services.find(worker):
-            server_side.end_orphans(pool)
-        _run(worker, lambda pool=pool: server_side.has_worker(pool))
-    _tell(asked, opened, as_json)
+        _run_worker(worker)
+    _report(wanted, opened, as_json)
     if isinstance(chosen, str) and not as_json:
-        _say(f"Why SQLite: {chosen}")
+        _print(f"Why SQLite: {chosen}")
+
+
+def _check_ports(wanted: Up, listed: dict[str, Service]) -> None:
+    for name, port, option in (
+        ("database", wanted.database_port, "--database-port"),
+        ("server", wanted.port, "--port"),
+        ("dashboard", wanted.dashboard_port, "--dashboard-port"),
+    ):
+        if port is not None and not services.find(listed[name]):
+            services.check_port(port, option)
+
+
+def _deploy(draft: Draft, state: State) -> None:
+    from tasks.apply import apply
+    from tasks.available_versions import offer_built_versions
+
+    apply(**draft)
+    offer_built_versions(state)
+
+
+def _run_worker(worker: Service) -> None:
+    from tasks import prefect_server
+
+    pool = worker.command[-1]
+    if not services.find(worker):
+        prefect_server.crash_orphans(pool)
+    _run(worker, lambda: prefect_server.has_worker(pool))
 
 
 def down(state: StateOption = STATE) -> None:
-    """End all that `deadheat up` started. Runs that are under way end as crashed."""
+    """Stop everything that `deadheat up` started. Runs in progress end as crashed."""
     opened = open_state(state)
     recorded = read_record(opened)
     if recorded is None:
-        OUT.print("down already", highlight=False)
+        OUT.print("nothing is running", highlight=False)
         return
     listed = _list_services(recorded, opened)
     for worker in _list_workers(listed):
@@ -146,10 +164,10 @@ def down(state: StateOption = STATE) -> None:
     if services.find(listed["server"]) and _answers(f"{recorded.api}/health"):
         settle_prefect(opened)
         use_server(recorded.api, read_secret(opened, "api"))
-        from tasks.deployments import end_orphans
+        from tasks.prefect_server import crash_orphans
 
         for worker in _list_workers(listed):
-            end_orphans(worker.command[-1])
+            crash_orphans(worker.command[-1])
     for service in reversed(listed.values()):
         services.stop(service)
     if recorded.slurm_local:
@@ -159,49 +177,49 @@ def down(state: StateOption = STATE) -> None:
 
 
 def status(state: StateOption = STATE, as_json: JsonOption = False) -> None:
-    """Show what runs of `deadheat up`. Exits with 1 if something does not."""
+    """Show which services of `deadheat up` run. Exit code 1 if one does not."""
     opened = open_state(state)
     recorded = read_record(opened)
     if recorded is None:
         raise UserError(
-            f"wanted what `deadheat up` started in {str(opened.root)!r}, but nothing was; start it"
+            f"wanted services in {str(opened.root)!r}, but none was started; run `deadheat up`"
         )
-    if not _tell(recorded, opened, as_json):
+    if not _report(recorded, opened, as_json):
         raise typer.Exit(1)
 
 
 def _choose_database(database: Database) -> Postgres | str:
-    """What Prefect's server keeps its runs in, or why it has to be SQLite. Raises UserError."""
+    """The PostgreSQL for Prefect's server, or why it uses SQLite. Raises UserError."""
     if database is Database.SQLITE:
-        return "it was asked for"
+        return "chosen with --database"
     found = postgres.find_postgres()
     if database is Database.POSTGRESQL and isinstance(found, str):
         raise UserError(
-            f"wanted a PostgreSQL, but {found}; mend that, or choose `--database sqlite`"
+            f"wanted PostgreSQL, but {found}; install it, or choose `--database sqlite`"
         )
     return found
 
 
-def _list_services(asked: Up, state: State, own: Postgres | None = None) -> dict[str, Service]:
-    """By their names, in the order in which they start; without `own` the database can't."""
+def _list_services(wanted: Up, state: State, own: Postgres | None = None) -> dict[str, Service]:
+    """By name, in the order of their start. Without `own` the database can't be started."""
     prefect = (sys.executable, "-m", "prefect")
     auth = read_secret(state, "api")
     environment = {
-        "PREFECT_API_URL": asked.api,
+        "PREFECT_API_URL": wanted.api,
         "PREFECT_API_AUTH_STRING": auth,
         "DEADHEAT_STATE": str(state.root),
-        "DEADHEAT_DASHBOARD_URL": asked.dashboard,
+        "DEADHEAT_DASHBOARD_URL": wanted.dashboard,
     }
     folder = state.root / "up"
     shared: dict[str, Any] = {"folder": folder, "environment": environment}
-    of_server = {**environment, "PREFECT_SERVER_API_AUTH_STRING": auth}
+    of_server = {**environment, "PREFECT_SERVER_API_AUTH_STRING": auth, **LEASES}
     listed: list[Service] = []
-    if port := asked.database_port:
+    if port := wanted.database_port:
         url = postgres.make_url(port, read_secret(state, "database"))
         of_server["PREFECT_API_DATABASE_CONNECTION_URL"] = url
         command = own.command(state.root / "postgres", port) if own else ()
         listed.append(Service(name="database", folder=folder, command=command))
-    serve = ("server", "start", "--host", "127.0.0.1", "--port", str(asked.port))
+    serve = ("server", "start", "--host", "127.0.0.1", "--port", str(wanted.port))
     web = ("http.server", "--bind", "127.0.0.1", "--directory", str(state.site))
     name = f"deadheat-{socket.gethostname()}"
     work = (*prefect, "worker", "start", "--name", name, "--type")
@@ -214,12 +232,12 @@ def _list_services(asked: Up, state: State, own: Postgres | None = None) -> dict
         ),
         Service(
             name="dashboard",
-            command=(sys.executable, "-m", *web, str(asked.dashboard_port)),
+            command=(sys.executable, "-m", *web, str(wanted.dashboard_port)),
             folder=folder,
         ),
         Service(name="worker", command=(*work, "process", "--pool", POOL), **shared),
     ]
-    if asked.slurm_local:
+    if wanted.slurm_local:
         pool = f"{SLURM_SITE}-{find_pool(load_site(SLURM_SITE), None)[0]}"
         environment["SLURM_CONF"] = str(state.root / "slurm" / "etc" / "slurm.conf")
         listed.append(
@@ -229,18 +247,18 @@ def _list_services(asked: Up, state: State, own: Postgres | None = None) -> dict
 
 
 def _list_workers(listed: dict[str, Service]) -> list[Service]:
-    """Those whose command ends with their pool."""
+    """The workers: their command ends with the name of their pool."""
     return [each for name, each in listed.items() if name.endswith("worker")]
 
 
-def _check_same(asked: Up, state: State) -> None:
+def _check_same(wanted: Up, state: State) -> None:
     recorded = read_record(state)
-    if recorded in (None, asked):
+    if recorded in (None, wanted):
         return
     if any(map(services.find, _list_services(recorded, state).values())):
         raise UserError(
-            f"wanted {asked}, but {recorded} runs in {str(state.root)!r}; `deadheat down` first, "
-            "or name another state folder with --state"
+            f"wanted {wanted}, but {recorded} runs in {str(state.root)!r}; run `deadheat down` "
+            "first, or choose another state folder with --state"
         )
 
 
@@ -270,53 +288,63 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _is_paused(asked: Up, auth: str) -> bool | None:
-    """Whether `deadheat pause` holds back what would begin; None = the server does not say."""
+def _is_paused(wanted: Up, auth: str) -> bool | None:
+    """Whether `deadheat pause` is in effect; None if the server does not answer."""
     basic = {"Authorization": f"Basic {b64encode(auth.encode()).decode()}"}
-    asking = urllib.request.Request(f"{asked.api}/work_pools/{POOL}", headers=basic)
+    request = urllib.request.Request(f"{wanted.api}/work_pools/{POOL}", headers=basic)
     try:
-        with urllib.request.urlopen(asking, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=10) as response:
             return bool(json.loads(response.read())["is_paused"])
     except (OSError, ValueError, KeyError):
         return None
 
 
-def _tell(asked: Up, state: State, as_json: bool) -> bool:
-    """Print what runs; whether all of it does."""
-    listed = _list_services(asked, state)
-    where = {"server": asked.api, "dashboard": asked.dashboard}
+def _report(wanted: Up, state: State, as_json: bool) -> bool:
+    """Print the state of each service; whether all run."""
+    listed = _list_services(wanted, state)
+    where = {"server": wanted.api, "dashboard": wanted.dashboard}
     where |= {each.name: f"pool {each.command[-1]}" for each in _list_workers(listed)}
-    where["database"] = f"127.0.0.1:{asked.database_port}"
-    asks = {"server": f"{asked.api}/health", "dashboard": asked.dashboard}
+    where["database"] = f"127.0.0.1:{wanted.database_port}"
+    health = {"server": f"{wanted.api}/health", "dashboard": wanted.dashboard}
     rows: list[dict[str, Any]] = []
     for name, service in listed.items():
         found = services.find(service)
-        answers = bool(found) and (name not in asks or _answers(asks[name]))
         rows.append(
             {
                 "service": name,
-                "status": "runs" if answers else "does not answer" if found else "has ended",
+                "status": _find_status(len(found), health.get(name)),
                 "pid": found[0] if found else None,
                 "where": where[name],
             }
         )
-    is_paused = _is_paused(asked, read_secret(state, "api"))
+    is_paused = _is_paused(wanted, read_secret(state, "api"))
     if as_json:
-        print_json({**dataclasses.asdict(asked), "paused": is_paused, "services": rows})
+        print_json({**dataclasses.asdict(wanted), "paused": is_paused, "services": rows})
         return all(row["status"] == "runs" for row in rows)
     print_rows(rows, ("service", "status", "pid", "where"), title="deadheat up")
     if is_paused:
-        _say("Paused: nothing new begins until `deadheat resume`")
-    _say(f"Prefect: {asked.api.removesuffix('/api')}   Dashboard: {asked.dashboard}")
-    _say("The server and its UI want what this file holds; our own commands read it themselves:")
-    _say(f"  {secret_path(state, 'api')}")
-    _say("Other programs reach the server with:")
-    _say(f"  export PREFECT_API_URL={asked.api}")
-    _say(f"  export PREFECT_API_AUTH_STRING=$(cat {shlex.quote(str(secret_path(state, 'api')))})")
-    if not asked.database_port:
-        _say("Its database is SQLite: fine for one machine, not for dozens of runs at once.")
+        _print("Paused: nothing new starts until `deadheat resume`")
+    _print(f"Prefect: {wanted.api.removesuffix('/api')}   Dashboard: {wanted.dashboard}")
+    _print(
+        "The server and its UI require this file's secret; `deadheat` commands read it themselves:"
+    )
+    _print(f"  {secret_path(state, 'api')}")
+    _print("For other programs:")
+    _print(f"  export PREFECT_API_URL={wanted.api}")
+    _print(f"  export PREFECT_API_AUTH_STRING=$(cat {shlex.quote(str(secret_path(state, 'api')))})")
+    if not wanted.database_port:
+        _print("Prefect uses SQLite: fine for one machine, not for dozens of concurrent runs.")
     return all(row["status"] == "runs" for row in rows)
 
 
-def _say(line: str) -> None:
+def _find_status(num_processes: int, health: str | None) -> str:
+    """A service that is being restarted has only its supervisor's process."""
+    if num_processes == 0:
+        return "not running"
+    if num_processes == 1:
+        return "restarting"
+    return "runs" if health is None or _answers(health) else "does not answer"
+
+
+def _print(line: str) -> None:
     OUT.print(line, markup=False, highlight=False, soft_wrap=True)

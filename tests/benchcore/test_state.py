@@ -19,7 +19,9 @@ def test_the_state_folder_is_made_with_its_parts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["/proc/deadheat", "/dev/null/state"])
 def test_a_state_folder_that_cannot_be_written_is_refused(where: str) -> None:
-    with pytest.raises(UserError, match=r"wanted a state folder .* --state or DEADHEAT_STATE"):
+    with pytest.raises(
+        UserError, match=r"wanted a writable state folder, .* --state or DEADHEAT_STATE"
+    ):
         open_state(Path(where))
 
 

@@ -6,14 +6,14 @@ from collections import Counter
 
 from attributions import EFFECTS, TRUTHS, climb, rate, simulate
 
-from benchcore.verdict.confirmation import LADDER
+from benchcore.verdict.confirmation.decide import LOOKS
 
 
 def test_every_truth_is_simulated_and_what_is_told_of_it_adds_up() -> None:
     suspected = list(simulate(1, 4))
     assert Counter(each.culprit for each in suspected) == dict.fromkeys(TRUTHS, 4 * len(EFFECTS))
     findings = [climb(each) for each in suspected]
-    assert all(found.num_starts in LADDER for found in findings)
+    assert all(found.num_starts in LOOKS for found in findings)
     rows = rate(suspected, findings)
     assert len(rows) == len(TRUTHS) * len(EFFECTS)
     for row in rows:

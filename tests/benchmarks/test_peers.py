@@ -15,10 +15,10 @@ import pytest
 from result_documents import make_document
 from short_duels import judge
 
-from benchcore.catalog import list_workloads, load_spec
-from benchcore.interpreters import find_interpreters
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.version_requests import parse_request, resolve
+from benchcore.planning.catalog import list_workloads, load_spec
 from benchcore.protocol import EnvironmentRecord
-from benchcore.releases import parse_request, resolve
 from benchcore.state import open_state
 from benchcore.workloads.vit_b_16.spec import CASES
 
@@ -30,13 +30,13 @@ def test_ours_is_slower_only_where_the_whole_interval_says_so(
     low: float, high: float, slower: bool
 ) -> None:
     ratio: Any = SimpleNamespace(log_ratio=(low + high) / 2, low=low, high=high, num_starts=5)
-    assert peers.tell(ratio)["slower"] is slower
+    assert peers.describe_ratio(ratio)["slower"] is slower
 
 
 def test_without_an_interval_nothing_is_said() -> None:
     ratio: Any = SimpleNamespace(log_ratio=0.5, low=None, high=None, reason="one start")
     with pytest.raises(ValueError, match="one start"):
-        peers.tell(ratio)
+        peers.describe_ratio(ratio)
 
 
 def test_each_peer_has_a_workload_and_is_added_to_its_framework_alone(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_peer_meets_ours_in_the_same_environment(tmp_path: Path) -> None:
     assert order.workload == "peer_resnet50"
     assert (ours.settings["side"], theirs.settings["side"]) == ("ours", "timm")
     assert ours.environment == theirs.environment == record
-    assert (order.starts, order.rounds) == (3, 4)
+    assert (order.limits.starts, order.limits.rounds) == (3, 4)
 
 
 def test_blocks_that_others_disturbed_count_only_when_it_is_said() -> None:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dashboards.defects import publish_study, render_study, study_chart, write_headline
+from dashboards.defects_page import publish_study, render_study, study_chart, write_headline
 
 _NUMBERS = {"speedup": 2.0, "low": 1.9, "high": 2.1, "num_starts": 3}
 _MOVE = {"moved": 1.6, "moved_low": 1.5, "moved_high": 1.7}
@@ -36,7 +36,7 @@ def _make_study(**changes: Any) -> dict[str, Any]:
             {**switch, "name": "tf32", "title": "TF32 on one side", **_NOTHING}
             | {"caught": [], "why": "not run here: it takes a GPU"},
         ],
-        "rungs": [
+        "corrections": [
             {"title": "all of them", **_NUMBERS, **_MOVE, "caught": _CAUGHT, "why": None},
             {"title": "without: that", **_NUMBERS, **_MOVE, "caught": [], "why": None},
         ],
@@ -82,12 +82,12 @@ def test_the_chart_draws_what_was_measured_and_the_fair_pair_as_a_line() -> None
         for line in of_layer
         if "series" in line and "label" in line
     }
-    assert labels["JAX's is v1"] != labels["Quiet one"] != labels["nothing wrong"]
-    assert labels["without: that"] == labels["nothing wrong"]
+    assert labels["JAX's is v1"] != labels["Quiet one"] != labels["no error"]
+    assert labels["without: that"] == labels["no error"]
 
 
 def test_without_the_fair_pair_there_is_nothing_to_hold_errors_against() -> None:
     nothing = {"speedup": None, "low": None, "high": None, "num_starts": 0, "caught": []}
-    study = _make_study(fair=nothing, switches=[], rungs=[])
+    study = _make_study(fair=nothing, switches=[], corrections=[])
     assert write_headline(study) == "The fair pair was not measured on resnet50 infer_b4"
-    assert "nothing to hold the errors against" in render_study(study)
+    assert "the errors have no baseline" in render_study(study)

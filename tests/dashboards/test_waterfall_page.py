@@ -6,12 +6,12 @@ from typing import Any
 
 from sample_frames import HOSTILE
 
-from dashboards.waterfall import (
+from dashboards.waterfall_page import (
+    describe_total,
     list_arms,
     list_bars,
     publish_waterfall,
     render_waterfall,
-    say_whole,
 )
 
 
@@ -54,11 +54,11 @@ def test_what_was_left_out_is_told_and_has_no_number() -> None:
 
 
 def test_the_whole_is_said_as_measured_and_as_the_product_of_its_steps() -> None:
-    assert say_whole(found_waterfall()) == (
-        "From eager to compile torch becomes 1.11x (1.09 to 1.13) as fast; "
-        "its steps multiply to 1.11x."
+    assert describe_total(found_waterfall()) == (
+        "From eager to compile, PyTorch becomes 1.11x (1.09 to 1.13) as fast; "
+        "the product of its steps is 1.11x."
     )
-    assert "no whole" in say_whole(found_waterfall(whole=None))
+    assert "no total" in describe_total(found_waterfall(whole=None))
 
 
 def test_bars_hang_between_an_arm_and_the_one_before_it() -> None:

@@ -10,10 +10,10 @@ from result_documents import make_document, spool_document
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.epochs import epoch_frame
+from benchcore.store.frames.epochs import epoch_frame
 from benchcore.store.ingest import ingest_spool
 from dashboards.epochs import list_epochs
-from data_checks.campaign import check_campaign
+from data_checks.check import check_campaign
 
 _DATASET = {
     "name": "pets",
@@ -56,7 +56,7 @@ def test_accuracies_further_apart_than_chance_void_the_pair(
     engine = open_database(state.database_url)
     assert not ingest_spool(engine, state).rejected
     report = check_campaign(engine, document["campaign"])
-    found = [mark.reason for mark in report.marks if mark.expectation == "learnt the same"]
+    found = [mark.reason for mark in report.failed_checks if mark.expectation == "learnt the same"]
     assert bool(found) is marked
     if marked:
         assert found[0].startswith("400 and 500 of 1000 validation images are right, 4.5 standard")

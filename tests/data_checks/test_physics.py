@@ -11,15 +11,15 @@ from proof_documents import keep_proof, make_proof
 from result_documents import CAMPAIGN, DUEL_RUN, JAX, TORCH, make_document, spool_document
 from sample_frames import GENERATED_AT, sample_frames
 
-from benchcore.comparison import summarise
+from benchcore.experiments.compare import summarise
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
-from benchcore.store.frames import contender_frame
+from benchcore.store.duels import judge_campaign
+from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.judging import judge_campaign
-from benchcore.store.outcome import judge_and_list, list_contenders, list_failures
-from dashboards.publish import render_page
-from data_checks.campaign import check_campaign
+from benchcore.store.reports.campaign import judge_and_list, list_contenders, list_failures
+from dashboards.campaign_page import render_page
+from data_checks.check import check_campaign
 
 Document = dict[str, Any]
 FLOPS = 2 * 1024**3
@@ -79,8 +79,8 @@ def marks_of(state: State, *documents: Document) -> dict[tuple[str | None, str],
     engine = ingest(state, *documents)
     report = check_campaign(engine, CAMPAIGN)
     ratios = {each.counts for each in judge_campaign(engine, CAMPAIGN)}
-    marks = {(each.contender, each.expectation): each.reason for each in report.marks}
-    assert {each.duel_run for each in report.marks} <= {DUEL_RUN}
+    marks = {(each.contender, each.expectation): each.reason for each in report.failed_checks}
+    assert {each.duel_run for each in report.failed_checks} <= {DUEL_RUN}
     assert (False in ratios) == bool(marks)
     engine.dispose()
     return marks
@@ -127,7 +127,7 @@ def test_an_impossible_contender_has_that_status_everywhere_and_its_duel_counts_
 
 def test_checking_again_finds_the_same(state: State) -> None:
     engine = ingest(state, matmul(), copy(), hurry(candidate(), 10))
-    first, again = (check_campaign(engine, CAMPAIGN).marks for _ in range(2))
+    first, again = (check_campaign(engine, CAMPAIGN).failed_checks for _ in range(2))
     assert [mark.expectation for mark in first] == ["invalid_physics"]
     assert again == first
     engine.dispose()
@@ -194,7 +194,7 @@ def test_without_a_ceiling_of_its_own_a_case_is_reported_unbounded(
 ) -> None:
     engine = ingest(state, *sentinels, hurry(candidate(), 10))
     report = check_campaign(engine, CAMPAIGN)
-    assert report.marks == ()
+    assert report.failed_checks == ()
     assert "mlp tiny: no ceiling measured: compute" in report.unbounded
     frame = contender_frame(engine, CAMPAIGN).query("workload == 'mlp'")
     assert frame["limit_share"].isna().all()
@@ -246,7 +246,7 @@ def test_a_precision_without_its_sentinel_has_no_ceiling(
     tried = hurry(_in(precision, candidate()), 10)
     engine = ingest(state, _in(sentinel, matmul(), "a" * 16), tried)
     report = check_campaign(engine, CAMPAIGN)
-    assert report.marks == ()
+    assert report.failed_checks == ()
     assert "mlp tiny: no ceiling measured: compute" in report.unbounded
     engine.dispose()
 

@@ -11,8 +11,8 @@ from result_documents import CAMPAIGN, make_document, make_profile, spool_docume
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
-from data_checks.campaign import read_frames
-from data_checks.nightly import run_checks
+from data_checks.check import read_frames
+from data_checks.suites import run_checks
 
 
 def _check(
@@ -28,7 +28,7 @@ def _check(
     assert ingest_spool(engine, state).rejected == ()
     report = run_checks(read_frames(engine, CAMPAIGN))
     engine.dispose()
-    return {(mark.contender, mark.expectation, mark.reason) for mark in report.marks}
+    return {(mark.contender, mark.expectation, mark.reason) for mark in report.failed_checks}
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from benchcore.program import Precision
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.outcome import judge_and_list
-from data_checks.campaign import check_campaign
+from benchcore.store.reports.campaign import judge_and_list
+from data_checks.check import check_campaign
 
 
 @pytest.fixture

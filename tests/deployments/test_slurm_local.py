@@ -143,7 +143,7 @@ def test_without_slurm_it_says_what_to_install(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "no sbatch" in refused.stderr and "slurm_local.py install` as root" in refused.stderr
     refused = _call("install", env=bare)
-    assert refused.returncode == 2 and "that needs apt-get and root" in refused.stderr
+    assert refused.returncode == 2 and "installing needs apt-get and root" in refused.stderr
 
 
 def test_a_missing_slurm_fails_in_ci_and_skips_elsewhere(

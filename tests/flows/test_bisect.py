@@ -16,15 +16,14 @@ from prefect.exceptions import ParameterTypeError
 from slow_environments import make_slow
 from typer.testing import CliRunner
 
-from benchcore.bisection import Candidates
-from benchcore.dependencies import Between
-from benchcore.environment_locks import Lock
+from benchcore.environments.locks import Lock
+from benchcore.environments.version_requests import Release, Request, parse_request
 from benchcore.errors import UserError
+from benchcore.experiments.bisect import BisectRequest, Candidates
+from benchcore.experiments.dependency_moves import Between
 from benchcore.protocol import EnvironmentRecord
-from benchcore.releases import Release, Request, parse_request
-from flows.cli import app
-from flows.commands.bisect import Bisecting
-from flows.deployed.bisect import bisect
+from flows.bisect import bisect
+from flows.cli.main import app
 
 ASKED = ["bisect", "jax", "--workload", "matmul", "--case", "tiny_op", "--json"]
 VERSIONS = ("1.1", "1.2")
@@ -35,7 +34,10 @@ VERSIONS = ("1.1", "1.2")
     [
         (["--good", "1", "--bad", "nonsense"], "wanted a version such as"),
         (["--good", "2.0", "--bad", "1.0"], "wanted a good version that is older"),
-        (["--good", "1.0", "--bad", "2.0", "--starts", "1"], "wanted numbers of starts from 2"),
+        (
+            ["--good", "1.0", "--bad", "2.0", "--starts", "1"],
+            "wanted growing numbers of starts from 2",
+        ),
         (["--good", "1.0", "--bad", "2.0", "--case", "none"], "no case 'none'"),
         (["--good", "1.0", "--bad", "2.0", "--device", "abacus"], "no device 'abacus'"),
         (["--good", "1.0", "--bad", "2.0", "--event", "7"], "no event 7"),
@@ -80,14 +82,17 @@ def _publish(built: Mapping[str, EnvironmentRecord], patched: pytest.MonkeyPatch
         accelerator="cpu",
     )
     candidates = Candidates(versions=VERSIONS, python="3")
-    patched.setattr("benchcore.campaign.resolve", resolve)
+    patched.setattr("benchcore.running.plans.resolve", resolve)
     patched.setattr(
-        "benchcore.campaign.provision", lambda release, *given, **named: built[release.version]
+        "benchcore.running.duels.provision",
+        lambda release, *given, **named: built[release.version],
     )
-    patched.setattr("flows.commands.bisect.find_candidates", lambda *given: candidates)
-    patched.setattr("flows.commands.dependencies.compare_ends", lambda *given: between)
-    patched.setattr("flows.commands.dependencies.why_not", lambda between: lambda moved: None)
-    patched.setattr("flows.commands.dependencies.build", build)
+    patched.setattr("benchcore.experiments.bisect.find_candidates", lambda *given: candidates)
+    patched.setattr("benchcore.experiments.dependencies.compare_ends", lambda *given: between)
+    patched.setattr(
+        "benchcore.experiments.dependencies.why_not", lambda between: lambda moved: None
+    )
+    patched.setattr("benchcore.experiments.dependencies.build", build)
 
 
 @pytest.mark.provisions
@@ -114,8 +119,10 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
     done = run_here(*ASKED, *more)
     assert done.stdout, done.stderr
     told = json.loads(done.stdout)
-    asked = [(each["purpose"], each["old"], each["new"], each["verdict"]) for each in told["steps"]]
-    assert json.loads(Path(told["record"]).read_text())["words"] == told["words"]
+    asked = [
+        (each["purpose"], each["old"], each["new"], each["verdict"]) for each in told["rounds"]
+    ]
+    assert json.loads(Path(told["record"]).read_text())["summary"] == told["summary"]
     if told["verdict"] == "unknown":
         assert (done.returncode, told["culprits"]) == (1, [])
         pytest.skip(f"others used this machine: {told['reason']}")
@@ -124,7 +131,7 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
     assert culprit["version"] == "1.2"
     assert culprit["low"] > 1.5
     _check_dependencies(told)
-    assert told["words"].startswith("1.2 takes ")
+    assert told["summary"].startswith("1.2 takes ")
     assert (culprit["before"], culprit["untold"]) == ("1.1", [])
     assert asked == [("ends", "1.1", "1.2", "different"), ("verify", "1.1", "1.2", "different")]
 
@@ -132,7 +139,7 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
 def _check_dependencies(told: dict[str, Any]) -> None:
     (found,) = told["dependencies"]
     assert [each["package"] for each in found["moves"]] == ["numpy", "flax"]
-    asked = [(each["purpose"], each["old"], each["new"]) for each in found["steps"]]
+    asked = [(each["purpose"], each["old"], each["new"]) for each in found["rounds"]]
     if found["verdict"] == "unknown" or len(asked) < 3:  # others used this machine by then
         return
     assert asked[0] == ("ends", "old", "flax+numpy")
@@ -142,7 +149,7 @@ def _check_dependencies(told: dict[str, Any]) -> None:
     if blame["packages"] == ["flax"]:
         assert asked[1:3] == [("search", "old", "numpy"), ("verify", "numpy", "flax+numpy")]
         assert blame["manner"] in ("alone", "untold")
-        assert "flax makes a step take " in told["words"]
+        assert "flax makes a step take " in told["summary"]
 
 
 def test_the_deployments_flow_tells_what_was_found_or_why_nothing_could_be(
@@ -158,22 +165,22 @@ def test_the_deployments_flow_tells_what_was_found_or_why_nothing_could_be(
     unknown = bisect(**{**asked, "case": "none"}, good="1.0", bad="2.0")
     assert unknown.is_failed() and "no case 'none'" in str(unknown.message)
 
-    orders: list[Bisecting] = []
+    orders: list[BisectRequest] = []
     step = {"purpose": "ends", "old": "1.0", "new": "2.0", "starts": 5, "reason": "", "ratio": 1.1}
-    of_package = {"steps": [{**step, "verdict": "same", "low": 0.9, "high": 1.2}]}
+    of_package = {"rounds": [{**step, "verdict": "same", "low": 0.9, "high": 1.2}]}
     found: dict[str, Any] = {
         "verdict": "found",
-        "words": "2.0 takes 1.1 times as long",
-        "steps": [{**step, "verdict": "different", "low": 1.05, "high": 1.15}],
+        "summary": "2.0 takes 1.1 times as long",
+        "rounds": [{**step, "verdict": "different", "low": 1.05, "high": 1.15}],
         "dependencies": [of_package],
     }
     monkeypatch.setattr(
-        "flows.deployed.bisect.find_culprit",
-        lambda order, state, run: orders.append(order) or found,
+        "flows.bisect.run_bisection",
+        lambda order, state, measurer: orders.append(order) or found,
     )
     done = bisect(**asked, good="1.0", bad="2.0", starts=[3, 6], dependencies=True)
-    assert done.is_completed() and done.message == found["words"]
-    assert (orders[0].ladder, orders[0].dependencies) == ((3, 6), True)
+    assert done.is_completed() and done.message == found["summary"]
+    assert (orders[0].looks, orders[0].dependencies) == ((3, 6), True)
     with get_client(sync_client=True) as client:
         key = ArtifactFilterKey(any_=["bisection"])
         tables = client.read_artifacts(artifact_filter=ArtifactFilter(key=key))

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from duel_orders import copy_inside_ring
 
-from benchcore import campaign, proofs
-from benchcore.profiles import Match, Profile
-from benchcore.protocol import EnvironmentRecord
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.tracks import JAX_NEWEST, TORCH_EAGER
+from benchcore.protocol import DuelLimits, EnvironmentRecord
+from benchcore.running import duels, equivalence, plans
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.outcome import judge_and_list
 from benchcore.store.proofs import list_proofs
-from benchcore.tracks import JAX_NEWEST, TORCH_EAGER
-from dashboards.campaign import publish_campaign
-from data_checks.campaign import check_campaign
+from benchcore.store.reports.campaign import judge_and_list
+from dashboards.publish import publish_campaign
+from data_checks.check import check_campaign
 
 pytestmark = pytest.mark.provisions
 PROFILE = Profile(
@@ -31,13 +31,9 @@ PROFILE = Profile(
             case="tiny_infer_bf16",
             arms=(JAX_NEWEST, TORCH_EAGER),
             expected_s=1,
-            budget_s=20.0,
         ),
     ),
-    starts=2,
-    rounds=4,
-    block_ms=1.0,
-    warm_up_limit_s=0.2,
+    limits=DuelLimits(starts=2, rounds=4, block_ms=1.0, warm_up_limit_s=0.2, budget_s=20.0),
 )
 
 
@@ -66,18 +62,18 @@ def test_a_broken_model_gets_no_ratio_onto_the_page(
     source = broken.read_text()
     assert "nn.ReLU()" in source
     broken.write_text(source.replace("nn.ReLU()", "nn.LeakyReLU(1e-4)"))
-    for module in (campaign, proofs):
+    for module in (duels, equivalence):
         monkeypatch.setattr(module, "take_snapshot", lambda folder: ring)
 
-    plan = campaign.plan_campaign(PROFILE, site="local", campaign="broken", state=state)
-    (wanted,) = proofs.of_campaign(plan, state)
-    proofs.prove(wanted, state, lambda text: None, anew=False)
-    (row,) = list_proofs(open_database(state.database_url), proofs.subject(wanted))
+    plan = plans.plan_campaign(PROFILE, site="local", campaign="broken", state=state)
+    (wanted,) = equivalence.list_campaign_proofs(plan, state)
+    equivalence.prove(wanted, state, lambda text: None, anew=False)
+    (row,) = list_proofs(open_database(state.database_url), equivalence.proof_subject(wanted))
     assert not row["passed"] and "not the same function" in row["reason"]
     assert row["a_error"] <= row["a_bound"] and row["b_error"] <= row["b_bound"]
     assert row["first_drift"] == "layer/fc1"
     (duel,) = plan.duels
-    document = read_document(campaign.measure_duel(plan, duel, state))
+    document = read_document(duels.measure_duel(plan, duel, state))
     assert [each["status"] for each in document["contenders"]] == ["ok", "ok"]
     assert all(row["agrees"] for row in document["equivalence"])
 

@@ -13,12 +13,12 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from typer.testing import CliRunner
 
-from benchcore.campaign import draft_plan
-from benchcore.matrix import save_plan
-from benchcore.profiles import Match, load_profile
-from benchcore.tracks import STDLIB
-from flows.cli import app
-from flows.deployed.calibrate import calibrate
+from benchcore.planning.matrix import save_plan
+from benchcore.planning.profiles import Match, load_profile
+from benchcore.planning.tracks import STDLIB
+from benchcore.running.plans import draft_plan
+from flows.calibrate import calibrate
+from flows.cli.main import app
 
 TRIAL = Match(workload="digest", case="tiny_op", arms=(STDLIB, STDLIB), expected_s=2)
 
@@ -28,7 +28,9 @@ def state(tmp_path_factory: pytest.TempPathFactory, prefect_api: None) -> Iterat
     """An A/A trial, whose first two nights were missed, and one with 5 % more work on one side,
     measured as a night's duels are."""
     root = tmp_path_factory.mktemp("state")
-    profile = replace(load_profile("ci"), matches=(), trials=(TRIAL,), warm_up_limit_s=0.1)
+    ci = load_profile("ci")
+    limits = replace(ci.limits, warm_up_limit_s=0.1)
+    profile = replace(ci, matches=(), trials=(TRIAL,), limits=limits)
     plan = draft_plan(profile, site="local", campaign="night", trials=range(2, 10))
     save_plan(plan, root / "plan.json")
     with pytest.MonkeyPatch.context() as patched:
@@ -75,10 +77,10 @@ def test_the_console_and_the_page_say_how_often_we_err_and_that_it_is_early(stat
     if json.loads(_ask(state, "--json"))["lost"]:
         pytest.skip("others used this machine throughout a start")
     said = " ".join(_ask(state).split())
-    assert said.startswith("2 trials judged.")
-    assert "too few yet: 10 say something" in said
+    assert said.startswith("2 calibration runs judged.")
+    assert "too few runs; at least 10 are needed" in said
     page = (state / "site" / "night" / "index.html").read_text()
-    assert "How often do our own alarms err?" in page
+    assert "How often are our own alarms wrong?" in page
     assert "digest tiny_op: stdlib and stdlib" in page
     assert "stdlib-slowed-5" not in page  # the twin itself is in none of the tables
 
@@ -89,8 +91,8 @@ def test_the_deployments_flow_measures_more_of_them_and_tells_what_came_of_all(
     asked: list[tuple[int, str, str]] = []
     monkeypatch.setenv("DEADHEAT_STATE", str(state))
     monkeypatch.setattr(
-        "flows.deployed.calibrate.measure_trials",
-        lambda count, profile, site, opened, run: asked.append((count, profile, site)),
+        "flows.calibrate.run_calibration",
+        lambda count, context, measurer: asked.append((count, context.profile.name, context.site)),
     )
     done = calibrate(trials=4, return_state=True)
     assert asked == [(4, "laptop", "local")]
@@ -110,11 +112,11 @@ def test_the_deployments_flow_refuses_what_can_not_be_measured(
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
     refused = calibrate(trials=1, profile="ci", return_state=True)
-    assert refused.is_failed() and "wanted a profile with trials" in str(refused.message)
+    assert refused.is_failed() and "wanted a profile with calibration runs" in str(refused.message)
 
 
 def test_without_trials_nothing_is_made_up(tmp_path: Path) -> None:
-    assert _ask(tmp_path).startswith("no trial judged.")
+    assert _ask(tmp_path).startswith("no calibration run judged.")
     found = json.loads(_ask(tmp_path, "--json"))
     assert all(row["share"] is None for row in found["rates"])
 
@@ -123,4 +125,4 @@ def test_a_profile_without_trials_is_bad_input(tmp_path: Path) -> None:
     command = ["calibration", "--measure", "1", "--profile", "ci", "--state", str(tmp_path)]
     result = CliRunner().invoke(app, command)
     assert result.exit_code != 0
-    assert "wanted a profile with trials, got 'ci'" in str(result.exception)
+    assert "wanted a profile with calibration runs, got 'ci'" in str(result.exception)

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_COMPILE, TORCH_IMAGE_OPTIONS
-from flows.cli import app
-from flows.commands.compare import print_comparison, say_physics, say_scope, say_verdict
+from dashboards.answer import format_physics, format_scope, format_verdict
+from flows.cli.compare import print_comparison
+from flows.cli.main import app
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("prefect_api")
         ({"speedup": 0.8, "low": 0.78, "high": 0.82}, "b is 1.25x (1.22 to 1.28) as fast as a"),
         (
             {"speedup": 1.0, "low": 0.99, "high": 1.01, "verdict": "same"},
-            "a and b are equally fast: a is 1.00x (0.99 to 1.01) as fast as b",
+            "a and b are equally fast: 1.00x (0.99 to 1.01)",
         ),
         (
             {"verdict": "unknown", "reason": "it is wide"},
@@ -46,15 +47,15 @@ pytestmark = pytest.mark.usefixtures("prefect_api")
     ],
 )
 def test_the_verdict_in_words(changes: dict[str, Any], words: str) -> None:
-    assert say_verdict({**FOUND, **changes}) == words
+    assert format_verdict({**FOUND, **changes}) == words
 
 
 def test_what_a_verdict_holds_for_is_said_and_one_start_is_a_suspicion() -> None:
-    assert say_scope(FOUND) == (
+    assert format_scope(FOUND) == (
         "this node (n1, Some CPU); 5 starts, until the interval was narrow enough; 95 % interval"
     )
-    assert say_scope({**FOUND, "scope": "this start"}) == "this one start: a suspicion only"
-    none = say_scope({**FOUND, "scope": "this start", "num_starts": 0})
+    assert format_scope({**FOUND, "scope": "this start"}) == "this one start: a suspicion only"
+    none = format_scope({**FOUND, "scope": "this start", "num_starts": 0})
     assert none == "nothing: no start gave a ratio"
 
 
@@ -116,10 +117,12 @@ def test_a_disturbed_machine_is_told_with_what_to_do(capsys: pytest.CaptureFixtu
 
 def test_it_is_said_when_nothing_was_held_against_the_ceilings() -> None:
     found = _found()
-    assert say_physics(found).startswith("Physics: not judged, as a step or the ceilings")
+    assert format_physics(found).startswith("Physics: not judged, as a step or the ceilings")
     for side, share in (("a", 0.0), ("b", 0.4)):
         found = {**found, side: {**found[side], "limit_share": share}}
-    assert say_physics(found) == "Physics: the fastest step claims 40% of what the device allows."
+    assert (
+        format_physics(found) == "Physics: the fastest step claims 40% of what the device allows."
+    )
 
 
 def _compare(state: State, *arguments: str, case: str = "mlp --case tiny_infer") -> Ended:
@@ -179,7 +182,7 @@ def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
     assert names > {found[side]["name"] for side in ("a", "b")}  # the ceilings' own ran nowhere
     assert all("status is 'unsupported'" in mark["reason"] for mark in finished)
     said = _say(session_state, "report", found["campaign"])
-    assert "What did not end well" in said
+    assert "Failed contenders" in said
     assert len(found["failures"]) == 6
     assert said.count("unsupported") == 2 * 6  # the status, and its cause in a word
 
@@ -241,7 +244,7 @@ def test_the_help_names_every_setting_that_an_arm_has() -> None:
         text=True,
         check=True,
     )
-    said = " ".join(done.stdout.split())
+    said = "".join(done.stdout.split())  # the help breaks lines within a value, at its hyphens
     for options in (JAX_OPTIONS, TORCH_IMAGE_OPTIONS):
         for key, values in options.items():
             assert f"{key}={'|'.join(values)}" in said

@@ -19,14 +19,14 @@ from slow_environments import make_slow
 from typer.testing import CliRunner
 from webhooks import serve_webhook
 
-from benchcore.cell.host import describe_device
+from benchcore.cell.measure.host import describe_device
+from benchcore.planning.snapshot import take_snapshot
 from benchcore.protocol import EnvironmentRecord, write_json
-from benchcore.shard import run_duel
-from benchcore.snapshot import take_snapshot
+from benchcore.running.duel_process import run_duel
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
-from benchcore.verdict.confirmation import Asked, Start, decide
-from flows.cli import app
+from benchcore.verdict.confirmation.decide import HistoryLevels, Start, decide
+from flows.cli.main import app
 
 pytestmark = [pytest.mark.provisions, pytest.mark.usefixtures("prefect_api")]
 
@@ -95,8 +95,8 @@ def _ask(state: State, *command: str) -> Any:
 
 
 def _confirm(state: State, webhook: str) -> Any:
-    rungs = ("--starts", "3", "--starts", "6")  # the second only if others disturb the first
-    command = ("confirm", *rungs, "--profile", "ci", "--json", "--state", str(state.root))
+    looks = ("--starts", "3", "--starts", "6")  # the second only if others disturb the first
+    command = ("confirm", *looks, "--profile", "ci", "--json", "--state", str(state.root))
     done = run_here(*command, environ={"DEADHEAT_WEBHOOK_URL": webhook})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -136,8 +136,10 @@ def test_a_slow_down_goes_from_history_to_an_event_and_an_alert_that_name_its_si
     assert (event["state"], event["culprit"]) == ("untriaged", "torch")
     (alert,) = alerts
     assert (alert["event"], alert["culprit"]) == (event["id"], "torch")
-    assert alert["text"].startswith(f"Event {event['id']}, caused by torch: matmul tiny_op: ")
-    assert "; against torch, jax is " in alert["text"]
+    assert alert["text"].startswith(
+        f"Event {event['id']}: JAX/PyTorch speedup on matmul tiny_op rose "
+    )
+    assert ": PyTorch 99.0 is " in alert["text"] and " % slower than " in alert["text"]
     assert _ask(state, "confirm") == []  # it was answered, and asks for nothing more
     (suspicion,) = _ask(state, "suspicions")["suspicions"]
     assert suspicion["state"] == "confirmed"
@@ -166,7 +168,7 @@ def test_real_nights_in_which_nothing_changed_leave_no_event(tmp_path: Path) -> 
         logs.append(float(np.median([np.log(y / x) for x, y in times])))
     assert len(set(logs)) == 12
     starts = [_play(one, other) for one, other in zip(a["starts"], b["starts"], strict=True)]
-    (found,) = decide([(starts, Asked(before=0.0, after=0.05))], final=True)
+    (found,) = decide([(starts, HistoryLevels(before=0.0, after=0.05))], final=True)
     assert found.verdict in ("refuted", "unknown"), found  # unknown = others used this machine
     assert found.culprit in ("neither", "infrastructure", "unknown"), found
     open_history(state, make_history(logs)).dispose()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from command_line import Ended, run_here
 
-from benchcore.snapshot import take_snapshot
+from benchcore.planning.snapshot import take_snapshot
 from benchcore.state import open_state
 from flows.server import services
 

@@ -13,7 +13,7 @@ from benchcore.errors import CampaignIncompleteError
 from flows import measure_shard
 
 
-class _Lanes:
+class _Slots:
     """Duels a to d; `ends` says how each ends: measured unless told, and 'late' is one that the
     job's end stops. The one that was begun last is over first."""
 
@@ -91,9 +91,9 @@ def test_what_is_not_measured_is_either_given_up_or_handed_back(
     outcome: tuple[str, str, str],
 ) -> None:
     begun, lost, rest = outcome
-    lanes, measuring = _Lanes(num, ends), _Measuring(no_time_from)
-    monkeypatch.setattr(measure_shard, "measuring", measuring)
-    monkeypatch.setattr(measure_shard, "open_lanes", lambda job: nullcontext(lanes))
+    slots, measuring = _Slots(num, ends), _Measuring(no_time_from)
+    monkeypatch.setattr(measure_shard, "measurement", measuring)
+    monkeypatch.setattr(measure_shard, "open_slots", lambda job: nullcontext(slots))
     if lost:
         with pytest.raises(CampaignIncompleteError, match=ends[lost[0]]):
             measure_shard.measure_shard.fn("night", "0" * 16, "token")
@@ -101,5 +101,5 @@ def test_what_is_not_measured_is_either_given_up_or_handed_back(
         told = measure_shard.measure_shard.fn("night", "0" * 16, "token")
         back = f"{len(rest)} handed back" if rest else f"{len(begun)} duels measured"
         assert back in str(told.message)
-    assert "".join(lanes.begun) == begun
+    assert "".join(slots.begun) == begun
     assert measuring.report == (list(lost), list(rest))

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from benchcore.errors import UserError
-from benchcore.matrix import Plan
-from flows.cli import app
+from benchcore.planning.matrix import Plan
+from flows.cli.main import app
 
 EMPTY = Plan(
     schema=1, campaign="asked", profile="p", site="slurm-local", releases={}, duels=(), notes=()
@@ -28,7 +28,7 @@ EMPTY = Plan(
 def test_a_pool_that_the_site_lacks_is_refused_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, draft: str, arguments: str
 ) -> None:
-    monkeypatch.setattr(f"flows.commands.{module}.{draft}", lambda *args, **options: EMPTY)
+    monkeypatch.setattr(f"flows.cli.{module}.{draft}", lambda *args, **options: EMPTY)
     command = [module, *arguments.split(), "--site", "slurm-local", "--state", str(tmp_path)]
     with pytest.raises(UserError, match="got 'nope'; pools are h100, urgent"):
         CliRunner().invoke(app, [*command, "--pool", "nope"], catch_exceptions=False)

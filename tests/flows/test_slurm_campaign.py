@@ -9,19 +9,21 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from local_slurm import LocalSlurm
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect_server import end
-from slurm_cluster import DEADHEAT, POOL, Cluster, open_cluster, plan_path, wait_for
+from slurm_cluster import CHEAP, DEADHEAT, POOL, Cluster, open_cluster, plan_path, wait_for
 
-from benchcore.campaign import campaign_folder, provision_release
 from benchcore.errors import UserError
-from benchcore.profiles import Match
-from benchcore.tracks import STDLIB
-from flows.shards import measure_in_shards
+from benchcore.planning.profiles import Match
+from benchcore.planning.tracks import STDLIB
+from benchcore.running.duels import provision_release
+from benchcore.running.plans import campaign_folder
+from tasks.slurm_shards import measure_in_shards
 
 LOST_WORKER = Path(__file__).parents[1] / "tasks" / "lost_dask_worker.py"
 
@@ -44,7 +46,13 @@ def worker(cluster: Cluster) -> Iterator[None]:
 
 
 def _noop(rounds: int) -> Match:
-    return Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3, rounds=rounds)
+    return Match(
+        workload="noop",
+        case="bare",
+        arms=(STDLIB,),
+        expected_s=3,
+        limits=replace(CHEAP, rounds=rounds),
+    )
 
 
 def test_without_a_worker_nothing_is_sent(cluster: Cluster) -> None:
@@ -120,9 +128,11 @@ def test_a_job_stops_before_its_limit_and_the_rest_is_sent_again(
 ) -> None:
     """Of a minute's job half is for measuring, less than the second duel is expected to take; in
     a job of its own it is begun, and stopped."""
-    monkeypatch.setattr("benchcore.placement._START_UP_S", -120.0)  # packed too tightly
+    monkeypatch.setattr("benchcore.running.shards._START_UP_S", -120.0)  # packed too tightly
     cluster.be(minutes=1, shard_minutes=2)
-    fine = Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=35, starts=2)
+    fine = Match(
+        workload="noop", case="bare", arms=(STDLIB,), expected_s=35, limits=replace(CHEAP, starts=2)
+    )
     hangs = Match(workload="faulty", case="hang_in_step", arms=(STDLIB,), expected_s=35)
     plan = cluster.plan("long", fine, hangs)
     for request in plan.releases:
@@ -146,7 +156,7 @@ def test_a_node_that_does_not_share_the_folder_says_so(cluster: Cluster, tmp_pat
     for request in plan.releases:
         provision_release(plan, request, cluster.state, lambda text: None)
     (lost,) = measure_in_shards("astray", str(cluster.state.root))
-    assert "this node does not share that folder" in lost
+    assert "this node does not share it" in lost
     assert not cluster.documents("astray")
 
 

@@ -1,4 +1,4 @@
-"""What test_dask_lanes.py runs: two lanes, one of which is lost after its duel is over."""
+"""Run by test_slurm_campaign.py: of two slots one loses its worker after its duel has ended."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any
 
 from prefect import flow
 
-from tasks.dask_lanes import open_dask_lanes
+from tasks.dask_slots import open_dask_slots
 
 
 @flow
 def shard(campaign: str, root: str, log: str, duel_runs: list[str]) -> None:
-    """Measure both duels; tell how each ended, once the first one's worker is gone."""
+    """Measure both duels, kill the worker of the first, and print how each ended."""
     order = {"campaign": campaign, "root": root, "log": log}
-    with open_dask_lanes(("0", "1")) as lanes:
+    with open_dask_slots(("0", "1")) as slots:
         for duel_run in duel_runs:
-            lanes.begin(duel_run, duel_run, **order)
-        future = next(each for each, name in lanes._running.items() if name == duel_runs[0])
+            slots.begin(duel_run, duel_run, **order)
+        future = next(each for each, name in slots._running.items() if name == duel_runs[0])
         _wait_for(lambda: future.status == "finished")
-        client = lanes._runner.client
+        client = slots._runner.client
         (held_by,) = client.who_has([future])[future.key]
         (pid,) = client.run(os.getpid, workers=[held_by]).values()
         os.kill(pid, signal.SIGKILL)
         _wait_for(lambda: future.status != "finished")
-        ended = dict(lanes.wait() for _ in duel_runs)
-    told = {name: [state.name, state.message] for name, state in ended.items()}
-    sys.stdout.write(f"{json.dumps(told)}\n")
+        ended = dict(slots.wait() for _ in duel_runs)
+    final = {name: [state.name, state.message] for name, state in ended.items()}
+    sys.stdout.write(f"{json.dumps(final)}\n")
 
 
 def _wait_for(condition: Any) -> None:
     deadline = time.monotonic() + 90
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "it did not happen within 90 s"
         time.sleep(0.02)
 
 

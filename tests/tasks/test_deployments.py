@@ -1,4 +1,4 @@
-"""Deployments on a real Prefect server: what is wanted is there, and a refusal changes nothing."""
+"""Deployments on a real Prefect server: applying is idempotent, and a refusal names its object."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from kept_histories import open_history
 from package_index import serve_index
-from prefect import flow
+from prefect import flow, task
 from prefect.automations import AutomationCore, CallWebhook, DoNothing, EventTrigger, Posture
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -34,6 +34,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.events import emit_event
 from prefect.events.schemas.automations import Automation
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.futures import wait
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling, Completed, Failed, Running
 from prefect_server import serve_prefect
@@ -41,32 +42,40 @@ from result_documents import make_history, make_plan
 from webhooks import serve_webhook
 
 from benchcore.errors import UserError
-from benchcore.matrix import load_plan
-from benchcore.placement import Shard
+from benchcore.planning.matrix import load_plan
 from benchcore.protocol import EnvironmentRecord
-from benchcore.sites import load_site
+from benchcore.running.shards import Shard
+from benchcore.running.sites import load_site
 from benchcore.state import State, open_state
 from benchcore.store.suspicions import refresh_suspicions
-from flows.cli import main
-from flows.deployed.automations import (
+from flows.backfill import backfill
+from flows.cli.main import main
+from flows.compare import compare
+from flows.confirm import confirm
+from flows.measure_shard import measure_shard
+from flows.publish import publish
+from flows.server.automations import (
     HEARTBEAT_S,
     MISSING,
     SILENCE,
     find_patience,
     list_automations,
 )
-from flows.deployed.backfill import backfill
-from flows.deployed.compare import compare
-from flows.deployed.confirm import confirm
-from flows.deployed.deployments import Wanted, list_deployments, list_shard_pools, make_pool
-from flows.deployed.publish import publish
-from flows.measure_shard import measure_shard
-from tasks.automations import TAG, Targets
-from tasks.deployments import _KEPT, Deployed, deploy, has_worker, read_schedule
-from tasks.offers import offer_built
+from flows.server.deployments import DeployOptions, list_deployments, list_shard_pools, make_pool
+from flows.server.temporary_api import _free_measure_limit
+from tasks.apply import Applied, Targets, apply, read_schedule
+from tasks.available_versions import offer_built_versions
+from tasks.measurement import MEASURE_LIMIT
 from tasks.pausing import set_paused
+from tasks.pipeline import report_suspicions
+from tasks.prefect_server import TAG, has_worker
 from tasks.slurm_shards import Dispatch, find_runs
-from tasks.steps import report_suspicions
+
+_FIELDS = (
+    *("flow_id", "name", "version", "description", "tags", "parameters", "job_variables"),
+    *("work_pool_name", "work_queue_name", "path", "entrypoint", "pull_steps", "paused"),
+    *("parameter_openapi_schema", "enforce_parameter_schema", "concurrency_options"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +92,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> Wanted:
+def wanted(tmp_path: Path) -> DeployOptions:
     local = load_site("local")
-    return Wanted(site=local, profile="ci", cron="0 2 * * *", timezone="Asia/Tokyo", root=tmp_path)
+    return DeployOptions(
+        site=local, profile="ci", cron="0 2 * * *", timezone="Asia/Tokyo", root=tmp_path
+    )
 
 
 @flow(name="stranger")
 def stranger(number: int) -> None:
     """A flow that is not ours."""
+
+
+def _few(wanted: DeployOptions) -> list[RunnerDeployment]:
+    """The deployments that tests look at; all of them take twice as long."""
+    flows = ("nightly", "compare", "watch-releases", "confirm", "backfill", "measure-shard")
+    return [each for each in list_deployments(wanted) if each.flow_name in flows]
 
 
 def _read() -> dict[str, DeploymentResponse]:
@@ -103,7 +120,7 @@ def _dump() -> dict[str, Any]:
     return {
         name: {
             # Prefect says None at first, and [] later, where there is nothing.
-            **{field: getattr(each, field) or None for field in ("id", *_KEPT)},
+            **{field: getattr(each, field) or None for field in ("id", *_FIELDS)},
             "limit": each.global_concurrency_limit and each.global_concurrency_limit.limit,
             "schedules": [(s.schedule, s.active, s.slug, s.parameters) for s in each.schedules],
         }
@@ -121,8 +138,10 @@ def _call(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[object, st
 
 
 @pytest.mark.usefixtures("server")
-def test_deploying_again_changes_nothing_but_what_is_wanted_otherwise(wanted: Wanted) -> None:
-    deploy(list_deployments(wanted), make_pool(wanted.site))
+def test_deploying_again_changes_nothing_but_what_is_wanted_otherwise(
+    wanted: DeployOptions,
+) -> None:
+    apply(list_deployments(wanted), make_pool(wanted.site))
     first = _dump()
     night = first["nightly"]
     (schedule, active, slug, _) = night["schedules"][0]
@@ -132,15 +151,15 @@ def test_deploying_again_changes_nothing_but_what_is_wanted_otherwise(wanted: Wa
     assert night["parameters"] == {"profile": "ci", "site": "local"} and night["limit"] == 1
     assert night["job_variables"]["env"]["DEADHEAT_STATE"] == str(wanted.root)
     assert all(each["enforce_parameter_schema"] and each["description"] for each in first.values())
-    deploy(list_deployments(wanted), make_pool(wanted.site))
+    apply(list_deployments(wanted), make_pool(wanted.site))
     assert _dump() == first
     assert not has_worker(TAG) and not has_worker("a pool that is not there yet")
 
 
 @pytest.mark.usefixtures("server")
-def test_orphans_go_strangers_stay_and_what_was_paused_stays_paused(wanted: Wanted) -> None:
+def test_orphans_go_strangers_stay_and_what_was_paused_stays_paused(wanted: DeployOptions) -> None:
     pool = make_pool(wanted.site)
-    deploy(list_deployments(wanted), pool)
+    apply(_few(wanted), pool)
     orphan = stranger.to_deployment("orphan", tags=[TAG], work_pool_name=pool.name)
     other = stranger.to_deployment("other", work_pool_name=pool.name)
     for each in (orphan, other):
@@ -149,7 +168,7 @@ def test_orphans_go_strangers_stay_and_what_was_paused_stays_paused(wanted: Want
     with get_client(sync_client=True) as client:
         client.update_deployment_schedule(night.id, night.schedules[0].id, active=False)
 
-    assert deploy(list_deployments(wanted), pool).removed == ("orphan",)
+    assert apply(_few(wanted), pool).removed == ("orphan",)
 
     found = _read()
     assert "orphan" not in found and found["other"].name == "other"
@@ -157,32 +176,38 @@ def test_orphans_go_strangers_stay_and_what_was_paused_stays_paused(wanted: Want
 
 
 @pytest.mark.usefixtures("server")
-def test_all_are_deployed_or_none_is_touched(wanted: Wanted) -> None:
+def test_what_is_refused_is_named_and_deploying_again_completes_it(wanted: DeployOptions) -> None:
     pool = make_pool(wanted.site)
-    deploy(list_deployments(wanted), pool)
-    before = _dump()
-    changed = Wanted(
-        site=wanted.site, profile="laptop", cron="5 5 * * *", timezone="UTC", root=wanted.root
+    apply(_few(wanted), pool)
+    changed = _few(dataclasses.replace(wanted, profile="laptop"))
+    orphan, new, bad = (
+        stranger.to_deployment(name, tags=[TAG], work_pool_name=pool.name, parameters=given)
+        for name, given in (("orphan", {}), ("new", {}), ("bad", {"number": "three"}))
     )
-    new = stranger.to_deployment("new", tags=[TAG], work_pool_name=pool.name)
-    bad = stranger.to_deployment(
-        "bad", tags=[TAG], work_pool_name=pool.name, parameters={"number": "three"}
-    )
-    with pytest.raises(UserError, match=r"refused 'stranger/bad': .*; nothing was changed$"):
-        deploy([*list_deployments(changed), new, bad], pool)
-    assert _dump() == before
+    orphan.apply()
+    with pytest.raises(UserError, match=r"refused 'stranger/bad': .*, then deploy again$"):
+        apply([bad, *changed, new], pool)
+    found = _read()
+    assert "bad" not in found and {"orphan", "new"} < found.keys()  # nothing was removed
+    assert found["nightly"].parameters["profile"] == "laptop"
+    bad.parameters = {"number": 3}
+    assert apply([bad, *changed, new], pool).removed == ("orphan",)
+    assert _read()["bad"].parameters == {"number": 3}
+    assert apply(changed, pool).removed == ("bad", "new")
 
 
 @pytest.mark.usefixtures("server")
-def test_forms_offer_what_is_built_in_their_state_folder(wanted: Wanted, tmp_path: Path) -> None:
-    deploy(list_deployments(wanted), make_pool(wanted.site))
+def test_forms_offer_what_is_built_in_their_state_folder(
+    wanted: DeployOptions, tmp_path: Path
+) -> None:
+    apply(_few(wanted), make_pool(wanted.site))
     state, other = open_state(wanted.root), open_state(tmp_path / "other")
     for version in ("0.9.2", "0.12.0+cpu", "0.11.0"):
         _build(state, "jax", version)
     _build(other, "torch", "2.15.0")
     plain = _offered()
     for each in (state, other, state):
-        offer_built(each)
+        offer_built_versions(each)
         assert _offered() == {
             "By name": ["newest", "previous"],
             "JAX built here": ["0.12.0", "0.11.0", "0.9.2"],
@@ -192,7 +217,7 @@ def test_forms_offer_what_is_built_in_their_state_folder(wanted: Wanted, tmp_pat
             _ask_for("0.11.0")
     with pytest.raises(PrefectHTTPStatusError, match="409"):
         _ask_for("0.11.0; reboot")
-    deploy(list_deployments(wanted), make_pool(wanted.site))
+    apply(_few(wanted), make_pool(wanted.site))
     assert _offered() == plain
 
 
@@ -226,7 +251,7 @@ def _ask_for(version: str) -> None:
 
 
 @pytest.fixture
-def pools(wanted: Wanted) -> Iterator[Wanted]:
+def pools(wanted: DeployOptions) -> Iterator[DeployOptions]:
     """What is asked of a site with two pools; nothing of it is left."""
     yield dataclasses.replace(wanted, site=load_site("slurm-local"))
     found = _read()
@@ -241,11 +266,11 @@ DAILY = partial(list_automations, patience=timedelta(hours=26))
 POOLS = ("slurm-local-h100", "slurm-local-urgent")
 
 
-def _deploy(wanted: Wanted, *more: RunnerDeployment) -> Deployed:
+def _apply(wanted: DeployOptions, *more: RunnerDeployment) -> Applied:
     flows = ("nightly", "compare", "confirm", "measure-shard")
-    listed = [each for each in list_deployments(wanted) if each.flow_name in flows]
+    listed = [each for each in _few(wanted) if each.flow_name in flows]
     shard_pools = list_shard_pools(wanted)
-    return deploy([*listed, *more], make_pool(wanted.site), DAILY, shard_pools)
+    return apply([*listed, *more], make_pool(wanted.site), DAILY, shard_pools)
 
 
 def _list_pools() -> set[str]:
@@ -255,9 +280,9 @@ def _list_pools() -> set[str]:
 
 @pytest.mark.usefixtures("server")
 def test_each_pool_of_a_slurm_site_has_a_deployment_that_measures(
-    wanted: Wanted, pools: Wanted
+    wanted: DeployOptions, pools: DeployOptions
 ) -> None:
-    done = _deploy(pools)
+    done = _apply(pools)
     assert {f"measure-shard/{name}" for name in POOLS} < set(done.present)
     first = _dump()
     for name in POOLS:
@@ -270,40 +295,36 @@ def test_each_pool_of_a_slurm_site_has_a_deployment_that_measures(
         assert job["env"]["DEADHEAT_STATE"] == str(pools.root)
         with get_client(sync_client=True) as client:
             assert client.read_work_pool(name).type == "slurm"
-    assert _deploy(pools).removed == () and _dump() == first
-    assert _deploy(wanted).removed == POOLS
+    assert _apply(pools).removed == () and _dump() == first
+    assert _apply(wanted).removed == POOLS
     assert not set(POOLS) & set(_read()) and set(POOLS) < _list_pools()
 
 
 @pytest.mark.usefixtures("server")
-def test_pools_too_are_all_made_or_none(wanted: Wanted, pools: Wanted) -> None:
-    """Nor is a namesake touched that a campaign made."""
-    _deploy(wanted)
-    before, had = _dump(), _list_pools()
-    bad = stranger.to_deployment("bad", work_pool_name="deadheat", parameters={"number": "three"})
-    with pytest.raises(UserError, match=r"refused 'stranger/bad': .*; nothing was changed$"):
-        _deploy(pools, bad)
-    assert _dump() == before and _list_pools() == had
+def test_a_work_pool_of_another_type_is_refused_and_left_alone(
+    wanted: DeployOptions, pools: DeployOptions
+) -> None:
+    """The other pools and the deployments are applied; a namesake that a campaign made is kept."""
+    _apply(wanted)
     with get_client(sync_client=True) as client:
         client.create_work_pool(WorkPoolCreate(name=POOLS[1], type="process"))
         with pytest.raises(UserError, match="'slurm-local-urgent' of type 'slurm', got type 'proc"):
-            _deploy(pools)
-        assert _dump() == before and _list_pools() == {*had, POOLS[1]}
-        assert client.read_work_pool("deadheat").concurrency_limit == 1
+            _apply(pools)
+        assert client.read_work_pool(POOLS[1]).type == "process"
+        assert (
+            POOLS[0] in _list_pools() and client.read_work_pool("deadheat").concurrency_limit == 8
+        )
         client.delete_work_pool(POOLS[1])
         made = _hand_over(pools, client)
-        before = _dump()
-        with pytest.raises(UserError, match="nothing was changed"):
-            _deploy(pools, bad)
-        assert _dump() == before and before["slurm-local-h100"]["id"] == made.deployment_id
-        client.delete_deployment(_read()["slurm-local-h100"].id)
+        _apply(pools)
+        assert _dump()[POOLS[0]]["id"] == made.deployment_id
 
 
 @pytest.mark.usefixtures("server")
 def test_a_campaign_uses_the_deployment_of_its_pool_and_mends_one_that_differs(
-    pools: Wanted,
+    pools: DeployOptions,
 ) -> None:
-    _deploy(pools)
+    _apply(pools)
     first = _dump()
     with get_client(sync_client=True) as client:
         run = _hand_over(pools, client)
@@ -323,18 +344,36 @@ def test_a_campaign_uses_the_deployment_of_its_pool_and_mends_one_that_differs(
 
 
 @pytest.mark.usefixtures("server")
-def test_shards_of_what_is_under_way_are_not_paused(pools: Wanted) -> None:
-    _deploy(pools)
+def test_shards_of_what_is_under_way_are_not_paused(pools: DeployOptions) -> None:
+    _apply(pools)
     assert not set(POOLS) & set(set_paused(True, "deadheat", set(), "measure-shard").deployments)
-    _deploy(pools)
+    _apply(pools)
     paused = {name for name, each in _read().items() if each.paused}
     assert "nightly" in paused and not paused & set(POOLS)
     set_paused(False, "deadheat", set(), "measure-shard")
 
 
+@pytest.mark.usefixtures("server", "alerts")
+def test_what_people_paused_before_stays_paused_after_resume(wanted: DeployOptions) -> None:
+    apply(_few(wanted), make_pool(wanted.site), DAILY)
+    with get_client(sync_client=True) as client:
+        client.pause_deployment(_read()["backfill"].id)
+        client.pause_automation(_read_automations()[MISSING].id)
+        for _ in range(2):
+            set_paused(True, "deadheat", {MISSING}, "measure-shard")
+        set_paused(False, "deadheat", {MISSING}, "measure-shard")
+        assert {name for name, each in _read().items() if each.paused} == {"backfill"}
+        assert not _read_automations()[MISSING].enabled
+        set_paused(True, "deadheat", set(), "measure-shard")
+        client.resume_deployment(_read()["backfill"].id)
+        set_paused(False, "deadheat", set(), "measure-shard")
+        client.resume_automation(_read_automations()[MISSING].id)
+    assert not any(each.paused for each in _read().values())
+
+
 @pytest.mark.usefixtures("server")
-def test_a_question_that_is_cancelled_gives_its_allocations_back(pools: Wanted) -> None:
-    _deploy(pools)
+def test_a_question_that_is_cancelled_gives_its_allocations_back(pools: DeployOptions) -> None:
+    _apply(pools)
     question = {"question": {"workload": "noop", "use_case": "op"}}
     asked = run_deployment("compare/compare", parameters=question, timeout=0)
     (hook,) = compare.on_cancellation_hooks
@@ -349,7 +388,7 @@ def test_a_question_that_is_cancelled_gives_its_allocations_back(pools: Wanted) 
 
 
 def _hand_over(
-    wanted: Wanted, client: SyncPrefectClient, number: str = "0", campaign: str = "night"
+    wanted: DeployOptions, client: SyncPrefectClient, number: str = "0", campaign: str = "night"
 ) -> FlowRun:
     """The run of a campaign's shard."""
     plan = make_plan(campaign, site="slurm-local")
@@ -358,15 +397,54 @@ def _hand_over(
     dispatch = Dispatch(plan, open_state(wanted.root), wanted.site, {}, client)
     with pytest.raises(UserError, match="found none; start one where sbatch works"):
         dispatch.open_pool()
-    dispatch.hand_over([shard], measure_shard)
+    dispatch.submit([shard], measure_shard)
     ((_, run),) = find_runs([shard], client)
     return run
 
 
 @pytest.mark.usefixtures("server")
-def test_a_person_goes_before_the_night(wanted: Wanted) -> None:
+def test_measuring_tasks_of_a_server_do_not_overlap(wanted: DeployOptions) -> None:
+    """Those of jobs do: each has an allocation of its own."""
+    apply(_few(wanted)[:1], make_pool(wanted.site))
+    spans: dict[str, list[tuple[float, float]]] = {tag: [] for tag in ("measure", "measure-in-job")}
+
+    @task
+    def measures(tag: str) -> None:
+        began = time.monotonic()
+        time.sleep(1)
+        spans[tag].append((began, time.monotonic()))
+
+    @flow
+    def campaign() -> None:
+        wait([measures.with_options(tags={tag}).submit(tag) for tag in spans for _ in range(2)])
+
+    campaign()
+    overlap = {tag: max(each)[0] < min(each)[1] for tag, each in spans.items()}
+    assert overlap == {"measure": False, "measure-in-job": True}
+
+
+@pytest.mark.usefixtures("server")
+def test_a_temporary_server_frees_the_limit_of_a_run_that_was_killed(
+    wanted: DeployOptions,
+) -> None:
+    apply(_few(wanted)[:1], make_pool(wanted.site))
+    with get_client(sync_client=True) as client:
+
+        def read() -> int:
+            return client.read_global_concurrency_limit_by_name(MEASURE_LIMIT).active_slots
+
+        client.increment_concurrency_slots([MEASURE_LIMIT], slots=1, mode="concurrency")
+        assert read() == 1
+        _free_measure_limit(client)
+        assert read() == 0
+        client.delete_global_concurrency_limit_by_name(MEASURE_LIMIT)
+        _free_measure_limit(client)  # there is none
+
+
+@pytest.mark.usefixtures("server")
+def test_a_person_goes_before_the_night(wanted: DeployOptions) -> None:
     pool = make_pool(wanted.site)
-    deploy(list_deployments(wanted), pool)
+    apply(_few(wanted), pool)
     question = {"question": {"workload": "noop", "use_case": "op"}}
     with get_client(sync_client=True) as client:  # questions of other tests would go first
         for left_over in client.read_flow_runs(limit=200):
@@ -410,10 +488,10 @@ def _dump_automations() -> dict[str, Any]:
 
 @pytest.mark.usefixtures("server", "alerts")
 def test_automations_are_declared_once_and_leave_no_orphans(
-    wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+    wanted: DeployOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed, pool = list_deployments(wanted), make_pool(wanted.site)
-    assert deploy(listed, pool, DAILY).told
+    listed, pool = _few(wanted), make_pool(wanted.site)
+    assert apply(listed, pool, DAILY).alerts
     trigger = EventTrigger(expect={"nothing"}, posture=Posture.Reactive)
     with get_client(sync_client=True) as client:
         for name, tags in (("orphan", [TAG]), ("other", [])):
@@ -421,39 +499,43 @@ def test_automations_are_declared_once_and_leave_no_orphans(
             client.create_automation(made)
         client.pause_automation(_read_automations()["deadheat: zombie runs"].id)
     first = _dump_automations()
-    assert deploy(listed, pool, DAILY).removed == ("orphan",)
+    assert apply(listed, pool, DAILY).removed == ("orphan",)
     first.pop("orphan")
     assert _dump_automations() == first and len(first) == 5
     assert not first["deadheat: zombie runs"]["enabled"]
     (missing,) = (each for name, each in first.items() if "missing" in name)
     assert missing["trigger"]["within"] == timedelta(hours=26)
     monkeypatch.delenv("DEADHEAT_WEBHOOK_URL")
-    done = deploy(listed, pool, DAILY)
+    done = apply(listed, pool, DAILY)
     assert done.removed == ("deadheat: failed nights", "deadheat: missing nights")
-    assert not done.told
+    assert not done.alerts
     with pytest.raises(ValueError, match="Unable to find block document"):
         Webhook.load("deadheat-alerts")
 
 
 @pytest.mark.usefixtures("server", "alerts")
-def test_a_refused_automation_leaves_all_as_it_was(
-    wanted: Wanted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listed, pool = list_deployments(wanted), make_pool(wanted.site)
-    deploy(listed, pool, DAILY)
-    before = _dump(), _dump_automations(), Webhook.load("deadheat-alerts")
-    changed = dataclasses.replace(wanted, profile="laptop")
+def test_a_refused_automation_is_named_and_the_others_are_applied(wanted: DeployOptions) -> None:
+    listed, pool = _few(wanted), make_pool(wanted.site)
+    apply(listed, pool, DAILY)
+    before = _dump_automations()
 
     def list_bad(targets: Targets) -> list[AutomationCore]:
         assert targets.webhook is not None
         call = CallWebhook(block_document_id=targets.webhook, payload="{{ broken")
         found = list_automations(targets, patience=timedelta(hours=5))
-        return [*found, found[0].model_copy(update={"name": "bad", "actions": [call]})]
+        return [
+            found[0].model_copy(update={"name": "bad", "actions": [call]}),
+            *found[:-2],
+            found[-1],
+        ]
 
-    monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", "http://127.0.0.1:9/another")
-    with pytest.raises(UserError, match=r"refused 'automations': .*; nothing was changed$"):
-        deploy(list_deployments(changed), pool, list_bad)
-    assert (_dump(), _dump_automations(), Webhook.load("deadheat-alerts")) == before
+    with pytest.raises(UserError, match=r"refused 'bad': .*, then deploy again$"):
+        apply(listed, pool, list_bad)
+    after = _dump_automations()
+    assert after[MISSING]["trigger"]["within"] == timedelta(hours=5)
+    assert after.keys() == before.keys()  # nothing was removed
+    apply(listed, pool, DAILY)
+    assert _dump_automations() == before
 
 
 @pytest.mark.parametrize(
@@ -469,12 +551,12 @@ def test_a_run_may_miss_some_heartbeats_before_it_is_taken_for_dead() -> None:
 
 @pytest.fixture
 def watched(
-    server: dict[str, str], wanted: Wanted, alerts: list[dict[str, Any]]
+    server: dict[str, str], wanted: DeployOptions, alerts: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Automations that lose patience after ten seconds; what they post."""
     short = timedelta(seconds=10)
     rules = partial(list_automations, patience=short, silence=short)
-    deploy(list_deployments(wanted), make_pool(wanted.site), rules)
+    apply(_few(wanted), make_pool(wanted.site), rules)
     with get_client(sync_client=True) as client:
         for each in _read_automations().values():
             client.resume_automation(each.id)
@@ -496,7 +578,7 @@ def test_a_night_that_fails_or_is_missing_is_told_and_nothing_else_is(
     assert failed == (
         f'The night {night.name} ended as Failed: &lt;!channel&gt; &amp; "co" {{{{ 1 }}}}'
     )
-    assert missing == "No night has ended well for 10 seconds"
+    assert missing == "No night has succeeded for 10 seconds"
 
 
 def test_a_run_that_is_heard_of_no_more_has_crashed(
@@ -534,7 +616,7 @@ def test_a_run_that_is_heard_of_no_more_has_crashed(
         for each in (killed, changed):
             found = client.read_flow_run(each).state
             assert found is not None and found.message is not None
-            assert found.message.startswith("nothing was heard of it for 10 seconds")
+            assert found.message.startswith("no heartbeat for 10 seconds")
         assert client.read_flow_run(alive).state_type is StateType.RUNNING
         client.set_flow_run_state(alive, Completed(), force=True)
 
@@ -566,10 +648,10 @@ def test_suspicions_that_a_night_leaves_open_are_confirmed(tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("alerts")
 def test_pausing_holds_back_all_that_would_begin_and_says_what_goes_on(
-    server: dict[str, str], wanted: Wanted, capsys: pytest.CaptureFixture[str]
+    server: dict[str, str], wanted: DeployOptions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = make_pool(wanted.site)
-    deploy(list_deployments(wanted), pool, DAILY)
+    apply(_few(wanted), pool, DAILY)
     state = ("--state", server["DEADHEAT_STATE"])
     watch = _read()["watch-releases"]
     runs = [run_deployment("nightly/nightly", timeout=0)]
@@ -580,13 +662,13 @@ def test_pausing_holds_back_all_that_would_begin_and_says_what_goes_on(
         runs.append(run_deployment("compare/compare", parameters=question, timeout=0))
         for _ in range(2):  # again, it changes nothing
             code, said = _call(capsys, "pause", *state)
-            assert code == 0 and f"under way, goes on: {runs[0].name} (running)" in said, said
+            assert code == 0 and f"under way, continues: {runs[0].name} (running)" in said, said
             assert f"waits: {runs[1].name} (scheduled)" in said
             assert _stand(client, pool.name) == {True}
-        deploy(list_deployments(wanted), pool, DAILY)
+        apply(_few(wanted), pool, DAILY)
         assert _stand(client, pool.name) == {True}
         code, said = _call(capsys, "resume", *state)
-        assert code == 0 and f"begins: {runs[1].name}" in said
+        assert code == 0 and f"starts: {runs[1].name}" in said
         assert _stand(client, pool.name) == {False}
         for run in runs:
             client.delete_flow_run(run.id)
@@ -597,15 +679,15 @@ def test_pausing_holds_back_all_that_would_begin_and_says_what_goes_on(
 
 @pytest.mark.usefixtures("server", "alerts")
 def test_an_automation_that_is_new_while_all_is_paused_begins_with_resume(
-    wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+    wanted: DeployOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed, pool = list_deployments(wanted), make_pool(wanted.site)
+    listed, pool = _few(wanted), make_pool(wanted.site)
     with monkeypatch.context() as untold:
         untold.delenv("DEADHEAT_WEBHOOK_URL")
-        deploy(listed, pool, DAILY)
+        apply(listed, pool, DAILY)
     assert MISSING not in _read_automations()
     set_paused(True, pool.name, {MISSING}, "measure-shard")
-    deploy(listed, pool, DAILY)
+    apply(listed, pool, DAILY)
     enabled = {name: each.enabled for name, each in _read_automations().items()}
     assert not enabled.pop(MISSING) and enabled["deadheat: failed nights"]
     set_paused(False, pool.name, {MISSING}, "measure-shard")
@@ -617,7 +699,7 @@ def test_a_backfill_plans_the_versions_that_can_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
-    monkeypatch.setattr("flows.deployed.backfill.run_campaign", lambda name, root: {"failures": []})
+    monkeypatch.setattr("flows.backfill.run_campaign", lambda name, root: {"failures": []})
     with serve_index() as index:
         for name, value in index.settings(tmp_path).items():
             monkeypatch.setenv(name, value)
@@ -644,14 +726,14 @@ def test_what_there_is_nothing_of_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     unknown = confirm(suspicions=[7], return_state=True)
     assert unknown.is_failed() and str(unknown.message).startswith("no suspicion 7; ")
     backwards = confirm(starts=[8, 5], return_state=True)
-    assert backwards.is_failed() and "that grow, got 8, 5" in str(backwards.message)
+    assert backwards.is_failed() and "growing numbers of starts" in str(backwards.message)
     nothing = publish(return_state=True)
     assert nothing.is_failed() and "none has left a result" in str(nothing.message)
 
 
 @pytest.mark.usefixtures("server")
 def test_pausing_where_nothing_was_deployed_is_told() -> None:
-    with pytest.raises(UserError, match="'nowhere' to hold back, but this server has none"):
+    with pytest.raises(UserError, match="'nowhere' to pause or resume, but this server has none"):
         set_paused(True, "nowhere", set(), "measure-shard")
 
 
@@ -731,7 +813,7 @@ def test_what_cron_does_not_know_is_refused(cron: str) -> None:
     [(401, "3.8.8", "set PREFECT_API_AUTH_STRING"), (200, "2.0", "own version")],
 )
 def test_a_server_that_will_not_have_us_is_told(
-    status: int, version: str, words: str, monkeypatch: pytest.MonkeyPatch, wanted: Wanted
+    status: int, version: str, words: str, monkeypatch: pytest.MonkeyPatch, wanted: DeployOptions
 ) -> None:
     """One that wants a password, and one of another major version."""
     server = HTTPServer(("127.0.0.1", 0), _answering(status, version))
@@ -743,7 +825,7 @@ def test_a_server_that_will_not_have_us_is_told(
             temporary_settings({PREFECT_API_URL: url}),
             pytest.raises(UserError, match=words) as refusal,
         ):
-            deploy(list_deployments(wanted), make_pool(wanted.site))
+            apply(_few(wanted), make_pool(wanted.site))
     finally:
         server.shutdown()
         server.server_close()

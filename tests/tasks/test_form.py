@@ -10,12 +10,12 @@ from prefect.utilities.schema_tools import validate
 from prefect.utilities.schema_tools.validation import ValidationError as SchemaError
 from pydantic import ValidationError
 
-from benchcore.adhoc import parse_arm
-from benchcore.comparison import draft_comparison
 from benchcore.errors import UserError
-from benchcore.sites import list_sites
-from flows.deployed.compare import compare
-from tasks.form import Comparison, Side, offer_versions
+from benchcore.experiments.compare import draft_comparison
+from benchcore.planning.requests import parse_arm
+from benchcore.running.sites import list_sites
+from flows.compare import compare
+from tasks.form import Comparison, Side, add_versions
 
 ASKED: dict[str, Any] = {"workload": "mlp", "use_case": "infer", "batch": "128"}
 SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
@@ -69,7 +69,7 @@ def test_what_the_form_offers_can_be_planned() -> None:
     validate({"question": ASKED, "site": "local"}, SCHEMA, raise_on_error=True)
     question = Comparison.model_validate(ASKED, strict=True).ask()
     assert (question.a, question.b) == (("jax@newest",), ("torch@newest",))
-    assert (question.wanted.batch, question.wanted.precision) == (128, "fp32_ieee")
+    assert (question.case_filter.batch, question.case_filter.precision) == (128, "fp32_ieee")
     side = {"framework": "torch", "version": "2.15.0", "settings": ["compile=none"]}
     asked = Comparison.model_validate({**ASKED, "b": side, "starts": 30})
     assert asked.ask().b == ("torch==2.15.0", "compile=none")
@@ -82,7 +82,7 @@ def test_what_the_form_offers_can_be_planned() -> None:
 
 
 def test_versions_built_here_are_offered_beside_names_and_whatever_else_is_published() -> None:
-    offered = offer_versions(SCHEMA, {"jax": ["0.12.0", "0.11.0"], "torch": []})
+    offered = add_versions(SCHEMA, {"jax": ["0.12.0", "0.11.0"], "torch": []})
     ways = offered["definitions"]["Side"]["properties"]["version"]["anyOf"]
     assert {way["title"]: way.get("enum") for way in ways} == {
         "By name": ["newest", "previous"],
@@ -95,8 +95,8 @@ def test_versions_built_here_are_offered_beside_names_and_whatever_else_is_publi
     with pytest.raises(SchemaError):
         asked = {**ASKED, "a": {"framework": "jax", "version": "0.12.0; reboot"}}
         validate({"question": asked}, offered, raise_on_error=True)
-    assert offer_versions(offered, {}) == SCHEMA
-    assert offer_versions({"properties": {}}, {"jax": ["0.12.0"]}) == {"properties": {}}
+    assert add_versions(offered, {}) == SCHEMA
+    assert add_versions({"properties": {}}, {"jax": ["0.12.0"]}) == {"properties": {}}
 
 
 def test_fields_keep_their_order_in_a_database_that_forgets_it() -> None:

@@ -15,9 +15,9 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect_server import serve_prefect
 
 from benchcore.errors import UserError
-from benchcore.sites import load_site
-from flows.deployed.deployments import Wanted, list_deployments, make_pool
-from tasks.deployments import QUEUES, deploy
+from benchcore.running.sites import load_site
+from flows.server.deployments import DeployOptions, list_deployments, make_pool
+from tasks.apply import QUEUES, apply
 from tasks.prefect_file import read_prefect_file
 
 FILE = ROOT / "deployments" / "prefect.yaml"
@@ -28,7 +28,7 @@ SAME = (
 
 
 def test_prefects_own_command_makes_what_deadheat_deploy_makes(tmp_path: Path) -> None:
-    wanted = Wanted(
+    wanted = DeployOptions(
         site=load_site("local"), profile="laptop", cron="0 2 * * *", timezone="UTC", root=tmp_path
     )
     with (
@@ -37,7 +37,7 @@ def test_prefects_own_command_makes_what_deadheat_deploy_makes(tmp_path: Path) -
         pytest.MonkeyPatch.context() as patched,
     ):
         patched.setenv("PREFECT_API_URL", environment["PREFECT_API_URL"])
-        deploy(list_deployments(wanted), make_pool(wanted.site))
+        apply(list_deployments(wanted), make_pool(wanted.site))
         ours = _take_away()
         asked = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
         done = subprocess.run(
@@ -94,9 +94,11 @@ def test_what_is_no_flow_is_refused(
 ) -> None:
     text = FILE.read_text().replace("flows.nightly.nightly", entrypoint)
     listed = read_prefect_file(text)
-    monkeypatch.setattr("flows.deployed.deployments.read_prefect_file", lambda: listed)
+    monkeypatch.setattr("flows.server.deployments.read_prefect_file", lambda: listed)
     local = load_site("local")
-    wanted = Wanted(site=local, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path)
+    wanted = DeployOptions(
+        site=local, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path
+    )
     with pytest.raises(UserError, match=f"'nightly', got '{entrypoint}'"):
         list_deployments(wanted)
 

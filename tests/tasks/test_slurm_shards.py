@@ -16,7 +16,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Completed, Crashed, Running
 
-from benchcore.placement import Shard
+from benchcore.running.shards import Shard
 from tasks.slurm_shards import connect, find_runs, has_ended
 
 SHARD = Shard(

@@ -27,12 +27,12 @@ from prefect_server import PREFECT, end, serve_prefect
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from benchcore.sites import load_site
-from benchcore.slurm import scheduler
-from benchcore.slurm.allocation import Allocation
-from benchcore.slurm.reconcile import Decision, Move
-from benchcore.slurm.scheduler import SlurmRefusedError, SlurmUnreachableError
-from flows.cli import app
+from benchcore.running.sites import load_site
+from benchcore.running.slurm import scheduler
+from benchcore.running.slurm.allocation import Allocation
+from benchcore.running.slurm.reconcile import Action, Decision
+from benchcore.running.slurm.scheduler import SlurmRefusedError, SlurmUnreachableError
+from flows.cli.main import app
 from tasks.slurm_worker import (
     SlurmJobConfiguration,
     SlurmVariables,
@@ -44,7 +44,7 @@ POOL = "slurm-local-h100"
 # A worker that dies in the worst moment: sbatch took the job, and Prefect has not been told.
 DYING_WORKER = f"""
 import os, sys
-from benchcore.slurm import scheduler
+from benchcore.running.slurm import scheduler
 submit = scheduler.submit
 scheduler.submit = lambda *order: (submit(*order), os._exit(9))
 from prefect.cli import app
@@ -73,13 +73,19 @@ class Orchestra:
         )
         self.runs[how] = run.id
 
-    def wait(self, how: str, done: Callable[[FlowRun], bool], seconds: float = 120) -> FlowRun:
+    def wait(self, how: str, done: Callable[[FlowRun], bool], seconds: float = 300) -> FlowRun:
         """The flow run once `done` holds for it."""
         deadline = time.monotonic() + seconds
         while not done(run := self.client.read_flow_run(self.runs[how])):
-            assert time.monotonic() < deadline, (how, run.state)
+            assert time.monotonic() < deadline, (how, run.state, self._describe())
             time.sleep(0.2)
         return run
+
+    def _describe(self) -> str:
+        """Slurm's jobs and nodes and the end of the worker's log, for a failure's message."""
+        log = self.folder / "worker.log"
+        worker = log.read_text(errors="replace")[-4000:] if log.exists() else "no worker ran"
+        return "\n".join([self.slurm.ask("squeue", "-l"), self.slurm.ask("sinfo", "-N"), worker])
 
     def finish(self, how: str) -> FlowRun:
         """The flow run once it is over."""
@@ -190,7 +196,7 @@ def test_cancelling_a_running_flow_run_reaches_slurm(orchestra: Orchestra) -> No
 def test_a_job_that_dies_is_told_and_not_tried_again(orchestra: Orchestra) -> None:
     run = orchestra.finish("dies")
     assert run.state_name == "Crashed" and run.state
-    assert "ended with an error of its own (FAILED" in (run.state.message or "")
+    assert "ended with an error (FAILED" in (run.state.message or "")
     assert [state for _, state in orchestra.list_jobs("dies")] == ["FAILED"]
 
 
@@ -306,7 +312,7 @@ def test_a_flow_run_that_moved_on_is_left_alone(
     cancelled: list[str] = []
     monkeypatch.setattr(scheduler, "cancel", cancelled.append)
     seen = FlowRun(flow_id=uuid4(), state=Running())
-    crashed = Decision(Move.CRASHED, "Slurm job 7 ended by itself", "7")
+    crashed = Decision(Action.CRASHED, "Slurm job 7 ended by itself", "7")
     for state, told in ((Completed(), []), (seen.state, ["Crashed"])):
         client = _Told(seen.model_copy(update={"state": state}))
         worker._client = client  # type: ignore[assignment]
@@ -326,4 +332,4 @@ def test_a_refused_scancel_keeps_no_other_flow_run_waiting(
     monkeypatch.setattr(scheduler, "cancel", refuse)
     run = FlowRun(flow_id=uuid4(), state=Cancelling())
     worker._client = _Told(run)  # type: ignore[assignment]
-    anyio.run(worker._carry_out, run, Decision(Move.SCANCEL, "Slurm job 7 runs", "7"))
+    anyio.run(worker._carry_out, run, Decision(Action.SCANCEL, "Slurm job 7 runs", "7"))

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from benchcore.program import Arrays, Precision
+from benchcore.workloads.contract import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,3 +124,14 @@ def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
     if case.gradient:
         return {"gradient": gradient.reshape(given["weight"].shape)}
     return {"output": output.reshape(batch, case.outputs, side, side)}
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+    reference=reference,
+    winograd_share=winograd_share,
+)

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from benchcore.program import Arrays
+from benchcore.workloads.contract import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +60,13 @@ def tolerances(case: Case) -> dict[str, float]:
 def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
     """After one step every number has the other sign."""
     return {"copied": -arrays.params["values"].astype(np.float64)}
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+    reference=reference,
+)

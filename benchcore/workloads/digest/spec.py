@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchcore.program import Arrays
+from benchcore.workloads.contract import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,3 +41,12 @@ def least_bytes(case: Case) -> int:
 def tolerances(case: Case) -> dict[str, float]:
     """There is nothing to compare."""
     return {}
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+)

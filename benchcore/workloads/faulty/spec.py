@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchcore.program import Arrays
-
-FAULTY = True
-"""Fault injection: the catalogue says so, and nothing is concluded from its numbers."""
+from benchcore.workloads.contract import Spec
 
 Fault = Literal[
     "segfault",
@@ -61,3 +59,13 @@ def least_bytes(case: Case) -> int:
 def tolerances(case: Case) -> dict[str, float]:
     """There is nothing to compare."""
     return {}
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+    injects_faults=True,
+)

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from benchcore.program import Arrays, Precision
+from benchcore.workloads.contract import Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,3 +80,13 @@ def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
     """The product in float64."""
     a, b = (arrays.inputs[name].astype(np.float64) for name in ("a", "b"))
     return {"product": a @ b}
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+    reference=reference,
+)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchcore.program import ORACLE, Arrays, Program, Settings
+from benchcore.program import REFERENCE, Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
     INPUT_BUFFERS,
     LEARNING_RATE,
@@ -31,7 +31,7 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the perceptron up on the device that the settings name."""
     wanted = read_settings(settings, JAX_COMPILE, SETTINGS["jax"])
     device = jax.devices(wanted.platform)[wanted.ordinal]
-    dtypes = {"bf16": jnp.bfloat16, ORACLE: jnp.float64}
+    dtypes = {"bf16": jnp.bfloat16, REFERENCE: jnp.float64}
     dtype = dtypes.get(case.precision, jnp.float32)
     rotation = Rotation(
         [_place_inputs(each, device, dtype) for each in roll(arrays.inputs, INPUT_BUFFERS)]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchcore.program import ORACLE, Arrays, Program, Settings
+from benchcore.program import REFERENCE, Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
     INPUT_BUFFERS,
     LEARNING_RATE,
@@ -34,7 +34,7 @@ Tensors = dict[str, torch.Tensor]
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set the perceptron up on the device that the settings name."""
     wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
-    dtypes = {"bf16": torch.bfloat16, ORACLE: torch.float64}
+    dtypes = {"bf16": torch.bfloat16, REFERENCE: torch.float64}
     dtype = dtypes.get(case.precision, torch.float32)
     rotation = Rotation(
         [_place_inputs(each, wanted.device, dtype) for each in roll(arrays.inputs, INPUT_BUFFERS)]

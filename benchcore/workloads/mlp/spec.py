@@ -12,7 +12,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from benchcore.program import ORACLE, Arrays, Precision
+from benchcore.program import REFERENCE, Arrays, Precision
+from benchcore.workloads.contract import Spec
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, Options
 
 SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
@@ -51,7 +52,7 @@ _MNIST = (784, 512, 512, 10)
 
 
 def _make_cases(precision: Precision) -> dict[str, Case]:
-    """IEEE float32 goes without saying; any other precision ends the name."""
+    """Any precision but IEEE float32 ends the name."""
     end = "" if precision == "fp32_ieee" else f"_{precision}"
     cases: dict[str, Case] = {}
     for use in get_args(UseCase):
@@ -142,7 +143,7 @@ def tolerances(case: Case) -> dict[str, float]:
 
     bf16 and bf16_autocast, worst of 8 seeds (3 at the base sizes): logits 8e-3, loss trace 3e-3,
     gradient and (under autocast) update 3e-2, because ReLUs near their kink fall on either side.
-    Tolerances are 3 times that, and say less than fp32's: the fp32 case of a workload is the proof
+    Tolerances are 3 times that and prove less than fp32's: the fp32 case of a workload is the proof
     that it is the same network. The update of pure bf16 is no evidence: as the difference of two
     parameters it has no digits left (0.25). tf32 has an eighth of bf16's roundoff, and so of its
     tolerance; it has not been run on a GPU.
@@ -150,7 +151,7 @@ def tolerances(case: Case) -> dict[str, float]:
     fp32 = {"logits": 1e-5, "loss_trace": 1e-5, "gradient": 1e-5, "update": 2e-5}
     autocast = {"logits": 2.5e-2, "loss_trace": 1e-2, "gradient": 1e-1, "update": 1e-1}
     of_precision = {
-        ORACLE: dict.fromkeys(fp32, 1e-9),
+        REFERENCE: dict.fromkeys(fp32, 1e-9),
         "fp32_ieee": fp32,
         "tf32": {name: tolerance / 8 for name, tolerance in autocast.items()},
         "bf16": {name: autocast[name] for name in ("logits", "loss_trace", "gradient")},
@@ -225,3 +226,15 @@ def name_parts(quantity: str, parts: Mapping[str, np.ndarray]) -> dict[str, np.n
 def flatten(parts: Mapping[str, np.ndarray], order: Mapping[str, object]) -> np.ndarray:
     """All parameters' values in one vector, in canonical order and layout."""
     return np.concatenate([parts[name].ravel() for name in order])
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+    reference=reference,
+    settings=SETTINGS,
+    proofs=PROOFS,
+)

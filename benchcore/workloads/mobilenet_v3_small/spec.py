@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from benchcore.workloads.contract import Spec
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.inverted_residual import (
@@ -104,3 +105,17 @@ least_bytes = _TABLE.least_bytes
 def tolerances(case: Case) -> dict[str, float]:
     """Gradients of the two sides differ by 2e-6 to 5e-5 on CPUs: few units have a kink."""
     return vision.tolerances(case, gradient=1e-3)
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+    settings=SETTINGS,
+    proofs=PROOFS,
+    state_dict_shapes=state_dict_shapes,
+    make_training_arrays=make_training_arrays,
+    winograd_share=winograd_share,
+)

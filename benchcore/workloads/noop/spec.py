@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchcore.program import Arrays
+from benchcore.workloads.contract import Spec
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, Options
 
 SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
@@ -42,3 +43,13 @@ def least_bytes(case: Case) -> int:
 def tolerances(case: Case) -> dict[str, float]:
     """Nothing is computed, so there is nothing to compare."""
     return {}
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+    settings=SETTINGS,
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchcore.workloads.contract import Spec
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.layer_table import Layer, LayerTable, halved
@@ -101,3 +102,17 @@ least_bytes = _TABLE.least_bytes
 def tolerances(case: Case) -> dict[str, float]:
     """Gradients of the two sides differ by 1e-5 to 8e-3 on CPUs, as units fall near zero or not."""
     return vision.tolerances(case, gradient=3e-2)
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+    settings=SETTINGS,
+    proofs=PROOFS,
+    state_dict_shapes=state_dict_shapes,
+    make_training_arrays=make_training_arrays,
+    winograd_share=winograd_share,
+)

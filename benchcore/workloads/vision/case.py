@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from benchcore.program import ORACLE, Precision
+from benchcore.program import REFERENCE, Precision
 from benchcore.workloads.settings import DEFECTS, JAX_OPTIONS, TORCH_IMAGE_OPTIONS, Options
 
 _TORCH_DEFECTS = ("frozen-weights", "loss-fetched")
@@ -24,7 +24,8 @@ CONVOLUTIONAL = ("frozen-batch-norm", "same-padding")
 
 def take_defects(*of_jax: str) -> Mapping[str, Options]:
     """What each side of a vision workload takes, with these ways to make JAX's model wrong; its
-    spec says so as `SETTINGS`, where the matrix looks. `benchcore.switches` tells what they do."""
+    spec says so as `SETTINGS`, where the matrix looks. `experiments.defect_switches` lists what
+    they do."""
     return {
         "jax": {**JAX_OPTIONS, DEFECTS: (*of_jax, *_JAX_DEFECTS)},
         "torch": {**TORCH_IMAGE_OPTIONS, DEFECTS: _TORCH_DEFECTS},
@@ -159,7 +160,7 @@ def make_evidence(case: Case, steps: Steps) -> dict[str, np.ndarray]:
     """The quantities that `tolerances` speaks of, of the case's steps on the same images."""
     losses = np.array(steps.losses)
     evidence = {"loss": losses[:1], "loss_trace": losses}
-    if case.precision in ("fp32_ieee", ORACLE):
+    if case.precision in ("fp32_ieee", REFERENCE):
         trained = [name for name in steps.before if not is_statistic(name)]
         evidence["gradient"] = sketch(steps.gradient[name] for name in trained)
         for quantity, after in (("update", steps.after_first), ("travel", steps.after_last)):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchcore.program import ORACLE, Arrays, Program, Settings, Training
+from benchcore.program import REFERENCE, Arrays, Program, Settings, Training
 from benchcore.workloads.settings import (
     TORCH_COMPILE,
     BuildSettings,
@@ -75,7 +75,7 @@ def build(
 def _place(case: Case, arrays: Arrays, wanted: BuildSettings, model: torch.nn.Module) -> _Placed:
     last = wanted.layout == "channels_last"
     memory_format = torch.channels_last if last else torch.contiguous_format
-    dtypes = {"bf16": torch.bfloat16, ORACLE: torch.float64}
+    dtypes = {"bf16": torch.bfloat16, REFERENCE: torch.float64}
     dtype = dtypes.get(case.precision, torch.float32)
     model.load_state_dict(_state_dict(model, arrays.params), strict=True)
     model = model.train(case.use_case == "train")

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchcore.program import Arrays
+from benchcore.workloads.contract import Spec
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
 from benchcore.workloads.vision.pixels import training_arrays
@@ -167,3 +168,17 @@ def tolerances(case: Case) -> dict[str, float]:
     the sides differ by up to 8e-3 on CPUs.
     """
     return vision.tolerances(case, gradient=1e-4, update=3e-2, normed=False)
+
+
+SPEC = Spec(
+    cases=CASES,
+    make_arrays=make_arrays,
+    flops=flops,
+    least_bytes=least_bytes,
+    tolerances=tolerances,
+    settings=SETTINGS,
+    proofs=PROOFS,
+    checkpoint_proofs=PROOFS_FROM_CHECKPOINT,
+    state_dict_shapes=state_dict_shapes,
+    make_training_arrays=make_training_arrays,
+)

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from duel_orders import add_gpus, copy_inside_ring, make_contender, make_order
 
-from benchcore.catalog import is_faulty
+from benchcore.cell.start import schedule_rounds
 from benchcore.cell.stopping import MIN_STEPS
-from benchcore.cell.turns import deal_turns
-from benchcore.profiles import PROFILES
+from benchcore.planning.catalog import is_faulty
+from benchcore.planning.profiles import PROFILES
+from benchcore.planning.snapshot import take_snapshot
 from benchcore.protocol import DuelOrder, encode, write_json
-from benchcore.shard import ConductorFailedError, run_duel
-from benchcore.snapshot import take_snapshot
+from benchcore.running.duel_process import ConductorFailedError, run_duel
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
 from benchcore.workloads.faulty import spec as faulty
@@ -52,7 +52,7 @@ def _faulty(fault: str, *modes: str, **changes: Any) -> DuelOrder:
         make_contender(f"c{number}", settings={"compile": mode})
         for number, mode in enumerate(modes)
     ]
-    limits = {"prepare_timeout_s": 4.0 if fault.startswith("hang") else 20.0}
+    limits = {"prepare_timeout_s": 4.0 if fault.startswith("hang") else 20.0, "passes": False}
     return make_order(*contenders, workload="faulty", case=fault, **{**limits, **changes})
 
 
@@ -68,7 +68,7 @@ def test_noop_runs_in_a_bare_interpreter_and_leaves_a_valid_document(
     assert contender["status"] == "ok"
     assert [start["index"] for start in contender["starts"]] == [0, 1]
     for start in contender["starts"]:
-        assert len(start["blocks"]) == order.rounds
+        assert len(start["blocks"]) == order.limits.rounds
         assert start["compilations_in_blocks"] == 0
         assert start["memory"]["allocator_peak_bytes"] is None
         assert start["stages"]["compile"] is None
@@ -84,7 +84,7 @@ def test_a_probe_without_a_framework_is_measured_after_each_round(
     """Where numpy is not there it has no product; one that dies is told, and the duel goes on."""
 
     def run(number: int) -> dict[str, Any]:
-        short = {"starts": 1, "rounds": 2, "duel_run": f"{number:016x}"}
+        short = {"starts": 1, "rounds": 2, "passes": False, "duel_run": f"{number:016x}"}
         return _run(make_order(make_contender("a"), probe=True, **short), state, snapshot)
 
     probe = run(1)["probe"]
@@ -93,7 +93,7 @@ def test_a_probe_without_a_framework_is_measured_after_each_round(
     assert all(1e4 < row["gemm_ns"] < 1e9 and 1e5 < row["copy_ns"] < 1e10 for row in probe["rows"])
     (snapshot / "numpy.py").write_text("raise ImportError\n")
     assert {row["gemm_ns"] for row in run(2)["probe"]["rows"]} == {None}
-    module = snapshot / "benchcore" / "cell" / "machine_probe.py"
+    module = snapshot / "benchcore" / "cell" / "measure" / "machine_probe.py"
     broken = module.read_text().replace(
         "    multiply, copy = ", "    raise OSError\n    multiply = "
     )
@@ -116,32 +116,60 @@ def test_a_duel_that_is_in_the_spool_is_not_measured_again(state: State) -> None
     assert events == []
 
 
-@pytest.mark.parametrize(
-    ("fault", "ended", "stage", "words"),
-    [
-        ("raise_in_build", ("crash", "exception"), "build", "got a fault"),
-        ("out_of_memory", ("oom", "out_of_memory"), "first_run", "MemoryError"),
-        ("killed", ("oom", "killed"), "first_run", "SIGKILL"),
-        ("segfault", ("crash", "signal"), "first_run", "SIGSEGV"),
-        ("abort", ("crash", "signal"), "first_run", "SIGABRT"),
-        ("exit_zero", ("crash", "no_result"), "first_run", "exit code 0 without a result"),
-        ("partial_message", ("crash", "no_result"), "first_run", "exit code 1 without a result"),
-        ("hang_in_build", ("timeout", "timeout"), "build", "nothing came for 4 s"),
-        ("hang_in_step", ("timeout", "timeout"), "first_run", "nothing came for 4 s"),
-        ("garbage", ("crash", "garbage"), "first_run", "not json"),
-        ("not_finite", ("numerics", "not_finite"), "evidence", "value is not finite"),
-        ("raise_late", ("crash", "exception"), "block", "late"),
-    ],
-)
+FAULTS = {
+    "raise_in_build": (("crash", "exception"), "build", "got a fault"),
+    "out_of_memory": (("oom", "out_of_memory"), "first_run", "MemoryError"),
+    "killed": (("oom", "killed"), "first_run", "SIGKILL"),
+    "segfault": (("crash", "signal"), "first_run", "SIGSEGV"),
+    "abort": (("crash", "signal"), "first_run", "SIGABRT"),
+    "exit_zero": (("crash", "no_result"), "first_run", "exit code 0 without a result"),
+    "partial_message": (("crash", "no_result"), "first_run", "exit code 1 without a result"),
+    "hang_in_build": (("timeout", "timeout"), "build", "nothing came for 4 s"),
+    "hang_in_step": (("timeout", "timeout"), "first_run", "nothing came for 4 s"),
+    "garbage": (("crash", "garbage"), "first_run", "not json"),
+    "not_finite": (("numerics", "not_finite"), "evidence", "value is not finite"),
+    "raise_late": (("crash", "exception"), "block", "late"),
+}
+"""How a contender with each fault ends: status and cause, stage, words of the reason."""
+
+
+@pytest.fixture(scope="module")
+def survivors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The contenders of one duel: two healthy ones, and between them one for each fault."""
+    root = tmp_path_factory.mktemp("faults")
+    snapshot, state = root / "snapshot", open_state(root / "state")
+    copy_inside_ring(snapshot)
+    workload = snapshot / "benchcore" / "workloads" / "faulty" / "in_stdlib.py"
+    source, line = workload.read_text(), "    healthy = read_settings("
+    assert source.count(line) == source.count("else case.fault\n") == 1
+    source = source.replace(line, f'    fault = settings.pop("fault", None)\n{line}')
+    workload.write_text(source.replace("else case.fault\n", "else fault\n"))
+    healthy = {"compile": "healthy"}
+    faulty_ones = [
+        make_contender(fault, settings={"compile": "none", "fault": fault}) for fault in FAULTS
+    ]
+    order = make_order(
+        make_contender("first", settings=healthy),
+        *faulty_ones,
+        make_contender("last", settings=healthy),
+        workload="faulty",
+        case="raise_in_build",
+        block_ms=20.0,
+        prepare_timeout_s=4.0,
+    )
+    return {each["name"]: each for each in _run(order, state, snapshot)["contenders"]}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_what_one_contender_cannot_survive_is_its_status_and_the_duel_goes_on(
-    state: State, snapshot: Path, fault: str, ended: tuple[str, str], stage: str, words: str
+    survivors: dict[str, dict[str, Any]], fault: str
 ) -> None:
-    document = _run(_faulty(fault, "healthy", "none", "healthy", block_ms=20.0), state, snapshot)
-    first, broken, last = document["contenders"]
+    ended, stage, words = FAULTS[fault]
+    broken = survivors[fault]
     assert (broken["status"], broken["failure"]["cause"]) == ended
     assert broken["failure"]["stage"] in {stage, "warm_up" if stage == "block" else stage}
     assert words in broken["failure"]["reason"]
-    for healthy in (first, last):
+    for healthy in (survivors["first"], survivors["last"]):
         assert (healthy["status"], healthy["failure"]) == ("ok", None)
         assert [len(start["blocks"]) for start in healthy["starts"]] == [4, 4]
 
@@ -330,9 +358,9 @@ def test_slow_steps_get_rounds_until_there_are_fifty(state: State, snapshot: Pat
 
 
 def test_rounds_are_balanced_and_seeded() -> None:
-    orders = list(islice(deal_turns(["a", "b", "c"], "1-0"), 6))
-    assert orders == list(islice(deal_turns(["a", "b", "c"], "1-0"), 6))
-    others = [list(islice(deal_turns(["a", "b", "c"], f"{n}-0"), 6)) for n in range(2, 6)]
+    orders = list(islice(schedule_rounds(["a", "b", "c"], "1-0"), 6))
+    assert orders == list(islice(schedule_rounds(["a", "b", "c"], "1-0"), 6))
+    others = [list(islice(schedule_rounds(["a", "b", "c"], f"{n}-0"), 6)) for n in range(2, 6)]
     assert any(other != orders for other in others)
     for first, mirror in zip(orders[::2], orders[1::2], strict=True):
         assert mirror == first[::-1]
@@ -364,7 +392,7 @@ def _children(pid: int) -> list[int]:
 def _wait_for(condition: Any, timeout_s: float = 20.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "the condition never came true"
         time.sleep(0.01)
 
 

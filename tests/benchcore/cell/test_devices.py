@@ -13,7 +13,7 @@ import pytest
 from duel_orders import add_gpus, copy_inside_ring, make_contender, make_order
 
 from benchcore.protocol import Device, DuelOrder, EnvironmentRecord, encode, parse_device
-from benchcore.shard import ConductorFailedError, run_duel
+from benchcore.running.duel_process import ConductorFailedError, run_duel
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
 
@@ -87,7 +87,7 @@ def test_an_absent_device_is_the_status_of_every_contender(
     assert (found["memory_bytes"], document["allocation"]["gpus"]) == (None, [])
 
 
-def test_no_library_to_see_a_gpu_with_is_said_so(
+def test_a_missing_library_to_see_a_gpu_is_reported(
     state: State, snapshot: Path, tmp_path: Path
 ) -> None:
     bare = tmp_path / "bare-python"
@@ -107,7 +107,7 @@ def test_an_order_for_no_device_at_all_is_refused(state: State, snapshot: Path) 
 
 
 @pytest.mark.provisions
-def test_a_gpu_that_its_framework_does_not_see_is_unsupported_and_climbs_no_ladder(
+def test_a_gpu_that_its_framework_does_not_see_is_unsupported_and_not_retried(
     framework_environment: Callable[[str], EnvironmentRecord], state: State, snapshot: Path
 ) -> None:
     """NVML tells of a hundred GPUs, real frameworks and bare Python of fewer."""

@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 from duel_orders import make_contender
 
-from benchcore.cell.ladder import CLEAN, RUNGS
+from benchcore.cell.failures.workarounds import NO_WORKAROUND, WORKAROUNDS
 from benchcore.cell.launch import contender_environ
 
 
-def test_caches_that_a_crash_left_are_none_of_a_rungs(
+def test_a_workaround_never_gets_the_caches_of_a_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the first start under a rung would find compiled what it calls compiled cold."""
     contender = make_contender("jax", framework="jax")
     monkeypatch.setenv("PYTHONPATH", "")
-    found = [contender_environ(contender, "cuda:0", tmp_path, rung) for rung in (CLEAN, *RUNGS)]
+    tried = (NO_WORKAROUND, *WORKAROUNDS)
+    found = [contender_environ(contender, "cuda:0", tmp_path, each) for each in tried]
     for name in ("JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         assert len({environ[name] for environ in found}) == len(found)
 

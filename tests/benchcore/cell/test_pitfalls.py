@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 TABLE = re.findall(
     r"^\| (\d+) \| (.+?) \| (.+?) \| ?(.*?) ?\|$",
-    (ROOT / "benchcore" / "cell" / "README.md").read_text(),
+    (ROOT / "benchcore" / "cell" / "pitfalls.md").read_text(),
     re.MULTILINE,
 )
 

@@ -11,13 +11,13 @@ from duel_orders import copy_inside_ring, make_order
 from proof_documents import keep_proof, make_proof
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
-from benchcore.shard import run_duel
+from benchcore.running.duel_process import run_duel
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.outcome import judge_and_list
-from data_checks.campaign import check_campaign
+from benchcore.store.reports.campaign import judge_and_list
+from data_checks.check import check_campaign
 
 pytestmark = pytest.mark.provisions
 Environments = Callable[[str], EnvironmentRecord]

@@ -12,7 +12,8 @@ from scipy import stats
 
 from benchcore.cell import stopping
 from benchcore.protocol import DuelOrder
-from benchcore.verdict.ratios import Ratio, Side, judge_duel, log_ratios_by_start
+from benchcore.verdict.duel.ratios import ContenderTimes, Ratio, judge_duel
+from benchcore.verdict.starts import log_ratios_by_start
 
 NAMES = ("a", "b")
 
@@ -146,7 +147,9 @@ def _play(order: DuelOrder, log_ratios: list[float]) -> Ratio:
     while not starts or not stopping.why_stop(order, NAMES, starts, [0.0] * len(starts)):
         starts.append(_start(log_ratios[len(starts)], rounds=1))
     sides = [
-        Side(name=name, arm=name, framework="jax", version="1", role="newest", starts=dict(times))
+        ContenderTimes(
+            name=name, arm=name, framework="jax", version="1", role="newest", starts=dict(times)
+        )
         for name, times in ((name, enumerate(start[name] for start in starts)) for name in NAMES)
     ]
     (ratio,) = judge_duel(sides)

@@ -14,8 +14,9 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from benchcore.errors import UserError
 from benchcore.store.database import Engine, begin_writing, downgrade, open_database, upgrade
-from benchcore.store.models import Base, CheckMark, UtcDateTime
+from benchcore.store.models import Base, FailedCheckRow, UtcDateTime
 
 TABLES = {
     "duel_run",
@@ -23,7 +24,7 @@ TABLES = {
     "start_run",
     "equivalence",
     "proof",
-    "check_mark",
+    "failed_check",
     "ratio",
     "suspicion",
     "event",
@@ -78,6 +79,20 @@ def test_an_interrupted_migration_leaves_nothing_behind(
     opened.dispose()
 
 
+def test_a_database_from_before_the_first_release_is_refused_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    old = create_engine(url)
+    with old.begin() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num TEXT)"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('0015')"))
+    with pytest.raises(UserError, match=r"revision 0015\).*`deadheat ingest`, which rebuilds it"):
+        open_database(url)
+    assert inspect(old).get_table_names() == ["alembic_version"]
+    old.dispose()
+
+
 def test_opening_again_changes_nothing(engine: Engine) -> None:
     again = open_database(engine.url.render_as_string())
     assert tables(again) == TABLES
@@ -124,7 +139,7 @@ def test_sqlite_is_safe_for_several_processes(engine: Engine) -> None:
 
 
 def test_a_row_without_its_duel_run_is_refused(engine: Engine) -> None:
-    mark = CheckMark(
+    mark = FailedCheckRow(
         duel_run="0" * 16, suite="s", expectation="e", reason="r", checked_at=datetime.now(UTC)
     )
     with pytest.raises(IntegrityError, match="FOREIGN KEY"), begin_writing(engine) as session:

@@ -12,26 +12,25 @@ from sqlalchemy.orm import Session
 from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import Engine
+from benchcore.store.duels import judge_campaign, replace_failed_checks
 from benchcore.store.events import (
     annotate_event,
-    keep_finding,
     list_events,
-    list_untold,
+    list_unsent,
     move_event,
-    note_told,
+    record_sent,
     show_event,
+    store_finding,
 )
-from benchcore.store.judging import judge_campaign
 from benchcore.store.models import DuelRun, SuspicionRow
-from benchcore.store.queries import replace_marks
-from benchcore.store.records import Mark
+from benchcore.store.records import FailedCheck
 from benchcore.store.suspicions import (
     choose_suspicions,
     list_suspicions,
-    read_subject,
+    read_suspicion,
     refresh_suspicions,
 )
-from benchcore.verdict.confirmation import Finding
+from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.samples import Judgement
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
@@ -64,7 +63,7 @@ def shifted(state: State, engine: Engine) -> Engine:
 
 def test_a_suspicions_subject_is_both_sides_before_and_after_it(shifted: Engine) -> None:
     (each,) = choose_suspicions(shifted)
-    subject = read_subject(shifted, each)
+    subject = read_suspicion(shifted, each)
     assert (subject.a_old.version, subject.a_new.version) == ("0.9.0", "0.9.1")
     assert subject.b_old == subject.b_new
     assert (subject.asked.a, subject.asked.b, subject.device) == ("jax", "torch", "cpu")
@@ -101,7 +100,7 @@ def test_of_a_nights_time_the_most_promising_go_first(shifted: Engine) -> None:
 
 def test_a_confirmed_shift_is_one_event_and_asked_no_more(shifted: Engine) -> None:
     for _ in range(2):
-        keep_finding(shifted, 1, _found(), names=NAMES)
+        store_finding(shifted, 1, _found(), names=NAMES)
     refresh_suspicions(shifted)
     assert choose_suspicions(shifted) == []
     (event,) = list_events(shifted)
@@ -113,23 +112,23 @@ def test_a_confirmed_shift_is_one_event_and_asked_no_more(shifted: Engine) -> No
 
 def test_an_alert_is_kept_until_somebody_took_it(shifted: Engine) -> None:
     alert = {"text": "caused by jax", "details": {"suspicion": 1}}
-    keep_finding(shifted, 1, _found(), names=NAMES, alert=alert)
-    keep_finding(shifted, 1, _found(), names=NAMES, alert={"text": "again"})
-    assert list_untold(shifted) == {1: alert}
-    note_told(shifted, 1)
-    assert list_untold(shifted) == {}
+    store_finding(shifted, 1, _found(), names=NAMES, alert=alert)
+    store_finding(shifted, 1, _found(), names=NAMES, alert={"text": "again"})
+    assert list_unsent(shifted) == {1: alert}
+    record_sent(shifted, 1)
+    assert list_unsent(shifted) == {}
 
 
 @pytest.mark.parametrize("verdict", ["refuted", "unknown", "more"])
 def test_what_is_not_confirmed_is_no_event(shifted: Engine, verdict: str) -> None:
-    keep_finding(shifted, 1, _found(verdict), names=NAMES, alert={"text": "what?"})
-    assert (list_events(shifted), list_untold(shifted)) == ([], {})
+    store_finding(shifted, 1, _found(verdict), names=NAMES, alert={"text": "what?"})
+    assert (list_events(shifted), list_unsent(shifted)) == ([], {})
     state = {"more": "open"}.get(verdict, verdict)
     assert [each["state"] for each in list_suspicions(shifted)] == [state]
 
 
 def test_what_people_do_is_kept_and_nonsense_changes_nothing(shifted: Engine) -> None:
-    keep_finding(shifted, 1, _found(), names=NAMES)
+    store_finding(shifted, 1, _found(), names=NAMES)
     annotate_event(shifted, 1, who="ann", note="looks real", owner="bob")
     with pytest.raises(UserError, match="can go to, got 'fixed'"):
         move_event(shifted, 1, "fixed", who="ann")
@@ -153,7 +152,7 @@ def test_what_people_do_is_kept_and_nonsense_changes_nothing(shifted: Engine) ->
     ],
 )
 def test_what_is_typed_is_checked(shifted: Engine, given: dict[str, str], words: str) -> None:
-    keep_finding(shifted, 1, _found(), names=NAMES)
+    store_finding(shifted, 1, _found(), names=NAMES)
     with pytest.raises(UserError, match=words):
         move_event(shifted, 1, "accepted", **given)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no event 7; there are 1"):
@@ -164,20 +163,20 @@ def test_what_is_typed_is_checked(shifted: Engine, given: dict[str, str], words:
 
 
 def test_infrastructure_is_said_without_anybody(shifted: Engine) -> None:
-    keep_finding(shifted, 1, _found(culprit="infrastructure"), names=NAMES)
+    store_finding(shifted, 1, _found(culprit="infrastructure"), names=NAMES)
     assert [each["state"] for each in list_events(shifted)] == ["infrastructure"]
 
 
 def test_suspicions_that_there_are_not_or_were_answered_are_refused(shifted: Engine) -> None:
     with pytest.raises(UserError, match="no suspicion 9; there are 1"):
         choose_suspicions(shifted, [9])
-    keep_finding(shifted, 1, _found("refuted"), names=NAMES)
+    store_finding(shifted, 1, _found("refuted"), names=NAMES)
     with pytest.raises(UserError, match="open or unknown, got 1, which is refuted"):
         choose_suspicions(shifted, [1])
 
 
 def test_nights_that_no_longer_count_are_no_ground_to_measure(shifted: Engine) -> None:
-    gone = Mark(
+    gone = FailedCheck(
         duel_run=list_suspicions(shifted)[0]["before_run"],
         contender=None,
         other=None,
@@ -185,7 +184,7 @@ def test_nights_that_no_longer_count_are_no_ground_to_measure(shifted: Engine) -
         expectation="e",
         reason="wrong",
     )
-    replace_marks(shifted, "history", [gone])
+    replace_failed_checks(shifted, "history", [gone])
     judge_campaign(shifted, "history")
     with pytest.raises(UserError, match="no longer count"):
-        read_subject(shifted, 1)
+        read_suspicion(shifted, 1)

@@ -57,7 +57,7 @@ def test_documents_become_rows_and_stay_in_the_spool(engine: Engine, state: Stat
         "start_run": 27,
         "equivalence": 9,
         "proof": 0,
-        "check_mark": 0,
+        "failed_check": 0,
         "ratio": 0,
         **dict.fromkeys(("suspicion", "event", "event_change"), 0),
     }

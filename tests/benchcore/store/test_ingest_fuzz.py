@@ -12,9 +12,10 @@ from result_documents import CAMPAIGN, DUEL_RUN, make_document, spool_document
 
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, begin_writing, open_database
-from benchcore.store.frames import contender_frame, equivalence_frame
+from benchcore.store.duels import judge_campaign
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.frames.duels import equivalence_frame
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.judging import judge_campaign
 from benchcore.store.models import DuelRun
 
 VALUES = st.recursive(

@@ -12,9 +12,9 @@ from result_documents import make_document
 
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine
-from benchcore.store.proofs import ProofSubject, find_proven, ingest_proofs, list_proofs
+from benchcore.store.proofs import ProofScope, find_proven, ingest_proofs, list_proofs
 
-SUBJECT = ProofSubject(
+SUBJECT = ProofScope(
     workload="mlp",
     precision="fp32_ieee",
     checkpoint=None,
@@ -59,7 +59,7 @@ def test_a_proof_holds_for_nothing_else(
     engine: Engine, state: State, other: dict[str, str]
 ) -> None:
     keep_proof(state, engine, _proof())
-    assert find_proven(engine, ProofSubject(**{**vars(SUBJECT), **other}), 1) == set()
+    assert find_proven(engine, ProofScope(**{**vars(SUBJECT), **other}), 1) == set()
 
 
 def test_a_failed_or_a_shorter_proof_is_no_proof(engine: Engine, state: State) -> None:

@@ -6,33 +6,41 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchcore.verdict.samples import AskedFirst, judge_samples, robust_deviation
+from benchcore.verdict.samples import (
+    Preference,
+    judge_samples,
+    robust_deviation,
+    swap_factors,
+    swap_sides,
+    t_quantile,
+    t_tail,
+)
 
 SURE_AND_SMALL = np.array([0.0099, 0.0100, 0.0101, 0.0100])
 
 
 @pytest.mark.parametrize("first", ["same", "different"])
 def test_who_asks_says_what_is_asked_first_of_a_difference_that_is_sure_and_small(
-    first: AskedFirst,
+    first: Preference,
 ) -> None:
-    assert judge_samples(SURE_AND_SMALL, asked_first=first).verdict == first
+    assert judge_samples(SURE_AND_SMALL, prefer=first).verdict == first
 
 
 @pytest.mark.parametrize("first", ["same", "different"])
-def test_the_order_decides_nothing_else(first: AskedFirst) -> None:
+def test_the_order_decides_nothing_else(first: Preference) -> None:
     rng = np.random.default_rng(1)
     found = {
-        offset: judge_samples(offset + rng.normal(0, 0.004, 5), asked_first=first).verdict
+        offset: judge_samples(offset + rng.normal(0, 0.004, 5), prefer=first).verdict
         for offset in (0.0, 0.1)
     }
     assert found == {0.0: "same", 0.1: "different"}
-    wide = judge_samples(np.array([-0.3, 0.31]), asked_first=first)
+    wide = judge_samples(np.array([-0.3, 0.31]), prefer=first)
     assert wide.verdict == "unknown" and "too wide" in wide.reason
 
 
 def test_interval_and_p_are_students() -> None:
     samples = np.random.default_rng(2).normal(0.01, 0.01, 6)
-    found = judge_samples(samples, asked_first="same")
+    found = judge_samples(samples, prefer="same")
     expected = stats.ttest_1samp(samples, 0)
     assert found.p == pytest.approx(expected.pvalue)
     low, high = expected.confidence_interval(0.95)
@@ -41,14 +49,14 @@ def test_interval_and_p_are_students() -> None:
 
 def test_few_samples_that_agree_are_not_the_same_where_more_spread_is_expected() -> None:
     samples = np.array([0.0130, 0.0131, 0.0132, 0.0131])
-    assert judge_samples(samples, asked_first="same").verdict == "same"
-    found = judge_samples(samples, asked_first="same", least_spread=math.log1p(0.02) / 2)
+    assert judge_samples(samples, prefer="same").verdict == "same"
+    found = judge_samples(samples, prefer="same", least_spread=math.log1p(0.02) / 2)
     assert found.verdict == "different"
 
 
 def test_samples_without_any_spread_have_a_p() -> None:
-    assert judge_samples(np.full(3, 0.5), asked_first="same").p == 0.0
-    assert judge_samples(np.zeros(3), asked_first="same").p == 1.0
+    assert judge_samples(np.full(3, 0.5), prefer="same").p == 0.0
+    assert judge_samples(np.zeros(3), prefer="same").p == 1.0
 
 
 def test_half_of_the_residuals_may_be_outliers() -> None:
@@ -57,3 +65,17 @@ def test_half_of_the_residuals_may_be_outliers() -> None:
     residuals[:9_000] = 1e9
     assert robust_deviation(residuals) < 20
     assert robust_deviation(residuals[:0]) == 0.0
+
+
+def test_swapping_the_sides_of_a_ratio_turns_its_interval_round() -> None:
+    assert swap_sides(0.1, 0.05, 0.15) == (-0.1, -0.15, -0.05)
+    assert swap_sides(0.1, None, None) == (-0.1, None, None)
+    assert swap_factors(2.0, 1.0, 4.0) == (0.5, 0.25, 1.0)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 2.5, 7, 30, 400])
+def test_quantiles_and_tails_are_those_of_scipy_stats(freedom: float) -> None:
+    for share in (0.9, 0.95, 0.975, 0.9995):
+        assert t_quantile(share, freedom) == stats.t.ppf(share, freedom)
+    for t in (0.0, 0.3, 2.0, 17.5, 1e6, math.inf):
+        assert t_tail(t, freedom) == stats.t.sf(t, freedom)

@@ -24,7 +24,7 @@ from unittest import mock
 
 import numpy as np
 
-from benchcore.program import ORACLE, Arrays, Program
+from benchcore.program import REFERENCE, Arrays, Program
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
@@ -52,7 +52,7 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     if batch is not None:
         arrays = spec.make_training_arrays(spec.make_arrays, case, job["seed"], *batch)
     if job["exact"]:
-        case = dataclasses.replace(case, precision=ORACLE)
+        case = dataclasses.replace(case, precision=REFERENCE)
     if job["framework"] == "jax":
         import jax  # pyright: ignore[reportMissingImports]
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchcore.catalog import is_faulty, list_workloads
-from benchcore.cell.epochs import seen_tolerances
-from benchcore.cell.oracle import Evidence, Rule, judge
+from benchcore.cell.loader.epochs import seen_tolerances
+from benchcore.cell.proof.compare import Evidence, Rule, judge
+from benchcore.planning.catalog import is_faulty, list_workloads
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKLOADS = [name for name in list_workloads() if not is_faulty(name)]
@@ -366,7 +366,7 @@ def test_compiled_torch_agrees_with_eager(job: Job, outcomes: Outcomes) -> None:
 @pytest.mark.parametrize(
     "job", [job for job in RIGHT if hasattr(_spec(job.workload), "reference")], ids=_key
 )
-def test_program_agrees_with_the_float64_oracle(job: Job, outcomes: Outcomes) -> None:
+def test_program_agrees_with_the_float64_reference(job: Job, outcomes: Outcomes) -> None:
     spec = _spec(job.workload)
     case = spec.CASES[job.case]
     oracle = spec.reference(case, spec.make_arrays(case, SEED))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from benchcore.program import ORACLE, Arrays
+from benchcore.program import REFERENCE, Arrays
 from benchcore.workloads.settings import BuildSettings
 from benchcore.workloads.vision.case import Case
 from benchcore.workloads.vision.layers.in_jax import Layers, Noise, widen
@@ -93,7 +93,7 @@ class _Group:
 def place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) -> Placed:
     """The network that `make` makes, in the case's dtype. Raises ValueError where the arrays are
     not its own."""
-    dtype = {"bf16": jnp.bfloat16, ORACLE: jnp.float64}.get(case.precision, jnp.float32)
+    dtype = {"bf16": jnp.bfloat16, REFERENCE: jnp.float64}.get(case.precision, jnp.float32)
     device = jax.devices(wanted.platform)[wanted.ordinal]
     graph, *states = nnx.split(
         nnx.eval_shape(lambda: make(_layers(case, wanted.defects))), nnx.Param, nnx.BatchStat
@@ -130,7 +130,7 @@ def place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) 
 
 def _layers(case: Case, defects: frozenset[str]) -> Layers:
     computed = jnp.bfloat16 if case.precision.startswith("bf16") else jnp.float32
-    computed = jnp.float64 if case.precision == ORACLE else computed
+    computed = jnp.float64 if case.precision == REFERENCE else computed
     training = case.use_case == "train"
     return Layers(dtype=computed, training=training, rngs=nnx.Rngs(0), defects=defects)
 

@@ -1,0 +1,78 @@
+"""Builds a contender's program: checkpoint weights in place of seeded ones, injected slowdowns."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchcore.program import Arrays, Program
+from benchcore.workloads.settings import INJECTED_SLOWDOWN
+
+
+class WeightsUnusableError(Exception):
+    """The converted weights are missing, broken, or of another network: no contender's fault."""
+
+
+def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
+    """The arrays with every parameter and running statistic from the checkpoint, if there is one.
+
+    Raises WeightsUnusableError unless names, shapes and types are exactly those of the arrays.
+    """
+    if checkpoint is None:
+        return arrays
+    import numpy as np
+
+    try:
+        with np.load(checkpoint["weights"], allow_pickle=False) as archive:
+            params = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise WeightsUnusableError(f"checkpoint {checkpoint['sha256']}: {error}") from error
+    wanted, came = (
+        {name: (array.shape, array.dtype) for name, array in each.items()}
+        for each in (arrays.params, params)
+    )
+    if came != wanted:
+        odd = sorted(name for name in wanted | came if wanted.get(name) != came.get(name))
+        raise WeightsUnusableError(
+            f"checkpoint {checkpoint['sha256']} is of another network: {len(odd)} arrays differ, "
+            f"such as {odd[0]!r}"
+        )
+    return Arrays(params={name: params[name] for name in wanted}, inputs=arrays.inputs)
+
+
+def build_program(order: Mapping[str, Any], case: Any, arrays: Arrays) -> Program:
+    """The workload's program for an order's framework, device and settings."""
+    name = f"benchcore.workloads.{order['workload']}.in_{order['framework']}"
+    module = importlib.import_module(name)
+    given = {key: value for key, value in order["settings"].items() if key != INJECTED_SLOWDOWN}
+    program = module.build(case, arrays, {**given, "device": order["device"]})
+    return inject_slowdown(program, order["settings"])
+
+
+def inject_slowdown(program: Program, settings: Mapping[str, Any]) -> Program:
+    """The program, doing as many per cent more of its own work as its settings set.
+
+    Calibration runs use it to see whether our verdicts notice a known slowdown.
+    """
+    percent = int(settings.get(INJECTED_SLOWDOWN, 0))
+    if percent == 0:
+        return program
+    return dataclasses.replace(program, step=_repeat_some(program.step, percent))
+
+
+def _repeat_some(step: Callable[[], object], percent: int) -> Callable[[], object]:
+    """The step, evenly run twice in so many per cent of its calls."""
+    owed = 0
+
+    def longer_step() -> object:
+        nonlocal owed
+        owed += percent
+        if owed < 100:
+            return step()
+        owed -= 100
+        return [step(), step()]
+
+    return longer_step

@@ -1,0 +1,115 @@
+"""The status of a contender that failed, and its cause in one word.
+
+| status | decided by |
+|---|---|
+| crash, oom, unsupported, environment, numerics (canary) | `classify_exception`, `classify_exit` |
+| timeout, crash (garbage on the pipe) | `process.ContenderProcess.ask` |
+| unsupported, environment (before any process) | `start.StartRunner` |
+| numerics (NaN or infinity) | `start.StartRunner`, in what `proof.agreement` finds |
+| workaround | `failures.ladder`: a crash that a workaround avoided |
+| invalid_physics | `verdict.duel.physics`, after the campaign's ceilings are measured |
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from signal import SIGKILL, Signals
+
+from benchcore.cell.building import WeightsUnusableError
+from benchcore.cell.failures.kernel_log import Xid
+from benchcore.cell.loader.client import LoaderFailedError
+from benchcore.cell.proof.canary import CanaryContradictsError
+from benchcore.cell.result.contender import Cause
+from benchcore.cell.runtime import UnsupportedError
+
+INFRASTRUCTURE = "infrastructure"
+"""Reported for a failure that no contender caused: it ends the duel, and no result has it."""
+
+_PATTERNS: tuple[tuple[Cause, str], ...] = (
+    # Memory first: an allocation that fails while autotuning is no autotuner's bug.
+    ("out_of_memory", r"RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|MemoryError|OutOfMemory"),
+    ("illegal_address", r"CUDA_ERROR_ILLEGAL_ADDRESS|illegal memory access|MISALIGNED_ADDRESS"),
+    ("autotuning", r"[Aa]utotuning failed|gemm_fusion_autotuner|redzone"),
+    ("cuda_error", r"CUDA_ERROR_[A-Z]|CUDA error: |(CUDNN|CUBLAS)_STATUS_(?!SUCCESS)[A-Z]"),
+)
+_READ_FROM_LOG = frozenset({"crash", "oom"})
+"""Statuses whose cause the framework's own messages name better than we can."""
+_BROKEN_BOARD = frozenset({48, 79, 94, 95})
+"""Xids of NVIDIA's catalogue that are the board's own: uncorrectable errors of its memory (48; 94
+and 95, contained or not), and a board that fell off its bus (79). No flag avoids these."""
+
+
+class ContenderFailedError(Exception):
+    """This contender can't go on; the duel can. Carries the fields of its result."""
+
+    def __init__(
+        self,
+        status: str,
+        stage: str,
+        reason: str,
+        traceback: str | None = None,
+        cause: Cause = "exception",
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.stage = stage
+        self.reason = reason
+        self.traceback = traceback
+        self.cause: Cause = cause
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a failure is classified."""
+
+    status: str
+    cause: Cause
+    reason: str
+
+
+def classify_exception(error: BaseException, stage: str) -> Ending:
+    """An exception that ended a contender in this stage, as far as Python knows."""
+    text = f"{type(error).__name__}: {error}"
+    return Ending(*_classify(error, text, stage), text[:2000])
+
+
+def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
+    if stage == "import" and isinstance(error, ImportError):
+        return "environment", "import"
+    if isinstance(error, CanaryContradictsError):
+        return "numerics", "precision"
+    if isinstance(error, LoaderFailedError | WeightsUnusableError):
+        return INFRASTRUCTURE, "exception"
+    if isinstance(error, UnsupportedError):
+        return "unsupported", "unsupported"
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "OutOfMemory" in text:
+        return "oom", "out_of_memory"
+    if isinstance(error, ModuleNotFoundError) and "benchcore.workloads" in text:
+        return "unsupported", "unsupported"
+    return "crash", "exception"
+
+
+def classify_exit(code: int) -> Ending:
+    """The exit code of a process that ended without a result; below 0 = killed by a signal."""
+    if code >= 0:
+        return Ending("crash", "no_result", f"ended with exit code {code} without a result")
+    reason = f"killed by {Signals(-code).name}"
+    if code == -SIGKILL:
+        return Ending("oom", "killed", f"{reason}, as the kernel does when memory runs out")
+    return Ending("crash", "signal", reason)
+
+
+def find_cause(status: str, text: str, reported: Cause, xids: list[Xid] | None = None) -> Cause:
+    """The cause of a failure whose reason and log are `text`, and which was reported as `reported`.
+
+    A process that a CUDA error poisoned may end by any signal, so the framework's message decides.
+    """
+    if status not in _READ_FROM_LOG:
+        return reported
+    if any(xid["number"] in _BROKEN_BOARD for xid in xids or ()):
+        return "hardware"
+    for cause, pattern in _PATTERNS:
+        if re.search(pattern, text):
+            return cause
+    return reported

@@ -1,0 +1,113 @@
+"""The contender's end of the loader: batches as views of the ring buffer, waiting, a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchcore.cell.channel import Channel, ChannelClosedError, ChannelTimeoutError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from benchcore.protocol import Layout
+
+Split = str
+
+
+class LoaderFailedError(Exception):
+    """The loader died, hangs or can't decode: no contender's fault."""
+
+
+class LoaderClient:
+    """A connection to the loader of this duel. `wait_ns` is the time spent waiting for batches.
+
+    Batches are hashed in canonical layout, in a thread of their own, before their slot is returned:
+    both sides do it, and neither's step waits for it.
+    """
+
+    def __init__(self, dataset: Mapping[str, Any], folder: Path) -> None:
+        self._batch, self._side = dataset["batch"], dataset["side"]
+        self._timeout_s = dataset["batch_timeout_s"]
+        self._hasher = ThreadPoolExecutor(1)
+        self._hashed: list[Future[None]] = []
+        self._sha = hashlib.sha256()
+        self.wait_ns = 0
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._socket.connect(str(folder / "socket"))
+        except OSError as error:
+            raise LoaderFailedError(f"the loader does not answer: {error}") from error
+        self._channel = Channel(self._socket.fileno(), self._socket.fileno())
+        with (folder / "ring").open("rb") as stream:
+            self._ring = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def batches(
+        self, split: Split, epoch: int, *, layout: Layout, most: int | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Images and labels of an epoch, views that are valid until the next batch.
+
+        The last batch of validation is filled up with black images of label -1. Raises
+        LoaderFailedError.
+        """
+        from benchcore.cell.loader.ring_buffer import slot_arrays
+
+        self._await_hashes()  # every slot is returned before the next request
+        request = {"split": split, "epoch": epoch, "layout": layout, "most": most}
+        self._send(request)
+        while "slot" in (message := self._receive()):
+            images, labels = slot_arrays(
+                self._ring, message["slot"], batch=self._batch, side=self._side, layout=layout
+            )
+            yield images, labels
+            upright = images if layout == "NHWC" else images.transpose(0, 2, 3, 1)
+            task = self._hasher.submit(self._hash_and_return, message["slot"], upright, labels)
+            self._hashed.append(task)
+
+    def take_first(self, split: Split, *, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+        """Copies of the first batch of the first epoch."""
+        given = self.batches(split, 0, layout=layout, most=1)
+        ((images, labels),) = [(images.copy(), labels.copy()) for images, labels in given]
+        return images, labels
+
+    def _hash_and_return(self, slot: int, images: np.ndarray, labels: np.ndarray) -> None:
+        self._sha.update(images.tobytes())
+        self._sha.update(labels.tobytes())
+        self._send({"free": slot})
+
+    def take_digest(self) -> str:
+        """SHA-256 of all batches since the last call."""
+        self._await_hashes()
+        digest, self._sha = self._sha.hexdigest(), hashlib.sha256()
+        return digest
+
+    def _await_hashes(self) -> None:
+        for each in self._hashed:
+            each.result()
+        self._hashed = []
+
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            self._channel.send(message)
+        except ChannelClosedError as error:
+            raise LoaderFailedError("the loader went away") from error
+
+    def _receive(self) -> dict[str, Any]:
+        began = time.perf_counter_ns()
+        try:
+            message = self._channel.receive(self._timeout_s)
+        except ChannelTimeoutError as error:
+            reason = f"no batch came from the loader for {self._timeout_s:g} s"
+            raise LoaderFailedError(reason) from error
+        except (ChannelClosedError, OSError) as error:
+            raise LoaderFailedError("the loader went away") from error
+        self.wait_ns += time.perf_counter_ns() - began
+        if "failed" in message:
+            raise LoaderFailedError(f"the loader failed: {message['failed']}")
+        return message

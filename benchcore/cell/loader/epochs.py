@@ -1,0 +1,157 @@
+"""Trains one epoch as the block of a duel that has a dataset, and validates after it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from benchcore.cell.loader.client import LoaderClient
+from benchcore.cell.measure.energy import ReadMillijoules
+from benchcore.cell.runtime import Runtime
+from benchcore.program import Training
+from benchcore.protocol import DataMode
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_REPORT_NS = 2_000_000_000
+_AHEAD = 2
+"""Steps: the device works on the one while the other waits in its queue."""
+_BACKWARD = {"gradient": 1e-2, "update": 1e-2, "travel": 1e-1}
+"""Flat parts of images leave many values near a kink of ReLU, where rounding alone decides: of 32
+of scikit-learn's digits, torch's eager gradient of MobileNetV3 is 2.3e-3 from that in float64 and
+its travel 1.9e-2, and compiled torch's travel was up to 2.8e-2 from JAX's. That both are one
+network is proven on batches without flat parts; here they show that both learn from the same."""
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """A contender's network, the loader of its batches, and their place when the clock starts."""
+
+    training: Training
+    loader: LoaderClient
+    mode: DataMode
+    runtime: Runtime
+    read_mj: ReadMillijoules | None
+    """The device's energy counter, where it has one."""
+    report_alive: Callable[[], object]
+    """Called every other second, so that the conductor's time-out starts again."""
+
+    def rehearse(self) -> None:
+        """Two steps and a validation compile everything; then reset to the initial state."""
+        for _ in range(2):
+            self.training.learn(self._first("train"))
+        self.training.validate(self._first("val"))
+        self.runtime.synchronise(self.training.owed())
+        self.training.reset()
+        self.runtime.synchronise(self.training.owed())
+        self.loader.take_digest()
+
+    def inspect_batch(self) -> Mapping[str, np.ndarray]:
+        """What a step gets of the first batch, loaded as an epoch's batches are."""
+        seen = self.training.see(self._first("train"))
+        self.loader.take_digest()
+        return seen
+
+    def _first(self, split: str) -> Any:
+        staged = self.training.stage(*self.loader.take_first(split, layout=self.training.layout))
+        return self.training.send(staged)
+
+    def run(self, epoch: int) -> dict[str, Any]:
+        """Train on every full batch of the epoch, timed, and then validate, timed separately.
+
+        The clock stops when the device has finished every step; losses are read after it. The host
+        fetches the next batch while the device works, and is two steps ahead at most. `wait_ns` is
+        how long it then waited for the loader.
+        """
+        source, path = self._make_source(epoch)
+        compiled, waited = self.runtime.num_compilations(), self.loader.wait_ns
+        losses: list[Any] = []
+        read = self.read_mj
+        before_mj = read() if read else 0.0
+        began = time.perf_counter_ns()
+        for batch in self._report_while(source):
+            losses.append(self.training.learn(batch))
+            if len(losses) >= _AHEAD:
+                self.runtime.release(losses[-_AHEAD])
+        self.runtime.synchronise((self.training.owed(), losses))
+        elapsed_ns = max(1, time.perf_counter_ns() - began)
+        gross_mj = read() - before_mj if read else None
+        found = {
+            "steps": len(losses),
+            "elapsed_ns": elapsed_ns,
+            "wait_ns": self.loader.wait_ns - waited,
+            "gross_mj": gross_mj,
+            "data_path": path,
+        }
+        mean = sum(float(loss) for loss in losses) / len(losses)
+        return {
+            **found,
+            "loss": mean,
+            **self._validate(epoch),
+            "compilations": self.runtime.num_compilations() - compiled,
+            "sha256": self.loader.take_digest(),
+        }
+
+    def _make_source(self, epoch: int) -> tuple[Iterator[Any], DataMode]:
+        """Batches on the device, and where they really were before the clock started."""
+        send = self.training.send
+        if self.mode == "end-to-end":
+            return map(send, self._stage(epoch)), "end-to-end"
+        staged = list(self._report_while(self._stage(epoch)))
+        if self.mode == "host-resident":
+            return map(send, staged), "host-resident"
+        placed = [send(each) for each in staged]
+        self.runtime.synchronise((self.training.owed(), placed))
+        return iter(placed), "device-resident"
+
+    def _stage(self, epoch: int) -> Iterator[Any]:
+        for images, labels in self.loader.batches("train", epoch, layout=self.training.layout):
+            yield self.training.stage(images, labels)
+
+    def _validate(self, epoch: int) -> dict[str, int]:
+        counts: list[Any] = []
+        began = time.perf_counter_ns()
+        given = self.loader.batches("val", epoch, layout=self.training.layout)
+        for images, labels in self._report_while(given):
+            batch = self.training.send(self.training.stage(images, labels))
+            counts.append(self.training.validate(batch))
+        correct = sum(int(count) for count in counts)
+        return {"correct": correct, "validation_ns": max(1, time.perf_counter_ns() - began)}
+
+    def _report_while(self, items: Iterator[_Item]) -> Iterator[_Item]:
+        reported = time.perf_counter_ns()
+        for item in items:
+            yield item
+            if time.perf_counter_ns() - reported > _REPORT_NS:
+                reported = time.perf_counter_ns()
+                if self.read_mj:
+                    self.read_mj()  # a processor's counter starts again within minutes
+                self.report_alive()
+
+
+def seen_tolerances(precision: str, own: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Tolerances of a step's inputs, and of backward quantities where a case's own are narrower.
+
+    Divisions on two devices differ in their last digits, which bf16 may round differently.
+    """
+    given = {"pixels": 1e-3 if precision.startswith("bf16") else 1e-6, "labels": 1e-9}
+    wider = {key: max(own[key], _BACKWARD[key]) for key in _BACKWARD if key in own} if own else {}
+    return given | wider
+
+
+def record_block(start: dict[str, Any], found: Mapping[str, Any], turn: Mapping[str, Any]) -> None:
+    """Add a block to a start; of an epoch also its losses and the digest of its batches."""
+    start["compilations_in_blocks"] += found["compilations"]
+    start["blocks"].append({**turn, **{key: found[key] for key in ("steps", "elapsed_ns")}})
+    if "loss" not in found:
+        return
+    digests = start["inputs_sha256"] + found["sha256"]
+    start["inputs_sha256"] = hashlib.sha256(digests.encode()).hexdigest()
+    kept = ("wait_ns", "loss", "correct", "validation_ns", "gross_mj")
+    row = {"epoch": turn["round"], **{key: found[key] for key in kept}}
+    start["epochs"] = [*(start["epochs"] or ()), row]

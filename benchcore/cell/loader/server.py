@@ -1,0 +1,136 @@
+"""The loader's server, one per duel: decodes batches into a memory-mapped ring buffer.
+
+A contender connects to a Unix socket and requests a split of an epoch. Only seed and epoch decide
+the order of the images and their crops, so every contender gets the same bytes. Each request names
+its layout, which is written here, so that no contender converts it in a timed loop.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchcore.cell.channel import Channel, ChannelClosedError, ChannelTimeoutError
+from benchcore.cell.loader.decoding import Split, load_pixels
+from benchcore.cell.loader.ring_buffer import slot_arrays, slot_bytes
+from benchcore.protocol import DatasetOrder, Layout
+
+_SLOTS = 4
+"""Batches decoded ahead, and the one in use."""
+
+
+class LoaderServer:
+    """Serves the batches of one dataset order; the ring and the socket lie in `folder`."""
+
+    def __init__(self, order: DatasetOrder, seed: int, folder: Path) -> None:
+        self._order = order
+        self._seed = seed
+        listing = json.loads(Path(order.listing).read_text(encoding="utf-8"))
+        self._root = Path(listing["root"])
+        self._items: Mapping[str, list[tuple[str, int]]] = listing["splits"]
+        self._pool = ThreadPoolExecutor(order.workers)
+        self._turn = threading.Lock()
+        self._ring = _make_ring(folder / "ring", _SLOTS * slot_bytes(order.batch, order.side))
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(folder / "socket"))
+        self._socket.listen()
+
+    def serve(self) -> None:
+        """Serve until killed."""
+        while True:
+            connection, _ = self._socket.accept()
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        channel = Channel(connection.fileno(), connection.fileno())
+        try:
+            while True:
+                request = channel.receive()
+                with self._turn:
+                    self._send_epoch(channel, request)
+        except ChannelClosedError:
+            return
+        except Exception as error:  # noqa: BLE001 - the contender reports it to the duel
+            channel.send({"failed": f"{type(error).__name__}: {error}"})
+        finally:
+            connection.close()
+
+    def _send_epoch(self, channel: Channel, request: Mapping[str, Any]) -> None:
+        split: Split = request["split"]
+        epoch, layout = int(request["epoch"]), request["layout"]
+        waiting = deque(self._batches(split, epoch)[: request["most"]])
+        free, begun = deque(range(_SLOTS)), deque[tuple[int, int, list[Future[None]]]]()
+        while waiting or begun:
+            while waiting and free:
+                slot, batch = free.popleft(), waiting.popleft()
+                begun.append((slot, len(batch), self._decode(slot, batch, split, epoch, layout)))
+            if begun:
+                slot, size, decoded = begun.popleft()
+                for each in decoded:
+                    each.result()
+                channel.send({"slot": slot, "size": size})
+            free.extend(_returned(channel, wait=bool(waiting) and not free and not begun))
+        channel.send({"end": True})
+        for _ in range(_SLOTS - len(free)):  # exactly these: the next message is a request
+            channel.receive()
+
+    def _batches(self, split: Split, epoch: int) -> list[list[int]]:
+        """Indices: shuffled, without a last batch that is not full, in training; all, in order,
+        in validation."""
+        size, indices = self._order.batch, list(range(len(self._items[split])))
+        if split == "train":
+            self._rng(epoch).shuffle(indices)
+            indices = indices[: len(indices) // size * size]
+        return [indices[first : first + size] for first in range(0, len(indices), size)]
+
+    def _rng(self, *of: int) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64([self._seed, *of]))
+
+    def _decode(
+        self, slot: int, batch: Sequence[int], split: Split, epoch: int, layout: Layout
+    ) -> list[Future[None]]:
+        images, labels = slot_arrays(
+            self._ring, slot, batch=self._order.batch, side=self._order.side, layout=layout
+        )
+        images[len(batch) :] = 0
+        labels[:] = -1
+        upright = images if layout == "NHWC" else images.transpose(0, 2, 3, 1)
+
+        def decode(place: int, index: int) -> None:
+            name, label = self._items[split][index]
+            upright[place] = load_pixels(
+                self._root / name,
+                self._order.side,
+                split=split,
+                make_rng=lambda: self._rng(epoch, index),
+            )
+            labels[place] = label
+
+        return [self._pool.submit(decode, *each) for each in enumerate(batch)]
+
+
+def _returned(channel: Channel, *, wait: bool) -> Iterator[int]:
+    """Slots that the contender gave back; with `wait` at least one."""
+    timeout_s = None if wait else 0.0
+    while True:
+        try:
+            yield int(channel.receive(timeout_s)["free"])
+        except ChannelTimeoutError:
+            return
+        timeout_s = 0.0
+
+
+def _make_ring(path: Path, size: int) -> mmap.mmap:
+    with path.open("wb") as stream:
+        stream.truncate(size)
+    with path.open("r+b") as stream:
+        return mmap.mmap(stream.fileno(), size)

@@ -1,0 +1,212 @@
+"""What machine this is, and what disturbed it: read from the kernel, without a library."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell.measure import gpu
+from benchcore.protocol import parse_device
+
+_PROC = Path("/proc")
+_SHORTEST_S = 0.1
+"""Seconds of CPU time; shares of less are noise."""
+_SYS_CPU = Path("/sys/devices/system/cpu")
+
+
+def usable_cpus() -> int:
+    """How many CPUs this process may use: its affinity, not the machine's size."""
+    if hasattr(os, "sched_getaffinity"):  # Linux only
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe_host() -> dict[str, Any]:
+    """CPU model, CPUs in use, memory, the caches they reach (None = unknown), and the system."""
+    return {
+        "cpu_model": _cpu_model(),
+        "cpus": usable_cpus(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cache_bytes": _cache_bytes(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def describe_device(device: str) -> dict[str, Any]:
+    """What identifies a series' device: model, count, memory, driver; of a GPU also its MIG mode
+    and the host's CPUs. Never a host's name."""
+    host = describe_host()
+    if device == "cpu":
+        facts = {
+            "name": device,
+            "kind": "cpu",
+            "model": host["cpu_model"],
+            "count": host["cpus"],
+            "memory_bytes": host["memory_bytes"],
+            "driver": None,
+        }
+    elif absence_reason(device):
+        nothing = {"model": "none here", "count": 0, "memory_bytes": None, "driver": None}
+        kind = "tpu" if parse_device(device).kind == "tpu" else "gpu"
+        facts = {"name": device, "kind": kind, **nothing}
+    else:
+        of_gpu = gpu.describe(parse_device(device).ordinal)
+        fed_by = {"cpu_model": host["cpu_model"], "cpus": host["cpus"]}
+        facts = {"name": device, "kind": "gpu", "count": 1, **of_gpu, **fed_by}
+    return {**facts, "fingerprint": _fingerprint(facts)}
+
+
+def absence_reason(device: str) -> str | None:
+    """Why nothing can be measured on a device of that name here; None = it can."""
+    wanted = parse_device(device)
+    if wanted.kind == "cpu":
+        return None
+    if wanted.kind == "tpu":
+        why = "only CPUs and NVIDIA GPUs can be measured"
+    else:
+        why = gpu.absence_reason(wanted.ordinal)
+    return why and f"wanted device {device!r}, but there is none here ({why}); choose 'cpu'"
+
+
+def _fingerprint(facts: dict[str, Any]) -> str:
+    """Memory counts in whole GiB: the kernel's own share of it changes from boot to boot."""
+    stable = {**facts, "memory_bytes": round((facts["memory_bytes"] or 0) / 2**30)}
+    return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _cpu_model() -> str:
+    for line in _read("cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _cache_bytes() -> int | None:
+    """All data caches that the usable CPUs reach, one that several share counted once."""
+    if not hasattr(os, "sched_getaffinity"):  # Linux only
+        return None
+    sizes: dict[tuple[str, ...], int] = {}
+    for cpu in os.sched_getaffinity(0):
+        for cache in (_SYS_CPU / f"cpu{cpu}" / "cache").glob("index*"):
+            level, kind, shared, size = (
+                (cache / name).read_text().strip()
+                for name in ("level", "type", "shared_cpu_list", "size")
+            )
+            if kind != "Instruction":
+                sizes[level, kind, shared] = int(size.removesuffix("K")) * 1024
+    return sum(sizes.values()) or None
+
+
+def _read(name: str) -> str:
+    try:
+        return (_PROC / name).read_text()
+    except OSError:  # not Linux: the counter does not exist here
+        return ""
+
+
+class TelemetrySampler:
+    """Samples what disturbs a block, from `begin` to `sample`."""
+
+    def __init__(self, device: str) -> None:
+        self._gpu_index = None if device == "cpu" else parse_device(device).ordinal
+
+    def begin(self, own_pids: frozenset[int]) -> None:
+        """Call right before a block; `own_pids` are not foreign."""
+        self._before = _read_cpu_use(own_pids)
+
+    def sample(self, own_pids: frozenset[int]) -> dict[str, float | int | None]:
+        """One sample; call right after the block."""
+        after = _read_cpu_use(own_pids)
+        counters: dict[str, float | int | None] = {
+            "load_1m": os.getloadavg()[0],
+            **_shares(self._before, after),
+            "cpu_mhz": _mean_mhz(),
+            "sm_clock_mhz": None,
+            "memory_clock_mhz": None,
+            "throttle_reasons": None,
+            "temperature_c": None,
+            "power_mw": None,
+            "foreign_processes": None,
+        }
+        if self._gpu_index is not None:
+            counters.update(gpu.sample(self._gpu_index, own_pids))
+        return counters
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CpuUse:
+    """Seconds of the CPUs in use so far: passed, idle, stolen, and used by us."""
+
+    capacity_s: float
+    idle_s: float
+    steal_s: float
+    own_s: float
+
+
+def _read_cpu_use(own_pids: frozenset[int]) -> _CpuUse | None:
+    """None where the kernel does not report it (no Linux)."""
+    lines = [line.split() for line in _read("stat").splitlines() if line.startswith("cpu")]
+    mine = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)} if lines else set()
+    ticks = [[int(field) for field in line[1:9]] for line in lines if line[0] in mine]
+    if not ticks or min(map(len, ticks)) < 8:
+        return None
+    per_s = os.sysconf("SC_CLK_TCK")
+    return _CpuUse(
+        capacity_s=time.monotonic() * len(ticks),
+        idle_s=sum(each[3] + each[4] for each in ticks) / per_s,
+        steal_s=sum(each[7] for each in ticks) / per_s,
+        own_s=sum(_used_ticks(pid) for pid in own_pids | {os.getpid()}) / per_s,
+    )
+
+
+def _used_ticks(pid: int) -> int:
+    """CPU time of all threads of a process (fields 14 and 15 of its stat); 0 once it is gone."""
+    fields = _read(f"{pid}/stat").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def _shares(before: _CpuUse | None, after: _CpuUse | None) -> dict[str, float | None]:
+    """Shares of the CPUs that the hypervisor gave to others, and that foreign processes used.
+
+    Idle and own time are counted in ticks of 10 ms, so a shorter time has no shares.
+    """
+    nothing: dict[str, float | None] = {"steal_share": None, "foreign_cpu_share": None}
+    if before is None or after is None:
+        return nothing
+    passed, idle, steal, own = (
+        getattr(after, name) - getattr(before, name)
+        for name in ("capacity_s", "idle_s", "steal_s", "own_s")
+    )
+    if passed < _SHORTEST_S:
+        return nothing
+    shares = {"steal_share": steal, "foreign_cpu_share": passed - idle - steal - own}
+    return {name: max(0.0, seconds / passed) for name, seconds in shares.items()}
+
+
+def _mean_mhz() -> float | None:
+    """Of the CPUs in use; None where the kernel does not measure it.
+
+    Without a frequency driver, and without the two counters that x86 has for it, `cpuinfo` repeats
+    what was calibrated at boot: on a virtual machine it stayed at 2596.132 idle and under load.
+    """
+    processors = [
+        dict(part.split(":", 1) for part in map(_squeeze, text.splitlines()) if ":" in part)
+        for text in _read("cpuinfo").split("\n\n")
+    ]
+    mine = {str(cpu) for cpu in os.sched_getaffinity(0)} if any(processors) else set[str]()
+    used = [each for each in processors if each.get("processor") in mine and "cpu MHz" in each]
+    counted = any("aperfmperf" in each.get("flags", "").split() for each in used)
+    if not used or not (counted or (_SYS_CPU / "cpu0" / "cpufreq").exists()):
+        return None
+    return sum(float(each["cpu MHz"]) for each in used) / len(used)
+
+
+def _squeeze(line: str) -> str:
+    key, _, value = line.partition(":")
+    return f"{key.strip()}:{value.strip()}"

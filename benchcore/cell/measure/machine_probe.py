@@ -1,0 +1,123 @@
+"""Measures the machine itself, without a framework: a matrix product and a copy after each round.
+
+A change of these times is no framework's doing. In a GPU's duel they are of the host, not the GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell.channel import Channel, ChannelClosedError
+from benchcore.cell.failures.status import ContenderFailedError
+from benchcore.cell.launch import INHERITED
+from benchcore.cell.process import ContenderProcess, start_contender
+from benchcore.protocol import DuelOrder
+
+_SIDE = 512
+_COPIED_BYTES = 64 << 20
+"""More than most caches hold; it is read once and written once."""
+_UNMEASURED_S = 0.02
+_MEASURED_S = 0.03
+_SEED = 20261001
+
+
+class MachineProbe:
+    """Measures after rounds, in duels whose order wants it; `rows` holds the times."""
+
+    def __init__(self, order: DuelOrder, scratch: Path) -> None:
+        self._order = order
+        self._log = scratch / "probe.log"
+        self._process: ContenderProcess | None = None
+        self.rows: list[dict[str, Any]] = []
+        self.failure: str | None = None
+
+    def measure(self, start: int, number: int) -> None:
+        """Measure after a round, while all contenders are frozen. If the probe dies, the document
+        has its failure, and the duel continues without it."""
+        if not self._order.limits.probe or self.failure is not None:
+            return
+        try:
+            seen = self._run_once()
+        except (ContenderFailedError, OSError) as error:
+            self.failure = str(error)
+            self.close()
+        else:
+            self.rows.append({"start": start, "round": number, **seen})
+
+    def _run_once(self) -> Mapping[str, Any]:
+        if self._process is None:
+            environ = {key: os.environ[key] for key in INHERITED if key in os.environ}
+            environ["PYTHONPATH"] = os.environ["PYTHONPATH"]
+            self._process = start_contender(sys.executable, environ, self._log, role="probe")
+        process = self._process
+        process.thaw()
+        limit_s = self._order.limits.block_timeout_s
+        seen = process.ask({"do": "probe"}, wanted="probed", timeout_s=limit_s)
+        process.freeze()
+        return seen
+
+    def close(self) -> None:
+        """End its process, if there is one."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def describe(self) -> dict[str, Any] | None:
+        """The document's part; None where the order does not want it."""
+        return {"rows": self.rows, "failure": self.failure} if self._order.limits.probe else None
+
+
+def serve_probe(channel: Channel) -> None:
+    """Answer each message with nanoseconds of one product and one copy, until the conductor goes
+    away. Without numpy there is no product."""
+    multiply, copy = _make_product(), _make_copy()
+    try:
+        while True:
+            channel.receive()
+            gemm_ns = None if multiply is None else _time(multiply)
+            channel.send({"probed": {"gemm_ns": gemm_ns, "copy_ns": _time(copy)}})
+    except ChannelClosedError:
+        return
+
+
+def _make_product() -> Callable[[], object] | None:
+    """By numpy's BLAS, in all of its threads."""
+    try:
+        import numpy as np
+    except ImportError:
+        return None
+    rng = np.random.Generator(np.random.PCG64(_SEED))
+    left, right = (rng.standard_normal((_SIDE, _SIDE), dtype=np.float32) for _ in range(2))
+    product = np.empty_like(left)
+    return lambda: np.matmul(left, right, out=product)
+
+
+def _make_copy() -> Callable[[], object]:
+    """By the C library, in one thread."""
+    source, target = (memoryview(bytearray(os.urandom(1) * _COPIED_BYTES)) for _ in range(2))
+
+    def copy() -> None:
+        target[:] = source
+
+    return copy
+
+
+def _time(step: Callable[[], object]) -> int:
+    """Nanoseconds of a step, in a window after steps that are not measured."""
+    _repeat(step, _UNMEASURED_S)
+    return max(1, _repeat(step, _MEASURED_S))
+
+
+def _repeat(step: Callable[[], object], seconds: float) -> int:
+    began = now = time.perf_counter_ns()
+    count = 0
+    while now - began < seconds * 1e9:
+        step()
+        count += 1
+        now = time.perf_counter_ns()
+    return round((now - began) / count)

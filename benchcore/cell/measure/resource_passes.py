@@ -1,0 +1,133 @@
+"""Measures memory, a profile and energy after the timed starts, in processes of their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell.failures.status import ContenderFailedError
+from benchcore.cell.measure import energy, host
+from benchcore.cell.process import ContenderProcess
+from benchcore.protocol import ContenderOrder, DuelOrder
+
+IDLE_S = 2.0
+SETTLE_S = 1.0
+WINDOW_S = 5.0
+"""Counters step every 100 ms on some devices, and a window shorter than 5 s shows it."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a pass found, under the start's own keys, and its failures."""
+
+    found: dict[str, Any] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()
+
+    def joined(self, other: _Part) -> _Part:
+        return _Part({**self.found, **other.found}, (*self.failures, *other.failures))
+
+
+def _attempt(measure: Callable[[], dict[str, Any]]) -> _Part:
+    try:
+        return _Part(measure())
+    except ContenderFailedError as failed:
+        return _Part(failures=(f"{failed.stage}: {failed.reason}",))
+
+
+Launch = Callable[[ContenderOrder], ContenderProcess]
+
+
+class ResourcePasses:
+    """The passes of one duel, after its last start. `launch` starts a contender and runs one step.
+
+    A pass that fails loses its own columns only: the contender's times stay valid.
+    """
+
+    def __init__(
+        self, order: DuelOrder, launch: Launch, *, powercap: Path = energy.POWERCAP
+    ) -> None:
+        self._order = order
+        self._launch = launch
+        self._powercap = powercap
+
+    def run(self, contenders: Mapping[str, dict[str, Any]]) -> None:
+        """Fill in memory, profile and energy at the last start of each contender still ok."""
+        orders = [c for c in self._order.contenders if contenders[c.name]["status"] == "ok"]
+        if not orders:
+            return
+        inspected: list[_Part] = []
+        with ThreadPoolExecutor(self._num_parallel()) as pool:
+            for first in range(0, len(orders), self._num_parallel()):
+                inspected += self._inspect(orders[first : first + self._num_parallel()], pool)
+        read = energy.open_counter(self._order.device, self._powercap)
+        for each, seen in zip(orders, inspected, strict=True):
+            contender = contenders[each.name]
+            metered = _attempt(lambda each=each: self._meter(each, read)) if read else _Part()
+            contender["starts"][-1].update(**seen.found, **metered.found)
+            if failures := [*seen.failures, *metered.failures]:
+                contender["effective"]["failed_passes"] = failures
+
+    def _inspect(self, orders: Sequence[ContenderOrder], pool: ThreadPoolExecutor) -> list[_Part]:
+        """Memory in parallel; then, in the same processes, one profile after another."""
+        held: dict[str, ContenderProcess] = {}
+
+        def measure_memory(order: ContenderOrder) -> dict[str, Any]:
+            process = held[order.name] = self._launch(order)
+            measured = self._ask(process, {"do": "memory"}, "memory")
+            process.freeze()
+            of_metrics = {key: measured.pop(key) for key in ("measured",) if key in measured}
+            return {"memory": measured, **of_metrics}
+
+        try:
+            parts = list(pool.map(lambda each: _attempt(lambda: measure_memory(each)), orders))
+            return [
+                part.joined(_attempt(lambda each=each: self._profile(held[each.name])))
+                if part.found
+                else part
+                for each, part in zip(orders, parts, strict=True)
+            ]
+        finally:
+            list(pool.map(ContenderProcess.close, held.values()))
+
+    def _num_parallel(self) -> int:
+        """Memory on a CPU is each process's own; on a GPU the processes would compete."""
+        return host.usable_cpus() if self._order.device == "cpu" else 1
+
+    def _profile(self, process: ContenderProcess) -> dict[str, Any]:
+        process.thaw()
+        return {"profile": self._ask(process, {"do": "profile"}, "profile")}
+
+    def _meter(self, order: ContenderOrder, read: energy.ReadMillijoules) -> dict[str, Any]:
+        """Idle power with the contender frozen; then, after a second of steps, a window of them."""
+        process = self._launch(order)
+        try:
+            return {"energy": self._measure_energy(process, read)}
+        finally:
+            process.close()
+
+    def _measure_energy(
+        self, process: ContenderProcess, read: energy.ReadMillijoules
+    ) -> dict[str, Any]:
+        process.freeze()
+        idle = energy.measure(read, lambda: time.sleep(IDLE_S))
+        process.thaw()
+        self._run_for(process, SETTLE_S)
+        counted: list[int] = []
+        spent = energy.measure(read, lambda: counted.append(self._run_for(process, WINDOW_S)))
+        return {
+            "gross_mj": spent.energy_mj,
+            "idle_mw": idle.power_mw,
+            "window_ns": spent.window_ns,
+            "steps": counted[0],
+        }
+
+    def _run_for(self, process: ContenderProcess, seconds: float) -> int:
+        return self._ask(process, {"do": "energy", "seconds": seconds}, "steps")
+
+    def _ask(self, process: ContenderProcess, message: dict[str, Any], wanted: str) -> Any:
+        timeout_s = self._order.limits.block_timeout_s + WINDOW_S
+        return process.ask(message, wanted=wanted, timeout_s=timeout_s)

@@ -1,0 +1,100 @@
+"""What a contender computes for a proof: a workload's proof case, in any precision and seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchcore.cell.building import put_weights
+from benchcore.program import REFERENCE, Arrays, Program
+from benchcore.protocol import name_part
+from benchcore.workloads.contract import Spec
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's training images, as torchvision's weights document them; red, green, blue."""
+
+
+def list_proof_cases(spec: Spec, *, from_checkpoint: bool) -> Mapping[str, Any]:
+    """A workload's proof cases by use case, for seeded weights or a checkpoint's."""
+    return (from_checkpoint and spec.checkpoint_proofs) or spec.proofs
+
+
+def save_proof(
+    spec: Spec, message: Mapping[str, Any], build: Callable[[Any, Arrays], Program]
+) -> list[str]:
+    """Build with the message's seed and save the evidence, or its parts; returns their names.
+
+    Evidence in float64 is kept for proofs of other precisions on the same arrays.
+    """
+    import numpy as np
+
+    cases = list_proof_cases(spec, from_checkpoint=message["checkpoint"] is not None)
+    case, labelled = (  # the reference's precision is no case's own
+        dataclasses.replace(cases[message["use_case"]], precision=message[key])
+        for key in ("precision", "label")
+    )
+    arrays = put_weights(spec.make_arrays(labelled, message["seed"]), message["checkpoint"])
+    if message["test_images"]:
+        with np.load(message["test_images"], allow_pickle=False) as test_images:
+            arrays = put_test_images(arrays, [test_images[name] for name in test_images.files])
+    path, kept = Path(message["path"]), None
+    if (
+        message["references"]
+        and message["what"] == "evidence"
+        and message["precision"] == REFERENCE
+    ):
+        named = f"{message['environment']} {message['device']} {case!r} {digest(arrays)}"
+        kept = Path(message["references"], f"{hashlib.sha256(named.encode()).hexdigest()}.npz")
+        if kept.exists():
+            shutil.copyfile(kept, path)
+            with np.load(path, allow_pickle=False) as archive:
+                return list(archive.files)
+    program = build(case, arrays)
+    saved = dict(program.evidence() if message["what"] == "evidence" else program.parts())
+    np.savez(path, **saved)  # type: ignore[arg-type] # its own stubs are wrong
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = shutil.copyfile(path, name_part(kept))
+        part.rename(kept)
+    return list(saved)
+
+
+def digest(arrays: Arrays) -> str:
+    """SHA-256 of names, shapes, types and bytes: shows that contenders got the same inputs."""
+    sha = hashlib.sha256()
+    for group in (arrays.params, arrays.inputs):
+        for name in sorted(group):
+            array = group[name]
+            sha.update(f"{name}{array.shape}{array.dtype}".encode())
+            sha.update(array.tobytes())
+    return sha.hexdigest()
+
+
+def put_test_images(arrays: Arrays, test_images: list[np.ndarray]) -> Arrays:
+    """Photographs (high, wide, 3) uint8 in place of the first `images`, where they are such:
+    (batch, 3, side, side). The middle square, averaged down, scaled as ImageNet's are."""
+    images = arrays.inputs.get("images")
+    if images is None or images.ndim != 4 or images.shape[1] != 3:
+        return arrays
+    images = images.copy()
+    for index, image in enumerate(test_images[: len(images)]):
+        images[index] = _fit(image, images.shape[-1])
+    return Arrays(params=arrays.params, inputs={**arrays.inputs, "images": images})
+
+
+def _fit(image: np.ndarray, side: int) -> np.ndarray:
+    import numpy as np
+
+    scale = max(1, min(image.shape[:2]) // side)
+    high, wide = (scale * side for _ in range(2))
+    top, left = (image.shape[0] - high) // 2, (image.shape[1] - wide) // 2
+    square = image[top : top + high, left : left + wide].astype(np.float64) / 255.0
+    small = square.reshape(side, scale, side, scale, 3).mean(axis=(1, 3))
+    return ((small - _MEAN) / _DEVIATION).transpose(2, 0, 1).astype(np.float32)

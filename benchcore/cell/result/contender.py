@@ -1,0 +1,122 @@
+"""What a result document holds of one contender, beside its starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchcore.cell.result.start import ColdStart, Start
+from benchcore.json_types import ABSENT, Count, Name, Positive, Text
+from benchcore.protocol import EnvironmentRecord, Framework, Role, Status
+
+Cause = Literal[
+    "illegal_address",
+    "cuda_error",
+    "autotuning",
+    "out_of_memory",
+    "hardware",
+    "killed",
+    "signal",
+    "timeout",
+    "garbage",
+    "no_result",
+    "not_finite",
+    "precision",
+    "import",
+    "environment",
+    "unsupported",
+    "exception",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class XidRecord:
+    """A fault of a GPU that the kernel logged."""
+
+    number: Count
+    pci: Text
+    message: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a contender went no further."""
+
+    stage: Text
+    start: Count
+    reason: Text
+    traceback: str | None
+    cause: Cause = ABSENT
+    """Absent before it was recorded."""
+    xids: list[XidRecord] | None = None
+    """Of the time of the failure; null: the log can't be read, or there is no GPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How a contender that had crashed ended under precision highest."""
+
+    status: Status
+    cause: str | None
+    stage: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """How a contender that had crashed ended under one workaround."""
+
+    rung: Positive
+    """Number of the workaround in the ladder."""
+    flags: list[str]
+    status: Status
+    cause: str | None
+    stage: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HloDump:
+    """Files stored for a report upstream, in a folder of the duel's own."""
+
+    folder: Text
+    files: list[Text]
+    bytes: Count
+    left_out: Count
+    crashed_again: bool
+    command: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder:
+    """The workarounds tried after a crash."""
+
+    cure: Positive | None
+    """The workaround that all starts were measured under; null: none held."""
+    attempts: list[Attempt]
+    highest: Trial | None
+    """Whether it runs with precision highest, which is a different case: advice, never a value;
+    null: not tried."""
+    hlo: HloDump | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """An environment with an implementation and its settings, and what was measured of it."""
+
+    name: Name
+    arm: Name
+    role: Role
+    framework: Framework
+    version: Text
+    environment: EnvironmentRecord
+    settings: dict[str, Any]
+    effective: dict[str, Any]
+    """Settings as the framework reports them."""
+    status: Status
+    failure: Failure | None
+    cold: ColdStart | None = None
+    """Null where nothing is compiled."""
+    starts: list[Start]
+    ladder: Ladder | None = None
+    """Null for contenders that did not crash, or whose crash no workaround is for."""

@@ -1,0 +1,129 @@
+"""What a result document holds of its duel, and of the machine it ran on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from benchcore.json_types import (
+    ABSENT,
+    Amount,
+    Count,
+    Hash,
+    Name,
+    Positive,
+    Rule,
+    Sha256,
+    Text,
+    Time,
+)
+from benchcore.protocol import DataMode, SlurmJob, StoppedBy, Track
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """What was trained on, without a path of the machine: each round is then an epoch."""
+
+    name: Text
+    sha256: Sha256
+    num_classes: Positive
+    num_train: Positive
+    num_val: Positive
+    mode: DataMode
+    workers: Positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duel:
+    """The case, its limits, and the analytic work of a step.
+
+    What may be absent was recorded later than the first results.
+    """
+
+    hash: Hash
+    workload: Name
+    case: Name
+    dataset: Dataset | None = None
+    checkpoint: Sha256 | None = None
+    use_case: Text
+    batch: Positive
+    precision: Text
+    track: Track
+    sizes: dict[str, Any]
+    seed: Count
+    starts: Positive
+    max_starts: Positive = ABSENT
+    rounds: Positive
+    max_rounds: Positive = ABSENT
+    target: Annotated[float, Rule(exclusive_minimum=0)] = ABSENT
+    budget_s: Amount = ABSENT
+    stopped_by: StoppedBy = ABSENT
+    """What ended the duel; absent where the number of starts was fixed before it could vary."""
+    freeze: bool
+    flops_per_step: Count
+    least_bytes_per_step: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Harness:
+    """The code that measured."""
+
+    version: Text
+    snapshot: Sha256
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRecord:
+    """The device that the contenders computed on."""
+
+    name: Text
+    kind: Literal["cpu", "gpu", "tpu"]
+    model: Text
+    count: Count
+    memory_bytes: Count | None
+    driver: str | None
+    mig: str | None = None
+    """Of a GPU: off, compute and GPU slices (1c.3g), on without an instance; null: can't be
+    divided."""
+    cpu_model: Text = ABSENT
+    """Of a GPU: the CPUs that feed it."""
+    cpus: Positive = ABSENT
+    fingerprint: Hash
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU of the allocation."""
+
+    uuid: Text
+    name: Text
+    memory_bytes: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """The machine around the device."""
+
+    cpu_model: Text
+    cpus: Positive
+    cache_bytes: Count | None = None
+    """Data caches of the CPUs in use; absent before it was recorded."""
+    memory_bytes: Count
+    system: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocation:
+    """Where and when a duel ran."""
+
+    id: Text
+    site: Name
+    node: Text
+    slurm_job_id: str | None
+    slurm: SlurmJob | None = None
+    """The Slurm job around the duel; null: in none."""
+    started_at: Time
+    ended_at: Time
+    device: DeviceRecord
+    gpus: list[Gpu]
+    host: Host

@@ -1,0 +1,63 @@
+"""What a proof document holds: the errors of two contenders against a reference in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from benchcore.cell.result.duel import DeviceRecord, Harness
+from benchcore.json_types import Amount, Rule, Sha256
+from benchcore.protocol import Framework
+
+_Short = Annotated[str, Rule(max_length=100)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofContender:
+    """One contender of a proof."""
+
+    name: _Short
+    arm: str
+    framework: Framework
+    version: str
+    environment_key: str
+    lock_sha256: str | None
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofRow:
+    """One quantity of a pair. Errors are shares of the reference's size; null = it could not be
+    compared."""
+
+    use_case: str
+    a: str
+    b: str
+    quantity: str
+    oracle_error: Amount | None
+    oracle_bound: Amount | None
+    a_error: Amount | None
+    a_bound: Amount | None
+    b_error: Amount | None
+    b_bound: Amount | None
+    passed: bool
+    reason: str
+    first_drift: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofDocument:
+    """What the equivalence pass found of one workload in one precision."""
+
+    schema: Literal[1]
+    workload: _Short
+    precision: _Short
+    checkpoint: Sha256 | None = None
+    num_seeds: Annotated[int, Rule(minimum=1, maximum=1000)]
+    harness: Harness
+    device: DeviceRecord
+    started_at: str
+    ended_at: Annotated[str, Rule(pattern=r"[+-]\d\d:\d\d$")]
+    contenders: Annotated[list[ProofContender], Rule(min_items=2)]
+    rows: list[ProofRow]
+    drift: list[dict[str, Any]]

@@ -1,0 +1,186 @@
+"""What a result document holds of one start of a contender."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from benchcore.json_types import ABSENT, Amount, Count, Positive, Rule, Sha256, Text, Time
+from benchcore.protocol import Status
+
+STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
+"""Of a contender's process, in their order."""
+
+Stages = Annotated[dict[str, Amount | None], Rule(keys=STAGES)]
+"""Seconds by stage; null = not reached, or not separable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telemetry:
+    """The machine during one block. A counter that it lacks is null."""
+
+    load_1m: Amount | None
+    steal_share: Amount | None
+    foreign_cpu_share: Amount | None = None
+    """Of the CPUs in use; absent before it was recorded."""
+    cpu_mhz: Amount | None
+    sm_clock_mhz: Amount | None
+    memory_clock_mhz: Amount | None
+    throttle_reasons: Count | None
+    temperature_c: Amount | None
+    power_mw: Amount | None
+    foreign_processes: Count | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """The steps that one contender did in its turn of a round."""
+
+    round: Count
+    position: Count
+    steps: Positive
+    elapsed_ns: Positive
+    telemetry: Telemetry
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUp:
+    """The blocks before the first one that counts."""
+
+    num_blocks: Count
+    steady: bool
+    compilations: Count = ABSENT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Measured after the last start, in a process of its own."""
+
+    planned_bytes: Count | None
+    allocator_peak_bytes: Count | None
+    process_peak_bytes: Count | None
+    process_baseline_bytes: Count | None = None
+    """Absent before it was recorded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy:
+    """Of the device over a window of steps."""
+
+    gross_mj: Amount
+    idle_mw: Amount
+    window_ns: Count
+    steps: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """One kernel of a profile, all its calls together."""
+
+    name: Annotated[str, Rule(max_length=200)]
+    ns: Count
+    calls: Positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledProgram:
+    """What the framework compiled a step to."""
+
+    hash: str | None
+    counts: dict[str, Count]
+    bytes: Count | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """What the framework's profiler saw of `steps` steps, after the last start."""
+
+    steps: Positive
+    plain_ns: Positive
+    """Of as many steps without the profiler."""
+    wall_ns: Positive
+    kernel_ns: Count | None
+    num_kernels: Count | None
+    host_syncs: Count | None
+    host_copies: Count | None
+    copied_bytes: Count | None
+    kernels: Annotated[list[Kernel], Rule(max_items=20)]
+    program: CompiledProgram | None
+    python_calls: Count | None = None
+    """Python functions that one step called; absent before they were counted."""
+    module_calls: Count | None = None
+    """Calls among them of Flax's own code or of an nn.Module."""
+    grad_mode: Literal["inference_mode", "no_grad", "tracked"] | None = None
+    """What torch kept of a step's outputs for a backward pass."""
+    missing: dict[str, Text]
+    """Why a counter is null, or what it leaves out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canary:
+    """Errors of small products against float64, as shares of the norm."""
+
+    matmul_error: Amount
+    conv_error: Amount
+    matmul_seen: Text
+    conv_seen: Text
+    seen: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """Of training on a dataset: the results of one block."""
+
+    epoch: Count
+    wait_ns: Count
+    """Time within the block that the host waited for batches."""
+    loss: float
+    """Mean over the steps."""
+    correct: Count
+    """Images of val whose largest logit is their label's."""
+    validation_ns: Positive
+    gross_mj: Amount | None
+    """Energy of the device over the block's time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """One start of a contender: a fresh process."""
+
+    index: Count
+    status: Status
+    started_at: Time
+    caches: Literal["cold", "warm"]
+    cache_hits: Count | None = None
+    stages: Stages
+    """Seconds; null = not reached or not separable."""
+    warm_up: WarmUp | None
+    steps_per_block: Count | None
+    clock_resolution_ns: Positive | None = None
+    """The smallest step of the block's clock; absent before it was recorded."""
+    compilations_in_blocks: Count | None
+    """While a clock ran: in the blocks' steps and in those waited for one by one."""
+    blocks: list[Block]
+    latency_ns: list[Count] | None
+    enqueued_ns: list[Count] | None = None
+    """Of the same steps, until the call returned: what a clock that waits for nothing reads. Taken
+    in the track `defects` alone."""
+    memory: Memory
+    energy: Energy | None
+    profile: Profile | None = None
+    """Null = no profiler, or its pass failed; absent before there was one."""
+    inputs_sha256: Sha256 | None
+    canary: Canary | None = None
+    """Null = nothing computes."""
+    epochs: list[Epoch] | None = None
+    measured: dict[str, float | None] = ABSENT
+    """Metrics without a field of their own, by key; absent where there are no probes of any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColdStart:
+    """A compilation in a process of its own, before the first start, with empty caches."""
+
+    stages: Stages
+    """Seconds; null = not reached or not separable."""
+    cache_hits: Count | None

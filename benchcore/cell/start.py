@@ -1,0 +1,277 @@
+"""Runs the starts of one duel: fresh processes, balanced rounds of blocks, latencies, evidence."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell import document, stopping
+from benchcore.cell.failures.kernel_log import KernelLog
+from benchcore.cell.failures.status import INFRASTRUCTURE, ContenderFailedError
+from benchcore.cell.launch import Launcher
+from benchcore.cell.loader.epochs import record_block
+from benchcore.cell.loader.server_process import LoaderProcess
+from benchcore.cell.measure import gpu, host
+from benchcore.cell.measure.degraded import leave_out_degraded
+from benchcore.cell.measure.machine_probe import MachineProbe
+from benchcore.cell.process import ContenderProcess
+from benchcore.cell.proof import agreement
+from benchcore.cell.result.start import STAGES
+from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder, parse_device
+
+# Latency samples of all starts together: the fewest is what the seed's rule wants, however long a
+# step takes; within the time of some blocks, three starts get enough for a p99.
+_FEWEST_LATENCIES = 50
+_MOST_LATENCIES = 400
+_LATENCY_BLOCKS = 5
+
+
+class StartRunner:
+    """Runs the starts of one duel, and holds what they measured so far."""
+
+    def __init__(self, order: DuelOrder, scratch: Path, powercap: Path) -> None:
+        self.order = order
+        self.scratch = scratch
+        self._powercap = powercap
+        self.launcher = Launcher(order, scratch)
+        self.probe = MachineProbe(order, scratch)
+        self.contenders = {c.name: document.new_contender(c) for c in order.contenders}
+        self.evidence: dict[str, Path] = {}
+        """By contender: what its first start computed, for the comparison."""
+        self.absent: str | None = None
+        """Why the device is not here; None = it is."""
+        self._telemetry = host.TelemetrySampler(order.device)
+        self._loader: LoaderProcess | None = None
+
+    def begin(self, loader: LoaderProcess | None) -> None:
+        """Start the duel's clock. `loader` serves the batches of a duel that has a dataset."""
+        self._loader = loader
+        if loader is not None:
+            self.launcher.loader_folder = loader.folder
+        self._began = time.monotonic()
+
+    def look_for_device(self) -> None:
+        """Find out whether the device is here, and follow its faults from now on."""
+        self.absent = host.absence_reason(self.order.device)
+        self._kernel_log = None
+        if not self.absent and self.order.device != "cpu":
+            self._kernel_log = KernelLog(gpu.pci_address(parse_device(self.order.device).ordinal))
+
+    def forget(self, order: ContenderOrder) -> None:
+        """Drop everything that was measured of one contender."""
+        self.contenders[order.name] = document.new_contender(order)
+        self.evidence.pop(order.name, None)
+
+    def run(self, index: int, orders: Sequence[ContenderOrder]) -> None:
+        """One start: fresh processes of those of these contenders that are still in the duel."""
+        running: dict[str, ContenderProcess] = {}
+        try:
+            for order in orders:
+                if self.contenders[order.name]["status"] == "ok":
+                    self._prepare(order, index, running)
+            self._play_rounds(index, running)
+            if self.order.dataset is None:
+                self._sample_latencies(index, running)
+            for name in list(running):
+                with self._surviving(name, index, running):
+                    self._finish(name, running[name])
+        finally:
+            for process in (*running.values(), self.probe):
+                process.close()
+
+    def times(self, index: int, names: Iterable[str]) -> stopping.Times:
+        """Nanoseconds per step of each contender in the undisturbed rounds of a start."""
+        return {
+            name: {
+                block["round"]: block["elapsed_ns"] / block["steps"]
+                for start in self.contenders[name]["starts"]
+                if start["index"] == index
+                for block in leave_out_degraded(start["blocks"])
+            }
+            for name in names
+        }
+
+    @contextmanager
+    def _surviving(
+        self, name: str, index: int, running: dict[str, ContenderProcess]
+    ) -> Iterator[None]:
+        """Turn one contender's failure into its status; the duel continues without it."""
+        try:
+            yield
+        except ContenderFailedError as failed:
+            if failed.status == INFRASTRUCTURE:
+                raise
+            contender = self.contenders[name]
+            contender["status"] = contender["starts"][-1]["status"] = failed.status
+            xids = self._kernel_log.read_xids() if self._kernel_log else None
+            contender["failure"] = document.describe_failure(failed, index, xids)
+            report_progress(event="failed", contender=name, start=index, reason=failed.reason)
+            if name in running:
+                running.pop(name).close()
+
+    @contextmanager
+    def _awake(self, process: ContenderProcess) -> Iterator[None]:
+        """Thaw for a turn, freeze after it: a waiting contender may not even spin."""
+        if self.order.limits.freeze:
+            process.thaw()
+        yield
+        if self.order.limits.freeze:
+            process.freeze()
+
+    def _prepare(
+        self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
+    ) -> None:
+        start = document.new_start(index)
+        self.contenders[order.name]["starts"].append(start)
+        with self._surviving(order.name, index, running):
+            if order.environment_failure:
+                reason = order.environment_failure
+                raise ContenderFailedError("environment", "import", reason, cause="environment")
+            if self.absent:
+                reason = self.absent
+                raise ContenderFailedError("unsupported", "init", reason, cause="unsupported")
+            if index == 0 and self.order.limits.passes and order.settings.get("compile") != "none":
+                self._compile_cold(order, running)
+            prepared = self._launch(order, index, running)
+            process = running[order.name]
+            start["stages"].update(prepared.pop("stages"))
+            start.update(prepared, compilations_in_blocks=0)
+            self._collect_evidence(order.name, index, process)
+            if self.order.limits.freeze:
+                process.freeze()
+
+    def _compile_cold(self, order: ContenderOrder, running: dict[str, ContenderProcess]) -> None:
+        """Compile with empty caches in a process that is never timed. It fills the caches, so that
+        all timed processes begin alike."""
+        prepared = self._launch(order, 0, running, purpose="pass")
+        self.contenders[order.name]["cold"] = {
+            "stages": dict.fromkeys(STAGES) | prepared["stages"],
+            "cache_hits": prepared["cache_hits"],
+        }
+        running.pop(order.name).close()
+
+    def _launch(
+        self,
+        order: ContenderOrder,
+        index: int,
+        running: dict[str, ContenderProcess],
+        purpose: str = "timing",
+    ) -> dict[str, Any]:
+        running[order.name] = self.launcher.launch(order)
+        return self.launcher.prepare(
+            running[order.name],
+            order,
+            purpose=purpose,
+            on_stage=lambda stage: report_progress(
+                event="stage", contender=order.name, start=index, stage=stage
+            ),
+        )
+
+    def _collect_evidence(self, name: str, index: int, process: ContenderProcess) -> None:
+        """It must be finite in every start; that of the first start is compared."""
+        path = self.scratch / f"{name}.evidence-{index}.npz"
+        names = process.ask(
+            {"do": "evidence", "path": str(path)},
+            wanted="evidence",
+            timeout_s=self.order.limits.prepare_timeout_s,
+        )
+        broken = agreement.find_non_finite(path) if names else None
+        if broken:
+            reason = f"{broken} is not finite"
+            raise ContenderFailedError("numerics", "evidence", reason, cause="not_finite")
+        if names and index == 0:
+            self.evidence[name] = path
+        else:
+            path.unlink(missing_ok=True)
+
+    def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
+        names = [order.name for order in self.order.contenders if order.name in running]
+        for number, turn in enumerate(schedule_rounds(names, f"{self.order.seed}-{index}")):
+            if not self._wants_round(index, number, running):
+                return
+            for position, name in enumerate(turn):
+                if name in running:
+                    with self._surviving(name, index, running):
+                        self._play_block(name, running, number, position)
+            if len(names) == len(self.order.contenders):  # not while one is retried alone
+                self.probe.measure(index, number)
+            report_progress(event="round", start=index, round=number)
+
+    def _wants_round(self, index: int, played: int, running: Iterable[str]) -> bool:
+        """A round is followed by its mirror; of epochs there are as many as ordered."""
+        if self.order.dataset is not None or played % 2 == 1:
+            return self.order.dataset is None or played < self.order.limits.rounds
+        blocks = [self.contenders[name]["starts"][-1]["blocks"] for name in running]
+        return stopping.wants_round(
+            self.order,
+            self.times(index, running),
+            played,
+            [sum(block["steps"] for block in each) for each in blocks],
+            stopping.seconds_left(self.order, index, time.monotonic() - self._began),
+        )
+
+    def _play_block(
+        self, name: str, running: dict[str, ContenderProcess], number: int, position: int
+    ) -> None:
+        process, start = running[name], self.contenders[name]["starts"][-1]
+        own_pids = frozenset(each.pid for each in running.values())
+        what, message = "block", {}
+        if self._loader is not None:
+            own_pids |= {self._loader.pid}
+            what, message = "epoch", {"epoch": number, "powercap": str(self._powercap)}
+        self._telemetry.begin(own_pids)
+        limit_s = self.order.limits.block_timeout_s
+        with self._awake(process):
+            block = process.ask({"do": what, **message}, wanted=what, timeout_s=limit_s)
+        turn = {"round": number, "position": position}
+        record_block(start, block, {**turn, "telemetry": self._telemetry.sample(own_pids)})
+
+    def _sample_latencies(self, index: int, running: dict[str, ContenderProcess]) -> None:
+        """After the rounds, one contender after another: steps waited for one by one."""
+        message = {
+            "do": "latency",
+            "fewest": math.ceil(_FEWEST_LATENCIES / self.order.limits.starts),
+            "most": _MOST_LATENCIES,
+            "budget_s": self.order.limits.block_ms * _LATENCY_BLOCKS / 1e3,
+            "enqueued": self.order.track == DEFECT_TRACK,
+        }
+        for name in list(running):
+            with self._surviving(name, index, running), self._awake(running[name]):
+                found = running[name].ask(
+                    message, wanted="latency", timeout_s=self.order.limits.block_timeout_s
+                )
+                start = self.contenders[name]["starts"][-1]
+                start["latency_ns"] = found["samples_ns"]
+                start["enqueued_ns"] = found["enqueued_ns"]
+                start["compilations_in_blocks"] += found["compilations"]
+
+    def _finish(self, name: str, process: ContenderProcess) -> None:
+        process.thaw()
+        account = process.ask(
+            {"do": "finish"}, wanted="finished", timeout_s=self.order.limits.block_timeout_s
+        )
+        self.contenders[name]["effective"] = account["effective"]
+
+
+def schedule_rounds(names: Sequence[str], seed: str) -> Iterator[list[str]]:
+    """The order of turns in each round, endlessly: a seeded shuffle and then its mirror (AB BA),
+    so that positions balance after every second round."""
+    shuffler = random.Random(seed)
+    while True:
+        turn = list(names)
+        shuffler.shuffle(turn)
+        yield turn
+        yield turn[::-1]
+
+
+def report_progress(**event: object) -> None:
+    """Write one line of JSON to standard output, which the process that started us reads."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()

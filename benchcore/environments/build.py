@@ -1,0 +1,290 @@
+"""Environments: locked, content-addressed, built once under a file lock, and verified."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from benchcore.environments.interpreters import query_python
+from benchcore.environments.locks import (
+    Accelerator,
+    Lock,
+    Template,
+    load_template,
+    lock_release,
+    template_folder,
+)
+from benchcore.environments.uv_command import run_uv, run_uv_or_cached, shorten
+from benchcore.environments.version_requests import Release
+from benchcore.errors import EnvironmentBuildError, UserError
+from benchcore.protocol import EnvironmentRecord, name_part, write_json
+from benchcore.state import State
+
+_MARKER = "environment.json"
+_INSTALL_TIMEOUT_S = 3600
+_VERIFY_TIMEOUT_S = 600
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,99}")
+_DESCRIBE = """
+import importlib.metadata, json, re, sysconfig
+found = {}
+for each in importlib.metadata.distributions():
+    name = each.metadata["Name"]
+    if name:
+        found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), each.version)
+platform = f"{sysconfig.get_platform()} {sysconfig.get_config_var('SOABI')}"
+print(json.dumps({"packages": dict(sorted(found.items())), "platform": platform}))
+"""
+
+
+def provision(
+    release: Release,
+    state: State,
+    *,
+    accelerator: Accelerator,
+    report: Callable[[str], None],
+    templates: Traversable | None = None,
+) -> EnvironmentRecord:
+    """The environment of a release: the existing one, or built and verified now.
+
+    `report` gets progress messages. Raises EnvironmentBuildError if it can't be locked, built or
+    verified, and UserError if neither the network nor uv's cache has its packages.
+    """
+    folder = template_folder() if templates is None else templates
+    template = load_template(release.framework, folder)
+    try:
+        if release.framework == "stdlib" or release.role == "system":
+            return _adopt(release, template, state, accelerator, report)
+        return _provide_built(release, template, state, accelerator, report)
+    except OSError as error:
+        raise EnvironmentBuildError(
+            f"wanted the environment of {release.framework} {release.version} in "
+            f"{str(state.environments)!r}, got {error.strerror or error}; fix that and rerun"
+        ) from error
+
+
+def list_environments(state: State) -> list[EnvironmentRecord]:
+    """Every complete environment of the state folder, sorted by name and key."""
+    records = [_read_marker(marker.parent) for marker in state.environments.glob(f"*/{_MARKER}")]
+    return sorted((each for each in records if each), key=lambda each: (each.name, each.key))
+
+
+def _provide_built(
+    release: Release,
+    template: Template,
+    state: State,
+    accelerator: Accelerator,
+    report: Callable[[str], None],
+) -> EnvironmentRecord:
+    lock = lock_release(release, template, accelerator)
+    return _build_locked(release, lock, template, state, accelerator, report)
+
+
+def provision_locked(
+    release: Release,
+    lock: Lock,
+    state: State,
+    *,
+    accelerator: Accelerator,
+    report: Callable[[str], None],
+) -> EnvironmentRecord:
+    """The environment of a given lock, built as `provision` does. Raises as it does."""
+    template = load_template(release.framework, template_folder())
+    return _build_locked(release, lock, template, state, accelerator, report)
+
+
+def _build_locked(
+    release: Release,
+    lock: Lock,
+    template: Template,
+    state: State,
+    accelerator: Accelerator,
+    report: Callable[[str], None],
+) -> EnvironmentRecord:
+    platform = _describe(release.python)["platform"]
+    name, key = _name(release), _key(lock.text, release.python_version, platform)
+    folder = state.environments / f"{name}-{key[:12]}"
+    if (existing := _read_marker(folder)) is not None:
+        return dataclasses.replace(existing, build=lock.build)
+    with _locked(folder, report):
+        if (existing := _read_marker(folder)) is not None:
+            return existing
+        report(f"building {name} ({lock.build}) on Python {release.python_version}")
+        python = _build(folder, lock, release, report)
+        _verify(python, template, accelerator, complete=True)
+        record = EnvironmentRecord(
+            name=name,
+            key=key,
+            lock_sha256=lock.sha256,
+            python=str(python),
+            python_version=release.python_version,
+            build=lock.build,
+            packages=lock.packages,
+        )
+        write_json(folder / _MARKER, dataclasses.asdict(record))
+    report(f"built {name} in {folder}")
+    return record
+
+
+def _adopt(
+    release: Release,
+    template: Template,
+    state: State,
+    accelerator: Accelerator,
+    report: Callable[[str], None],
+) -> EnvironmentRecord:
+    """The record of an interpreter as it is, verified on every call because it can change."""
+    bare = release.framework == "stdlib"
+    described = _describe(release.python)
+    packages = {} if bare else described["packages"]
+    absent = _verify(release.python, template, accelerator, complete=False)
+    if absent:
+        report(f"{release.python} lacks {', '.join(absent)}; workloads that need it can't run")
+    name = _name(release)
+    pins = "".join(f"{package}=={version}\n" for package, version in packages.items())
+    record = EnvironmentRecord(
+        name=name,
+        key=_key(pins, release.python_version, described["platform"]),
+        lock_sha256=None,
+        python=str(release.python),
+        python_version=release.python_version,
+        build="bare interpreter" if bare else "system",
+        packages=packages,
+    )
+    folder = state.environments / f"{name}-{record.key[:12]}"
+    with _locked(folder, report):
+        if _read_marker(folder) != record:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / _MARKER, dataclasses.asdict(record))
+    return record
+
+
+def _build(folder: Path, lock: Lock, release: Release, report: Callable[[str], None]) -> Path:
+    """Remove an interrupted build, then install the lock. Returns the environment's Python."""
+    if folder.exists():
+        report(f"removing the unfinished {folder.name}")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    requirements = folder / "requirements.lock"
+    part = name_part(requirements)
+    part.write_text(lock.text, encoding="utf-8")
+    part.replace(requirements)
+    venv = folder / "venv"
+    made = run_uv(["venv", "--python", str(release.python), "--no-project", str(venv)])
+    if made.failure is not None:
+        raise EnvironmentBuildError(
+            f"wanted a virtual environment of {str(release.python)!r}; uv reported: {made.message}"
+        )
+    python = venv / "bin" / "python"
+    arguments = ["pip", "sync", str(requirements), "--python", str(python), "--require-hashes"]
+    arguments += ["--compile-bytecode", "--no-build", *lock.index_arguments]
+    synced = run_uv_or_cached(arguments, timeout_s=_INSTALL_TIMEOUT_S)
+    if synced.failure == "uncached":
+        raise UserError(
+            f"wanted to install {_name(release)}, but the package index did not answer and uv's "
+            "cache lacks some of its packages; connect to the network once; uv reported: "
+            f"{synced.message}"
+        )
+    if synced.failure is not None:
+        raise EnvironmentBuildError(
+            f"wanted to install {_name(release)}; uv reported: {synced.message}"
+        )
+    if "Failed to hardlink" in synced.message:
+        report("uv's cache is on another file system, so packages were copied; set UV_CACHE_DIR")
+    return python
+
+
+def _verify(
+    python: Path, template: Template, accelerator: Accelerator, *, complete: bool
+) -> list[str]:
+    """Import the companions and multiply once. Returns the absent companions; with `complete`, an
+    absent one is an error."""
+    code = (
+        "import importlib, importlib.util, json\n"
+        f"absent = [n for n in {template.imports!r} if importlib.util.find_spec(n) is None]\n"
+        f"assert not (absent and {complete!r}), absent\n"
+        f"for name in {template.imports!r}:\n"
+        "    if name not in absent:\n"
+        "        importlib.import_module(name)\n"
+        f"{template.verification}\n"
+        "print('\\n' + json.dumps(absent))\n"
+    )
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    if accelerator == "cpu":
+        environment |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", code],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            env=environment,
+            timeout=_VERIFY_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentBuildError(
+            f"wanted {str(python)!r} to import its framework within {_VERIFY_TIMEOUT_S} s; check "
+            "whether its file system is slow"
+        ) from error
+    if done.returncode != 0:
+        raise EnvironmentBuildError(
+            f"wanted {str(python)!r} to import its framework and multiply two matrices, got exit "
+            f"status {done.returncode}: {shorten(done.stderr)}"
+        )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _describe(python: Path) -> dict[str, Any]:
+    try:
+        return query_python(python, _DESCRIBE)
+    except ValueError as error:
+        raise EnvironmentBuildError(f"{error}; check it, and rerun") from error
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
+    """Hold the folder's file lock: one process builds, others wait and reuse its work."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(folder.name + ".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        report(f"waiting for another process to build {folder.name}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _read_marker(folder: Path) -> EnvironmentRecord | None:
+    """The record of a complete environment; None if it is unfinished or its Python is gone."""
+    try:
+        document = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
+        record = EnvironmentRecord(**document)
+    except (OSError, ValueError, TypeError):
+        return None
+    return record if Path(record.python).exists() else None
+
+
+def _name(release: Release) -> str:
+    name = f"{release.framework}-{release.version}".lower()
+    assert _NAME.fullmatch(name), name
+    return name
+
+
+def _key(content: str, python_version: str, platform: str) -> str:
+    return hashlib.sha256(f"{content}\n{python_version}\n{platform}\n".encode()).hexdigest()[:16]

@@ -1,0 +1,207 @@
+"""The contents of an environment: its template, and the lock with hashes that uv makes from it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from importlib.resources.abc import Traversable
+from types import MappingProxyType
+from typing import Any, Literal
+
+from packaging.version import Version
+
+from benchcore.environments.uv_command import run_uv, run_uv_or_cached
+from benchcore.environments.version_requests import Release
+from benchcore.errors import EnvironmentBuildError, UserError
+from benchcore.protocol import Framework
+
+Accelerator = Literal["cpu", "cuda"]
+_LOCK_TIMEOUT_S = 600
+_PROBE_TIMEOUT_S = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """One file of `deployments/environments/`: a framework's companions and its verification."""
+
+    packages: list[str] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+    cuda_extras: list[str] = field(default_factory=list)
+    cuda_plugin: str = ""
+    cpu_index: bool = False
+    verification: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """Resolved packages with hashes, without machine paths: same packages, same text."""
+
+    text: str
+    packages: dict[str, str]
+    build: str
+    index_arguments: tuple[str, ...] = ()
+    extra: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def template_folder() -> Traversable:
+    """The folder of the templates."""
+    return resources.files("deployments") / "environments"
+
+
+def load_template(framework: Framework, folder: Traversable) -> Template:
+    """Read a framework's template. Raises UserError on an unknown key or a wrong type."""
+    path = folder / f"{framework}.toml"
+    try:
+        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"wanted an environment template, got {str(path)!r}: {error}") from error
+    kinds = {"packages": list, "imports": list, "cuda_extras": list, "cpu_index": bool}
+    known = {each.name for each in fields(Template)}
+    wrong = sorted(
+        key
+        for key, value in document.items()
+        if key not in known or not isinstance(value, kinds.get(key, str))
+    )
+    if wrong or "verification" not in document:
+        raise UserError(
+            f"wanted the keys {sorted(known)} and a verification in {str(path)!r}, got unknown or "
+            f"wrongly typed {wrong}; correct the file"
+        )
+    return Template(**document)
+
+
+def lock_release(release: Release, template: Template, accelerator: Accelerator) -> Lock:
+    """Resolve the release and its companions to a lock with hashes.
+
+    The CUDA branch has not been run on a GPU. Raises EnvironmentBuildError if the packages have no
+    common solution, and UserError if neither the index nor uv's cache answers.
+    """
+    if accelerator == "cuda":
+        return _lock_for_cuda(release, template)
+    if not template.cpu_index:
+        return _compile(release, template, build="cpu")
+    reason = _cpu_index_failure()
+    if reason is None:
+        try:
+            arguments = ("--torch-backend", "cpu")
+            return _compile(release, template, build="cpu index", index_arguments=arguments)
+        except (EnvironmentBuildError, UserError):
+            reason = "the CPU index could not provide this release"
+    return _compile(release, template, build=f"registry default; {reason}")
+
+
+class UnresolvableError(EnvironmentBuildError):
+    """The resolver found no solution for these versions."""
+
+
+def lock_pinned(release: Release, template: Template, like: Lock, pins: Mapping[str, str]) -> Lock:
+    """A lock of the same kind as `like`, with the versions of `pins` for every package it needs.
+    Raises UnresolvableError if they conflict, else as `lock_release`."""
+    return _compile(
+        release,
+        template,
+        build=like.build,
+        extra=like.extra,
+        index_arguments=like.index_arguments,
+        pins=pins,
+    )
+
+
+def parse_lock(text: str) -> dict[str, str]:
+    """Name and version of every package in a lock."""
+    pins = re.findall(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", text, re.MULTILINE)
+    return {_normal(name): version for name, version in pins}
+
+
+def _lock_for_cuda(release: Release, template: Template) -> Lock:
+    if not template.cuda_extras:
+        return _compile(release, template, build="registry default")
+    for extra in template.cuda_extras:
+        lock = _compile(release, template, build=extra, extra=extra)
+        if template.cuda_plugin.format(extra=extra) in lock.packages:
+            return lock
+    raise EnvironmentBuildError(
+        f"wanted a CUDA build of {release.framework} {release.version}, but it has none of the "
+        f"extras {template.cuda_extras}; choose a newer release, or run on the CPU"
+    )
+
+
+def _compile(
+    release: Release,
+    template: Template,
+    *,
+    build: str,
+    extra: str = "",
+    index_arguments: Sequence[str] = (),
+    pins: Mapping[str, str] = MappingProxyType({}),
+) -> Lock:
+    extras = f"[{extra}]" if extra else ""
+    wanted = [f"{release.framework}{extras}=={release.version}", *template.packages]
+    arguments = ["pip", "compile", "-", "--python", str(release.python), "--generate-hashes"]
+    arguments += ["--no-build", "--no-header", "--no-annotate", "--no-sources", "--quiet"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as constraints:
+        constraints.writelines(f"{name}=={version}\n" for name, version in pins.items())
+        constraints.flush()
+        answer = run_uv_or_cached(
+            [*arguments, *index_arguments, *(["--constraints", constraints.name] if pins else [])],
+            stdin="\n".join(wanted) + "\n",
+            timeout_s=_LOCK_TIMEOUT_S,
+        )
+    if answer.failure == "uncached":
+        raise UserError(
+            f"wanted an environment with {wanted[0]}, but the package index did not answer and "
+            "uv's cache lacks some of it; connect to the network once, or use a Python that has "
+            f"it installed: {release.framework}@system:/path/to/python"
+        )
+    if answer.failure is not None:
+        refused = answer.failure == "unsatisfiable"
+        raise (UnresolvableError if refused else EnvironmentBuildError)(
+            f"wanted a lock of {', '.join(wanted)} for Python {release.python_version}, but uv "
+            f"found none; choose another version; uv reported: {answer.message}"
+        )
+    lines = [line for line in answer.output.splitlines() if not line.lstrip().startswith("#")]
+    text = "\n".join(lines) + "\n"
+    packages = parse_lock(text)
+    locked = packages.get(release.framework)
+    if locked is None or Version(locked).public != Version(release.version).public:
+        raise EnvironmentBuildError(
+            f"wanted a lock with {wanted[0]}, got {locked!r}; look for an override or a constraint "
+            "in uv's settings"
+        )
+    return Lock(
+        text=text,
+        packages=packages,
+        build=build,
+        index_arguments=tuple(index_arguments),
+        extra=extra,
+    )
+
+
+@functools.cache
+def _cpu_index_failure() -> str | None:
+    """Why the index of CPU builds can't be used; None if it can. Checked once per process."""
+    answer = run_uv(
+        ["pip", "compile", "-", "--no-deps", "--quiet", "--torch-backend", "cpu"],
+        stdin="torch\n",
+        settings={"UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": str(_PROBE_TIMEOUT_S)},
+        timeout_s=2 * _PROBE_TIMEOUT_S,
+    )
+    if answer.failure is None:
+        return None
+    unreachable = answer.failure in ("unreachable", "uncached")
+    return "the CPU index did not answer" if unreachable else "the CPU index could not be used"
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,208 @@
+"""Which version of a framework changed the time of a step: a search whose rounds measure pairs of
+versions, and at its end, on demand, the dependency that did it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from packaging.version import Version
+
+from benchcore.environments.interpreters import Interpreter, find_interpreters
+from benchcore.environments.version_index import VersionIndex, check_answered, list_past_releases
+from benchcore.environments.version_requests import parse_request, pick_interpreters
+from benchcore.errors import UserError
+from benchcore.experiments.dependencies import describe_rounds, run_dependency_search
+from benchcore.experiments.dependency_moves import is_lock
+from benchcore.experiments.pairs import BisectTarget, PairRounds, draft_profile
+from benchcore.experiments.rounds import Measurer, RunContext
+from benchcore.planning.catalog import check_case
+from benchcore.planning.matrix import Plan, check_device
+from benchcore.planning.requests import parse_arm
+from benchcore.protocol import write_json
+from benchcore.running.plans import draft_plan
+from benchcore.state import State
+from benchcore.store.database import Engine, open_database
+from benchcore.store.events import annotate_event, show_event
+from benchcore.verdict.confirmation.version_search import Bisection
+from benchcore.verdict.confirmation.version_search import bisect as search
+
+_MOST_BETWEEN = 200
+_AUTHOR = "deadheat bisect"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectRequest:
+    """What to search, and how it is measured."""
+
+    target: BisectTarget
+    looks: tuple[int, ...]
+    """Numbers of starts after which a pair is judged."""
+    context: RunContext
+    dependencies: bool = False
+    """Whether to find the dependency, too; it alone if the target's ends are locks."""
+    event: int | None = None
+    """The event whose history gets the outcome."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """All versions from good to bad that can be installed on one common Python."""
+
+    versions: tuple[str, ...]
+    python: str
+
+
+def find_candidates(
+    target: BisectTarget, interpreters: list[Interpreter], python: str | None = None
+) -> Candidates:
+    """Ask the index which versions lie between, on the newest Python that both ends support.
+
+    Raises UserError, also if the index does not answer: the versions between are unknown then.
+    """
+    good, bad = (
+        parse_request(f"{target.framework}=={each}").version for each in (target.good, target.bad)
+    )
+    assert good is not None and bad is not None, "a pinned request has a version"
+    if Version(good) >= Version(bad):
+        raise UserError(
+            f"wanted a good version that is older than the bad one, got {good} and {bad}; "
+            "swap --good and --bad: a speed-up is found as well"
+        )
+    index = VersionIndex(target.framework)
+    for each in pick_interpreters(interpreters, python):
+        if all(_is_installable(index, version, each) for version in (good, bad)):
+            between = list_past_releases(
+                target.framework, [each], below=bad, above=good, count=_MOST_BETWEEN
+            )
+            return Candidates(versions=(good, *reversed(between.found), bad), python=each.minor)
+    answer = " ".join(index.failures[-1].message.split())[:600] if index.failures else "nothing"
+    raise UserError(
+        f"wanted one Python that both {target.framework} {good} and {bad} can be installed on, "
+        f"found none; put another one on PATH, or choose nearer versions; uv's answer: {answer}"
+    )
+
+
+def _is_installable(index: VersionIndex, version: str, interpreter: Interpreter) -> bool:
+    if index.find_installable(version, [interpreter]):
+        return True
+    check_answered(index, 1)
+    return False
+
+
+def run_bisection(request: BisectRequest, state: State, measurer: Measurer) -> dict[str, Any]:
+    """Search the culprit, and keep the outcome as a record and in the event. Raises UserError."""
+    target, engine = request.target, open_database(state.database_url)
+    check_case(target.workload, target.case)
+    check_device(target.device)
+    if request.event is not None:
+        show_event(engine, request.event)  # before hours of measuring: is there such an event?
+    locks = [is_lock(each) for each in (target.good, target.bad)]
+    if any(locks) and not (all(locks) and request.dependencies):
+        raise UserError(
+            f"wanted two versions, or two locks and --dependencies, got {target.good[:100]!r} "
+            f"and {target.bad[:100]!r}; name two of a kind"
+        )
+    if any(locks):
+        found = run_dependency_search(target, request.context, request.looks, state, measurer)
+    else:
+        found = _search_versions(request, state, engine, measurer)
+    found["record"] = _save_record(state, target, found)
+    if request.event is not None:
+        annotate_event(engine, request.event, who=_AUTHOR, note=found["summary"])
+    return found
+
+
+def _search_versions(
+    request: BisectRequest, state: State, engine: Engine, measurer: Measurer
+) -> dict[str, Any]:
+    target = request.target
+    candidates = find_candidates(target, find_interpreters(), request.context.python)
+    measurer.report(f"on Python {candidates.python}: {', '.join(candidates.versions)}")
+    context = replace(request.context, python=candidates.python)
+
+    def draft(old: str, new: str, starts: range, fresh: bool) -> Plan:
+        return draft_round(target, (old, new), starts, context, fresh=fresh)
+
+    rounds = PairRounds(
+        target.bound, measurer, engine, draft, lambda a, b: f"{target.framework} {a} against {b}"
+    )
+    found = search(candidates.versions, rounds.judge, request.looks)
+    described = _describe(found, candidates.versions, rounds)
+    pairs = [(each.before, each.version) for each in found.culprits if request.dependencies]
+    described["dependencies"] = [
+        run_dependency_search(
+            replace(target, good=before, bad=version), context, request.looks, state, measurer
+        )
+        for before, version in pairs
+    ]
+    summaries = [described["summary"], *(each["summary"] for each in described["dependencies"])]
+    return {**described, "summary": "; ".join(summaries)}
+
+
+def draft_round(
+    target: BisectTarget,
+    pair: tuple[str, str],
+    starts: range,
+    context: RunContext,
+    *,
+    fresh: bool = False,
+) -> Plan:
+    """The plan of the next starts of two versions, in one duel. Raises UserError."""
+    again = "-again" if fresh else ""
+    name = f"{target.name}-{pair[0]}-{pair[1]}-{starts.stop}{again}".lower().replace("+", "-")
+    arms = tuple(
+        parse_arm(",".join((f"{target.framework}=={version}", *target.settings)))
+        for version in pair
+    )
+    profile = draft_profile(target, arms, starts, context)
+    return draft_plan(profile, site=context.site, campaign=name, python=context.python)
+
+
+def _save_record(state: State, target: BisectTarget, found: Mapping[str, Any]) -> str:
+    """Write the outcome into the state folder; its path."""
+    folder = state.root / "bisections"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{target.name}.json"
+    write_json(path, dict(found))
+    return str(path)
+
+
+def _describe(
+    found: Bisection, versions: tuple[str, ...], rounds: PairRounds[str]
+) -> dict[str, Any]:
+    """The outcome as JSON; a `ratio` is the newer version's step time over the older's."""
+    return {
+        "verdict": found.verdict,
+        "summary": _summarise(found),
+        "reason": found.reason,
+        "versions": versions,
+        "culprits": [
+            {
+                "version": each.version,
+                "before": each.before,
+                "untold": each.untold,
+                **each.effect.ratios,
+            }
+            for each in found.culprits
+        ],
+        "rounds": describe_rounds(found),
+        "lost": rounds.lost,
+        "campaigns": rounds.campaigns,
+    }
+
+
+def _summarise(found: Bisection) -> str:
+    """`2.14.0 takes 1.05 times as long as 2.13.1 (1.04 to 1.06)`, per culprit, and the reason."""
+    if not found.culprits:
+        return f"no version is to blame: {found.reason}"
+    parts = []
+    for each in found.culprits:
+        factor = each.effect.ratios
+        text = f"{each.version} takes {factor['ratio']:.3g} times as long as {each.before}"
+        text += f" ({factor['low']:.3g} to {factor['high']:.3g})"
+        if each.untold:
+            text += f"; {', '.join(each.untold)} could not be judged and may be the cause instead"
+        parts.append(text)
+    return f"{'; '.join(parts)}; {found.reason}"

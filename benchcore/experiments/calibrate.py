@@ -1,0 +1,29 @@
+"""How often our own alarms err: runs whose truth is known, measured beside those of every night."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from benchcore.errors import UserError
+from benchcore.experiments.rounds import Measurer, RunContext
+from benchcore.running.plans import draft_plan
+from benchcore.verdict.confirmation.error_rates import STARTS
+
+
+def run_calibration(count: int, context: RunContext, measurer: Measurer) -> None:
+    """Measure `count` more calibration runs, in a campaign of their own. Raises UserError."""
+    profile = context.profile
+    if not profile.trials:
+        raise UserError(
+            f"wanted a profile with calibration runs, got {profile.name!r}, which has none; choose "
+            "laptop or h100"
+        )
+    first = int(time.time())  # numbers after those of any night
+    plan = draft_plan(
+        replace(profile, matches=()),
+        site=context.site,
+        campaign=f"calibration-{first}",
+        trials=range(first * STARTS, (first + count) * STARTS),
+    )
+    measurer.measure(plan, f"{count} calibration runs")

@@ -1,0 +1,327 @@
+"""Two contenders of anything on one case: planned from what a user names, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from benchcore.environments.version_requests import parse_request
+from benchcore.errors import UserError
+from benchcore.planning.catalog import check_case, load_spec
+from benchcore.planning.matrix import Plan
+from benchcore.planning.profiles import Match, Profile, list_sentinels
+from benchcore.planning.requests import parse_arm
+from benchcore.planning.tracks import DEFAULT_TRACK, TRACKS, Arm
+from benchcore.protocol import DuelLimits
+from benchcore.running.duel_process import result_path
+from benchcore.running.plans import draft_plan, load_campaign
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.frames.profiles import list_bottlenecks
+from benchcore.store.reports.campaign import list_contenders
+from benchcore.verdict.duel.programs import compare_programs
+from benchcore.verdict.samples import swap_factors
+
+MIN_STARTS = 5
+"""Fresh processes of either side: what differs between processes needs several to be seen."""
+
+_USUAL_PRECISION = "fp32_ieee"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseFilter:
+    """The case that a user means: by its name, or by what it is."""
+
+    case: str | None = None
+    use_case: str | None = None
+    batch: int | None = None
+    precision: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest:
+    """Which of a and b is faster on one case, and how long to look. Each side is a version
+    request and its settings: `("torch", "compile=none")`."""
+
+    workload: str
+    case_filter: CaseFilter
+    a: Sequence[str]
+    b: Sequence[str]
+    starts: int = MIN_STARTS
+    max_starts: int = 20
+    target: float = 0.01
+    budget_s: float = 300.0
+    ceilings: bool = True
+    """Whether the device's ceilings are measured beside it, so that physics can be judged."""
+    device: str = "cpu"
+    track: str = DEFAULT_TRACK
+    checkpoint: str | None = None
+    """SHA-256 of the file whose weights both have, as `take_checkpoint` gives it."""
+
+
+def find_case(workload: str, case_filter: CaseFilter) -> str:
+    """The one case that fits what is wanted, in plain fp32 where no precision is. Raises UserError
+    naming what there is."""
+    cases = load_spec(workload).cases
+    if case_filter.case is not None:
+        check_case(workload, case_filter.case)
+    asked = {
+        key: value
+        for key, value in dataclasses.asdict(case_filter).items()
+        if key != "case" and value is not None
+    }
+    fitting = [
+        name
+        for name, case in cases.items()
+        if case_filter.case in (None, name)
+        and all(getattr(case, key) == value for key, value in asked.items())
+    ]
+    plain = [name for name in fitting if cases[name].precision == _USUAL_PRECISION]
+    if len(plain) == 1 and case_filter.precision is None:
+        return plain[0]
+    if len(fitting) == 1:
+        return fitting[0]
+    said = "".join(f", {key} {str(value)[:100]!r}" for key, value in asked.items())
+    of_case = f"case {case_filter.case!r}" if case_filter.case else "one case"
+    came = f"{len(fitting)} fit: {', '.join(fitting)}" if fitting else "none fits"
+    alike = {
+        name: case
+        for name, case in cases.items()
+        if case.precision == (case_filter.precision or _USUAL_PRECISION)
+    }
+    raise UserError(
+        f"wanted {of_case} of {workload!r}{said}, but {came}; there are "
+        f"{', '.join(_describe_case(*each) for each in (alike or cases).items())}; "
+        f"name one with --case, of those that `deadheat workloads` lists"
+    )
+
+
+def _describe_case(name: str, case: Any) -> str:
+    return f"{name} ({case.use_case}, batch {case.batch}, {case.precision})"
+
+
+def draft_comparison(
+    question: CompareRequest,
+    *,
+    site: str = "local",
+    campaign: str | None = None,
+    python: str | None = None,
+) -> Plan:
+    """The plan of one duel between a and b with today's versions, and of the ceilings that its
+    physics are held against. Raises UserError."""
+    _check_limits(question)
+    case = find_case(question.workload, question.case_filter)
+    limits = DuelLimits(
+        starts=question.starts,
+        max_starts=question.max_starts,
+        max_rounds=30,
+        target=question.target,
+    )
+    match = Match(
+        workload=question.workload,
+        case=case,
+        arms=tuple(_choose_arm(side, question.track) for side in (question.a, question.b)),
+        track=question.track,
+        expected_s=min(question.budget_s, 20.0 * question.starts),
+        limits=dataclasses.replace(limits, budget_s=question.budget_s),
+        checkpoint=question.checkpoint,
+    )
+    precision = load_spec(question.workload).cases[case].precision
+    arms = _plain_arms(question) if question.ceilings else ()
+    sentinels = list_sentinels(question.device, precision, arms, limits)
+    asked = (question.workload, case)
+    profile = Profile(
+        name="compare",
+        matches=(match, *(each for each in sentinels if (each.workload, each.case) != asked)),
+        limits=limits,
+        device=question.device,
+    )
+    name = campaign or f"compare-{question.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
+    return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+
+
+def _choose_arm(side: Sequence[str], track: str) -> Arm:
+    """The default track's arm is what was asked for; any other track has its own settings."""
+    arm = parse_arm(",".join(side))
+    if track == DEFAULT_TRACK:
+        return arm
+    request, *settings = side
+    if settings:
+        raise UserError(
+            f"wanted no settings beside track {track!r}, which has its own, got "
+            f"{settings[0][:100]!r}; leave them out, or choose track {DEFAULT_TRACK!r}"
+        )
+    framework = parse_request(request).framework
+    known = {parse_request(each.request).framework: each for each in reversed(TRACKS[track])}
+    if framework not in known:
+        raise UserError(
+            f"wanted {' or '.join(sorted(known))} in track {track!r}, got {framework!r}; choose "
+            f"track {DEFAULT_TRACK!r}"
+        )
+    return dataclasses.replace(known[framework], request=request)
+
+
+def _plain_arms(question: CompareRequest) -> tuple[Arm, ...]:
+    """Both sides' frameworks without their settings: what a ceiling takes."""
+    requests = dict.fromkeys(side[0] for side in (question.a, question.b))
+    plain = {"jax": "", "torch": ",compile=none"}
+    frameworks = {each: parse_request(each).framework for each in requests}
+    return tuple(
+        parse_arm(each + plain[name]) for each, name in frameworks.items() if name in plain
+    )
+
+
+def _check_limits(question: CompareRequest) -> None:
+    limits = (
+        ("--starts", question.starts, 2, 100),
+        ("--max-starts", question.max_starts, question.starts, 100),
+        ("--target", question.target, 0.0001, 1),
+        ("--budget", question.budget_s, 0, 1e6),
+    )
+    for name, value, least, most in limits:
+        if not least <= value <= most:  # nan, too
+            raise UserError(
+                f"wanted {name} from {least:g} to {most:g}, got {value!r}; write for example "
+                "--starts 5 --max-starts 20 --target 0.01 --budget 300"
+            )
+
+
+def conclude_comparison(
+    campaign: str, state: State, ratios: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What a measured comparison found, as `summarise` describes it, and where its time went."""
+    duel = load_campaign(state, campaign).duels[0]  # the others measure the device's ceilings
+    engine = open_database(state.database_url)
+    found = summarise(
+        read_document(result_path(state, campaign, duel.duel_run)),
+        [row for row in ratios if row["duel_run"] == duel.duel_run],
+        list_contenders(engine, campaign),
+    )
+    of_campaign = list_bottlenecks(engine, campaign)
+    found["why"] = [row for row in of_campaign if row["duel_run"] == duel.duel_run]
+    return found
+
+
+def summarise(
+    document: Mapping[str, Any],
+    ratios: Sequence[Mapping[str, Any]],
+    contenders: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """What a comparison found: who is faster, what that holds for, and what differed.
+
+    `document` is the duel's result, `ratios` and `contenders` are the rows that `list_ratios` and
+    `list_contenders` made of it. Every number is of a against b as they were asked for.
+    """
+    a, b = document["contenders"]
+    listed = {each["name"]: each for each in contenders}
+    return {
+        "case": f"{document['duel']['workload']} {document['duel']['case']}",
+        "checkpoint": document["duel"].get("checkpoint"),
+        "a": _name_side(a, listed),
+        "b": _name_side(b, listed),
+        **_turn(next(iter(ratios), None), a["name"]),
+        "node": document["allocation"]["node"],
+        "device": document["allocation"]["device"]["model"],
+        "stopped_by": document["duel"]["stopped_by"],
+        "outputs_agree": _agreement(document["equivalence"]),
+        "outputs": [
+            {key: row[key] for key in ("quantity", "max_relative", "tolerance", "agrees")}
+            for row in document["equivalence"]
+        ],
+        "program": _compare_programs(a, b),
+        "differences": list(list_differences(a, b)),
+    }
+
+
+def _compare_programs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """From a to b, within one framework: two frameworks' programs have nothing in common."""
+    if a["framework"] != b["framework"]:
+        return {"same": None, "words": "not compared: two frameworks"}
+    found = [(_find_profile(side) or {}).get("program") for side in (a, b)]
+    return dataclasses.asdict(compare_programs(*found))
+
+
+def _name_side(contender: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[str, Any]:
+    """What a document can't know of its contender, such as `invalid_physics`, is in `listed`."""
+    named = {key: contender[key] for key in ("name", "framework", "version", "arm", "status")}
+    found = listed.get(contender["name"], {})
+    keys = ("median_step_ns", "limit_share")
+    return {
+        **named,
+        "status": found.get("status", named["status"]),
+        **{key: found.get(key) for key in keys},
+    }
+
+
+def _turn(row: Mapping[str, Any] | None, first: str) -> dict[str, Any]:
+    """The ratio as `first` against the other: across versions it tells of the newer one."""
+    keys = ("verdict", "reason", "scope", "counts", "num_starts")
+    if row is None:
+        nothing = dict.fromkeys(("speedup", "low", "high", "scope"))
+        why = "there is no ratio of these two"
+        return {**nothing, "verdict": "unknown", "reason": why, "counts": False, "num_starts": 0}
+    speedups = [row["speedup"], row["low"], row["high"]]
+    if row["a"] != first:
+        speedups = [each and round(each, 4) for each in swap_factors(*speedups)]
+    named = dict(zip(("speedup", "low", "high"), speedups, strict=True))
+    return {**named, **{key: row[key] for key in keys}}
+
+
+def _agreement(rows: Sequence[Mapping[str, Any]]) -> bool | None:
+    """None = nothing was compared."""
+    return all(row["agrees"] for row in rows) if rows else None
+
+
+def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What differed between two contenders: packages, settings asked for, and those read back.
+
+    And, within one framework, the compiled program: instructions by kind, bytes, graphs and their
+    breaks, its hash, and kernels and Python's calls in a step.
+    """
+    alike = a["framework"] == b["framework"] and _read_program(a) and _read_program(b)
+    described = [
+        {
+            "environment": {
+                key: side["environment"][key] for key in ("python_version", "build", "lock_sha256")
+            },
+            "package": side["environment"]["packages"],
+            "setting": side["settings"],
+            "effective": dict(_flatten(side["effective"])),
+            "program": _read_program(side) if alike else {},
+        }
+        for side in (a, b)
+    ]
+    for kind in described[0]:
+        one, other = described[0][kind], described[1][kind]
+        for name in sorted(one.keys() | other.keys()):
+            if one.get(name) != other.get(name):
+                yield {"kind": kind, "name": name, "a": one.get(name), "b": other.get(name)}
+
+
+def _read_program(side: Mapping[str, Any]) -> dict[str, Any]:
+    """From the start that was profiled; nothing where none was."""
+    profile = _find_profile(side)
+    if profile is None:
+        return {}
+    kernels = profile["num_kernels"]
+    return {
+        **dict(_flatten(profile["program"] or {})),
+        "kernels a step": None if kernels is None else round(kernels / profile["steps"], 2),
+        "python calls a step": profile.get("python_calls"),
+    }
+
+
+def _find_profile(side: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next((each["profile"] for each in side["starts"] if each.get("profile")), None)
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,215 @@
+"""Whether a suspected change is real, and which framework moved: fresh starts of old environments
+against new ones, judged after 5, 8 and 12 starts, until every suspicion is decided."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchcore.alerts import AlertFailedError, post_alert
+from benchcore.errors import CampaignIncompleteError
+from benchcore.experiments.rounds import Measurer, RunContext, name_starts
+from benchcore.experiments.shift_alert import write_alert
+from benchcore.experiments.suspicion_starts import (
+    ConfirmContender,
+    choose_contenders,
+    draft_starts,
+    list_candidates,
+    list_probe_failures,
+    read_starts,
+    reuse_environments,
+)
+from benchcore.running.duel_process import result_path
+from benchcore.state import State
+from benchcore.store.database import Engine, open_database
+from benchcore.store.documents import read_document
+from benchcore.store.duels import read_duels
+from benchcore.store.events import list_unsent, record_sent, store_finding
+from benchcore.store.records import SuspicionRecord
+from benchcore.store.suspicions import choose_suspicions, read_suspicion
+from benchcore.verdict.confirmation.decide import Finding, Start, decide
+from benchcore.verdict.confirmation.machine_check import PROBES, MachineCheck, describe_machine
+from benchcore.verdict.samples import Judgement
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmRequest:
+    """Which suspicions to confirm, and how long it may take."""
+
+    suspicions: tuple[int, ...] = ()
+    """Ids; none = every open one."""
+    looks: tuple[int, ...]
+    """Numbers of starts after which a suspicion is judged."""
+    budget_s: float
+    """No suspicion is begun after this long."""
+    context: RunContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmed:
+    """What came of each suspicion as JSON, and why alerts were not sent."""
+
+    rows: list[dict[str, Any]]
+    unsent: list[str]
+
+
+@dataclass
+class _Progress:
+    """One suspicion on its way through the looks."""
+
+    suspicion: SuspicionRecord
+    contenders: tuple[ConfirmContender, ...]
+    starts: list[Start] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    probe_failures: list[str] = field(default_factory=list)
+    campaigns: list[str] = field(default_factory=list)
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+    finding: Finding | None = None
+    begun: bool = False
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The frameworks of both sides."""
+        return {"a": self.suspicion.asked.a, "b": self.suspicion.asked.b}
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it needs another look."""
+        return self.finding is None or self.finding.verdict == "more"
+
+
+def run_confirmation(request: ConfirmRequest, state: State, measurer: Measurer) -> Confirmed:
+    """Measure until each suspicion that was begun is decided, keep what was found, send alerts.
+
+    Raises UserError.
+    """
+    engine, looks = open_database(state.database_url), request.looks
+    progress = [
+        _Progress(suspicion=subject, contenders=choose_contenders(subject, state))
+        for subject in (
+            read_suspicion(engine, each) for each in choose_suspicions(engine, request.suspicions)
+        )
+    ]
+    over = time.monotonic() + request.budget_s
+    for first, last in zip([0, *looks], looks, strict=False):
+        for each in progress:
+            if each.undecided and (time.monotonic() < over or each.begun):
+                _measure(each, range(first, last), request.context, state, engine, measurer)
+        _judge([each for each in progress if each.begun], looks, last)
+    _save(progress, engine)
+    return Confirmed(rows=[_describe(each) for each in progress], unsent=_send_alerts(engine))
+
+
+def _measure(
+    progress: _Progress,
+    starts: range,
+    context: RunContext,
+    state: State,
+    engine: Engine,
+    measurer: Measurer,
+) -> None:
+    progress.begun = True
+    suspicion, contenders = progress.suspicion, progress.contenders
+    plan = draft_starts(suspicion, contenders, context.profile, starts, site=context.site)
+    reuse_environments(plan, contenders, state)
+    try:
+        measurer.measure(plan, f"{name_starts(starts)} of suspicion {suspicion.id}")
+    except CampaignIncompleteError as error:
+        measurer.report(str(error))  # the starts that are there can still be judged
+    paths = [result_path(state, plan.campaign, duel.duel_run) for duel in plan.duels]
+    documents = [read_document(path) for path in paths if path.exists()]
+    records = read_duels(engine, plan.campaign)
+    found, lost = read_starts(plan, contenders, records, documents)
+    progress.starts += found
+    progress.lost += lost
+    progress.probe_failures += list_probe_failures(documents)
+    progress.campaigns.append(plan.campaign)
+    if documents and not progress.candidates:
+        candidates = list_candidates(contenders, documents[0])
+        progress.candidates = [
+            {**each, "side": progress.names[each["side"]]} for each in candidates
+        ]
+
+
+def _judge(begun: Sequence[_Progress], looks: tuple[int, ...], last: int) -> None:
+    """Judge all that were begun together: the false-discovery control needs every one of them."""
+    given = [(each.starts, each.suspicion.asked) for each in begun]
+    findings = decide(given, final=last == looks[-1], num_looks=len(looks))
+    for each, finding in zip(begun, findings, strict=True):
+        if each.undecided:
+            each.finding = finding
+
+
+def _save(progress: Sequence[_Progress], engine: Engine) -> None:
+    """Keep what was found, and the alerts that will be sent."""
+    for each in progress:
+        if each.finding is not None:
+            details = {
+                name: getattr(each, name)
+                for name in ("campaigns", "lost", "candidates", "probe_failures")
+            }
+            row = _describe(each)
+            alert = {
+                "text": write_alert(each.suspicion, each.finding),
+                "details": {
+                    name: row[name] for name in ("suspicion", "series", "culprit", "change")
+                },
+            }
+            details |= {"names": each.names, "alert": alert}
+            store_finding(engine, each.suspicion.id, each.finding, **details)
+
+
+def _send_alerts(engine: Engine) -> list[str]:
+    """Post every unsent alert to the webhook, if there is one; why some failed.
+
+    A process that dies in between sends its last alert again.
+    """
+    refused: list[str] = []
+    for event, alert in list_unsent(engine).items():
+        try:
+            post_alert(f"Event {event}: {alert['text']}", {"event": event, **alert["details"]})
+        except AlertFailedError as error:
+            refused.append(f"event {event} is kept, but its alert was not sent: {error}")
+        else:
+            record_sent(engine, event)
+    return refused
+
+
+def _describe(progress: _Progress) -> dict[str, Any]:
+    """The outcome of one suspicion as JSON; both sides' ratios are new step times over old ones."""
+    suspicion, finding, names = progress.suspicion, progress.finding, progress.names
+    row: dict[str, Any] = {"suspicion": suspicion.id, "series": suspicion.key.title}
+    row["starts"] = len(progress.starts)
+    if finding is None:
+        reason = "not begun: the budget was spent"
+        return {**row, "verdict": "open", "culprit": None, "reason": reason}
+    return {
+        **row,
+        "verdict": finding.verdict,
+        "culprit": names.get(finding.culprit, finding.culprit),
+        "reason": finding.reason,
+        "change": describe_ratio(finding.change),
+        **{names[side]: describe_ratio(getattr(finding, side)) for side in names},
+        "control": describe_ratio(finding.control),
+        "machine": _describe_machine(finding.machine),
+        "probe_failures": progress.probe_failures,
+        "lost": progress.lost,
+        "campaigns": progress.campaigns,
+        "candidates": progress.candidates,
+    }
+
+
+def _describe_machine(machine: MachineCheck | None) -> dict[str, Any] | None:
+    """The probe without a framework: the slowest start over the fastest; None = there was none."""
+    if machine is None:
+        return None
+    ratios = {name: describe_ratio(getattr(machine, name)) for name in PROBES}
+    counts = {"starts": machine.num_starts, "slow": list(machine.slow)}
+    return {**counts, **ratios, "summary": describe_machine(machine)}
+
+
+def describe_ratio(found: Judgement | None) -> dict[str, Any] | None:
+    """A judgement as a ratio with its 95 % interval; None = nothing there that could change."""
+    return None if found is None else {**found.ratios, "verdict": found.verdict}

@@ -1,0 +1,318 @@
+"""The errors of the seeds' own code as switches of a duel.
+
+A switch makes one side, or the clock that reads it, wrong in one way; the study holds what comes of
+it against the fair pair of the same duel. Sources are the rows of the table of pitfalls in
+`benchcore/cell/pitfalls.md`, and the public projects in which the error was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from benchcore.errors import UserError
+from benchcore.planning.catalog import check_settings
+from benchcore.planning.requests import name_arm
+from benchcore.protocol import parse_device
+from benchcore.workloads.settings import DEFECTS
+
+H100 = "LucasTakanori/jax-pytorch-h100-benchmark"
+PARALLEL = "mlguild/PytorchVsJax"
+EPOCH_IMAGES = 126_689
+"""Of ImageNet-100, on which the H100 comparison trained."""
+CLOCKED_STEPS = 50
+"""As many as the H100 comparison takes the mean of."""
+
+Framework = Literal["jax", "torch"]
+SIDES: tuple[Framework, ...] = ("jax", "torch")
+Reading = Literal[
+    "enqueued", "first call", "waited for each step", "with compilation", "epoch", "in tf32"
+]
+"""How a side that runs rightly is misread: until the call came back; the first call alone; single
+steps, each waited for, against steps that queue; the mean of CLOCKED_STEPS with the first call and
+its compilation; an epoch of EPOCH_IMAGES that compiles its step anew; the same case in TF32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """One error: what each side is set to beside what is fair, or how its time is misread.
+
+    `row` is that of the table of pitfalls, where it has one. `guard` says what keeps a misread time
+    out, for nothing that is played can show it.
+    """
+
+    name: str
+    title: str
+    source: str
+    row: int | None = None
+    settings: Mapping[Framework, Mapping[str, str]] = field(default_factory=dict)
+    readings: Mapping[Framework, Reading] = field(default_factory=dict)
+    use_cases: tuple[str, ...] = ("infer", "train")
+    needs_gpu: bool = False
+    guard: str = ""
+
+    @property
+    def sides(self) -> tuple[Framework, ...]:
+        """Who is wronged by it, or favoured."""
+        return tuple(side for side in SIDES if side in {**self.settings, **self.readings})
+
+
+def _defect(name: str) -> Mapping[str, str]:
+    return {DEFECTS: name}
+
+
+_TRAIN = ("train",)
+_STOPS = "the clock of a block stops when every output is there"
+_STAGES = "compilation and the first run are stages of their own; a compilation in a block voids"
+SWITCHES = (
+    Switch(
+        name="torch-eager",
+        title="PyTorch eager, NCHW, against jit",
+        source=H100,
+        row=8,
+        settings={"torch": {"compile": "none"}},
+    ),
+    Switch(
+        name="torch-eager-channels-last",
+        title="PyTorch eager, channels_last, against jit",
+        source=H100,
+        row=7,
+        settings={"torch": {"compile": "none", "layout": "channels_last"}},
+    ),
+    Switch(
+        name="no-cudnn-benchmark",
+        title="cuDNN's autotuning off, XLA's on",
+        source=H100,
+        row=10,
+        settings={"torch": {"cudnn_benchmark": "off"}},
+        needs_gpu=True,
+    ),
+    Switch(
+        name="tf32-against-fp32",
+        title="JAX in TF32, PyTorch's products in FP32",
+        source=H100,
+        row=5,
+        readings={"jax": "in tf32"},
+        needs_gpu=True,
+        guard="the canary's error of one product shows what a case that says FP32 computes",
+    ),
+    Switch(
+        name="v1-stride",
+        title="JAX's ResNet-50 is v1: the stride in the 1x1",
+        source=H100,
+        settings={"jax": _defect("v1-stride")},
+    ),
+    Switch(
+        name="plain-sigmoid",
+        title="JAX's gates are sigmoid for hard sigmoid",
+        source=H100,
+        settings={"jax": _defect("plain-sigmoid")},
+    ),
+    Switch(
+        name="tanh-gelu",
+        title="JAX's GELU is the tanh one",
+        source=H100,
+        row=25,
+        settings={"jax": _defect("tanh-gelu")},
+    ),
+    Switch(
+        name="same-padding",
+        title="JAX's convolutions pad SAME",
+        source=PARALLEL,
+        row=24,
+        settings={"jax": _defect("same-padding")},
+    ),
+    Switch(
+        name="frozen-batch-norm",
+        title="JAX trains with the batch norms of inference",
+        source=H100,
+        settings={"jax": _defect("frozen-batch-norm")},
+        use_cases=_TRAIN,
+    ),
+    Switch(
+        name="frozen-weights",
+        title="PyTorch's weights take no gradient",
+        source=PARALLEL,
+        settings={"torch": _defect("frozen-weights")},
+        use_cases=_TRAIN,
+    ),
+    Switch(
+        name="image-from-host",
+        title="JAX is handed a transposed batch from the host each step",
+        source=H100,
+        row=31,
+        settings={"jax": _defect("image-from-host")},
+        use_cases=_TRAIN,
+    ),
+    Switch(
+        name="jax-loss-fetched",
+        title="JAX is asked for its loss each step",
+        source=H100,
+        row=29,
+        settings={"jax": _defect("loss-fetched")},
+        use_cases=_TRAIN,
+    ),
+    Switch(
+        name="torch-loss-fetched",
+        title="PyTorch is asked for its loss each step",
+        source=H100,
+        row=29,
+        settings={"torch": _defect("loss-fetched")},
+        use_cases=_TRAIN,
+    ),
+    Switch(
+        name="no-donation",
+        title="JAX copies its state instead of giving it away",
+        source=H100,
+        row=16,
+        settings={"jax": {"donate": "no"}},
+        use_cases=_TRAIN,
+    ),
+    Switch(
+        name="jax-not-waited-for",
+        title="JAX's clock stops when the call comes back",
+        source=PARALLEL,
+        row=1,
+        readings={"jax": "enqueued"},
+        guard=_STOPS,
+    ),
+    Switch(
+        name="torch-not-waited-for",
+        title="PyTorch's clock stops when the call comes back",
+        source=PARALLEL,
+        row=1,
+        readings={"torch": "enqueued"},
+        guard=_STOPS,
+    ),
+    Switch(
+        name="jax-waited-for-each-step",
+        title="JAX waits for each step, PyTorch's steps queue",
+        source=H100,
+        row=2,
+        readings={"jax": "waited for each step"},
+        guard="latency is another quantity, in columns of its own",
+    ),
+    Switch(
+        name="torch-waited-for-each-step",
+        title="PyTorch waits for each step, JAX's steps queue",
+        source=H100,
+        row=2,
+        readings={"torch": "waited for each step"},
+        guard="latency is another quantity, in columns of its own",
+    ),
+    Switch(
+        name="no-warm-up",
+        title="Both by their first call, compilation and all",
+        source=PARALLEL,
+        row=3,
+        readings={"jax": "first call", "torch": "first call"},
+        guard=_STAGES,
+    ),
+    Switch(
+        name="compilation-timed",
+        title=f"JAX by the mean of {CLOCKED_STEPS} steps, its compilation in the first",
+        source=H100,
+        row=3,
+        readings={"jax": "with compilation"},
+        guard=_STAGES,
+    ),
+    Switch(
+        name="jit-anew-each-epoch",
+        title=f"JAX compiles anew each epoch ({EPOCH_IMAGES:,} images)",
+        source=H100,
+        row=4,
+        readings={"jax": "epoch"},
+        use_cases=_TRAIN,
+        guard=_STAGES,
+    ),
+)
+
+_FAIR: Mapping[Framework, Mapping[str, str]] = {
+    "jax": {"compile": "jit"},
+    "torch": {"compile": "default"},
+}
+"""Compiled on both sides, and on a GPU autotuned on both, as XLA is by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """One step from the seeds' way to the fair pair: `title` tells what was just put right."""
+
+    title: str
+    settings: Mapping[Framework, Mapping[str, str]]
+
+
+def list_switches(workload: str, use_case: str, names: Sequence[str] = ()) -> list[Switch]:
+    """The switches that a workload's sides have in a use case. Raises UserError on a name that is
+    none of them."""
+    usable = [each for each in SWITCHES if use_case in each.use_cases and _takes(workload, each)]
+    known = [each.name for each in usable]
+    for name in names:
+        if name not in known:
+            raise UserError(
+                f"wanted a defect of {workload!r} in use case {use_case!r}, got {name[:100]!r}; "
+                f"there are {', '.join(known)}; name these with --switch"
+            )
+    return [each for each in usable if not names or each.name in names]
+
+
+def _takes(workload: str, switch: Switch) -> bool:
+    try:
+        for side in SIDES:
+            check_settings(workload, side, settle(switch.settings, side, "cpu"))
+    except UserError:
+        return False
+    return True
+
+
+def settle(
+    settings: Mapping[Framework, Mapping[str, str]], side: Framework, device: str
+) -> dict[str, str]:
+    """All settings of a side: the fair ones, less what is changed."""
+    tuned = side == "torch" and parse_device(device).kind == "cuda"
+    fair = {**_FAIR[side], **({"cudnn_benchmark": "on"} if tuned else {})}
+    return {**fair, **settings.get(side, {})}
+
+
+def is_played(switch: Switch, device: str) -> bool:
+    """Whether a device can show it: on a CPU there is no cuDNN, and no TF32."""
+    return not switch.needs_gpu or parse_device(device).kind == "cuda"
+
+
+def list_corrections(switches: Iterable[Switch]) -> list[Correction]:
+    """From all model and step errors of the H100 comparison together to none, one at a time.
+
+    Those of a clock are left out, for they misread what these have measured.
+    """
+    stacked = [
+        each
+        for each in switches
+        if each.source == H100 and each.settings and each.name not in _NOT_STACKED
+    ]
+    corrections = []
+    for number in range(len(stacked) + 1):
+        done = f"without: {stacked[number - 1].title}" if number else "all of them together"
+        corrections.append(Correction(title=done, settings=_join(stacked[number:])))
+    return corrections if len(stacked) > 1 else []
+
+
+_NOT_STACKED = ("torch-eager-channels-last",)
+"""Instead of another, not beside it."""
+
+
+def _join(switches: Sequence[Switch]) -> dict[Framework, dict[str, str]]:
+    joined: dict[Framework, dict[str, str]] = {}
+    for switch in switches:
+        for side, settings in switch.settings.items():
+            of_side = joined.setdefault(side, {})
+            for key, value in settings.items():
+                both = key == DEFECTS and key in of_side
+                of_side[key] = f"{of_side[key]}+{value}" if both else value
+    return joined
+
+
+def name_side(side: Framework, settings: Mapping[str, str]) -> str:
+    """The arm's name; a defect is part of it."""
+    wrong = settings.get(DEFECTS)
+    return name_arm(side, settings) + (f"-{wrong}" if wrong else "")

@@ -1,0 +1,106 @@
+"""The plan of a defect study: one duel of the fair pair and of every side that is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from benchcore.experiments.compare import CaseFilter, find_case
+from benchcore.experiments.defect_switches import (
+    SIDES,
+    Switch,
+    is_played,
+    list_corrections,
+    list_switches,
+    name_side,
+    settle,
+)
+from benchcore.planning.catalog import load_spec
+from benchcore.planning.matrix import Plan, check_device
+from benchcore.planning.profiles import Match, Profile, list_sentinels
+from benchcore.planning.tracks import Arm
+from benchcore.protocol import DEFECT_TRACK, DuelLimits
+from benchcore.running.plans import draft_plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest:
+    """Which defects to play on which case. No names = all that the case and the device have."""
+
+    workload: str
+    case_filter: CaseFilter
+    switches: Sequence[str] = ()
+    jax: str = "jax"
+    torch: str = "torch"
+    starts: int = 3
+    rounds: int = 8
+    ceilings: bool = True
+    """Whether the device's ceilings are measured beside it, so that physics can be judged."""
+    device: str = "cpu"
+
+
+def draft_study(
+    asked: StudyRequest,
+    *,
+    site: str = "local",
+    campaign: str | None = None,
+    python: str | None = None,
+) -> Plan:
+    """The plan of a study with today's versions: ceilings, and one duel of the fair pair and of
+    every side that is wrong. Raises UserError."""
+    check_device(asked.device)
+    case_name = find_case(asked.workload, asked.case_filter)
+    case = load_spec(asked.workload).cases[case_name]
+    switches = list_switches(asked.workload, case.use_case, asked.switches)
+    played = [each for each in switches if is_played(each, asked.device)]
+    arms = _list_arms(asked, played)
+    study = Match(
+        workload=asked.workload,
+        case=case_name,
+        arms=arms,
+        expected_s=20.0 * len(arms) * asked.starts,
+        limits=DuelLimits(starts=asked.starts, rounds=asked.rounds),
+        track=DEFECT_TRACK,
+    )
+    matches = [study]
+    if any("in tf32" in each.readings.values() for each in played):
+        matches += _list_tf32(asked, study)
+    if asked.ceilings:
+        plain = (
+            Arm(name="jax-jit", request=asked.jax, settings={"compile": "jit"}),
+            Arm(name="torch-eager", request=asked.torch, settings={"compile": "none"}),
+        )
+        matches = [*list_sentinels(asked.device, case.precision, plain, DuelLimits()), *matches]
+    profile = Profile(name="defects", matches=tuple(matches), device=asked.device)
+    name = campaign or f"defects-{asked.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
+    return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+
+
+def _list_arms(asked: StudyRequest, played: Sequence[Switch]) -> tuple[Arm, ...]:
+    """The fair pair first; each side once, however many switches it serves."""
+    requests = {"jax": asked.jax, "torch": asked.torch}
+    wanted = [{}, *(each.settings for each in played)]
+    if not asked.switches:
+        wanted += [correction.settings for correction in list_corrections(played)]
+    arms: dict[str, Arm] = {}
+    for settings in wanted:
+        for side in SIDES:
+            settled = settle(settings, side, asked.device)
+            name = name_side(side, settled)
+            arms.setdefault(name, Arm(name=name, request=requests[side], settings=settled))
+    return tuple(arms.values())
+
+
+def _list_tf32(asked: StudyRequest, study: Match) -> list[Match]:
+    """JAX alone on the same case in TF32, where there is one. Not run on a GPU."""
+    cases = load_spec(asked.workload).cases
+    same = [
+        name
+        for name, case in cases.items()
+        if dataclasses.replace(case, precision="fp32_ieee") == cases[study.case]
+        and case.precision == "tf32"
+    ]
+    arm = Arm(name="jax-jit", request=asked.jax, settings=settle({}, "jax", asked.device))
+    return [dataclasses.replace(study, case=each, arms=(arm,), expected_s=60.0) for each in same]

@@ -1,0 +1,202 @@
+"""Which dependency of a framework changed the time of a step: a search whose rounds measure
+environments in which more and more packages have moved from the old version to the new one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from benchcore.environments.version_requests import Release, parse_request
+from benchcore.experiments.compare import list_differences
+from benchcore.experiments.dependency_moves import Between, build, compare_ends, why_not
+from benchcore.experiments.pairs import BisectTarget, PairRounds, draft_profile
+from benchcore.experiments.rounds import Measurer, RunContext
+from benchcore.planning.matrix import Plan, make_plan
+from benchcore.planning.requests import parse_arm
+from benchcore.protocol import EnvironmentRecord
+from benchcore.running.duel_process import result_path
+from benchcore.running.duels import store_environments
+from benchcore.running.plans import load_campaign
+from benchcore.running.sites import load_site
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.verdict.confirmation.dependency_search import (
+    Attribution,
+    Blame,
+    Moved,
+    find_path,
+    name_state,
+    search_dependencies,
+)
+from benchcore.verdict.confirmation.version_search import Bisection
+
+_MOST_NAMED = 3
+_OTHER_KINDS = ("setting", "effective", "program")
+
+
+def run_dependency_search(
+    target: BisectTarget,
+    context: RunContext,
+    looks: tuple[int, ...],
+    state: State,
+    measurer: Measurer,
+) -> dict[str, Any]:
+    """Search the packages between the target's ends, which are versions or locks, for the one that
+    changed the case. Raises UserError."""
+    framework = parse_request(target.framework).framework
+    between = compare_ends(framework, (target.good, target.bad), context)
+    measurer.report(f"the locks differ in {', '.join(between.moves)}")
+    built = dict[Moved, EnvironmentRecord]()
+
+    def draft(old: Moved, new: Moved, starts: range, fresh: bool) -> Plan:
+        for each in (old, new):
+            if each not in built:
+                built[each] = build(between, each, state, measurer.report)
+        records = [built[old], built[new]]
+        first = not rounds.campaigns  # the round between both ends also profiles their programs
+        plan = draft_pair(target, records, starts, context, fresh=fresh, passes=first)
+        store_environments(plan, dict(zip(plan.releases, records, strict=True)), state)
+        return plan
+
+    rounds = PairRounds[Moved](
+        target.bound,
+        measurer,
+        open_database(state.database_url),
+        draft,
+        lambda old, new: f"{shorten_state(old)} against {shorten_state(new)}",
+    )
+    ask_resolver = why_not(between)
+    path = find_path(between.moves, ask_resolver)
+    found = search_dependencies(path, rounds.judge, ask_resolver, looks)
+    return {
+        "verdict": found.search.verdict,
+        "summary": _summarise(found),
+        "reason": found.search.reason,
+        "old": target.good,
+        "new": target.bad,
+        "moves": _list_moves(between),
+        "differences": _read_other_differences(rounds.campaigns, state),
+        "refused": [{"move": move, "reason": reason} for move, reason in path.refused],
+        "blames": [_describe_blame(each) for each in found.blames],
+        "rounds": describe_rounds(found.search),
+        "lost": rounds.lost,
+        "campaigns": rounds.campaigns,
+    }
+
+
+def _list_moves(between: Between) -> list[dict[str, str]]:
+    return [
+        {"package": each, "old": between.old[each], "new": between.new[each]}
+        for each in between.moves
+    ]
+
+
+def _read_other_differences(campaigns: Sequence[str], state: State) -> list[dict[str, Any]]:
+    """From the first round's document, the one whose programs were profiled."""
+    if not campaigns:
+        return []
+    (duel,) = load_campaign(state, campaigns[0]).duels
+    return list_other_differences(read_document(result_path(state, campaigns[0], duel.duel_run)))
+
+
+def describe_rounds(search: Bisection) -> list[dict[str, Any]]:
+    """The search's questions and answers in order; a `ratio` is the newer step time over the
+    older."""
+    return [
+        {
+            "purpose": each.purpose,
+            "old": each.old,
+            "new": each.new,
+            "starts": each.num_starts,
+            "verdict": each.found.verdict,
+            **each.found.ratios,
+            "reason": each.found.reason,
+        }
+        for each in search.steps
+    ]
+
+
+def _describe_blame(blame: Blame) -> dict[str, Any]:
+    return {
+        "packages": blame.packages,
+        "manner": blame.manner,
+        "partners": blame.partners,
+        **blame.effect.ratios,
+        "alone": blame.alone and {**blame.alone.ratios, "verdict": blame.alone.verdict},
+        "reason": blame.reason,
+    }
+
+
+def _summarise(found: Attribution) -> str:
+    """`numpy makes a step take 1.05 times as long (1.04 to 1.06)`, per culprit, and the reason."""
+    if not found.blames:
+        return f"no dependency is to blame: {found.search.reason}"
+    return f"{'; '.join(_summarise_blame(each) for each in found.blames)}; {found.search.reason}"
+
+
+def _summarise_blame(blame: Blame) -> str:
+    factor = blame.effect.ratios
+    text = f"{' and '.join(blame.packages)} makes a step take {factor['ratio']:.3g} times as long"
+    text += f" ({factor['low']:.3g} to {factor['high']:.3g})"
+    if blame.manner == "together":
+        text += f", but only together with {', '.join(blame.partners)}"
+    return f"{text}: {blame.reason}"
+
+
+def shorten_state(moved: Moved) -> str:
+    """An environment's name for people: the moved packages if they are few, else their number."""
+    few = len(moved) <= _MOST_NAMED
+    return name_state(moved) if few else f"{len(moved)} moved"
+
+
+def draft_pair(
+    target: BisectTarget,
+    records: Sequence[EnvironmentRecord],
+    starts: range,
+    context: RunContext,
+    *,
+    fresh: bool = False,
+    passes: bool = False,
+) -> Plan:
+    """The plan of the next starts of two environments, in one duel, the old one first.
+
+    Raises UserError.
+    """
+    framework = parse_request(target.framework).framework
+    plain = parse_arm(",".join((framework, *target.settings)))
+    requests = [f"{framework}@system:{record.python}" for record in records]
+    arms = tuple(replace(plain, request=each) for each in requests)
+    releases = {
+        request: Release(
+            framework=framework,
+            version=Version(record.packages[framework]).public,
+            role="pinned",
+            python=Path(record.python),
+            python_version=record.python_version,
+        )
+        for request, record in zip(requests, records, strict=True)
+    }
+    keys = hashlib.sha256(" ".join(record.key for record in records).encode()).hexdigest()[:10]
+    return make_plan(
+        draft_profile(target, arms, starts, context, passes=passes),
+        releases,
+        campaign=f"{target.name}-{keys}-{starts.stop}{'-again' if fresh else ''}",
+        site=load_site(context.site).name,
+    )
+
+
+def list_other_differences(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What else differed between both ends than packages: a setting or a default that flipped, and
+    the compiled program."""
+    old, new = document["contenders"]
+    return [
+        {"kind": each["kind"], "name": each["name"], "old": each["a"], "new": each["b"]}
+        for each in list_differences(old, new)
+        if each["kind"] in _OTHER_KINDS and not each["name"].startswith("versions.")
+    ]

@@ -1,0 +1,179 @@
+"""Environments between two of one framework, in each of which some packages have been moved from
+the old lock's version to the new one's; and the duels that tell them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from benchcore.environments.build import provision_locked
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.locks import (
+    Accelerator,
+    Lock,
+    UnresolvableError,
+    load_template,
+    lock_pinned,
+    lock_release,
+    parse_lock,
+    template_folder,
+)
+from benchcore.environments.version_requests import Release, parse_request, resolve
+from benchcore.errors import EnvironmentBuildError, UserError, show
+from benchcore.experiments.rounds import RunContext
+from benchcore.experiments.suspicion_starts import LIKELY
+from benchcore.protocol import EnvironmentRecord, Framework
+from benchcore.running.duels import find_accelerator
+from benchcore.running.sites import load_site
+from benchcore.state import State
+from benchcore.verdict.confirmation.dependency_search import Moved, name_state
+
+_MOST_BYTES = 4 << 20
+_MOST_WORDS = 600
+_FIRST_REASON = re.compile(r"Because (.{1,300}?), we can conclude")
+"""What uv begins with: who depends on what. The rest follows from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Between:
+    """What lies between two environments of a framework: the packages of both, and how locks of
+    that kind are made."""
+
+    release: Release
+    like: Lock
+    old: Mapping[str, str]
+    new: Mapping[str, str]
+    accelerator: Accelerator
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The packages that differ, the likeliest first, the framework itself last. What only one
+        of both has comes along with whatever needs it."""
+        name = self.release.framework
+        differing = [
+            each for each in self.old if self.new.get(each, self.old[each]) != self.old[each]
+        ]
+        return tuple(
+            sorted(differing, key=lambda each: (each == name, not LIKELY.search(each), each))
+        )
+
+    def pins(self, moved: Moved) -> dict[str, str]:
+        """The version of every package of either environment once these have moved."""
+        return {**self.new, **self.old, **{name: self.new[name] for name in moved}}
+
+    def release_of(self, moved: Moved) -> Release:
+        """The framework's version once these have moved."""
+        version = Version(self.pins(moved)[self.release.framework])
+        return replace(self.release, version=version.public)
+
+    def lock(self, moved: Moved) -> Lock:
+        """Raises UnresolvableError where these versions don't go together."""
+        release = self.release_of(moved)
+        template = load_template(release.framework, template_folder())
+        return lock_pinned(release, template, self.like, self.pins(moved))
+
+
+def compare_ends(framework: Framework, ends: tuple[str, str], context: RunContext) -> Between:
+    """Read or make the locks of both ends, each a version or the path of a lock. Raises UserError,
+    also where no package differs."""
+    site = load_site(context.site)
+    accelerator = site.accelerator or find_accelerator()
+    given = [_read_lock(framework, each) if is_lock(each) else None for each in ends]
+    versions = [
+        each if lock is None else lock[framework] for each, lock in zip(ends, given, strict=True)
+    ]
+    interpreters = find_interpreters()
+    template = load_template(framework, template_folder())
+    requests = [parse_request(f"{framework}=={Version(each).public}") for each in versions]
+    releases = [resolve(each, interpreters, python=context.python) for each in requests]
+    locks = [lock_release(each, template, accelerator) for each in releases]
+    old, new = (
+        lock.packages if own is None else own for own, lock in zip(given, locks, strict=True)
+    )
+    found = Between(
+        release=replace(releases[-1], role="pinned"),
+        like=locks[-1],
+        old=old,
+        new=new,
+        accelerator=accelerator,
+    )
+    if not found.moves:
+        raise UserError(
+            f"wanted two locks of {framework} that differ in the version of a package, got "
+            f"{ends[0][:100]!r} and {ends[1][:100]!r}, which differ in none; compare settings, "
+            "with `deadheat compare`"
+        )
+    return found
+
+
+def is_lock(end: str) -> bool:
+    """Whether an end is a lock's path and not a version."""
+    return end.endswith((".lock", ".txt"))
+
+
+def _read_lock(framework: str, end: str) -> dict[str, str]:
+    path = Path(end)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError("it is too large for a lock")
+        packages = parse_lock(path.read_text(encoding="utf-8"))
+        for version in packages.values():
+            Version(version)
+    except (OSError, ValueError, InvalidVersion) as error:
+        raise UserError(
+            f"wanted a lock, as `requirements.lock` of an environment's folder is one, got "
+            f"{show(path)}: {error!s:.200}; name another file"
+        ) from error
+    if framework not in packages:
+        raise UserError(
+            f"wanted a lock with {framework}, got {show(path)}, which has {len(packages)} packages "
+            "and not that one; name another file"
+        )
+    return packages
+
+
+def why_not(between: Between) -> Callable[[Moved], str | None]:
+    """Asks the resolver, once for each, whether packages can be moved; None = they can.
+
+    Raises UserError where the index does not answer: that would be no answer.
+    """
+    known: dict[Moved, str | None] = {}
+
+    def ask(moved: Moved) -> str | None:
+        if moved not in known:
+            known[moved] = _ask_resolver(between, moved)
+        return known[moved]
+
+    return ask
+
+
+def _ask_resolver(between: Between, moved: Moved) -> str | None:
+    try:
+        between.lock(moved)
+    except UnresolvableError as error:
+        words = " ".join(str(error).partition("uv reported: ")[2].split())
+        first = _FIRST_REASON.search(words)
+        return first[1] if first else words[:_MOST_WORDS]
+    except EnvironmentBuildError as error:
+        raise UserError(
+            f"wanted to know whether {name_state(moved)} can be moved, but uv could not resolve "
+            f"it; mend uv's settings or the index; {error!s:.600}"
+        ) from error
+    return None
+
+
+def build(
+    between: Between, moved: Moved, state: State, report: Callable[[str], None]
+) -> EnvironmentRecord:
+    """The environment in which these have moved. Raises EnvironmentBuildError and UserError."""
+    return provision_locked(
+        between.release_of(moved),
+        between.lock(moved),
+        state,
+        accelerator=between.accelerator,
+        report=report,
+    )

@@ -1,0 +1,162 @@
+"""An old and a new environment on one case, in one duel: how their starts are measured in rounds
+that add up, read from the database and judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError
+from benchcore.experiments.rounds import Measurer, RunContext, name_starts
+from benchcore.planning.matrix import Plan
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.tracks import Arm
+from benchcore.store.database import Engine
+from benchcore.store.duels import read_duels
+from benchcore.store.records import DuelRecord
+from benchcore.verdict.allocations import judge_allocations
+from benchcore.verdict.duel.ratios import ContenderTimes
+from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement
+
+_ROUNDS = 6
+_SEED = 20260801
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectTarget:
+    """The case that changed between two versions of a framework, with settings as for `compare`."""
+
+    framework: str
+    good: str
+    bad: str
+    workload: str
+    case: str
+    settings: Sequence[str] = ()
+    device: str = "cpu"
+    bound: float = EQUIVALENCE_BOUND
+
+    @property
+    def name(self) -> str:
+        """The name that its campaigns begin with; the same request resumes what was measured."""
+        fields = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return f"bisect-{self.framework}-{hashlib.sha256(fields.encode()).hexdigest()[:10]}"
+
+
+def draft_profile(
+    target: BisectTarget,
+    arms: tuple[Arm, ...],
+    starts: range,
+    context: RunContext,
+    *,
+    passes: bool = False,
+) -> Profile:
+    """How the next starts of a pair are measured; with `passes` also its programs."""
+    match = Match(
+        workload=target.workload,
+        case=target.case,
+        arms=arms,
+        expected_s=10.0 * len(starts),
+        limits=dataclasses.replace(
+            context.profile.limits.exactly(starts=len(starts), rounds=_ROUNDS),
+            budget_s=300.0,
+            passes=passes,
+        ),
+    )
+    return dataclasses.replace(
+        context.profile,
+        name="bisect",
+        matches=(match,),
+        device=target.device,
+        seed=_SEED + starts.start,
+    )
+
+
+@dataclass
+class PairRounds(Generic[T]):
+    """Measures pairs of an old and a new environment, and remembers them: a later round adds its
+    starts to those known."""
+
+    bound: float
+    measurer: Measurer
+    engine: Engine
+    draft: Callable[[T, T, range, bool], Plan]
+    """The plan of a pair's next starts; True = none of an earlier question are among them."""
+    name: Callable[[T, T], str]
+    """What people call a pair: `jax 0.11.1 against 0.11.2`."""
+    lost: list[str] = field(default_factory=list)
+    """Why starts do not count."""
+    campaigns: list[str] = field(default_factory=list)
+    _pairs: dict[tuple[T, T, bool], list[np.ndarray]] = field(default_factory=dict)
+    _begun: dict[tuple[T, T, bool], int] = field(default_factory=dict)
+
+    def judge(self, old: T, new: T, num_starts: int, fresh: bool) -> Judgement:
+        """log(T_new / T_old) from `num_starts` starts; those that are missing are measured first.
+
+        A `fresh` pair uses no start of a pair that was judged before. What can't be built or
+        measured stays unknown.
+        """
+        key = (old, new, fresh)
+        pairs, begun = self._pairs.setdefault(key, []), self._begun.get(key, 0)
+        lost = list[str]()
+        if num_starts > begun:
+            more, lost = self._measure(old, new, range(begun, num_starts), fresh)
+            pairs += more
+            self._begun[key] = num_starts
+            self.lost += [f"{self.name(old, new)}: {each}" for each in lost]
+        return judge_pairs(pairs, lost, self.bound)
+
+    def _measure(
+        self, old: T, new: T, starts: range, fresh: bool
+    ) -> tuple[list[np.ndarray], list[str]]:
+        again = ", measured again" if fresh else ""
+        title = f"{self.name(old, new)}, {name_starts(starts)}{again}"
+        try:
+            plan = self.draft(old, new, starts, fresh)
+            self.measurer.measure(plan, title)
+        except (EnvironmentBuildError, CampaignIncompleteError) as error:
+            return [], [str(error)]
+        self.campaigns.append(plan.campaign)
+        planned = {duel.duel_run for duel in plan.duels}  # not those of another Python
+        records = read_duels(self.engine, plan.campaign)
+        return read_pairs([each for each in records if each.duel_run in planned])
+
+
+def read_pairs(records: Sequence[DuelRecord]) -> tuple[list[np.ndarray], list[str]]:
+    """Of each start that counts log(T_new / T_old), one value a round; and why others don't. The
+    first contender of a duel is the old version."""
+    found, lost = list[np.ndarray](), list[str]()
+    for record in records:
+        old, new = record.sides
+        wrong = [each.reason for each in record.exclusions if each.concerns(old.name, new.name)]
+        if wrong:
+            lost.append(wrong[0])
+            continue
+        for pairs in _pair_starts(old, new):
+            if len(pairs):
+                found.append(pairs)
+            else:
+                lost.append("others disturbed it throughout: no round of a start may count")
+    return found, lost
+
+
+def _pair_starts(old: ContenderTimes, new: ContenderTimes) -> Iterator[np.ndarray]:
+    a, b = old.valid_starts, new.valid_starts
+    for start in sorted(a.keys() & b.keys()):
+        rounds = sorted(a[start].keys() & b[start].keys())
+        yield np.array([math.log(b[start][each] / a[start][each]) for each in rounds])
+
+
+def judge_pairs(pairs: Sequence[np.ndarray], lost: Sequence[str], bound: float) -> Judgement:
+    """The verdict over starts, as a confirmation's; where there are none, why."""
+    found = judge_allocations(pairs, bound, prefer="same")
+    if not pairs and lost:
+        return dataclasses.replace(found, reason=lost[0])
+    return found

@@ -1,0 +1,58 @@
+"""The rounds of an experiment: who measures them, how, and after how many starts it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from benchcore.errors import UserError
+from benchcore.planning.matrix import Plan
+from benchcore.planning.profiles import Profile
+
+_MAX_STARTS = 100
+
+
+class Measurer(Protocol):
+    """Measures the rounds of an experiment, and shows what it does."""
+
+    def measure(self, plan: Plan, title: str) -> None:
+        """Measure a plan, and bring its results into the database.
+
+        `title` names the round for people: "starts 6 to 8 of suspicion 12". Raises
+        CampaignIncompleteError if a duel left no result, and UserError if it can't begin.
+        """
+        ...
+
+    def report(self, text: str) -> None:
+        """Show one line of progress."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """Where and how the rounds of an experiment are measured."""
+
+    profile: Profile
+    site: str
+    python: str | None = None
+    """Interpreter version of every environment; None = the newest that each supports."""
+
+
+def check_looks(starts: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of starts after which an experiment looks at its results.
+
+    Raises UserError unless they grow, from 2 to 100.
+    """
+    looks = tuple(starts)
+    if looks[0] < 2 or looks[-1] > _MAX_STARTS or looks != tuple(sorted(set(looks))):
+        raise UserError(
+            f"wanted growing numbers of starts from 2 to {_MAX_STARTS}, got "
+            f"{', '.join(map(str, looks))}; write for example --starts 5 --starts 8"
+        )
+    return looks
+
+
+def name_starts(starts: range) -> str:
+    """`starts 6 to 8`, counted from 1."""
+    return f"starts {starts.start + 1} to {starts.stop}"

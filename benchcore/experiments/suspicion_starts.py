@@ -1,0 +1,253 @@
+"""Plans fresh starts of what a suspicion is about, old environments against new, and reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell.document import spec_case
+from benchcore.cell.measure.host import describe_device
+from benchcore.environments.build import list_environments
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.version_requests import Release, parse_request, resolve
+from benchcore.errors import UserError
+from benchcore.experiments.compare import list_differences
+from benchcore.planning.matrix import Plan, make_plan
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.tracks import Arm
+from benchcore.protocol import EnvironmentRecord
+from benchcore.running.duels import store_environments
+from benchcore.running.sites import load_site
+from benchcore.state import State
+from benchcore.store.records import ContenderRecord, DuelRecord, SuspicionRecord
+from benchcore.verdict.confirmation.decide import Start
+from benchcore.verdict.confirmation.machine_check import PROBES
+
+ROUNDS = 6
+"""Balanced rounds of a start: more of them don't narrow what differs from start to start."""
+_SEED = 20260701
+LIKELY = re.compile(r"xla|jaxlib|cudnn|cublas|triton|nccl|plugin|cuda|torch|jax|numpy")
+_FIRST = ("setting", "effective", "program", "package", "environment")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmContender:
+    """One contender of a confirmation: the cells it stands for, and how it is asked for."""
+
+    cells: tuple[str, ...]
+    side: ContenderRecord
+    request: str
+    environment: EnvironmentRecord | None
+    """The one that was measured then; None = it is gone, and has to be built anew."""
+
+
+def choose_contenders(subject: SuspicionRecord, state: State) -> tuple[ConfirmContender, ...]:
+    """Both sides in their old and new environments, and the first once more as control."""
+    known = {record.key: record for record in list_environments(state)}
+    cells: list[tuple[tuple[str, ...], ContenderRecord]] = []
+    for before, after, old, new in (
+        ("a_old", "a_new", subject.a_old, subject.a_new),
+        ("b_old", "b_new", subject.b_old, subject.b_new),
+    ):
+        if old.environment_key == new.environment_key:
+            cells.append(((before, after), new))
+        else:
+            cells += [((before,), old), ((after,), new)]
+    cells.append((("control",), subject.a_old))
+    requests: dict[str, str] = {}
+    contenders = []
+    for of_cells, side in cells:
+        record = known.get(side.environment_key)
+        request = _ask_for(side, record, requests)
+        requests[request] = side.environment_key
+        contenders.append(
+            ConfirmContender(cells=of_cells, side=side, request=request, environment=record)
+        )
+    return tuple(contenders)
+
+
+def _ask_for(
+    side: ContenderRecord, record: EnvironmentRecord | None, taken: Mapping[str, str]
+) -> str:
+    """By version; two environments of one version can only be told by their interpreters."""
+    request = f"{side.framework}=={side.version}"
+    if taken.get(request, side.environment_key) == side.environment_key:
+        return request
+    if record is None:
+        raise UserError(
+            f"wanted the environment {side.environment_key!r} of {side.name!r}, which is gone, and "
+            f"another one of the same version is to be measured beside it; nothing can tell them "
+            "apart, so close this suspicion by hand"
+        )
+    return f"{side.framework}@system:{record.python}"
+
+
+def draft_starts(
+    subject: SuspicionRecord,
+    contenders: Sequence[ConfirmContender],
+    profile: Profile,
+    starts: range,
+    *,
+    site: str = "local",
+) -> Plan:
+    """The plan of some starts, each a duel of its own with a seed of its own, and on a Slurm site
+    in an allocation of its own. Measured as `profile` measures. Raises UserError.
+
+    Raises UserError on a device other than the one that the suspicion is about.
+    """
+    if load_site(site).kind == "local":
+        _check_device(subject)
+    match = Match(
+        workload=subject.key.workload,
+        case=spec_case(subject.key.case_name),
+        track=subject.key.track,
+        arms=tuple(
+            Arm(name=each.side.arm, request=each.request, settings=each.side.settings)
+            for each in contenders
+        ),
+        expected_s=20.0 * len(contenders),
+        limits=dataclasses.replace(
+            profile.limits.exactly(starts=1, rounds=ROUNDS),
+            budget_s=300.0,
+            passes=False,
+            probe=True,
+        ),
+        checkpoint=subject.key.checkpoint,
+    )
+    releases = {each.request: _release(each) for each in contenders}
+    name = f"confirm-{subject.id}-{subject.trigger}-{starts.stop}"
+    plans = [
+        make_plan(
+            dataclasses.replace(
+                profile,
+                name="confirm",
+                matches=(match,),
+                device=subject.device,
+                seed=_SEED + number,
+            ),
+            releases,
+            campaign=name,
+            site=load_site(site).name,
+        )
+        for number in starts
+    ]
+    duels = tuple(plan.duels[0] for plan in plans)
+    return dataclasses.replace(plans[0], duels=duels, apart=True)
+
+
+def _check_device(subject: SuspicionRecord) -> None:
+    here = describe_device(subject.device)
+    if here["fingerprint"] != subject.key.device_fingerprint:
+        raise UserError(
+            f"wanted the device that suspicion {subject.id} is about, "
+            f"{subject.key.device_fingerprint} ({subject.device_model}), got "
+            f"{here['fingerprint']} ({here['model']}); confirm it on a machine like that one"
+        )
+
+
+def _release(contender: ConfirmContender) -> Release:
+    side, record = contender.side, contender.environment
+    if record is None:
+        found = resolve(
+            parse_request(contender.request),
+            find_interpreters(),
+            python=_minor(side.python_version),
+        )
+        note = f"the environment of {side.name} is gone: built anew, so packages may differ"
+        return dataclasses.replace(found, notes=(*found.notes, note))
+    return Release(
+        framework=side.framework,  # type: ignore[arg-type]
+        version=side.version,
+        role="pinned",
+        python=Path(record.python),
+        python_version=record.python_version,
+    )
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def reuse_environments(plan: Plan, contenders: Sequence[ConfirmContender], state: State) -> None:
+    """Give the campaign the very environments that were measured then, where they are there."""
+    known = {each.request: each.environment for each in contenders if each.environment is not None}
+    store_environments(plan, known, state)
+
+
+def read_starts(
+    plan: Plan,
+    contenders: Sequence[ConfirmContender],
+    records: Sequence[DuelRecord],
+    documents: Sequence[Mapping[str, Any]],
+) -> tuple[list[Start], list[str]]:
+    """The starts that count, with what the machine's probe saw in them, and why others don't.
+
+    `documents` are the results that the records were made of; those have no probe.
+    """
+    probes = {document["duel_run"]: document.get("probe") or {} for document in documents}
+    of_run = {record.duel_run: record for record in records}
+    starts, lost = list[Start](), list[str]()
+    for duel in plan.duels:
+        record = of_run.get(duel.duel_run)
+        if record is None:
+            lost.append("a start left no result")
+            continue
+        names = [each.name for each in duel.contenders]
+        wrong = [each.reason for each in record.exclusions if each.names <= set(names)]
+        if wrong:
+            lost.append(wrong[0])
+        else:
+            cells = _read_start(record, dict(zip(names, contenders, strict=True)))
+            starts.append({**cells, **_read_probe(probes.get(duel.duel_run, {}))})
+    return starts, lost
+
+
+def _read_probe(probe: Mapping[str, Any]) -> Start:
+    """A start is a duel of its own, so that its rounds have numbers of their own."""
+    rows = probe.get("rows", ())
+    return {
+        name: {row["round"]: row[f"{name}_ns"] for row in rows if row[f"{name}_ns"]}
+        for name in PROBES
+    }
+
+
+def list_probe_failures(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why the machine's probe did not go through a start, of each in which it didn't."""
+    probes = [document.get("probe") or {} for document in documents]
+    return [each["failure"] for each in probes if each.get("failure")]
+
+
+def _read_start(record: DuelRecord, contenders: Mapping[str, ConfirmContender]) -> Start:
+    return {
+        cell: record.rounds[name]
+        for name, contender in contenders.items()
+        for cell in contender.cells
+    }
+
+
+def list_candidates(
+    contenders: Sequence[ConfirmContender], document: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """What differs between the old and the new environment of each side, the likeliest cause first:
+    a setting or a default that flipped, the program, then packages."""
+    sides = {
+        cell: document["contenders"][position]
+        for position, contender in enumerate(contenders)
+        for cell in contender.cells
+    }
+    found = [{"side": side, **each} for side in ("a", "b") for each in _differ(sides, side)]
+    return sorted(found, key=_unlikely)
+
+
+def _differ(sides: Mapping[str, Any], side: str) -> Iterator[dict[str, Any]]:
+    old, new = sides[f"{side}_old"], sides[f"{side}_new"]
+    for each in list_differences(old, new) if old is not new else ():
+        yield {"kind": each["kind"], "name": each["name"], "old": each["a"], "new": each["b"]}
+
+
+def _unlikely(row: Mapping[str, Any]) -> tuple[int, bool, str]:
+    return _FIRST.index(row["kind"]), not LIKELY.search(row["name"]), row["name"]

@@ -1,0 +1,196 @@
+"""Dataclasses as the types of JSON documents: read one, write one, generate its JSON schema."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+
+class _Absent(Enum):
+    ABSENT = "absent"
+
+
+ABSENT: Any = _Absent.ABSENT
+"""The default of a field that a document may lack, and that is never null."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What a value must fulfil beside its type, in the words of JSON schema."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: float | None = None
+    pattern: str | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    keys: tuple[str, ...] | None = None
+    """The keys of an object that has exactly these."""
+
+
+Count = Annotated[int, Rule(minimum=0)]
+Positive = Annotated[int, Rule(minimum=1)]
+Amount = Annotated[float, Rule(minimum=0)]
+Text = Annotated[str, Rule(min_length=1)]
+Name = Annotated[str, Rule(pattern="^[a-z0-9][a-z0-9_.+-]{0,99}$")]
+Hash = Annotated[str, Rule(pattern="^[0-9a-f]{16}$")]
+Sha256 = Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
+Time = Annotated[str, Rule(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
+
+_T = TypeVar("_T")
+
+
+def from_json(kind: type[_T], value: Any) -> _T:
+    """A dataclass from its plain JSON, with the dataclasses, tuples and paths in it.
+
+    Raises ValueError unless each dataclass has exactly its fields. Other values are kept as they
+    are.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"wanted a {kind.__name__} as a JSON object, got {value!r:.100}")
+    types = get_type_hints(kind)
+    if types.keys() != value.keys():
+        missing, unknown = sorted(types.keys() - value.keys()), sorted(value.keys() - types.keys())
+        raise ValueError(
+            f"a {kind.__name__} lacks {missing} and has unknown {unknown}; "
+            "write it again with this version of deadheat"
+        )
+    return kind(**{key: _convert(types[key], each) for key, each in value.items()})
+
+
+def _convert(kind: Any, value: Any) -> Any:
+    arguments = get_args(kind)
+    if get_origin(kind) in (Union, UnionType):
+        return value if value is None else _convert(arguments[0], value)
+    if dataclasses.is_dataclass(kind):
+        return from_json(cast(type, kind), value)
+    if get_origin(kind) is tuple:
+        return tuple(_convert(arguments[0], each) for each in value)
+    if get_origin(kind) is dict and isinstance(value, Mapping):
+        return {key: _convert(arguments[1], each) for key, each in value.items()}
+    return Path(value) if kind is Path else value
+
+
+def to_json(value: Any) -> dict[str, Any]:
+    """A dataclass as a JSON object, without the fields that are `ABSENT`."""
+    return dataclasses.asdict(
+        value, dict_factory=lambda items: {key: each for key, each in items if each is not ABSENT}
+    )
+
+
+def make_schema(kind: type, *, schema_id: str, title: str) -> dict[str, Any]:
+    """The JSON schema of a dataclass. A field is required unless it has a default."""
+    definitions: dict[str, Any] = {}
+    root = _describe_class(kind, definitions)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": schema_id,
+        "title": title,
+        "type": "object",
+        **root,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _describe_class(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    notes = _read_docstrings(kind)
+    fields = dataclasses.fields(kind)
+    return {
+        "description": " ".join(inspect.cleandoc(kind.__doc__).split()),
+        "additionalProperties": False,
+        "required": [each.name for each in fields if each.default is dataclasses.MISSING],
+        "properties": {
+            each.name: {
+                **_describe(hints[each.name], definitions),
+                **({"description": notes[each.name]} if each.name in notes else {}),
+            }
+            for each in fields
+        },
+    }
+
+
+def _read_docstrings(kind: type) -> dict[str, str]:
+    """The text below each field, by its name."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        field.target.id: " ".join(note.value.value.split())
+        for field, note in zip(tree.body, tree.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(note, ast.Expr)
+        and isinstance(note.value, ast.Constant)
+        and isinstance(note.value.value, str)
+    }
+
+
+_SCALARS = {int: "integer", float: "number", str: "string", bool: "boolean"}
+
+
+def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    origin, arguments = get_origin(kind), list(get_args(kind))
+    if kind is Any:
+        return {}
+    if origin is Annotated:
+        return _apply(arguments[1], _describe(arguments[0], definitions))
+    if origin in (Union, UnionType):
+        (inner,) = (each for each in arguments if each is not NoneType)
+        return _allow_null(_describe(inner, definitions))
+    if origin is Literal:
+        return {"enum": arguments} if len(arguments) > 1 else {"const": arguments[0]}
+    if origin in (list, tuple):
+        return {"type": "array", "items": _describe(arguments[0], definitions)}
+    if origin is dict:
+        values = _describe(arguments[1], definitions)
+        return {"type": "object", **({"additionalProperties": values} if values else {})}
+    if dataclasses.is_dataclass(kind):
+        name = cast(type, kind).__name__
+        if name not in definitions:
+            definitions[name] = {}  # before its own fields, which may be of the same class
+            definitions[name] = _describe_class(kind, definitions)
+        return {"$ref": f"#/$defs/{name}", "type": "object"}
+    return {"type": _SCALARS[kind]}
+
+
+def _allow_null(described: dict[str, Any]) -> dict[str, Any]:
+    if "enum" in described:
+        return {**described, "enum": [*described["enum"], None]}
+    return {**described, "type": [described["type"], "null"]}
+
+
+def _apply(rule: Rule, described: dict[str, Any]) -> dict[str, Any]:
+    given = {key: each for key, each in vars(rule).items() if each is not None}
+    keys = given.pop("keys", None)
+    if keys is not None:
+        values = described.pop("additionalProperties")
+        described |= {
+            "additionalProperties": False,
+            "required": list(keys),
+            "properties": dict.fromkeys(keys, values),
+        }
+    return {**described, **{_camel(key): each for key, each in given.items()}}
+
+
+def _camel(key: str) -> str:
+    first, *others = key.split("_")
+    return first + "".join(each.title() for each in others)

@@ -1,0 +1,147 @@
+"""The folder `workloads/` is the registry: which workloads there are, and what cases they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchcore.cell.document import spec_case
+from benchcore.errors import UserError
+from benchcore.protocol import FRAMEWORKS, is_sha256
+from benchcore.workloads.contract import Spec, import_spec
+from benchcore.workloads.settings import (
+    DEFECTS,
+    INJECTED_SLOWDOWN,
+    INJECTED_SLOWDOWNS,
+    JAX_COMPILE,
+    TORCH_COMPILE,
+    Options,
+    split_defects,
+)
+
+_FOLDER = Path(__file__).parent.parent / "workloads"
+_COMPILE = {"jax": JAX_COMPILE, "torch": TORCH_COMPILE, "stdlib": ("none",)}
+
+
+def list_workloads() -> list[str]:
+    """Names of all workloads."""
+    return sorted(path.parent.name for path in _FOLDER.glob("*/spec.py"))
+
+
+def load_spec(workload: str) -> Spec:
+    """A workload's spec. Raises UserError for a name that is no folder of `workloads/`."""
+    known = list_workloads()
+    if workload not in known:
+        raise UserError(
+            f"no workload {workload!r}; workloads are {', '.join(known)}; "
+            "see `deadheat workloads`, or add a folder to benchcore/workloads"
+        )
+    return import_spec(workload)
+
+
+def check_case(workload: str, case: str) -> None:
+    """Raises UserError unless the workload has that case."""
+    cases = load_spec(workload).cases
+    if case not in cases:
+        raise UserError(
+            f"no case {case!r} in workload {workload!r}; cases are {', '.join(cases)}; "
+            f"choose one, or add it to benchcore/workloads/{workload}/spec.py"
+        )
+
+
+def find_case(workload: str, case: str) -> Any:
+    """A workload's case. Raises UserError for an unknown one."""
+    check_case(workload, case)
+    return load_spec(workload).cases[case]
+
+
+def proof_use_cases(workload: str) -> tuple[str, ...]:
+    """The use cases whose ratios need a proof, by the workload's spec."""
+    return tuple(load_spec(workload).proofs)
+
+
+def needs_proof(workload: str, use_case: str, precision: str) -> bool:
+    """Whether a ratio of such a case needs a proof. A workload or precision that no longer exists
+    can't be proven, so that it needs none."""
+    if workload not in list_workloads() or use_case not in proof_use_cases(workload):
+        return False
+    return precision in {case.precision for case in load_spec(workload).cases.values()}
+
+
+def list_sides(workload: str) -> list[str]:
+    """The frameworks that a workload is implemented in."""
+    return [name for name in FRAMEWORKS if (_FOLDER / workload / f"in_{name}.py").exists()]
+
+
+def options_of(workload: str, framework: str) -> Options:
+    """The settings of a contender there: values by key, the default first."""
+    declared = load_spec(workload).settings.get(framework, {})
+    return {"compile": _COMPILE[framework], **declared}
+
+
+def check_settings(workload: str, framework: str, settings: Mapping[str, Any]) -> None:
+    """Raises UserError, naming what there is, for a setting that the workload's side lacks."""
+    if not isinstance(settings, Mapping):
+        raise UserError(
+            f"wanted settings by name for {framework}, got {settings!r:.100}; write KEY=VALUE"
+        )
+    options = options_of(workload, framework)
+    for key, value in settings.items():
+        if not _takes(options, key, value):
+            known = "; ".join(f"{each}={'|'.join(values)}" for each, values in options.items())
+            raise UserError(
+                f"no setting {f'{key}={value}'!r:.100} for {framework} in workload {workload!r}, "
+                f"which takes {known}; leave it out, or choose of these"
+            )
+
+
+def _takes(options: Options, key: str, value: object) -> bool:
+    if key == INJECTED_SLOWDOWN:
+        return value in INJECTED_SLOWDOWNS
+    if key != DEFECTS or DEFECTS not in options:
+        return value in options.get(key, ())
+    try:
+        return bool(split_defects(value, options[DEFECTS]))
+    except ValueError:
+        return False
+
+
+def takes_checkpoint(workload: str) -> bool:
+    """Whether a file's weights can replace the seeded ones."""
+    return load_spec(workload).state_dict_shapes is not None
+
+
+def check_checkpoint(workload: str, checkpoint: object) -> None:
+    """Raises UserError for what is no SHA-256, or a workload whose weights no file holds."""
+    if checkpoint is None:
+        return
+    if not is_sha256(checkpoint):
+        raise UserError(
+            f"wanted a checkpoint's SHA-256 of 64 hexadecimal digits, got {checkpoint!r:.100}; "
+            "name its file with --checkpoint"
+        )
+    if not takes_checkpoint(workload):
+        able = [each for each in list_workloads() if takes_checkpoint(each)]
+        raise UserError(
+            f"wanted a workload whose weights are those of a torchvision model, got {workload!r}; "
+            f"there are {', '.join(able)}; leave --checkpoint out, or choose one"
+        )
+
+
+def is_faulty(workload: str) -> bool:
+    """Whether the workload fails on purpose."""
+    return load_spec(workload).injects_faults
+
+
+def winograd_share(workload: str, case: str) -> float:
+    """Share of a step's FLOPs in 3x3 convolutions of stride 1, where Winograd saves some.
+
+    0 where the spec has no such share, or the workload or case no longer exists.
+    """
+    if workload not in list_workloads():
+        return 0.0
+    spec, plain = load_spec(workload), spec_case(case)
+    if plain not in spec.cases or spec.winograd_share is None:
+        return 0.0
+    return spec.winograd_share(spec.cases[plain])

@@ -1,0 +1,238 @@
+"""Profiles: what a campaign measures, each a function that returns a frozen dataclass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from benchcore.errors import UserError
+from benchcore.planning.tracks import (
+    DEFAULT_TRACK,
+    GRAPH_ARMS,
+    JAX_NEWEST,
+    JAX_NO_DONATION,
+    JAX_PREVIOUS,
+    STDLIB,
+    TORCH_CHANNELS_LAST,
+    TORCH_COMPILE,
+    TORCH_EAGER,
+    TRACKS,
+    Arm,
+)
+from benchcore.protocol import DuelLimits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """One case and the arms that meet in it. `expected_s` is only for the progress display."""
+
+    workload: str
+    case: str
+    arms: tuple[Arm, ...]
+    expected_s: float
+    limits: DuelLimits | None = None
+    """None = the profile's."""
+    track: str = DEFAULT_TRACK
+    checkpoint: str | None = None
+    """SHA-256 of the file whose weights both sides have; None = seeded ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Everything that a campaign's plan is made from, except the versions of the day."""
+
+    name: str
+    matches: tuple[Match, ...]
+    device: str = "cpu"
+    seed: int = 20260101
+    limits: DuelLimits = field(default_factory=DuelLimits)
+    """Of every match that has none of its own."""
+    trials: tuple[Match, ...] = ()
+    """Cases that calibration runs use (`benchcore.planning.calibration_runs`): two arms each, whose
+    steps take at most a fiftieth of a block."""
+    trial_starts: int = 1
+    """Starts of a calibration run in one night."""
+    needs: frozenset[str] = frozenset()
+    """Of gpu, slurm, prefect_api, compiler: what `deadheat verify` calls missing when absent."""
+
+    def limits_of(self, match: Match) -> DuelLimits:
+        """The limits of a match's duel."""
+        return match.limits or self.limits
+
+
+_COMPILED = (JAX_NEWEST, JAX_PREVIOUS, TORCH_COMPILE)
+_FOUR = (*_COMPILED, TORCH_EAGER)
+
+
+def _sentinel(
+    workload: str,
+    case: str,
+    limits: DuelLimits,
+    arms: tuple[Arm, ...] = (JAX_NEWEST, TORCH_EAGER),
+) -> Match:
+    """A ceiling for the physics gate. The best block counts, so one start is enough, and only its
+    time is measured."""
+    limits = replace(limits.exactly(starts=1, rounds=10), budget_s=20, passes=False)
+    return Match(workload=workload, case=case, arms=arms, expected_s=12, limits=limits)
+
+
+_CEILINGS = {
+    ("cpu", "fp32_ieee"): "cpu_1024",
+    ("cpu", "bf16"): "cpu_1024_bf16",
+    ("gpu", "fp32_ieee"): "gpu_8192",
+    ("gpu", "tf32"): "gpu_8192_tf32",
+    ("gpu", "bf16"): "gpu_8192_bf16",
+}
+"""Cases of `matmul` by kind of device and precision; autocast runs products in bf16."""
+
+
+def list_sentinels(
+    device: str, precision: str, arms: tuple[Arm, ...], limits: DuelLimits
+) -> tuple[Match, ...]:
+    """The matches that measure one case's ceilings with these arms, in a profile with these limits.
+
+    Empty without arms. There is no compute ceiling where the device has none in that precision.
+    """
+    kind = "cpu" if device == "cpu" else "gpu"
+    product_case = _CEILINGS.get((kind, precision.removesuffix("_autocast")))
+    copied = "cpu_256m" if kind == "cpu" else "gpu_2g"
+    named = (("matmul", product_case), ("copy", copied))
+    return tuple(_sentinel(name, case, limits, arms) for name, case in named if case and arms)
+
+
+def _trial(workload: str, case: str, arm: Arm = TORCH_EAGER, *, expected_s: float) -> Match:
+    return Match(workload=workload, case=case, arms=(JAX_NEWEST, arm), expected_s=expected_s)
+
+
+def laptop() -> Profile:
+    """A CPU with two cores or more: within 10 minutes once packages are cached."""
+    limits = DuelLimits(max_starts=10, rounds=8, max_rounds=20, warm_up_limit_s=2.0)
+    return Profile(
+        name="laptop",
+        matches=(
+            Match(
+                workload="noop",
+                case="bare",
+                arms=(STDLIB,),
+                expected_s=3,
+                limits=replace(limits, budget_s=10),
+            ),
+            _sentinel("matmul", "cpu_1024", limits),
+            _sentinel("copy", "cpu_256m", limits),
+            Match(
+                workload="mlp",
+                case="train_b128",
+                arms=_FOUR,
+                expected_s=135,
+                limits=replace(limits, budget_s=50),
+            ),
+            # Not a larger batch: 50 steps of a third of a second, four times over, take too long.
+            Match(
+                workload="resnet50",
+                case="infer_b1",
+                arms=_COMPILED,
+                expected_s=170,
+                limits=replace(limits, budget_s=60),
+            ),
+        ),
+        trials=(_trial("mlp", "infer_b32", expected_s=15),),
+        limits=limits,
+        needs=frozenset({"compiler"}),
+    )
+
+
+def ci() -> Profile:
+    """The laptop's path on the smallest cases: proves the path, its numbers mean little."""
+    return Profile(
+        name="ci",
+        matches=(
+            Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3),
+            Match(
+                workload="mlp",
+                case="tiny_infer",
+                arms=(JAX_NEWEST, JAX_PREVIOUS, TORCH_EAGER),
+                expected_s=15,
+            ),
+        ),
+        limits=DuelLimits(starts=2, rounds=4, block_ms=10.0, warm_up_limit_s=0.5),
+    )
+
+
+def smoke() -> Profile:
+    """No framework and no work: shows within a minute that a site works from its schedule to the
+    page. There is nothing to judge in it."""
+    return Profile(
+        name="smoke",
+        matches=(Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=3),),
+        limits=DuelLimits(starts=1, rounds=4, block_ms=10.0, warm_up_limit_s=0.5),
+    )
+
+
+_VISION = ("resnet50", "vit_b_16", "mobilenet_v3_small", "efficientnet_b0")
+"""The models of `h100`: workloads with all of the cases below, in every precision below them."""
+_H100_CASES = ("infer_b1", "infer_b8", "infer_b32", "infer_b128", "train_b32")
+_H100_PRECISIONS = ("", "_tf32", "_bf16")
+"""As they end a case's name; nothing is fp32_ieee. Each has a sentinel of its own."""
+
+
+def _more_arms(case: str) -> tuple[Arm, ...]:
+    """Arms that show what one setting is worth, in those cases that it can matter for.
+
+    Graphs where launches are what costs; donation where there is a state; the layout everywhere.
+    """
+    graphs = GRAPH_ARMS if case in ("infer_b1", "train_b32") else ()
+    donation = (JAX_NO_DONATION,) if case.startswith("train") else ()
+    return (*graphs, *donation, TORCH_CHANNELS_LAST)
+
+
+def h100() -> Profile:
+    """An H100: vision models at four batch sizes, and in training, in three precisions, in both
+    tracks, the default one with more arms.
+
+    Planned here, and not run on a GPU: its expected seconds are guesses.
+    """
+    limits = DuelLimits(
+        max_starts=10,
+        max_rounds=30,
+        prepare_timeout_s=1200.0,  # max-autotune tries many kernels when it compiles
+    )
+    sentinels = [_sentinel("matmul", f"gpu_8192{end}", limits) for end in _H100_PRECISIONS]
+    matches = [
+        Match(
+            workload=model,
+            case=f"{case}{precision}",
+            track=track,
+            arms=(*arms, *more),
+            expected_s=50 * len((*arms, *more)),
+            limits=replace(limits, budget_s=40 * len((*arms, *more))),
+        )
+        for model, case, precision, (track, arms) in product(
+            _VISION, _H100_CASES, _H100_PRECISIONS, TRACKS.items()
+        )
+        for more in [_more_arms(case) if track == DEFAULT_TRACK else ()]
+    ]
+    return Profile(
+        name="h100",
+        matches=(*sentinels, _sentinel("copy", "gpu_2g", limits), *matches),
+        device="cuda:0",
+        trials=(_trial("mobilenet_v3_small", "infer_b1", TORCH_COMPILE, expected_s=60),),
+        trial_starts=5,
+        limits=limits,
+        needs=frozenset({"compiler"}),
+    )
+
+
+PROFILES: Mapping[str, Callable[[], Profile]] = {
+    each.__name__: each for each in (laptop, ci, smoke, h100)
+}
+
+
+def load_profile(name: str) -> Profile:
+    """The profile of that name. Raises UserError for an unknown one."""
+    if name not in PROFILES:
+        raise UserError(
+            f"no profile {name!r}; profiles are {', '.join(PROFILES)}; "
+            "choose one, or add a function to benchcore/planning/profiles.py"
+        )
+    return PROFILES[name]()

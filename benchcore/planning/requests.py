@@ -1,0 +1,93 @@
+"""Contenders as users write them: a version request, and settings after commas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchcore.environments.version_requests import parse_request
+from benchcore.errors import UserError
+from benchcore.planning.tracks import Arm
+from benchcore.workloads.settings import (
+    JAX_COMPILE,
+    JAX_OPTIONS,
+    TORCH_COMPILE,
+    TORCH_IMAGE_OPTIONS,
+    Options,
+)
+
+_OPTIONS: Mapping[str, Options] = {
+    "jax": {"compile": JAX_COMPILE, **JAX_OPTIONS},
+    "torch": {"compile": TORCH_COMPILE, **TORCH_IMAGE_OPTIONS},
+    "stdlib": {"compile": ("none",)},
+}
+_DEFAULT_MODE = {"jax": "jit", "torch": "default", "stdlib": "none"}
+
+
+def parse_arm(text: str) -> Arm:
+    """`REQUEST[,KEY=VALUE]...` as an arm. Raises UserError on an unknown key or value."""
+    request, *settings = text.split(",")
+    framework = parse_request(request).framework
+    options = _OPTIONS[framework]
+    chosen, named = {"compile": _DEFAULT_MODE[framework]}, set[str]()
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        if value not in options.get(key, ()):
+            raise UserError(
+                f"wanted settings of {_format_options(options)} after {request!r}, got "
+                f"{setting[:100]!r}{_WHY_NO_SETTING.get(key, '')}; "
+                f"write for example {request},compile={chosen['compile']}"
+            )
+        if key in named:
+            raise UserError(f"wanted {key!r} of {request!r} once, got it again; leave one out")
+        named.add(key)
+        chosen[key] = value
+    return Arm(name=name_arm(framework, chosen), request=request, settings=chosen)
+
+
+_WHY_NO_SETTING = {
+    "precision": " (precision is part of the case: both sides have it)",
+    "batch": " (batch is part of the case: both sides have it)",
+    "threads": " (threads are the harness's: both sides get every CPU they may use)",
+    "device": " (the device is the duel's: both sides run on it)",
+}
+
+
+def list_settings() -> list[str]:
+    """Every non-default setting of either framework, as `KEY=VALUE`."""
+    usual = {f"compile={mode}" for mode in _DEFAULT_MODE.values() if mode != "none"}
+    listed = [
+        f"{key}={value}"
+        for framework in ("jax", "torch")
+        for key, values in _OPTIONS[framework].items()
+        for value in (values if key == "compile" else values[1:])
+    ]
+    return [each for each in dict.fromkeys(listed) if each not in usual]
+
+
+def format_settings() -> str:
+    """Every setting of an arm with its values, the default first."""
+    return ". ".join(f"{each}: {_format_options(_OPTIONS[each])}" for each in ("jax", "torch"))
+
+
+def _format_options(options: Options) -> str:
+    return "; ".join(f"{key}={'|'.join(values)}" for key, values in options.items())
+
+
+def name_arm(framework: str, settings: Mapping[str, str]) -> str:
+    """The arm's name: how it compiles, and each setting that is not the default."""
+    mode = settings["compile"]
+    special = {"jit": "jax-jit", "default": "torch-compile", "none": "torch-eager"}
+    name = "stdlib" if framework == "stdlib" else special.get(mode, f"torch-compile-{mode}")
+    for key, values in _OPTIONS[framework].items():
+        value = settings.get(key, values[0])
+        if key != "compile" and value != values[0]:
+            name += "-" + _SHORT_NAMES.get((key, value), f"{key}-{value}").replace("_", "-")
+    return name
+
+
+_SHORT_NAMES = {
+    ("donate", "no"): "no-donation",
+    ("command_buffers", "off"): "no-command-buffers",
+    ("layout", "channels_last"): "channels-last",
+    ("cudnn_benchmark", "on"): "cudnn-benchmark",
+}

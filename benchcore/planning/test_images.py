@@ -1,0 +1,25 @@
+"""The photographs that image inputs are proven on: real edges and colours, not only noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from benchcore.cell.loader.decoding import decode
+from benchcore.protocol import name_part
+
+_PHOTOGRAPHS = Path(__file__).parent / "photographs"
+
+
+def write_test_images(path: Path) -> Path:
+    """Write the two photographs (427, 640, 3) as uint8 arrays, which the inside ring reads."""
+    if not path.exists():
+        files = sorted(_PHOTOGRAPHS.glob("*.jpg"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = name_part(path)
+        images = {each.stem: np.asarray(decode(each)) for each in files}
+        with part.open("wb") as stream:
+            np.savez(stream, **images)  # type: ignore[arg-type]
+        part.rename(path)
+    return path

@@ -1,0 +1,70 @@
+"""Arms, and which of them meet in each track: `default` (doing nothing special) and `tuned`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+DEFAULT_TRACK = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """A contender before its version is known: what a series follows over time."""
+
+    name: str
+    request: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+STDLIB = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
+JAX_NEWEST = Arm(name="jax-jit", request="jax@newest", settings={"compile": "jit"})
+JAX_PREVIOUS = Arm(name="jax-jit", request="jax@previous", settings={"compile": "jit"})
+TORCH_EAGER = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
+TORCH_COMPILE = Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"})
+JAX_NO_COMMAND_BUFFERS = Arm(
+    name="jax-jit-no-command-buffers",
+    request="jax@newest",
+    settings={"compile": "jit", "command_buffers": "off"},
+)
+JAX_NO_DONATION = Arm(
+    name="jax-jit-no-donation",
+    request="jax@newest",
+    settings={"compile": "jit", "donate": "no"},
+)
+TORCH_REDUCE_OVERHEAD = Arm(
+    name="torch-compile-reduce-overhead",
+    request="torch@newest",
+    settings={"compile": "reduce-overhead"},
+)
+TORCH_CHANNELS_LAST = Arm(
+    name="torch-compile-channels-last",
+    request="torch@newest",
+    settings={"compile": "default", "layout": "channels_last"},
+)
+GRAPH_ARMS = (JAX_NO_COMMAND_BUFFERS, TORCH_REDUCE_OVERHEAD)
+"""Beside the default arms, which pair JAX's graphs with torch's lack of them: graphs on both sides,
+and on neither. Not in the tuned track, where such a difference voids a pair."""
+
+_TUNED = {"compile": "max-autotune", "cudnn_benchmark": "on"}
+
+TRACKS: Mapping[str, tuple[Arm, ...]] = {
+    DEFAULT_TRACK: (JAX_NEWEST, TORCH_EAGER, TORCH_COMPILE),
+    # XLA donates, autotunes and records command buffers by itself: torch is set to do the same.
+    "tuned": (
+        JAX_NEWEST,
+        Arm(
+            name="torch-compile-max-autotune-cudnn-benchmark",
+            request="torch@newest",
+            settings=_TUNED,
+        ),
+        Arm(
+            name="torch-compile-max-autotune-cudnn-benchmark-channels-last",
+            request="torch@newest",
+            settings={**_TUNED, "layout": "channels_last"},
+        ),
+    ),
+}
+"""The tuned track is for GPUs, and has not been run on one. Workloads without a convolution have
+no layout to choose: their matches leave the last arm out."""

@@ -1,0 +1,128 @@
+"""Runs one duel here: writes the order, starts the conductor, and follows its progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchcore.protocol import DuelOrder, encode, write_json
+from benchcore.state import State
+
+
+class ConductorFailedError(Exception):
+    """The conductor ended without a document: an infrastructure failure, not a result."""
+
+
+class OutOfTimeError(Exception):
+    """The allocation would have ended before the duel or proof: no result, and no failure."""
+
+
+def result_path(state: State, campaign: str, duel_run: str) -> Path:
+    """The path of a duel run's document in the spool."""
+    return state.spool / campaign / f"{duel_run}.json"
+
+
+def run_duel(
+    order: DuelOrder,
+    state: State,
+    snapshot: Path,
+    report: Callable[[dict[str, Any]], None],
+    *,
+    ends_at: float | None = None,
+) -> Path:
+    """Measure one duel, unless its document exists; returns its path in the spool.
+
+    Two jobs may measure a duel at the same time, if Slurm lost a node that still runs: each has its
+    own scratch folder, and the first document stays.
+    Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch), and
+    ConductorFailedError with the end of the conductor's log if it leaves no document.
+    """
+    result = result_path(state, order.campaign, order.duel_run)
+    if result.exists():
+        return result
+    duels = state.campaigns / order.campaign / "duels"
+    scratch = duels / f"{order.duel_run}.{uuid.uuid4().hex[:8]}"
+    scratch.mkdir(parents=True)
+    order_path, document = scratch / "order.json", scratch / "result.json"
+    write_json(order_path, encode(order))
+    command = [_conductor_python(order), "-P", "-s", "-m", "benchcore.cell", "conductor"]
+    with (scratch / "conductor.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, str(order_path), str(document), str(scratch)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": str(snapshot)},
+        )
+        with end_in_time(process, ends_at) as overdue:
+            _follow(process, report)
+        code = process.returncode
+    if document.exists():
+        _publish(scratch, document, result, duels / order.duel_run)
+        return result
+    if overdue.is_set():
+        raise OutOfTimeError("the duel would not have ended before its allocation")
+    message = (scratch / "conductor.log").read_text(errors="replace")[-4000:]
+    raise ConductorFailedError(f"the conductor ended with {code} and no document: {message}")
+
+
+def _publish(scratch: Path, document: Path, result: Path, logs: Path) -> None:
+    """Move a document to the spool, unless another attempt's is there, and its logs beside it."""
+    result.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(document, result)  # unlike a rename, it never replaces
+    except FileExistsError:
+        return
+    document.unlink()
+    shutil.rmtree(logs, ignore_errors=True)  # its document was removed from the spool
+    scratch.rename(logs)
+
+
+@contextmanager
+def end_in_time(process: subprocess.Popen[Any], ends_at: float | None) -> Iterator[threading.Event]:
+    """Kill a process and its contenders when the body ends, or at `ends_at` (seconds since the
+    epoch), which sets the event; then wait for it."""
+    overdue = threading.Event()
+
+    def end() -> None:
+        overdue.set()
+        process.kill()
+
+    left_s = threading.TIMEOUT_MAX if ends_at is None else max(0.0, ends_at - time.time())
+    alarm = threading.Timer(left_s, end)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield overdue
+    finally:
+        alarm.cancel()
+        process.kill()
+        process.wait()
+
+
+def _conductor_python(order: DuelOrder) -> str:
+    """The first contender's interpreter on this node, as evidence needs its numpy; else ours, which
+    can read the workload's cases."""
+    for contender in order.contenders:
+        python = contender.environment.python
+        if contender.environment_failure is None and Path(python).exists():
+            return python
+    return sys.executable
+
+
+def _follow(process: subprocess.Popen[bytes], report: Callable[[dict[str, Any]], None]) -> None:
+    assert process.stdout is not None
+    with process.stdout:
+        for line in process.stdout:
+            report(json.loads(line))
+    process.wait()

@@ -1,0 +1,134 @@
+"""Provisions the environments of a planned campaign and measures its duels; both resume."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from benchcore.cell.measure import gpu
+from benchcore.environments.build import Accelerator, provision
+from benchcore.environments.version_requests import Release
+from benchcore.errors import EnvironmentBuildError
+from benchcore.planning import checkpoints, matrix
+from benchcore.planning.matrix import Plan, PlannedDuel
+from benchcore.planning.snapshot import hash_inside, take_snapshot
+from benchcore.progress import ProgressLog
+from benchcore.protocol import EnvironmentRecord, SlurmJob, write_json
+from benchcore.running.duel_process import result_path, run_duel
+from benchcore.running.plans import campaign_folder, progress_log
+from benchcore.running.sites import load_site
+from benchcore.state import State
+
+
+def provision_release(
+    plan: Plan, request: str, state: State, report: Callable[[str], None]
+) -> EnvironmentRecord:
+    """The environment of one of the plan's releases; a campaign keeps its first one.
+
+    Raises EnvironmentBuildError. Its message is stored: it becomes the contenders' reason.
+    """
+    stored, failure = _environment_paths(plan, request, state)
+    if stored.exists():
+        record = EnvironmentRecord(**json.loads(stored.read_text(encoding="utf-8")))
+        if Path(record.python).exists():
+            return record
+    try:
+        record = provision(
+            plan.releases[request],
+            state,
+            accelerator=load_site(plan.site).accelerator or find_accelerator(),
+            report=report,
+        )
+    except EnvironmentBuildError as error:
+        write_json(failure, {"reason": str(error)})
+        raise
+    failure.unlink(missing_ok=True)
+    write_json(stored, dataclasses.asdict(record))
+    return record
+
+
+def store_environments(plan: Plan, records: Mapping[str, EnvironmentRecord], state: State) -> None:
+    """Make a campaign use these built environments, by version request."""
+    for request, record in records.items():
+        write_json(_environment_paths(plan, request, state)[0], dataclasses.asdict(record))
+
+
+def load_environment(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:
+    """The environment that `provision_release` stored, or the reason why there is none."""
+    _, failure = _environment_paths(plan, request, state)
+    if failure.exists():
+        return json.loads(failure.read_text(encoding="utf-8"))["reason"]
+    try:
+        return provision_release(plan, request, state, lambda text: None)
+    except EnvironmentBuildError as error:
+        return str(error)
+
+
+def _environment_paths(plan: Plan, request: str, state: State) -> tuple[Path, Path]:
+    """The files of a request's environment and of its failure; numbered, as a request may contain a
+    path."""
+    folder = campaign_folder(state, plan.campaign) / "environments"
+    folder.mkdir(exist_ok=True)
+    number = list(plan.releases).index(request)
+    return folder / f"{number}.json", folder / f"{number}.failure.json"
+
+
+def find_accelerator() -> Accelerator:
+    """`cuda` where NVML shows a GPU, else `cpu`."""
+    usable, _ = gpu.survey()
+    return "cuda" if usable else "cpu"
+
+
+def find_duel(plan: Plan, duel_run: str) -> PlannedDuel:
+    """The duel of the plan with this id."""
+    return next(duel for duel in plan.duels if duel.duel_run == duel_run)
+
+
+def is_measured(state: State, plan: Plan, duel: PlannedDuel) -> bool:
+    """Whether the spool has the duel's document."""
+    return result_path(state, plan.campaign, duel.duel_run).exists()
+
+
+def measure_duel(
+    plan: Plan,
+    duel: PlannedDuel,
+    state: State,
+    log: ProgressLog | None = None,
+    *,
+    slurm: SlurmJob | None = None,
+    ends_at: float | None = None,
+) -> Path:
+    """Measure one duel, unless its document exists; returns its path in the spool.
+
+    Events go to the campaign's log unless `log` is given. `slurm` is the job around it. `ends_at`
+    (seconds since the epoch) is its deadline. Raises as `run_duel` does.
+    """
+    log = log or progress_log(state, plan.campaign)
+    resumed = is_measured(state, plan, duel)
+    log.append(event="duel", what="resumed" if resumed else "begun", duel_run=duel.duel_run)
+    order = matrix.make_order(
+        plan,
+        duel,
+        {c.release: load_environment(plan, c.release, state) for c in duel.contenders},
+        harness_version=version("deadheat"),
+        snapshot=hash_inside(),
+        weights=checkpoints.find_weights(state, duel.checkpoint) if duel.checkpoint else None,
+    )
+    order = dataclasses.replace(order, slurm=slurm)
+    path = run_duel(
+        order,
+        state,
+        take_snapshot(state.snapshots),
+        lambda event: log.append(**{**event, "duel_run": duel.duel_run}),
+        ends_at=ends_at,
+    )
+    log.append(event="duel", what="done", duel_run=duel.duel_run)
+    return path
+
+
+def describe_release(release: Release) -> str:
+    """A release in one line."""
+    return f"{release.framework} {release.version} on Python {release.python_version}"

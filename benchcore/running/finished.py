@@ -1,0 +1,88 @@
+"""Recognises a campaign with nothing left to do: what it read and what it wrote are unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchcore import variables
+from benchcore.errors import UserError
+from benchcore.protocol import write_json
+from benchcore.running.plans import campaign_folder
+from benchcore.state import State
+from benchcore.store.database import count_rows
+
+_ROOT = Path(__file__).parents[2]
+_CODE = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks")
+
+
+def recall_outcome(state: State, campaign: str, request: Sequence[object]) -> dict[str, Any] | None:
+    """What `keep_outcome` kept; None if plan, documents, pages, database, code, settings, machine
+    or this `request` differ from then."""
+    path = _outcome_path(state, campaign)
+    if not path.exists():
+        return None
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        unchanged = kept["fingerprint"] == _take_fingerprint(state, campaign, request)
+    except UserError:  # no database; the campaign itself reports that
+        return None
+    return kept["outcome"] if unchanged else None
+
+
+def keep_outcome(
+    state: State, campaign: str, request: Sequence[object], outcome: dict[str, Any]
+) -> None:
+    """Keep what a finished campaign reported, unless a rerun would still try something: a build
+    that failed, or a proof that is missing."""
+    from benchcore.running.equivalence import list_missing_proofs  # only after a campaign ran
+
+    folder = campaign_folder(state, campaign)
+    failed = any((folder / "environments").glob("*.failure.json"))
+    if failed or list_missing_proofs(campaign, state):
+        return
+    fingerprint = _take_fingerprint(state, campaign, request)
+    write_json(_outcome_path(state, campaign), {"fingerprint": fingerprint, "outcome": outcome})
+
+
+def _outcome_path(state: State, campaign: str) -> Path:
+    return campaign_folder(state, campaign) / "finished.json"
+
+
+def _take_fingerprint(state: State, campaign: str, request: Sequence[object]) -> str:
+    """SHA-256 of all that a rerun would read, and of the pages that it would write."""
+    sites = Path(variables.SITES.read() or "nowhere")
+    facts = {
+        "request": [*request],
+        "plan": (state.campaigns / campaign / "plan.json").read_text(encoding="utf-8"),
+        "documents": _describe([*state.spool.rglob("*.json"), *state.proofs.glob("*.json")]),
+        "pages": _describe([state.site / "index.html", *(state.site / campaign).rglob("*")]),
+        "database": count_rows(state.database_url),
+        "code": _hash_code(),
+        "packages": sorted(each.name for each in Path(sysconfig.get_path("purelib")).iterdir()),
+        "settings": [each.read() for each in variables.VARIABLES],
+        "sites": _describe(sites.glob("*.toml")),
+        "machine": [platform.node(), sys.version],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _describe(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Path, size and time of change (ns) of each file that exists."""
+    found = [(path, path.stat()) for path in sorted(files) if path.is_file()]
+    return [(str(path), status.st_size, status.st_mtime_ns) for path, status in found]
+
+
+def _hash_code() -> str:
+    sha = hashlib.sha256()
+    for package in _CODE:
+        for path in sorted((_ROOT / package).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                sha.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes())
+    return sha.hexdigest()

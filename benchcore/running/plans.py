@@ -1,0 +1,177 @@
+"""Makes a campaign's plan with today's versions, saves it, and loads it again on a rerun."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.version_requests import parse_request, resolve
+from benchcore.errors import UserError
+from benchcore.planning import checkpoints, matrix
+from benchcore.planning.calibration_runs import add_trials, number_tonight
+from benchcore.planning.catalog import check_case, load_spec
+from benchcore.planning.matrix import Plan
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.requests import parse_arm
+from benchcore.progress import ProgressLog
+from benchcore.protocol import DuelLimits
+from benchcore.running.sites import check_site, load_site
+from benchcore.state import State
+
+_EXPECTED_S = 60.0
+
+
+def campaign_folder(state: State, campaign: str) -> Path:
+    """The folder of a campaign's plan, environments, logs and progress; created if missing."""
+    matrix.check_campaign(campaign)
+    folder = state.campaigns / campaign
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def progress_log(state: State, campaign: str) -> ProgressLog:
+    """The campaign's progress log."""
+    return ProgressLog(campaign_folder(state, campaign) / "progress.jsonl")
+
+
+def load_campaign(state: State, campaign: str) -> Plan:
+    """The plan of a campaign. Raises UserError if there is none."""
+    matrix.check_campaign(campaign)
+    path = state.campaigns / campaign / "plan.json"
+    if not path.exists():
+        known = sorted(p.parent.name for p in state.campaigns.glob("*/plan.json"))
+        raise UserError(
+            f"no campaign {campaign!r} in {str(state.root)!r}; campaigns are "
+            f"{', '.join(known) or 'none yet'}; start one with `deadheat nightly`"
+        )
+    return matrix.load_plan(path)
+
+
+def save_campaign(plan: Plan, state: State, pool: str | None = None) -> Plan:
+    """Save a plan that will be measured, in a pool of its site; the plan with that pool.
+
+    Raises UserError for an unknown site or pool, and where the weights of a duel are missing.
+    """
+    check_site(plan.site, pool)
+    plan = dataclasses.replace(plan, pool=pool or plan.pool)
+    for checkpoint in {duel.checkpoint for duel in plan.duels} - {None}:
+        checkpoints.find_weights(state, str(checkpoint))
+    matrix.save_plan(plan, campaign_folder(state, plan.campaign) / "plan.json")
+    return plan
+
+
+def plan_campaign(
+    profile: Profile,
+    *,
+    site: str,
+    campaign: str,
+    state: State,
+    python: str | None = None,
+    pool: str | None = None,
+) -> Plan:
+    """The plan of a night: the saved one, else a new one with today's versions and tonight's
+    calibration runs, which is then saved.
+
+    `python` is the interpreter version of every environment, such as '3.12'; `pool` is one of the
+    site's pools. Raises UserError if the saved plan has another profile, site or pool.
+    """
+    path = campaign_folder(state, campaign) / "plan.json"
+    if path.exists():
+        plan = matrix.load_plan(path)
+        _check_same_request(plan, profile, site, pool)
+        return plan
+    plan = draft_night(profile, site=site, campaign=campaign, python=python)
+    plan = dataclasses.replace(plan, pool=pool)
+    matrix.save_plan(plan, path)
+    return plan
+
+
+def _check_same_request(plan: Plan, profile: Profile, site: str, pool: str | None) -> None:
+    planned = (plan.profile, plan.site, plan.pool)
+    if planned != (profile.name, load_site(site).name, pool or plan.pool):
+        raise UserError(
+            f"campaign {plan.campaign!r} was planned for profile {plan.profile!r} on site "
+            f"{plan.site!r} (pool {plan.pool!r}), got {profile.name!r} on {site!r} (pool "
+            f"{pool!r}); choose another name with --campaign"
+        )
+
+
+def name_night(profile: str) -> str:
+    """The name of tonight's campaign, by the UTC date: a second run resumes it."""
+    return f"nightly-{profile}-{today().isoformat()}"
+
+
+def today() -> date:
+    """The UTC date, which names a night."""
+    return datetime.now(UTC).date()
+
+
+def draft_night(profile: Profile, *, site: str, campaign: str, python: str | None = None) -> Plan:
+    """The plan of a night as `plan_campaign` makes it, not saved."""
+    trials = number_tonight(profile, today())
+    return draft_plan(profile, site=site, campaign=campaign, python=python, trials=trials)
+
+
+def draft_plan(
+    profile: Profile,
+    *,
+    site: str,
+    campaign: str,
+    python: str | None = None,
+    trials: Sequence[int] = (),
+) -> Plan:
+    """A plan with today's versions and the calibration runs of these numbers, not saved."""
+    played = (*profile.matches, *(profile.trials if trials else ()))
+    whole = dataclasses.replace(profile, matches=played)
+    matrix.check_profile(whole)  # before any query of the package index
+    interpreters = find_interpreters()
+    releases = {
+        text: resolve(parse_request(text), interpreters, python=python)
+        for text in matrix.list_requests(whole)
+    }
+    plan = matrix.make_plan(profile, releases, campaign=campaign, site=load_site(site).name)
+    return add_trials(plan, profile, trials)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdhocDuel:
+    """A duel that a user names. A contender is a version request with settings after commas:
+    `torch==2.15.0,compile=none`."""
+
+    workload: str
+    case: str | None
+    contenders: Sequence[str]
+    starts: int = 3
+    device: str = "cpu"
+
+
+def draft_duel(
+    request: AdhocDuel,
+    *,
+    site: str = "local",
+    campaign: str | None = None,
+    python: str | None = None,
+) -> Plan:
+    """The plan of one duel with today's versions. Raises UserError."""
+    workload, case = request.workload, request.case
+    cases = load_spec(workload).cases
+    if case is None:
+        raise UserError(
+            f"wanted a case of {workload!r}, got none; cases are {', '.join(cases)}; "
+            "choose one with --case"
+        )
+    check_case(workload, case)
+    if not request.contenders:
+        raise UserError(
+            "wanted contenders, got none; add two, such as --contender jax --contender torch"
+        )
+    arms = tuple(parse_arm(text) for text in request.contenders)
+    match = Match(workload=workload, case=case, arms=arms, expected_s=_EXPECTED_S)
+    limits = DuelLimits(starts=request.starts)
+    profile = Profile(name="adhoc", matches=(match,), limits=limits, device=request.device)
+    name = campaign or f"run-{workload}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
+    return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)

@@ -1,0 +1,337 @@
+"""Packs a campaign's missing duels into shards, and records what became of each shard.
+
+A shard is a document in the campaign's folder, which every node shares. A shard without an outcome
+beside it is open: queued or running. So a campaign that is started again finds all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import heapq
+import json
+import re
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.planning.matrix import Plan, PlannedDuel
+from benchcore.planning.tracks import DEFAULT_TRACK
+from benchcore.protocol import SCHEMA, write_json
+from benchcore.running.duel_process import result_path
+from benchcore.running.duels import is_measured
+from benchcore.running.plans import campaign_folder
+from benchcore.running.sites import find_pool, load_site
+from benchcore.state import State
+from benchcore.store.duels import DuelKind, describe_kind
+from benchcore.verdict.duel.physics import SENTINELS
+
+_RESERVE_S = 30.0
+"""Time before the end of an allocation, to stop what runs and report to Prefect."""
+_START_UP_S = 60.0
+"""Estimated time from the start of an allocation to its first duel."""
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """The duels of one allocation. `token` shows that a node sees this very folder."""
+
+    schema: int
+    id: str
+    token: str
+    campaign: str
+    pool: str
+    seconds: Mapping[str, float]
+    """The expected seconds of each duel run, in the order of measuring."""
+    num_guessed: int
+    """Duels of a kind that was never measured on this site, so their seconds are the plan's."""
+    slots: int = 1
+    """Duels that run side by side, one per GPU."""
+    exclude: tuple[str, ...] = ()
+    """Nodes that the job must not use."""
+
+    @property
+    def duel_runs(self) -> tuple[str, ...]:
+        """Its duels, in order."""
+        return tuple(self.seconds)
+
+    @property
+    def title(self) -> str:
+        """Its title, such as 'shard 3f2a (4 duels, about 12 min, 1 of them a guess)'."""
+        guessed = f", {self.num_guessed} of them a guess" if self.num_guessed else ""
+        duels = f"{len(self.duel_runs)} duel{'s' if len(self.duel_runs) > 1 else ''}"
+        takes = format_seconds(span(self.seconds.values(), self.slots))
+        return f"shard {self.id[:4]} ({duels}, about {takes}{guessed})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardReport:
+    """The end of a shard: why duels left no result, and which it returns unmeasured."""
+
+    lost: Mapping[str, str]
+    rest: Sequence[str] = ()
+    """Not started, or not finished in time: another shard will measure them."""
+
+
+@contextmanager
+def lock_campaign(plan: Plan, state: State) -> Iterator[None]:
+    """Hold the campaign's lock. Raises UserError if another process measures the campaign."""
+    lock = FileLock(_folder(state, plan.campaign) / "placing.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(
+            f"wanted the campaign {plan.campaign!r} for this process, but another one measures "
+            "it; wait for that one, or stop it: its shards continue, and are found again"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def assign_nodes(nodes: Sequence[str], num: int) -> list[tuple[str, ...]]:
+    """The nodes that each of `num` allocations excludes, so that no two share a node. With fewer
+    nodes than allocations each gets one node, evenly distributed."""
+    num_groups = min(num, len(nodes))
+    return [
+        tuple(node for place, node in enumerate(nodes) if place % num_groups != each % num_groups)
+        for each in range(num)
+    ]
+
+
+def cut_shards(
+    plan: Plan,
+    state: State,
+    durations: Mapping[DuelKind, float],
+    given_up: Collection[str],
+    *,
+    nodes: Sequence[str] = (),
+) -> list[Shard]:
+    """The open shards, and new ones for duels that have no document and are in no open shard.
+
+    Duels of `given_up` are skipped. `nodes` are the pool's nodes: if the plan wants separate nodes,
+    each duel gets an allocation on nodes of its own. Raises UserError for a site without a pool.
+    """
+    shards = list_open_shards(plan, state)
+    taken = {duel_run for shard in shards for duel_run in shard.duel_runs} | set(given_up)
+    missing = [
+        duel
+        for duel in plan.duels
+        if duel.duel_run not in taken and not is_measured(state, plan, duel)
+    ]
+    site = load_site(plan.site)
+    pool, allocation = find_pool(site, plan.pool)
+    usable_s = allocation.minutes * 60 - _START_UP_S - _RESERVE_S
+    items = [
+        _make_item(duel, pool, len(missing) - place, durations)
+        for place, duel in enumerate(missing)
+    ]
+    folder = _folder(state, plan.campaign)
+    slots = max(1, allocation.gpus)
+    target_s = 0.0 if plan.apart else min(site.shard_minutes * 60, usable_s)
+    excluded = dict(
+        zip(
+            (duel.duel_run for duel in plan.duels),
+            assign_nodes(nodes, len(plan.duels)),
+            strict=True,
+        )
+    )
+    for packed in pack(items, target_s, 1 if plan.apart else slots):
+        duel_runs = [item.duel_run for item in packed.items]
+        number = sum(1 for _ in folder.glob("*.json"))
+        named = json.dumps([plan.campaign, packed.pool, duel_runs, number])
+        shard = Shard(
+            schema=SCHEMA,
+            id=hashlib.sha256(named.encode()).hexdigest()[:16],
+            token=secrets.token_hex(8),
+            campaign=plan.campaign,
+            pool=packed.pool,
+            seconds={item.duel_run: item.expected_s for item in packed.items},
+            num_guessed=sum(item.guessed for item in packed.items),
+            slots=slots,
+            exclude=excluded[duel_runs[0]] if plan.apart and nodes else (),
+        )
+        write_json(folder / f"{shard.id}.json", dataclasses.asdict(shard))
+        shards.append(shard)
+    return shards
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackingItem:
+    """A duel to be packed. `pool` is the pool it needs; `guessed`: nothing like it was measured
+    before, so its seconds are the plan's."""
+
+    duel_run: str
+    pool: str
+    expected_s: float
+    value: float
+    guessed: bool = False
+
+
+@dataclass
+class PackedShard:
+    """The duels of one allocation, in the order of measuring."""
+
+    pool: str
+    items: list[PackingItem] = field(default_factory=list)
+
+    def seconds_with(self, item: PackingItem, slots: int) -> float:
+        """The seconds of this shard with one more duel."""
+        return span((each.expected_s for each in [*self.items, item]), slots)
+
+
+def span(seconds: Iterable[float], slots: int) -> float:
+    """The seconds that duels take with `slots` side by side, each started when a slot is free."""
+    ends = [0.0] * slots
+    for each in seconds:
+        heapq.heapreplace(ends, ends[0] + each)
+    return max(ends)
+
+
+def pack(items: Iterable[PackingItem], target_s: float, slots: int = 1) -> list[PackedShard]:
+    """Put every duel into the first shard of its pool that has room for it. A shard measures
+    `slots` duels side by side.
+
+    Shards, and the duels in each, are sorted by value, highest first. No shard is longer than
+    `target_s`, except one with a single duel that is longer by itself.
+    """
+    shards: list[PackedShard] = []
+    for item in sorted(items, key=lambda each: -each.value):
+        for shard in shards:
+            fits = shard.seconds_with(item, slots) <= target_s
+            if shard.pool == item.pool and fits:
+                break
+        else:
+            shard = PackedShard(item.pool)
+            shards.append(shard)
+        shard.items.append(item)
+    return shards
+
+
+def _make_item(
+    duel: PlannedDuel, pool: str, place: int, durations: Mapping[DuelKind, float]
+) -> PackingItem:
+    """Sentinels first, as every verdict needs their ceilings; then the default track; then the
+    plan's order."""
+    seconds = None if duel.dataset else durations.get(describe_kind(duel))
+    rank = 2 if duel.workload in SENTINELS else 1 if duel.track == DEFAULT_TRACK else 0
+    return PackingItem(
+        duel_run=duel.duel_run,
+        pool=pool,
+        expected_s=duel.expected_s if seconds is None else seconds,
+        value=1e6 * rank + place,
+        guessed=seconds is None,
+    )
+
+
+def list_open_shards(plan: Plan, state: State) -> list[Shard]:
+    """The shards without an outcome: queued or running."""
+    folder = _folder(state, plan.campaign)
+    return [
+        _read_shard(path)
+        for path in sorted(folder.glob("*.json"))
+        if not _outcome_path(folder, path.stem).exists()
+    ]
+
+
+def load_shard(state: State, campaign: str, shard: str, token: str) -> Shard:
+    """On a node: the shard that this job must measure.
+
+    Raises CampaignIncompleteError if this is not the folder in which the shard was written.
+    """
+    if not _ID.fullmatch(shard):
+        raise UserError(f"wanted the id of a shard, 16 hexadecimal digits, got {shard[:100]!r}")
+    path = campaign_folder(state, campaign) / "shards" / f"{shard}.json"
+    found = _read_shard(path) if path.exists() else None
+    if found is None or found.token != token:
+        seen = "another shard of that name" if found else "no shard"
+        raise CampaignIncompleteError(
+            f"wanted the submitter's state folder {str(state.root)!r}, got one with {seen}: this "
+            "node does not share it; set the site's 'state' to a folder that every node mounts, "
+            "and start the campaign there"
+        )
+    return found
+
+
+def report_shard(state: State, shard: Shard, report: ShardReport) -> None:
+    """On a node, at the end: record what became of the duels that left no result."""
+    path = _folder(state, shard.campaign) / shard.id / "report.json"
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, dataclasses.asdict(report))
+
+
+def close_shard(state: State, shard: Shard, reason: str) -> dict[str, str]:
+    """Record that a shard has ended. Returns the duels without a document, each with its reason,
+    except those that it returned unmeasured.
+
+    `reason` is how the shard ended, for duels that its report does not mention.
+    """
+    folder = _folder(state, shard.campaign)
+    path = folder / shard.id / "report.json"
+    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    finished = {*report.get("rest", ()), *list_measured(state, [shard])}
+    missing = {
+        duel_run: report.get("lost", {}).get(duel_run, reason)
+        for duel_run in shard.duel_runs
+        if duel_run not in finished
+    }
+    outcome: dict[str, Any] = {"reason": reason, "missing": missing}
+    _outcome_path(folder, shard.id).parent.mkdir(exist_ok=True)
+    write_json(_outcome_path(folder, shard.id), outcome)
+    return missing
+
+
+def has_time(shard: Shard, duel_run: str, *, now: float, ends_at: float | None) -> bool:
+    """Whether a duel is expected to end before its allocation; times in seconds since the epoch."""
+    stop = stop_at(ends_at)
+    return stop is None or now + shard.seconds[duel_run] <= stop
+
+
+def stop_at(ends_at: float | None) -> float | None:
+    """When a shard whose job ends at `ends_at` must stop measuring."""
+    return None if ends_at is None else ends_at - _RESERVE_S
+
+
+def format_seconds(seconds: float) -> str:
+    """'40 s', '12 min'."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def list_measured(state: State, shards: Collection[Shard]) -> list[str]:
+    """The duels of the shards that have documents."""
+    return [
+        each
+        for shard in shards
+        for each in shard.duel_runs
+        if result_path(state, shard.campaign, each).exists()
+    ]
+
+
+def shard_log(state: State, shard: Shard) -> Path:
+    """A shard's progress log: each node writes to its own file."""
+    folder = _folder(state, shard.campaign) / shard.id
+    folder.mkdir(exist_ok=True)
+    return folder / "progress.jsonl"
+
+
+def _folder(state: State, campaign: str) -> Path:
+    folder = campaign_folder(state, campaign) / "shards"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _outcome_path(folder: Path, shard: str) -> Path:
+    return folder / shard / "outcome.json"
+
+
+def _read_shard(path: Path) -> Shard:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return Shard(**{**document, "exclude": tuple(document.get("exclude", ()))})

@@ -1,0 +1,125 @@
+"""The only door to Slurm: runs its commands without a shell, and parses their output."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_SECONDS = 30
+_UNREACHABLE = re.compile(r"unable to contact|timed out|connection refused|slurmdbd", re.IGNORECASE)
+
+
+class SlurmRefusedError(Exception):
+    """Slurm refused a command; the message is Slurm's."""
+
+
+class SlurmUnreachableError(Exception):
+    """Slurm did not answer, so the state of its jobs is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job as squeue or sacct reports it. `reason` is why it waits or how it ended."""
+
+    job_id: str
+    name: str
+    state: str
+    reason: str
+
+
+def submit(script: str, environment: Mapping[str, str]) -> str:
+    """Submit a batch script with our environment, updated with `environment`; returns the job's id.
+
+    Raises SlurmRefusedError with sbatch's message, and SlurmUnreachableError; in that case the job
+    may have been accepted.
+    """
+    printed = _call(["sbatch", "--parsable"], script, {**os.environ, **check_environ(environment)})
+    return printed.split(";", 1)[0].strip()
+
+
+def check(script: str) -> None:
+    """Check that Slurm would accept a batch script; submits nothing. Raises as `submit` does."""
+    _call(["sbatch", "--test-only"], script)
+
+
+def cancel(job_id: str) -> None:
+    """Cancel a job in any state; no effect on one that has ended."""
+    _call(["scancel", _check_id(job_id)])
+
+
+def list_jobs(names: Iterable[str]) -> dict[str, list[Job]]:
+    """Every job with one of the names, by name, oldest first: one squeue and one sacct for all.
+
+    squeue is up to date but forgets ended jobs; sacct lags but remembers them.
+    """
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    chosen = f"--name={','.join(wanted)}"
+    queued = _call(["squeue", "--noheader", "--states=all", chosen, "--format=%i|%T|%r|%j"])
+    fields = "--format=jobid,state,reason,jobname%120"
+    sacct = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", chosen]
+    ended = _call([*sacct, "--starttime=now-30days", fields])
+    jobs = {job.job_id: job for text in (ended, queued) for job in _read_jobs(text)}
+    found: dict[str, list[Job]] = {}
+    for job in sorted(jobs.values(), key=lambda job: int(job.job_id)):
+        if job.name in wanted:
+            found.setdefault(job.name, []).append(job)
+    return found
+
+
+def list_nodes(partition: str) -> list[str]:
+    """The nodes of a partition that could run a job, now or later, sorted by name."""
+    output = _call(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N %t"])
+    rows = [line.split() for line in output.splitlines()]
+    # A suffix qualifies the state; '*' is a node that does not answer.
+    usable = re.compile(r"(idle|mix|alloc|comp|resv|plnd)[^*]?")
+    return sorted({name for name, state in rows if usable.fullmatch(state)})
+
+
+def check_environ(environment: Mapping[str, str]) -> dict[str, str]:
+    """A job's variables, checked. Raises SlurmRefusedError for a bad name, and for one of Slurm's,
+    which would override the script's options."""
+    for name, value in environment.items():
+        own = name.startswith(("SBATCH_", "SLURM_"))
+        if own or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
+            raise SlurmRefusedError(
+                f"wanted names of variables that are not Slurm's own, got {name[:100]!r}; "
+                "remove it from 'env'"
+            )
+    return dict(environment)
+
+
+def _read_jobs(text: str) -> list[Job]:
+    rows = [line.split("|", 3) for line in text.splitlines()]
+    return [
+        Job(job_id=row[0], state=row[1], reason=row[2], name=row[3])
+        for row in rows
+        if len(row) == 4 and row[0].isdigit()
+    ]
+
+
+def _check_id(job_id: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,12}", job_id):
+        raise SlurmRefusedError(f"wanted the id of a job, got {job_id[:100]!r}")
+    return job_id
+
+
+def _call(
+    command: list[str], text: str | None = None, environment: Mapping[str, str] | None = None
+) -> str:
+    try:
+        done = subprocess.run(
+            command, input=text, env=environment, capture_output=True, text=True, timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise SlurmUnreachableError(f"{command[0]} did not end within {_SECONDS} s") from None
+    except FileNotFoundError:
+        raise SlurmUnreachableError(f"there is no {command[0]} on PATH") from None
+    if done.returncode == 0:
+        return done.stdout
+    message = done.stderr.strip()[-1000:] or f"{command[0]} ended with {done.returncode}"
+    raise (SlurmUnreachableError if _UNREACHABLE.search(message) else SlurmRefusedError)(message)

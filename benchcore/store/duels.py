@@ -1,0 +1,226 @@
+"""Reads duel runs to judge, and writes back their failed checks and ratios."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+from sqlalchemy import ColumnElement, Engine, delete, select, update
+from sqlalchemy.orm import Session
+
+from benchcore.cell.measure.degraded import find_degraded
+from benchcore.planning.matrix import PlannedDuel
+from benchcore.store.database import begin_writing
+from benchcore.store.models import (
+    IS_CALIBRATION_RUN,
+    ContenderRun,
+    DuelRun,
+    FailedCheckRow,
+    PairRatio,
+    StartRun,
+)
+from benchcore.store.records import DuelRecord, FailedCheck
+from benchcore.verdict.duel.ratios import ContenderTimes, Ratio, judge_duel
+from benchcore.verdict.samples import EQUIVALENCE_BOUND
+
+DuelKind = tuple[str, str, str, str, int, tuple[str, ...]]
+"""What duels of two nights have in common: workload, case, track, device, fewest starts, arms."""
+_NEWEST = 5
+_MOST_RUNS = 5000
+
+
+def read_duels(engine: Engine, campaign: str) -> list[DuelRecord]:
+    """Every duel run of a campaign with its raw times and its failed checks, oldest first."""
+    return _read_records(engine, DuelRun.campaign == campaign)
+
+
+def read_calibration_runs(engine: Engine) -> list[DuelRecord]:
+    """Every start of a calibration run, of all campaigns, as `read_duels` has them."""
+    return _read_records(engine, IS_CALIBRATION_RUN)
+
+
+def _read_records(engine: Engine, wanted: ColumnElement[bool]) -> list[DuelRecord]:
+    query = (
+        select(DuelRun.id, DuelRun.campaign, DuelRun.checked_at)
+        .where(wanted)
+        .order_by(DuelRun.started_at, DuelRun.id)
+    )
+    with Session(engine) as session:
+        sides, failed = _read_sides(session, wanted), _read_failed_checks(session, wanted)
+        return [
+            DuelRecord(
+                duel_run=each.id,
+                campaign=each.campaign,
+                checked=each.checked_at is not None,
+                sides=tuple(sides[each.id]),
+                failed_checks=tuple(failed[each.id]),
+            )
+            for each in session.execute(query)
+        ]
+
+
+def _read_sides(
+    session: Session, wanted: ColumnElement[bool]
+) -> Mapping[str, list[ContenderTimes]]:
+    blocks = _read_blocks(session, wanted)
+    sides = defaultdict[str, list[ContenderTimes]](list)
+    query = (
+        select(ContenderRun)
+        .join(DuelRun, ContenderRun.duel_run == DuelRun.id)
+        .where(wanted)
+        .order_by(ContenderRun.duel_run, ContenderRun.position)
+    )
+    for each in session.scalars(query):
+        sides[each.duel_run].append(
+            ContenderTimes(
+                name=each.name,
+                arm=each.arm,
+                framework=each.framework,
+                version=each.version,
+                role=each.role,
+                starts=_step_times(blocks[each.duel_run, each.name]),
+                degraded={
+                    start: find_degraded(of_start)
+                    for start, of_start in blocks[each.duel_run, each.name].items()
+                },
+            )
+        )
+    return sides
+
+
+_Blocks = Mapping[int, Sequence[Mapping[str, Any]]]
+
+
+def _read_blocks(
+    session: Session, wanted: ColumnElement[bool]
+) -> Mapping[tuple[str, str], _Blocks]:
+    """Of each contender of each duel run: the blocks of its starts."""
+    blocks = defaultdict[tuple[str, str], dict[int, Any]](dict)
+    query = (
+        select(StartRun.duel_run, StartRun.contender, StartRun.start_index, StartRun.blocks)
+        .join(DuelRun, StartRun.duel_run == DuelRun.id)
+        .where(wanted)
+    )
+    for duel_run, contender, start_index, of_start in session.execute(query):
+        blocks[duel_run, contender][start_index] = of_start
+    return blocks
+
+
+def _step_times(blocks: _Blocks) -> Mapping[int, Mapping[int, float]]:
+    return {
+        start: {each["round"]: each["elapsed_ns"] / each["steps"] for each in of_start}
+        for start, of_start in blocks.items()
+    }
+
+
+def _read_failed_checks(
+    session: Session, wanted: ColumnElement[bool]
+) -> Mapping[str, list[FailedCheck]]:
+    failed = defaultdict[str, list[FailedCheck]](list)
+    query = (
+        select(FailedCheckRow)
+        .join(DuelRun, FailedCheckRow.duel_run == DuelRun.id)
+        .where(wanted)
+        .order_by(FailedCheckRow.id)
+    )
+    names = [field.name for field in dataclasses.fields(FailedCheck)]
+    for each in session.scalars(query):
+        failed[each.duel_run].append(FailedCheck(**{name: getattr(each, name) for name in names}))
+    return failed
+
+
+def replace_failed_checks(
+    engine: Engine,
+    campaign: str,
+    failed: Iterable[FailedCheck],
+    *,
+    checked: Collection[str] | None = None,
+) -> None:
+    """Replace a campaign's failed checks, and record that its duels were checked.
+
+    `checked` names the duel runs that the checks have seen; None = all of the campaign. A duel
+    run that was ingested while the checks ran stays unchecked, and is not judged. Raises
+    ValueError for a failed check of another duel run.
+    """
+    now = datetime.now(UTC)
+    of_campaign = select(DuelRun.id).where(DuelRun.campaign == campaign)
+    with begin_writing(engine) as session:
+        known = set(session.scalars(of_campaign))
+        seen = known if checked is None else known & set(checked)
+        session.execute(delete(FailedCheckRow).where(FailedCheckRow.duel_run.in_(of_campaign)))
+        for each in failed:
+            if each.duel_run not in seen:
+                raise ValueError(
+                    f"wanted failed checks of the checked duel runs of campaign {campaign!r}, got "
+                    f"one of {each.duel_run!r}; check and store one campaign at a time"
+                )
+            session.add(FailedCheckRow(**dataclasses.asdict(each), checked_at=now))
+        session.execute(update(DuelRun).where(DuelRun.id.in_(seen)).values(checked_at=now))
+
+
+def replace_ratios(engine: Engine, duel_run: str, ratios: Iterable[Ratio]) -> None:
+    """Replace the ratios of a duel run."""
+    now = datetime.now(UTC)
+    with begin_writing(engine) as session:
+        session.execute(delete(PairRatio).where(PairRatio.duel_run == duel_run))
+        session.add_all(
+            PairRatio(
+                **{
+                    **dataclasses.asdict(ratio),
+                    "start_log_ratios": list(ratio.start_log_ratios),
+                },
+                duel_run=duel_run,
+                judged_at=now,
+            )
+            for ratio in ratios
+        )
+
+
+def judge_campaign(
+    engine: Engine, campaign: str, equivalence_bound: float = EQUIVALENCE_BOUND
+) -> list[Ratio]:
+    """Judge every duel run of a campaign again, and store the ratios."""
+    ratios = []
+    for record in read_duels(engine, campaign):
+        of_record = judge_duel(record.sides, record.exclusions, equivalence_bound)
+        replace_ratios(engine, record.duel_run, of_record)
+        ratios += of_record
+    return ratios
+
+
+def describe_kind(duel: PlannedDuel) -> DuelKind:
+    """The kind of a planned duel: its versions are left out, as they are new every night."""
+    arms = tuple(sorted(contender.arm for contender in duel.contenders))
+    return (duel.workload, duel.case, duel.track, duel.device, duel.limits.starts, arms)
+
+
+def read_durations(engine: Engine, site: str) -> Mapping[DuelKind, float]:
+    """Seconds from a duel's begin to its end on this site: the median of its newest five runs."""
+    newest = (
+        select(DuelRun)
+        .where(DuelRun.site == site, DuelRun.dataset.is_(None))
+        .order_by(DuelRun.started_at.desc())
+        .limit(_MOST_RUNS)
+    )
+    took = defaultdict[DuelKind, list[float]](list)
+    with Session(engine) as session:
+        runs = list(session.scalars(newest))
+        arms = _read_arms(session, [run.id for run in runs])
+        for run in runs:
+            measured = (run.workload, run.case_name, run.track, run.device["name"])
+            took[(*measured, run.num_starts, tuple(sorted(arms[run.id])))].append(
+                (run.ended_at - run.started_at).total_seconds()
+            )
+    return {kind: median(seconds[:_NEWEST]) for kind, seconds in took.items()}
+
+
+def _read_arms(session: Session, duel_runs: list[str]) -> Mapping[str, list[str]]:
+    arms = defaultdict[str, list[str]](list)
+    query = select(ContenderRun.duel_run, ContenderRun.arm)
+    for duel_run, arm in session.execute(query.where(ContenderRun.duel_run.in_(duel_runs))):
+        arms[duel_run].append(arm)
+    return arms

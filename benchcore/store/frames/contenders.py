@@ -1,0 +1,171 @@
+"""Contender runs and their starts as frames: times, memory, energy, shares of the ceilings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+from sqlalchemy import Engine
+
+from benchcore.cell.result.start import STAGES
+from benchcore.store.frames.ceilings import add_physics, read_sentinels
+from benchcore.store.frames.reading import CASE, OLDEST_FIRST, read_frame, select_columns
+from benchcore.store.metrics import IN_COLUMNS, IN_MEASURED, OF_SAMPLES, over_starts
+from benchcore.store.models import ContenderRun, DuelRun, StartRun
+from benchcore.verdict.duel.latency import host_boundness, summarise_latency
+from benchcore.verdict.duel.step_profile import step_energy
+
+_COMPILING = ("trace", "lower", "compile")
+_OF_SAMPLES = ("latency_samples", *OF_SAMPLES)
+
+
+def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a contender run; None = of every campaign.
+
+    `median_step_ns` is the median of the starts' medians over the blocks that were not degraded;
+    `num_degraded` counts those that were (missing = not counted then), `num_unsteady` the
+    starts whose warm-up ended at its limit, before its blocks agreed. A stage's seconds are the
+    mean over the starts that reached it, memory is the largest over starts (it is measured once),
+    latency is that of all starts' samples together, and `host_boundness` its median over
+    `median_step_ns`. `cold_compile_s` and `warm_compile_s` are trace, lower and compile together,
+    with empty caches, in a process of its own, and with filled ones; `items_per_s` is the batch
+    over `median_step_ns`. `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share`
+    and `limit_share` hold the fastest start against the ceilings of the campaign's sentinels.
+    """
+    query = select_columns(
+        *CASE,
+        DuelRun.device_model,
+        DuelRun.device_fingerprint,
+        DuelRun.method,
+        DuelRun.flops_per_step,
+        DuelRun.least_bytes_per_step,
+        DuelRun.device,
+        DuelRun.host,
+        ContenderRun.name,
+        ContenderRun.position,
+        ContenderRun.arm,
+        ContenderRun.role,
+        ContenderRun.framework,
+        ContenderRun.version,
+        ContenderRun.environment_key,
+        ContenderRun.python_version,
+        ContenderRun.build,
+        ContenderRun.status,
+        ContenderRun.stage,
+        ContenderRun.reason,
+        ContenderRun.cause,
+        ContenderRun.cold,
+        DuelRun.num_starts.label("planned_starts"),
+        DuelRun.num_rounds.label("planned_rounds"),
+        DuelRun.stopped_by,
+        DuelRun.checkpoint,
+    )
+    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
+    contenders = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
+    starts = start_frame(engine, campaign)
+    starts["compiled_s"] = starts[[f"{each}_s" for each in _COMPILING]].sum(axis=1, min_count=1)
+    per_start = starts.groupby(["duel_run", "name"])
+    warm = starts.loc[starts["caches"].eq("warm")].groupby(["duel_run", "name"])
+    of_starts = pd.DataFrame(
+        {
+            "num_starts": per_start.size(),
+            "num_blocks": per_start["num_blocks"].sum(),
+            "num_degraded": per_start["num_degraded"].sum(min_count=1),
+            "num_unsteady": per_start["unsteady"].sum(min_count=1),
+            "fastest_step_ns": per_start["median_step_ns"].min(),
+            **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in STAGES},
+            **{key: per_start[key].agg(how) for key, how in over_starts().items()},
+            "warm_compile_s": warm["compiled_s"].mean(),
+        }
+    )
+    of_starts = of_starts.join(_latency_and_energy(engine, campaign))
+    cold = [_sum_compilation(each) for each in contenders.pop("cold")]
+    contenders["cold_compile_s"] = pd.Series(cold, index=contenders.index, dtype="float64")
+    frame = contenders.join(of_starts, on=["duel_run", "name"])
+    times = zip(frame["latency_p50_ns"], frame["median_step_ns"], strict=True)
+    frame["host_boundness"] = pd.Series(
+        [host_boundness(*each) for each in times], index=frame.index, dtype="float64"
+    )
+    frame["items_per_s"] = frame["batch"] / frame["median_step_ns"] * 1e9
+    counts = ["num_starts", "num_blocks"]
+    frame = frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
+    return add_physics(frame, read_sentinels(engine, campaign))
+
+
+def _sum_compilation(cold: Any) -> float | None:
+    stages = cold["stages"] if isinstance(cold, dict) else {}
+    return sum(known) if (known := [s for each in _COMPILING if (s := stages.get(each))]) else None
+
+
+def _latency_and_energy(engine: Engine, campaign: str | None) -> pd.DataFrame:
+    """Of each contender run, by duel run and name: what takes the samples of all its starts."""
+    query = select_columns(
+        StartRun.duel_run, StartRun.contender, StartRun.latency_ns, StartRun.energy
+    )
+    query = query.join(StartRun, StartRun.duel_run == DuelRun.id)
+    starts = read_frame(engine, query, campaign)
+    groups = starts.groupby(["duel_run", "contender"])
+    rows = [_summarise(of_one["latency_ns"], of_one["energy"]) for _, of_one in groups]
+    index = groups.size().index.rename(["duel_run", "name"])
+    return pd.DataFrame(rows, index=index, columns=list(_OF_SAMPLES), dtype="float64")
+
+
+def _summarise(latencies: Iterable[Any], energies: Iterable[Any]) -> dict[str, float | None]:
+    latency = summarise_latency(list(latencies))
+    measured = [energy for each in energies if (energy := step_energy(each))]
+    found: dict[str, float | None] = dict.fromkeys(_OF_SAMPLES)
+    if latency:
+        values = dataclasses.asdict(latency)
+        found["latency_samples"] = values.pop("num_samples")
+        found.update({f"latency_{key}": value for key, value in values.items()})
+    if measured:
+        found.update(dataclasses.asdict(measured[-1]))
+    return found
+
+
+def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a start of a contender run, without its blocks; None = of every campaign."""
+    query = select_columns(
+        *CASE,
+        DuelRun.num_rounds.label("planned_rounds"),
+        ContenderRun.name,
+        ContenderRun.arm,
+        ContenderRun.framework,
+        ContenderRun.version,
+        ContenderRun.status.label("contender_status"),
+        StartRun.start_index,
+        StartRun.status,
+        StartRun.started_at.label("start_started_at"),
+        StartRun.caches,
+        StartRun.cache_hits,
+        StartRun.stages,
+        StartRun.warm_up,
+        StartRun.steps_per_block,
+        StartRun.compilations_in_blocks,
+        StartRun.num_blocks,
+        StartRun.shortest_block_ns,
+        StartRun.clock_resolution_ns,
+        StartRun.num_degraded,
+        StartRun.median_step_ns,
+        *(getattr(StartRun, key) for key in IN_COLUMNS),
+        StartRun.measured,
+        StartRun.energy,
+        StartRun.inputs_sha256,
+    )
+    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id).join(
+        StartRun,
+        (StartRun.duel_run == ContenderRun.duel_run) & (StartRun.contender == ContenderRun.name),
+    )
+    order = (*OLDEST_FIRST, ContenderRun.position, StartRun.start_index)
+    frame = read_frame(engine, query.order_by(*order), campaign)
+    for stage in STAGES:
+        seconds = [stages[stage] for stages in frame["stages"]]
+        frame[f"{stage}_s"] = pd.Series(seconds, index=frame.index, dtype="float64")
+    unsteady = [None if each is None else float(not each["steady"]) for each in frame["warm_up"]]
+    frame["unsteady"] = pd.Series(unsteady, index=frame.index, dtype="float64")
+    for metric in IN_MEASURED:
+        values = [(each or {}).get(metric.measured_key) for each in frame["measured"]]
+        frame[metric.key] = pd.Series(values, index=frame.index, dtype="float64")
+    return frame.drop(columns=["stages", "warm_up", "measured"])

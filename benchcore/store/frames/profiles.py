@@ -1,0 +1,155 @@
+"""What keeps each contender's step from being shorter, put together from the stored measures."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.frames.reading import (
+    CASE,
+    OLDEST_FIRST,
+    drop_calibration_runs,
+    read_frame,
+    select_columns,
+)
+from benchcore.store.models import ContenderRun, DuelRun, StartRun
+from benchcore.verdict.duel.bottleneck import Bottleneck, StepMeasurements, find_bottleneck
+from benchcore.verdict.duel.step_profile import StepProfile, list_kernels, profile_step, time_inputs
+
+_KEYS = ["duel_run", "name"]
+_NAMED = (
+    *("campaign", "duel_run", "workload", "case_name", "use_case", "batch", "precision", "track"),
+    *("name", "arm", "framework", "version"),
+)
+_TIMED = "median_step_ns"
+_NUMBERS = ("compute_share", "bandwidth_share", "host_boundness")
+_FOUND = tuple(each.name for each in dataclasses.fields(Bottleneck))
+_WORDS = ("bottleneck", "reason", "advice")
+_OF_STEP = ("kernel_ns", "dispatch_ns", "num_kernels", "host_syncs", "host_copies")
+_MOST_NAMED = 3
+
+
+def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a contender run that was profiled: where the time of a step goes.
+
+    The columns of `benchcore.verdict.duel.step_profile.StepProfile`, `longest`, its longest
+    kernels, and `grad_mode`, what torch kept for a backward pass.
+    """
+    columns = (ContenderRun.name, ContenderRun.arm, ContenderRun.framework, ContenderRun.version)
+    query = select_columns(
+        *CASE, *columns, DuelRun.device, StartRun.median_step_ns, StartRun.profile
+    )
+    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id).join(
+        StartRun,
+        (StartRun.duel_run == ContenderRun.duel_run) & (StartRun.contender == ContenderRun.name),
+    )
+    query = query.where(StartRun.profile.is_not(None), ContenderRun.status == "ok")
+    frame = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
+    pairs = zip(frame["profile"], frame["device"], strict=True)
+    steps = [profile_step(profile, on_gpu=device["kind"] == "gpu") for profile, device in pairs]
+    numbers = {
+        each.name: pd.Series(
+            [getattr(step, each.name) for step in steps], index=frame.index, dtype="float64"
+        )
+        for each in dataclasses.fields(StepProfile)
+    }
+    longest = ["; ".join(list_kernels(each, _MOST_NAMED)) for each in frame["profile"]]
+    kept = frame.drop(columns=["profile", "device"]).assign(**numbers)
+    words = {"longest": longest, "grad_mode": [each.get("grad_mode") for each in frame["profile"]]}
+    return kept.assign(
+        **{name: pd.Series(each, index=frame.index, dtype="str") for name, each in words.items()}
+    )
+
+
+def bottleneck_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row a contender run that ended well: the columns of
+    `benchcore.verdict.duel.bottleneck.Bottleneck`, the shares it is judged by, and
+    `host_boundness`. None of trials of our verdicts."""
+    contenders = drop_calibration_runs(contender_frame(engine, campaign))
+    ran = contenders.loc[(contenders["status"] == "ok") & (contenders["num_blocks"] > 0)]
+    ran = ran.loc[:, [*_NAMED, *_NUMBERS, _TIMED]].reset_index(drop=True)
+    measured = _read_measured(engine, campaign)
+    found = [
+        find_bottleneck(_measure(row, measured[row["duel_run"], row["name"]]))
+        for row in ran.to_dict("records")
+    ]
+    columns = {name: [getattr(each, name) for each in found] for name in _FOUND}
+    return ran.drop(columns=_TIMED).assign(
+        **{
+            name: pd.Series(values, index=ran.index, dtype="str" if name in _WORDS else "float64")
+            for name, values in columns.items()
+        }
+    )
+
+
+def list_bottlenecks(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """`bottleneck_frame` as rows to print; None = not known."""
+    columns = [each for each in (*_NUMBERS, *_FOUND) if each not in _WORDS]
+    return [
+        {
+            "case": f"{row['workload']} {row['case_name']}",
+            **{key: row[key] for key in ("duel_run", "track", "name", *_WORDS)},
+            **{key: None if math.isnan(row[key]) else row[key] for key in columns},
+        }
+        for row in bottleneck_frame(engine, campaign).to_dict("records")
+    ]
+
+
+def _read_measured(engine: Engine, campaign: str | None) -> dict[tuple[str, str], dict[str, Any]]:
+    """By duel run and contender: what the frames leave behind. The profile is of one start."""
+    query = (
+        select(
+            DuelRun.id,
+            ContenderRun.name,
+            DuelRun.flops_per_step,
+            DuelRun.least_bytes_per_step,
+            DuelRun.device,
+            DuelRun.host,
+            ContenderRun.settings,
+            StartRun.profile,
+        )
+        .select_from(DuelRun)
+        .join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
+        .join(
+            StartRun,
+            (StartRun.duel_run == ContenderRun.duel_run)
+            & (StartRun.contender == ContenderRun.name),
+        )
+        .order_by(StartRun.start_index)
+    )
+    if campaign is not None:
+        query = query.where(DuelRun.campaign == campaign)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    with Session(engine) as session:
+        for row in session.execute(query).mappings():
+            key = row["id"], row["name"]
+            profile = row["profile"] or found.get(key, {}).get("profile")
+            found[key] = {**row, "profile": profile}
+    return found
+
+
+def _measure(row: Mapping[str, Any], measured: Mapping[str, Any]) -> StepMeasurements:
+    on_gpu = measured["device"]["kind"] == "gpu"
+    profile: Mapping[str, Any] | None = measured["profile"]
+    step: StepProfile | None = profile_step(profile, on_gpu=on_gpu)
+    shares = {key: row[key] for key in ("compute_share", "bandwidth_share")}
+    return StepMeasurements(
+        framework=row["framework"],
+        settings=measured["settings"],
+        on_gpu=on_gpu,
+        timed=not math.isnan(row[_TIMED]),
+        flops=measured["flops_per_step"],
+        least_bytes=measured["least_bytes_per_step"],
+        cache_bytes=None if on_gpu else measured["host"].get("cache_bytes"),
+        **{key: None if math.isnan(share) else share for key, share in shares.items()},
+        **{key: getattr(step, key) for key in _OF_STEP if step is not None},
+        input_ns=time_inputs(profile),
+        program_bytes=((profile or {}).get("program") or {}).get("bytes"),
+    )

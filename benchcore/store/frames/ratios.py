@@ -1,0 +1,91 @@
+"""Ratios of pairs as a frame, each with what its two sides read back: whether the pair is fair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+from sqlalchemy import Engine
+
+from benchcore.store.frames.duels import manifest_frame
+from benchcore.store.frames.reading import CASE, OLDEST_FIRST, read_frame, select_columns
+from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio
+from benchcore.verdict.duel.parity import Parity, ParitySide, compare_sides
+
+Sides = Mapping[tuple[str, str], ParitySide]
+"""By duel run and contender."""
+
+
+def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row per pair of a duel run: log(T_b / T_a), its verdict, and whether the pair is fair.
+    None = every campaign. Calibration runs are left out."""
+    query = select_columns(
+        *CASE,
+        DuelRun.duel_hash,
+        DuelRun.node,
+        DuelRun.device_model,
+        DuelRun.device_fingerprint,
+        PairRatio.kind,
+        PairRatio.a,
+        PairRatio.b,
+        PairRatio.a_arm,
+        PairRatio.b_arm,
+        PairRatio.a_framework,
+        PairRatio.b_framework,
+        PairRatio.a_version,
+        PairRatio.b_version,
+        PairRatio.a_role,
+        PairRatio.b_role,
+        PairRatio.log_ratio,
+        PairRatio.low,
+        PairRatio.high,
+        PairRatio.num_starts,
+        PairRatio.start_log_ratios,
+        PairRatio.verdict,
+        PairRatio.reason,
+        PairRatio.scope,
+        PairRatio.counts,
+        DuelRun.method,
+        PairRatio.judged_at,
+    )
+    query = query.join(PairRatio, PairRatio.duel_run == DuelRun.id)
+    query = query.where(IS_NO_CALIBRATION_RUN)
+    ratios = read_frame(engine, query.order_by(*OLDEST_FIRST, PairRatio.a, PairRatio.b), campaign)
+    return add_parity(ratios, read_sides(manifest_frame(engine, campaign)))
+
+
+def read_sides(manifests: pd.DataFrame) -> Sides:
+    """The sides that `benchcore.store.frames.duels.manifest_frame` knows."""
+    return {
+        (each["duel_run"], each["name"]): ParitySide(
+            **{key: each[key] for key in ("name", "framework", "settings", "manifest")}
+        )
+        for each in manifests.to_dict("records")
+    }
+
+
+def add_parity(ratios: pd.DataFrame, sides: Sides) -> pd.DataFrame:
+    """With the columns `fair` (None = not known), `differences` (name, a's and b's reading) and
+    `violations` (why the ratio is void)."""
+    found = [
+        _compare(sides, *pair)
+        for pair in zip(ratios["duel_run"], ratios["a"], ratios["b"], ratios["track"], strict=True)
+    ]
+    columns = {
+        "fair": [each and each.fair for each in found],
+        "differences": [list(map(list, each.differences)) if each else [] for each in found],
+        "violations": [list(each.violations) if each else [] for each in found],
+    }
+    added = {
+        name: pd.Series(values, index=ratios.index, dtype="object")
+        for name, values in columns.items()
+    }
+    return ratios.assign(**added)
+
+
+def _compare(sides: Sides, duel_run: str, a: str, b: str, track: str) -> Parity | None:
+    """None where a side did not finish, or left no manifest."""
+    if (duel_run, a) not in sides or (duel_run, b) not in sides:
+        return None
+    one, other = sides[duel_run, a], sides[duel_run, b]
+    return compare_sides(one, other, track) if one.manifest and other.manifest else None

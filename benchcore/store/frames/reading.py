@@ -1,0 +1,69 @@
+"""Reads columns of the tables into a pandas DataFrame, with the same types when it is empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from sqlalchemy import Boolean, ColumnElement, Engine, Float, Integer, Select, String, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.types import TypeEngine
+
+from benchcore.protocol import CALIBRATION_TRACK
+from benchcore.store.metrics import IN_COLUMNS
+from benchcore.store.models import DuelRun, UtcDateTime
+
+CASE = (
+    DuelRun.campaign,
+    DuelRun.id.label("duel_run"),
+    DuelRun.started_at,
+    DuelRun.workload,
+    DuelRun.case_name,
+    DuelRun.use_case,
+    DuelRun.batch,
+    DuelRun.precision,
+    DuelRun.track,
+)
+OLDEST_FIRST = (DuelRun.started_at, DuelRun.id)
+_MAY_BE_MISSING = {*IN_COLUMNS} | {
+    "steps_per_block",
+    "compilations_in_blocks",
+    "cache_hits",
+    "shortest_block_ns",
+    "clock_resolution_ns",
+    "num_degraded",
+}
+
+
+def select_columns(*columns: InstrumentedAttribute[Any] | ColumnElement[Any]) -> Select[Any]:
+    """A query for columns of the duel runs and of what is joined to them."""
+    return select(*columns).select_from(DuelRun)
+
+
+def read_frame(engine: Engine, query: Select[Any], campaign: str | None) -> pd.DataFrame:
+    """The rows of a query, of one campaign or (None) all."""
+    if campaign is not None:
+        query = query.where(DuelRun.campaign == campaign)
+    columns = {each["name"]: each["type"] for each in query.column_descriptions}
+    with Session(engine) as session:
+        rows = [tuple(row) for row in session.execute(query)]
+    # The types come from the tables, so that an empty frame has the same as a full one.
+    types = {name: _column_type(name, kind) for name, kind in columns.items()}
+    return pd.DataFrame(rows, columns=list(columns), dtype="object").astype(types)
+
+
+def _column_type(name: str, kind: TypeEngine[Any]) -> str:
+    if isinstance(kind, Boolean):
+        return "bool"
+    if isinstance(kind, Integer):
+        return "float64" if name in _MAY_BE_MISSING else "int64"
+    if isinstance(kind, Float):
+        return "float64"
+    if isinstance(kind, UtcDateTime):
+        return "datetime64[us, UTC]"
+    return "str" if isinstance(kind, String) else "object"
+
+
+def drop_calibration_runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a frame with the column `track`, without those of calibration runs."""
+    return frame.loc[frame["track"] != CALIBRATION_TRACK].reset_index(drop=True)

@@ -1,0 +1,239 @@
+"""What the database knows of our own verdicts' errors: trials with a known truth, and how starts
+spread in every series."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, and_, select
+from sqlalchemy.orm import Session
+
+from benchcore.store.duels import read_calibration_runs
+from benchcore.store.models import IS_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
+from benchcore.store.records import DuelRecord
+from benchcore.store.series import IN_SERIES
+from benchcore.verdict.confirmation.decide import Start
+from benchcore.verdict.confirmation.error_rates import (
+    CELLS,
+    FEWEST_FREEDOM,
+    FEWEST_RUNS,
+    FEWEST_STARTS,
+    STARTS,
+    CalibrationOutcome,
+    CalibrationRun,
+    Rate,
+    compute_rates,
+    find_smallest_visible,
+    judge_run,
+)
+from benchcore.verdict.duel.ratios import ContenderTimes
+from benchcore.workloads.settings import INJECTED_SLOWDOWN
+
+_NEWEST_NIGHTS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Played:
+    """One start of a calibration run: which side was slowed down, and why it does not count."""
+
+    number: int
+    slowed: str | None
+    percent: int
+    title: str
+    device: str
+    names: tuple[str, str]
+    start: Start
+    lost: str | None
+
+
+def measure_calibration(engine: Engine) -> dict[str, Any]:
+    """Rates with their intervals, what each trial came to, the smallest effect that a confirmation
+    finds in each series, and which starts don't count, and why."""
+    trials, unfinished, lost = read_trials(engine)
+    outcomes = [judge_run(each) for each in trials]
+    return {
+        "rates": [_describe_rate(name, rate) for name, rate in compute_rates(outcomes).items()],
+        "trials": [_describe(each) for each in outcomes],
+        "unfinished": unfinished,
+        "lost": lost,
+        "smallest": [*_list_smallest(engine)],
+        "fewest_trials": FEWEST_RUNS,
+        "fewest_freedom": FEWEST_FREEDOM,
+    }
+
+
+def _describe_rate(name: str, rate: Rate) -> dict[str, Any]:
+    listed = {each: getattr(rate, each) for each in ("hits", "total", "share", "low", "high")}
+    return {"rate": name, **listed, "too_few": rate.too_few}
+
+
+def _describe(outcome: CalibrationOutcome) -> dict[str, Any]:
+    trial, finding = outcome.trial, outcome.finding
+    names: dict[str, str] = dict(zip(("a", "b"), trial.names, strict=True))
+    effect = outcome.effect
+    return {
+        "trial": trial.number,
+        "series": trial.title,
+        "device": trial.device,
+        "slowed": names.get(trial.slowed or ""),
+        "percent": trial.percent,
+        "measured": None if effect is None else math.expm1(effect),
+        "starts": len(trial.starts),
+        "alarm": outcome.alarm,
+        "outcome": _word(outcome),
+        "blamed": names.get(finding.culprit, finding.culprit) if outcome.alarm else None,
+        "reason": finding.reason,
+    }
+
+
+def _word(outcome: CalibrationOutcome) -> str:
+    if outcome.trial.slowed is None:
+        return "false alarm" if outcome.alarm else "quiet, as it should be"
+    if not outcome.found:
+        return "missed"
+    return "found" if outcome.right else "found, another blamed"
+
+
+def read_trials(engine: Engine) -> tuple[list[CalibrationRun], int, list[str]]:
+    """The trials that can be judged, oldest first; how many have too few starts as yet; and why
+    starts don't count. One that misses some of its starts is judged once a later one has begun."""
+    of_trial = defaultdict[tuple[Any, ...], list[_Played]](list)
+    lost = list[str]()
+    for each in _read_starts(engine):
+        if each.lost is not None:
+            lost.append(each.lost)
+        else:
+            same = (each.number // STARTS, each.title, each.device, each.slowed, each.percent)
+            of_trial[same].append(each)
+    trials, unfinished = list[CalibrationRun](), 0
+    last = max((key[0] for key in of_trial), default=0)
+    for key, played in of_trial.items():
+        number, title, device, slowed, percent = key
+        ended = len(played) >= STARTS or number < last
+        if len(played) < FEWEST_STARTS or not ended:
+            unfinished += 1
+            continue
+        trials.append(
+            CalibrationRun(
+                number=number,
+                title=title,
+                device=device,
+                slowed=slowed,
+                percent=percent,
+                names=played[0].names,
+                starts=tuple(each.start for each in played),
+            )
+        )
+    return trials, unfinished, lost
+
+
+def _read_starts(engine: Engine) -> list[_Played]:
+    records = read_calibration_runs(engine)
+    with Session(engine) as session:
+        query = select(DuelRun).where(IS_CALIBRATION_RUN)
+        duels = {each.id: each for each in session.scalars(query)}
+        slowdowns = _read_slowdowns(session)
+    return [_read_start(each, duels[each.duel_run], slowdowns[each.duel_run]) for each in records]
+
+
+_Slowdowns = Mapping[str, tuple[int, int]]
+"""By contender: per cent of more work, and the fewest steps of its blocks."""
+
+
+def _read_slowdowns(session: Session) -> Mapping[str, dict[str, tuple[int, int]]]:
+    query = (
+        select(ContenderRun, StartRun.steps_per_block)
+        .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
+        .join(
+            StartRun,
+            and_(
+                StartRun.duel_run == ContenderRun.duel_run,
+                StartRun.contender == ContenderRun.name,
+            ),
+        )
+        .where(IS_CALIBRATION_RUN)
+    )
+    slowdowns = defaultdict[str, dict[str, tuple[int, int]]](dict)
+    for each, steps in session.execute(query):
+        percent = int(each.settings.get(INJECTED_SLOWDOWN, 0))
+        slowdowns[each.duel_run][each.name] = (percent, steps or 0)
+    return slowdowns
+
+
+def _read_start(record: DuelRecord, duel: DuelRun, slowdowns: _Slowdowns) -> _Played:
+    sides: dict[str, ContenderTimes] = dict(zip(CELLS, record.sides, strict=False))
+    percents = {cell: slowdowns.get(side.name, (0, 0))[0] for cell, side in sides.items()}
+    slowed = [cell for cell in ("a_new", "b_new") if percents.get(cell)]
+    names = (record.sides[0].framework, record.sides[min(2, len(record.sides) - 1)].framework)
+    return _Played(
+        number=duel.seed,
+        slowed=slowed[0][0] if slowed else None,
+        percent=max(percents.values(), default=0),
+        title=f"{duel.workload} {duel.case_name}: {_name_arms(sides)}",
+        device=duel.device_fingerprint,
+        names=names,
+        start={cell: record.rounds[side.name] for cell, side in sides.items()},
+        lost=_why_lost(record, slowdowns),
+    )
+
+
+def _name_arms(sides: Mapping[str, ContenderTimes]) -> str:
+    return " and ".join(sides[cell].arm for cell in ("a_old", "b_old") if cell in sides)
+
+
+def _why_lost(record: DuelRecord, slowdowns: _Slowdowns) -> str | None:
+    """Why a start does not count: as that of a confirmation, and where its blocks have so few steps
+    that the work which some of them do twice is not spread evenly."""
+    where = f"duel run {record.duel_run}"
+    if len(record.sides) != len(CELLS):
+        return f"{where} has {len(record.sides)} contenders, not {len(CELLS)}"
+    names = {side.name for side in record.sides}
+    wrong = [each.reason for each in record.exclusions if each.names <= names]
+    if wrong:
+        return f"{where}: {wrong[0]}"
+    sides = dict(zip(CELLS, record.sides, strict=True))
+    for pair in (CELLS[:2], CELLS[2:4]):
+        rounds = [set(record.rounds[sides[cell].name]) for cell in pair]
+        if not set.intersection(*rounds):
+            return f"{where}: others disturbed it throughout: no round of a side may count"
+    for name, (percent, steps) in slowdowns.items():
+        if percent and steps < 100 / percent:
+            return (
+                f"{where}: {name} has blocks of {steps} steps, and {percent} % more work can only "
+                f"be applied evenly in {100 // percent} or more"
+            )
+    return None
+
+
+def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
+    """Of each series across frameworks: its newest nights, and the smallest effect, as a share,
+    that a confirmation of so many starts as its first rung has finds in four of five cases."""
+    query = (
+        select(DuelRun, PairRatio)
+        .join(PairRatio, PairRatio.duel_run == DuelRun.id)
+        .where(*IN_SERIES)
+        .order_by(DuelRun.started_at.desc(), DuelRun.id)
+    )
+    nights = defaultdict[tuple[str, str], list[Sequence[float]]](list)
+    with Session(engine) as session:
+        for duel, ratio in session.execute(query):
+            title = f"{duel.workload} {duel.case_name}: {ratio.a_arm} against {ratio.b_arm}"
+            nights[title, duel.device_fingerprint].append(ratio.start_log_ratios)
+    listed = []
+    for (title, device), of_series in sorted(nights.items()):
+        newest = of_series[:_NEWEST_NIGHTS]
+        smallest = find_smallest_visible(newest)
+        listed.append(
+            {
+                "series": title,
+                "device": device,
+                "nights": len(newest),
+                "starts": sum(len(night) for night in newest),
+                "smallest": None if smallest is None else math.expm1(smallest),
+            }
+        )
+    return listed

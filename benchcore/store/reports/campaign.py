@@ -1,0 +1,170 @@
+"""What came of a campaign, in rows that people and programs read: judged, and listed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.store.duels import judge_campaign
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.frames.profiles import profile_frame
+from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.frames.reading import drop_calibration_runs
+from benchcore.store.metrics import METRICS
+from benchcore.store.models import DuelRun, PairRatio, StartRun
+from benchcore.verdict.duel.programs import compare_programs
+from benchcore.verdict.duel.ratios import find_outlier
+from benchcore.verdict.duel.step_profile import StepProfile
+from benchcore.verdict.starts import judge_nodes
+
+_COPIED = (
+    *("kind", "a", "b", "num_starts", "verdict", "reason", "scope", "duel_run"),
+    *("fair", "differences", "violations"),
+)
+_SAME_DUEL = ["duel_hash", "method", "device_fingerprint", "a", "b"]
+_MEASURED = (
+    *(each.key for each in METRICS),
+    *("latency_samples", "num_starts", "num_unsteady", "limit_share"),
+)
+
+
+def judge_and_list(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """Judge every duel of a campaign again; its ratios as `list_ratios` gives them."""
+    judge_campaign(engine, campaign)
+    return list_ratios(engine, campaign)
+
+
+def list_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """A campaign's ratios: `speedup` is how many times as fast a is as b, `low` to `high` its
+    95 % interval; `outlier` names the side of a single operation that takes a multiple."""
+    frame = ratio_frame(engine, campaign)
+    return [_describe(row) for row in frame.to_dict("records")]
+
+
+def list_device_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """What holds for a device model: the campaign's pairs that count on two nodes of it or more.
+
+    The same duel (by its hash, method and device) may have run on the other nodes in any campaign;
+    of each node its newest run that counts is one sample.
+    """
+    frame = ratio_frame(engine)
+    counting = frame.loc[frame["counts"]]
+    found = []
+    for _, rows in counting.groupby(_SAME_DUEL, sort=False):
+        of_nodes = rows.groupby("node", sort=False).tail(1)
+        if len(of_nodes) > 1 and campaign in set(rows["campaign"]):
+            finding = judge_nodes(list(of_nodes["log_ratio"]))
+            last = of_nodes.to_dict("records")[-1]
+            found.append(
+                {
+                    **_name_ratio(last | dataclasses.asdict(finding)),
+                    "verdict": finding.verdict,
+                    "reason": finding.reason,
+                    "num_nodes": len(of_nodes),
+                    "scope": "this device model",
+                    "device": last["device_model"],
+                }
+            )
+    return found
+
+
+def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """A campaign's contenders that did not end well, each with its stage and reason."""
+    frame = contender_frame(engine, campaign)
+    return [
+        {
+            "case": _name_case(row),
+            **{key: row[key] for key in ("name", "status", "cause", "stage", "reason")},
+        }
+        for row in frame.loc[frame["status"] != "ok"].to_dict("records")
+    ]
+
+
+def list_contenders(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """What a step of each contender cost: the metrics of `contender_frame`, None = not measured.
+    Calibration runs are left out."""
+    return [
+        {
+            "case": _name_case(row),
+            **{key: row[key] for key in ("name", "status")},
+            **{key: None if math.isnan(row[key]) else row[key] for key in _MEASURED},
+        }
+        for row in drop_calibration_runs(contender_frame(engine, campaign)).to_dict("records")
+    ]
+
+
+def list_profiles(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """Where the time of a step goes, of each contender that was profiled; None = not known."""
+    columns = [each.name for each in dataclasses.fields(StepProfile)]
+    return [
+        {
+            "case": _name_case(row),
+            **{key: row[key] for key in ("name", "longest")},
+            **{key: None if math.isnan(row[key]) else row[key] for key in columns},
+        }
+        for row in profile_frame(engine, campaign).to_dict("records")
+    ]
+
+
+def list_programs(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+    """One row a pair across versions or settings: whether a runs b's program, and what differs."""
+    query = (
+        select(PairRatio, DuelRun.workload, DuelRun.case_name)
+        .join(DuelRun, DuelRun.id == PairRatio.duel_run)
+        .where(DuelRun.campaign == campaign, PairRatio.kind != "cross_framework")
+        .order_by(DuelRun.started_at, PairRatio.duel_run, PairRatio.a, PairRatio.b)
+    )
+    profiles = (
+        select(StartRun.duel_run, StartRun.contender, StartRun.profile)
+        .join(DuelRun, DuelRun.id == StartRun.duel_run)
+        .where(DuelRun.campaign == campaign, StartRun.profile.is_not(None))
+    )
+    with Session(engine) as session:
+        programs = {
+            (duel_run, name): profile["program"]
+            for duel_run, name, profile in session.execute(profiles)
+            if profile is not None
+        }
+        pairs = session.execute(query).all()
+    rows = []
+    for pair, workload, case in pairs:
+        a, b = (programs.get((pair.duel_run, name)) for name in (pair.a, pair.b))
+        change = compare_programs(b, a)
+        found = {"same": change.same, "words": change.words}
+        rows.append({"case": f"{workload} {case}", "pair": f"{pair.a} against {pair.b}", **found})
+    return rows
+
+
+def _describe(row: dict[str, Any]) -> dict[str, Any]:
+    slower = find_outlier(row["workload"], row["low"], row["high"]) if row["counts"] else None
+    return {
+        **_name_ratio(row),
+        "counts": bool(row["counts"]),
+        "outlier": row[slower] if slower else None,
+        **{key: row[key] for key in _COPIED},
+    }
+
+
+def _name_ratio(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "case": _name_case(row),
+        "pair": f"{row['a']} against {row['b']}",
+        "speedup": _factor(row["log_ratio"]),
+        "low": _factor(row["low"]),
+        "high": _factor(row["high"]),
+    }
+
+
+def _name_case(row: dict[str, Any]) -> str:
+    track = "" if row["track"] == "default" else f" ({row['track']})"
+    return f"{row['workload']} {row['case_name']}{track}"
+
+
+def _factor(log_ratio: float | None) -> float | None:
+    if log_ratio is None or math.isnan(log_ratio):
+        return None
+    return round(math.exp(log_ratio), 4)

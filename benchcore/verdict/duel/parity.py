@@ -1,0 +1,130 @@
+"""Compare the settings that both sides of a pair read back, by their manifests.
+
+What no arm may choose must read the same on both sides. What an arm chooses must read as its
+settings promise; where two arms promise different things the pair is labelled, and in the tuned
+track, where each side should be at its best, it is void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SHARED = (
+    "device",
+    "matmul_precision",
+    "conv_precision",
+    "matmul_seen",
+    "conv_seen",
+    "param_dtype",
+    "output_dtype",
+    "dropout",
+    "data_path",
+    "input_buffers",
+    "threads",
+    "wait_policy",
+    "synchronisation",
+)
+"""What belongs to the case or to the harness: a difference voids the ratio."""
+CHOSEN = ("compiled", "graphs", "state_update", "autotune", "layout")
+"""What belongs to the arms: as promised, or the ratio is void."""
+_UNFAIR = frozenset(CHOSEN) - {"layout"}
+"""XLA chooses its own layout whatever it is given, so another one is told and no more."""
+_GRAPHS = ("reduce-overhead", "max-autotune")
+"""Modes of `torch.compile` that record CUDA graphs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParitySide:
+    """One contender: what its arm asked for, and what was read back after it ran."""
+
+    name: str
+    framework: str
+    settings: Mapping[str, Any]
+    manifest: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parity:
+    """`violations` void the ratio; `labels` say what the arms make different; `differences` are
+    all readings that differ, for short: name, a's and b's.
+
+    A pair with an unfair label compares arms as much as frameworks: eager against compiled.
+    """
+
+    violations: tuple[str, ...]
+    labels: tuple[str, ...]
+    fair: bool
+    differences: tuple[tuple[str, str, str], ...] = ()
+
+
+def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
+    """What differs between two sides, and what of it may not. No manifest is no proof."""
+    missing = tuple(f"{side.name} left no manifest" for side in (a, b) if not side.manifest)
+    if missing:
+        return Parity(violations=missing, labels=(), fair=False)
+    violations = [_tell(key, a, b) for key in SHARED if _read(key, a) != _read(key, b)]
+    violations += [text for side in (a, b) for text in _broken_promises(side)]
+    unlike = [key for key in CHOSEN if _read(key, a) != _read(key, b)]
+    if "no state" in (_read("state_update", a), _read("state_update", b)):
+        violations += [_tell(key, a, b) for key in unlike if key == "state_update"]
+    unfair = [key for key in unlike if key in _UNFAIR]
+    if track == "tuned":
+        violations += [_tell(key, a, b) for key in unfair]
+    return Parity(
+        violations=tuple(dict.fromkeys(violations)),
+        labels=tuple(_tell(key, a, b) for key in unlike),
+        fair=not unfair and not violations,
+        differences=tuple(
+            (key.replace("_", " "), _read(key, a), _read(key, b))
+            for key in (*SHARED, *CHOSEN)
+            if _read(key, a) != _read(key, b)
+        ),
+    )
+
+
+def _read(key: str, side: ParitySide) -> str:
+    return side.manifest.get(key, "not read")
+
+
+def _tell(key: str, a: ParitySide, b: ParitySide) -> str:
+    word = key.replace("_", " ")
+    return f"{word} {_read(key, a)!r} on {a.name}, {_read(key, b)!r} on {b.name}"
+
+
+def _broken_promises(side: ParitySide) -> list[str]:
+    """What reads otherwise than the arm's settings promise."""
+    return [
+        f"{key.replace('_', ' ')} of {side.name} reads {_read(key, side)!r}, where its arm "
+        f"promises {promised!r}"
+        for key, promised in _promises(side).items()
+        if _read(key, side) not in (promised, *_BESIDE_THE_POINT.get(key, ()))
+    ]
+
+
+_BESIDE_THE_POINT = {"state_update": ("no state",), "layout": ("none",)}
+"""Inference updates no state; what does not convolve has no layout."""
+
+
+def _promises(side: ParitySide) -> dict[str, str]:
+    on_gpu = side.manifest.get("device") == "gpu"
+    if side.framework == "jax":
+        update = {"yes": "in place", "no": "copied"}[side.settings.get("donate", "yes")]
+        graphs = side.settings.get("command_buffers", "on")
+        autotune = "off" if side.settings.get("cure") == "autotune-0" else "on"
+        return {
+            "compiled": "yes",
+            "graphs": graphs if on_gpu else "off",
+            "state_update": update,
+            "autotune": autotune if on_gpu else "none",
+        }
+    mode = side.settings.get("compile", "none")
+    layouts = {"contiguous": "NCHW", "channels_last": "NHWC"}
+    return {
+        "compiled": "no" if mode == "none" else "yes",
+        "graphs": "on" if on_gpu and mode in _GRAPHS else "off",
+        "state_update": "in place",
+        "autotune": side.settings.get("cudnn_benchmark", "off") if on_gpu else "none",
+        "layout": layouts[side.settings.get("layout", "contiguous")],
+    }

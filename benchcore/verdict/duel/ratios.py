@@ -1,0 +1,225 @@
+"""The log ratio of each pair of contenders of a duel, with its interval and verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Literal, Protocol
+
+import numpy as np
+from packaging.version import Version
+
+from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, Verdict
+from benchcore.verdict.starts import judge_starts, log_ratios_by_start
+
+Kind = Literal["cross_framework", "cross_version", "cross_setting"]
+PairKind = Kind | Literal["replicate"]
+Scope = Literal["this start", "this node", "this device model"]
+
+
+class ContenderIdentity(Protocol):
+    """What decides which pairs of a duel are compared."""
+
+    @property
+    def framework(self) -> str:
+        """`jax`, `torch` or `stdlib`."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """The framework's."""
+        ...
+
+    @property
+    def arm(self) -> str:
+        """The name of its implementation and settings."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContenderTimes:
+    """One contender of a duel: per start, the nanoseconds a step took in each round.
+
+    `degraded` says of some of these rounds why they take no part in the ratio.
+    """
+
+    name: str
+    arm: str
+    framework: str
+    version: str
+    role: str
+    starts: Mapping[int, Mapping[int, float]]
+    degraded: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def valid_starts(self) -> Mapping[int, Mapping[int, float]]:
+        """The starts less their degraded rounds."""
+        return {
+            start: {
+                number: step_ns
+                for number, step_ns in rounds.items()
+                if number not in self.degraded.get(start, {})
+            }
+            for start, rounds in self.starts.items()
+        }
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Why pairs take no part: a pair is excluded if it holds all `names`; no names, every pair."""
+
+    names: frozenset[str]
+    reason: str
+
+    def concerns(self, a: str, b: str) -> bool:
+        """Whether the pair (a, b) is excluded by this."""
+        return self.names <= {a, b}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """log(T_b / T_a) of one pair: above 0 = a is faster. `low` to `high` is its 95 % interval.
+
+    Across frameworks a is the JAX side, across versions the newer one, else the one named first.
+    `counts` is False where the numbers must not enter a series. A single start gives a log ratio
+    and no interval.
+    """
+
+    kind: Kind
+    a: str
+    b: str
+    a_arm: str
+    b_arm: str
+    a_framework: str
+    b_framework: str
+    a_version: str
+    b_version: str
+    a_role: str
+    b_role: str
+    log_ratio: float | None
+    low: float | None
+    high: float | None
+    num_starts: int
+    start_log_ratios: tuple[float, ...]
+    verdict: Verdict
+    reason: str
+    scope: Scope
+    counts: bool
+
+
+def judge_duel(
+    sides: Sequence[ContenderTimes],
+    exclusions: Iterable[Exclusion] = (),
+    equivalence_bound: float = EQUIVALENCE_BOUND,
+) -> list[Ratio]:
+    """A ratio for every pair of a duel that has a meaning, across frameworks or versions.
+
+    A duel of two contenders asks about these two, so it has a ratio also across settings, or of a
+    contender against itself (A/A); in a larger one such pairs would hide the others.
+    """
+    exclusions = tuple(exclusions)
+    ratios = []
+    for one, other in combinations(sides, 2):
+        kind = classify_pair(one, other, alone=len(sides) == 2)
+        if kind is not None and kind != "replicate":
+            a, b = (one, other) if _is_first(one, other, kind) else (other, one)
+            reasons = [each.reason for each in exclusions if each.concerns(a.name, b.name)]
+            ratios.append(_judge_pair(kind, a, b, reasons, equivalence_bound))
+    return ratios
+
+
+def classify_pair(
+    one: ContenderIdentity, other: ContenderIdentity, *, alone: bool
+) -> PairKind | None:
+    """The kind of a pair of a duel, None where nothing compares the two. `alone`: the duel has no
+    other contenders.
+
+    Every kind has a ratio, except `replicate`: the same contender twice beside others. A replicate
+    is checked, because calibration runs and confirmations rest on it; its ratio would only hide
+    the others.
+    """
+    frameworks = {one.framework, other.framework}
+    if frameworks == {"jax", "torch"}:
+        return "cross_framework"
+    if len(frameworks) > 1 or frameworks == {"stdlib"}:
+        return None
+    if one.arm == other.arm and Version(one.version) != Version(other.version):
+        return "cross_version"
+    if alone:
+        return "cross_setting"
+    return "replicate" if one.arm == other.arm else None
+
+
+def _is_first(one: ContenderTimes, other: ContenderTimes, kind: Kind) -> bool:
+    if kind == "cross_framework":
+        return one.framework == "jax"
+    return kind == "cross_setting" or Version(one.version) > Version(other.version)
+
+
+def _judge_pair(
+    kind: Kind,
+    a: ContenderTimes,
+    b: ContenderTimes,
+    reasons: Sequence[str],
+    equivalence_bound: float,
+) -> Ratio:
+    start_log_ratios = log_ratios_by_start(a.valid_starts, b.valid_starts)
+    finding = judge_starts(np.array(start_log_ratios), equivalence_bound)
+    left_out = _describe_degraded(a, b)
+    if left_out and not start_log_ratios:
+        finding = Judgement(reason="no valid block")
+    return Ratio(
+        kind=kind,
+        a=a.name,
+        b=b.name,
+        a_arm=a.arm,
+        b_arm=b.arm,
+        a_framework=a.framework,
+        b_framework=b.framework,
+        a_version=a.version,
+        b_version=b.version,
+        a_role=a.role,
+        b_role=b.role,
+        log_ratio=finding.log_ratio,
+        low=finding.low,
+        high=finding.high,
+        num_starts=len(start_log_ratios),
+        start_log_ratios=start_log_ratios,
+        verdict="unknown" if reasons else finding.verdict,
+        reason="; ".join([*(dict.fromkeys(reasons) or [finding.reason]), *left_out]),
+        scope="this node" if len(start_log_ratios) > 1 else "this start",
+        counts=bool(start_log_ratios) and not reasons,
+    )
+
+
+def _describe_degraded(a: ContenderTimes, b: ContenderTimes) -> list[str]:
+    """How many blocks of the pair are left out, and why the first of them; empty = none."""
+    why = [
+        reason
+        for side in (a, b)
+        for start in side.degraded
+        for number, reason in side.degraded[start].items()
+        if number in side.starts.get(start, {})
+    ]
+    num_blocks = sum(len(rounds) for side in (a, b) for rounds in side.starts.values())
+    first = f"{len(why)} of {num_blocks} blocks left out as degraded, the first because "
+    return [first + why[0]] if why else []
+
+
+SINGLE_OPERATIONS = ("convolution",)
+"""Workloads of one operation of a model each."""
+OUTLIER = 2.0
+"""How many times as long one side must take, at the interval's nearer end. Known ones: depthwise
+convolutions at 3 times (pytorch#157334), weight gradients at 30 (openxla/xla#34273)."""
+
+
+def find_outlier(workload: str, low: float | None, high: float | None) -> Literal["a", "b"] | None:
+    """The side of a pair that takes more than OUTLIER times the other's time, with its whole 95 %
+    interval; `low` and `high` are its ends, in log(b / a)."""
+    if workload not in SINGLE_OPERATIONS or low is None or high is None:
+        return None
+    if low > math.log(OUTLIER):
+        return "b"
+    return "a" if high < -math.log(OUTLIER) else None

@@ -1,0 +1,101 @@
+"""Where the time of a step goes, from what a profiler saw of some steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_SCALAR_BYTES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepProfile:
+    """Of one step. `kernel_ns` and `dispatch_ns` add up to a step without a profiler.
+
+    `dispatch_ns` is what no kernel covers: Python, dispatch, launch gaps, waiting. `host_syncs`
+    are waits for a value, `host_copies` arrays taken from the host; `python_calls` what the host
+    ran in Python, `module_calls` those into a module system. None = the profiler can't tell.
+    """
+
+    kernel_ns: float | None
+    dispatch_ns: float | None
+    num_kernels: float | None
+    host_syncs: float | None
+    host_copies: float | None
+    copied_bytes: float | None
+    python_calls: float | None
+    module_calls: float | None
+
+
+def profile_step(profile: Mapping[str, Any] | None, *, on_gpu: bool) -> StepProfile | None:
+    """From a start's `profile`.
+
+    A GPU's kernels are timed by the device. On a CPU the profiler slows operators and what lies
+    between them, so that it is their share that counts. Numbers passed from the host are no copies.
+    """
+    if profile is None:
+        return None
+    steps = profile["steps"]
+    plain_ns = profile["plain_ns"] / steps
+    seen_ns = profile["kernel_ns"]
+    kernel_ns = None
+    if seen_ns is not None:
+        scaled = seen_ns / steps if on_gpu else plain_ns * seen_ns / profile["wall_ns"]
+        kernel_ns = min(plain_ns, scaled)
+    copies, copied_bytes = profile["host_copies"], profile["copied_bytes"]
+    if copies and copied_bytes is not None and copied_bytes <= _SCALAR_BYTES * copies:
+        copies = 0
+    return StepProfile(
+        kernel_ns=kernel_ns,
+        dispatch_ns=None if kernel_ns is None else plain_ns - kernel_ns,
+        num_kernels=_each(profile["num_kernels"], steps),
+        host_syncs=_each(profile["host_syncs"], steps),
+        host_copies=_each(copies, steps),
+        copied_bytes=_each(copied_bytes, steps),
+        python_calls=profile.get("python_calls"),
+        module_calls=profile.get("module_calls"),
+    )
+
+
+def list_kernels(profile: Mapping[str, Any], most: int) -> list[str]:
+    """The longest kernels with their shares of all kernel time: `dot.1 41 %`."""
+    total = profile["kernel_ns"]
+    return [
+        f"{each['name']} {each['ns'] / total:.0%}" for each in profile["kernels"][:most] if total
+    ]
+
+
+def _each(total: int | None, steps: int) -> float | None:
+    return None if total is None else total / steps
+
+
+_FROM_HOST = re.compile(r"memcpy.*(HtoD|H2D)", re.IGNORECASE)
+
+
+def time_inputs(profile: Mapping[str, Any] | None) -> float | None:
+    """Nanoseconds a step in which a GPU's transfers from the host ran, as CUPTI names them; None
+    where it ran none, or none of them is among the longest kernels. Not run on a GPU."""
+    kernels = [] if profile is None else profile["kernels"]
+    found = [each["ns"] for each in kernels if _FROM_HOST.search(each["name"])]
+    return sum(found) / profile["steps"] if profile and found else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEnergy:
+    """Millijoules of one step. `net_mj` leaves out what the device would have drawn idle."""
+
+    gross_mj: float
+    net_mj: float
+
+
+def step_energy(measured: Mapping[str, float] | None) -> StepEnergy | None:
+    """From a start's `energy` (a counter's difference, and idle power of the same allocation)."""
+    if measured is None or measured["steps"] == 0:
+        return None
+    idle_mj = measured["idle_mw"] * measured["window_ns"] / 1e9
+    gross_mj = measured["gross_mj"]
+    return StepEnergy(
+        gross_mj=gross_mj / measured["steps"], net_mj=(gross_mj - idle_mj) / measured["steps"]
+    )

@@ -1,0 +1,138 @@
+"""The noise of a nightly series: odd nights, standard deviation, and correlation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchcore.verdict.samples import robust_deviation
+
+_ODD = 4.5
+"""Standard deviations from the median of the five nights around, beyond which a night is odd."""
+_MOST_ODD = 0.12
+"""A larger share of odd nights is a second mode, and part of the noise."""
+_CLIP = 3.0
+_MOST_CORRELATED = 0.8
+_LEAST_NOISE = 1e-4
+"""No clock repeats better than 0.01 %; keeps a constant history from having none."""
+_SD_OF_LOG = math.pi / math.sqrt(8)
+"""Standard deviation of log |x| where x is normal."""
+_NOISE_PENALTY = 20.0
+_FEWEST_OF_A_NOISE = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanNights:
+    """The nights that tell levels: odd ones are left out, others within 3 standard deviations.
+
+    `rows` are their places in the history, `scale` the noise relative to the history's mean noise,
+    `odd` the rows left out.
+    """
+
+    rows: np.ndarray
+    logs: np.ndarray
+    numbers: np.ndarray
+    scale: np.ndarray
+    odd: np.ndarray
+
+
+def clean(logs: np.ndarray, numbers: np.ndarray) -> CleanNights:
+    """Leave out single odd nights; two of five at one level may already be a new one."""
+    scale = _relative_noise(logs)
+    around = _running_median(logs, 2)
+    residuals = (logs - around) / scale
+    # Every night is one of its own five, so a fifth of the residuals or more are nil.
+    moved = residuals[residuals != 0]
+    spread = max(robust_deviation(moved), _LEAST_NOISE)
+    odd = np.abs(residuals) > _ODD * spread
+    if odd.mean() >= _MOST_ODD:
+        odd, clipped = np.zeros(len(logs), bool), logs
+    else:
+        clipped = around + scale * np.clip(residuals, -_CLIP * spread, _CLIP * spread)
+    kept = np.flatnonzero(~odd)
+    return CleanNights(
+        rows=kept,
+        logs=clipped[kept],
+        numbers=numbers[kept],
+        scale=scale[kept],
+        odd=np.flatnonzero(odd),
+    )
+
+
+def _running_median(values: np.ndarray, half: int) -> np.ndarray:
+    """Of the nights up to `half` before and after; at the ends of those that are there."""
+    middle = np.median(np.lib.stride_tricks.sliding_window_view(values, 2 * half + 1), axis=1)
+    first = [np.median(values[: place + half + 1]) for place in range(half)]
+    last = [np.median(values[place - half :]) for place in range(len(values) - half, len(values))]
+    return np.concatenate([first, middle, last])
+
+
+def _relative_noise(logs: np.ndarray) -> np.ndarray:
+    """Constant in stretches, split where the size of the steps from night to night changes."""
+    apart = np.abs(np.diff(logs))
+    moved = apart > 0
+    if moved.sum() < 2 * _FEWEST_OF_A_NOISE:
+        return np.ones(len(logs))
+    sizes = np.log(np.where(moved, apart, np.median(apart[moved])))
+    level = np.empty(len(sizes))
+    intervals = [(0, len(sizes))]
+    sums = np.concatenate([[0.0], np.cumsum(sizes)])
+    while intervals:
+        start, end = intervals.pop()
+        level[start:end] = (sums[end] - sums[start]) / (end - start)
+        at = np.arange(start + _FEWEST_OF_A_NOISE, end - _FEWEST_OF_A_NOISE + 1)
+        if not len(at):
+            continue
+        before, after = at - start, end - at
+        change = (sums[at] - sums[start]) / before - (sums[end] - sums[at]) / after
+        gains = (change / _SD_OF_LOG) ** 2 * before * after / (end - start)
+        if gains.max() > _NOISE_PENALTY:
+            best = int(at[np.argmax(gains)])
+            intervals += [(start, best), (best, end)]
+    return np.exp(np.append(level, level[-1]) - sizes.mean())
+
+
+def guess_noise(nights: CleanNights) -> tuple[float, float]:
+    """Standard deviation and correlation of neighbours, before any level is known.
+
+    Both come from differences, of which a step spoils one or two: differences over two nights are
+    1 + rho times as large in the square as those over one.
+    """
+    logs = nights.logs / nights.scale
+    once, twice = np.diff(logs), logs[2:] - logs[:-2]
+    near = np.diff(nights.numbers) < 1.5
+    near_twice = near[1:] & near[:-1]
+    squares = _clipped_square(once)
+    rho = 0.0
+    if near_twice.sum() >= 10 and _clipped_square(once[near]) > 0:
+        rho = _clipped_square(twice[near_twice]) / _clipped_square(once[near]) - 1
+    rho = min(max(rho, 0.0), _MOST_CORRELATED)
+    return max(math.sqrt(squares / 2 / max(1 - rho, 0.15)), _LEAST_NOISE), rho
+
+
+def _clipped_square(values: np.ndarray) -> float:
+    far = 3 * robust_deviation(values)
+    if far == 0.0:  # most nights repeat the one before: a coarse clock, or a constant history
+        far = 2 * float(np.quantile(np.abs(values), 0.9))
+    return float(np.mean(np.clip(values, -far, far) ** 2))
+
+
+def learn_noise(nights: CleanNights, levels: np.ndarray, num_levels: int) -> tuple[float, float]:
+    """The same two, once levels are known. Few nights make correlation look too small."""
+    residuals = (nights.logs - levels) / nights.scale
+    count = len(residuals)
+    deviation = math.sqrt(float(residuals @ residuals) / max(count - num_levels, 3))
+    deviation = max(deviation, _LEAST_NOISE)
+    clipped = np.clip(residuals, -3 * deviation, 3 * deviation)
+    near = np.diff(nights.numbers) < 1.5
+    if not near.any() or not clipped.any():
+        return deviation, 0.0
+    product = float((clipped[1:] * clipped[:-1])[near].mean())
+    rho = product / float((clipped**2).mean())
+    rho += (num_levels + (2 + num_levels) * max(rho, 0.0)) / count
+    rho = min(max(rho, 0.0), _MOST_CORRELATED)
+    taken = num_levels * (1 + rho) / (1 - rho)
+    deviation *= math.sqrt(max(count - num_levels, 3) / max(count - taken, count / 2, 3))
+    return deviation, rho

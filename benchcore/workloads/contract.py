@@ -1,0 +1,56 @@
+"""The contract of a workload: its `spec.py` ends with a `SPEC`. Optional parts have defaults."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchcore.program import Arrays
+from benchcore.workloads.settings import Options
+
+if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
+    import numpy as np
+
+MakeArrays = Callable[[Any, int], Arrays]
+"""(case, seed) -> the initial parameters and the inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """One workload without a framework. A case is a dataclass of the workload's own, with at least
+    `use_case`, `batch` and `precision`."""
+
+    cases: Mapping[str, Any]
+    """By name. Each use case has a case `tiny_<use case>`, which the tests run."""
+    make_arrays: MakeArrays
+    flops: Callable[[Any], int]
+    """Floating-point operations of a step of a case."""
+    least_bytes: Callable[[Any], int]
+    """Bytes that must cross the memory border once in a step of a case."""
+    tolerances: Callable[[Any], Mapping[str, float]]
+    """Largest allowed max|a-b| / max(|a|, |b|) between two contenders, by quantity of evidence."""
+    reference: Callable[[Any, Arrays], Mapping[str, np.ndarray]] | None = None
+    """The evidence in float64 numpy, for the tests."""
+    settings: Mapping[str, Options] = field(default_factory=dict)
+    """What contenders may be set to beside `compile`, by framework."""
+    proofs: Mapping[str, Any] = field(default_factory=dict)
+    """Case by use case that the equivalence pass computes; their ratios need a proof."""
+    checkpoint_proofs: Mapping[str, Any] | None = None
+    """The same where weights come from a checkpoint; None = `proofs`."""
+    state_dict_shapes: Callable[[Any], Mapping[str, tuple[int, ...]]] | None = None
+    """Shapes of a checkpoint's arrays by name; None = no checkpoint fits this workload."""
+    make_training_arrays: (
+        Callable[[MakeArrays, Any, int, np.ndarray, np.ndarray], Arrays] | None
+    ) = None
+    """Arrays with a batch of image files as inputs; None = it can't be trained on image files."""
+    winograd_share: Callable[[Any], float] | None = None
+    """Share of a step's FLOPs in 3x3 convolutions of stride 1, where Winograd saves some."""
+    injects_faults: bool = False
+    """Whether it fails on purpose: nothing is concluded from its numbers."""
+
+
+def import_spec(workload: str) -> Spec:
+    """The `SPEC` of a workload that exists."""
+    return importlib.import_module(f"benchcore.workloads.{workload}.spec").SPEC

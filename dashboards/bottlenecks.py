@@ -1,0 +1,66 @@
+"""The tables of bottlenecks and of compiled programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from dashboards.formatting import (
+    case_label,
+    contender_label,
+    format_share,
+    is_missing,
+    one_line,
+)
+
+Row = dict[str, str]
+_VERDICTS = {True: ("same", "same program"), False: ("different", "another program")}
+
+
+def list_bottlenecks(bottlenecks: pd.DataFrame) -> list[Row]:
+    """One row per contender: class, advice and reason, with the shares they rest on."""
+    rows = bottlenecks.sort_values(["workload", "case_name", "framework", "name"], kind="stable")
+    return [
+        {
+            "case": case_label(row),
+            "contender": contender_label(row["framework"], row["version"], row["arm"]),
+            "name": str(row["name"]),
+            "bottleneck": str(row["bottleneck"]),
+            "advice": one_line(row["advice"], missing=""),
+            "reason": describe_reason(row),
+            "intensity": format_intensity(row),
+            "compute": format_share(row["compute_share"], 1.0),
+            "bandwidth": format_share(row["bandwidth_share"], 1.0),
+            "outside": format_share(row["host_share"], 1.0),
+        }
+        for row in rows.to_dict("records")
+    ]
+
+
+def list_programs(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Whether each pair ran the same program, and what differs; empty if no program was stored."""
+    if all(row["same"] is None for row in rows):
+        return []
+    listed = []
+    for row in rows:
+        kind, verdict = _VERDICTS.get(row["same"], ("unknown", "unknown"))
+        difference = str(row["words"]).removeprefix(f"{verdict}: ").removeprefix(f"{verdict} ")
+        named = {"case": str(row["case"]), "pair": str(row["pair"])}
+        listed.append({**named, "kind": kind, "verdict": verdict, "difference": difference})
+    return listed
+
+
+def format_intensity(row: Mapping[str, Any]) -> str:
+    """`91.3 (20)`: FLOP per byte, and the ridge where the device's two ceilings meet."""
+    if is_missing(row["intensity"]):
+        return "no arithmetic"
+    ridge = "" if is_missing(row["ridge"]) else f" ({row['ridge']:.3g})"
+    return f"{row['intensity']:.3g}{ridge}"
+
+
+def describe_reason(row: Mapping[str, Any]) -> str:
+    """The reason, unless the shares in the same row already show it."""
+    decided = row["bottleneck"] in ("compute", "memory")
+    return "" if decided else one_line(row["reason"], missing="")

@@ -1,0 +1,82 @@
+"""Format the error rates of our own verdicts for the page and the console."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dashboards.formatting import format_count
+
+_MEANING = {
+    "false alarms": "runs in which nothing changed",
+    "alarms that were right": "alarms of these runs",
+    "right side blamed": "slow-downs that were detected",
+}
+
+
+def list_rates(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row per rate: its share with the interval, and whether there are enough runs."""
+    return [
+        {
+            "what": row["rate"],
+            "of": _MEANING.get(row["rate"], "runs with that much more work on one side"),
+            "count": f"{row['hits']} of {row['total']}",
+            "share": _format_share(row),
+            "note": _note(row, found["fewest_trials"]),
+        }
+        for row in found["rates"]
+    ]
+
+
+def _format_share(row: Mapping[str, Any]) -> str:
+    if row["share"] is None:
+        return "unknown"
+    return f"{row['share']:.0%} ({row['low']:.0%} to {row['high']:.0%})"
+
+
+def _note(row: Mapping[str, Any], fewest: int) -> str:
+    return f"too few runs; at least {fewest} are needed" if row["too_few"] else ""
+
+
+def list_smallest(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row per series: the smallest change that a confirmation would detect."""
+    return [
+        {
+            "series": row["series"],
+            "smallest": _format_smallest(row),
+            "nights": format_count(row["nights"], "night"),
+            "starts": format_count(row["starts"], "start"),
+        }
+        for row in found["smallest"]
+    ]
+
+
+def _format_smallest(row: Mapping[str, Any]) -> str:
+    return "too few starts" if row["smallest"] is None else f"{row['smallest']:.1%}"
+
+
+def list_trials(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row per calibration run, newest first: the injected change and the verdict."""
+    return [
+        {
+            "series": row["series"],
+            "truth": "no change"
+            if row["slowed"] is None
+            else f"{row['slowed']} does {row['percent']} % more work",
+            "measured": "" if row["measured"] is None else f"{row['measured']:+.1%}",
+            "starts": str(row["starts"]),
+            "outcome": row["outcome"],
+            "blamed": row["blamed"] or "",
+        }
+        for row in reversed(found["trials"])
+    ]
+
+
+def summarise_error_rates(found: Mapping[str, Any]) -> str:
+    """One sentence: how many calibration runs were judged, and how many are unfinished."""
+    text = f"{format_count(len(found['trials']), 'calibration run')} judged"
+    if found["unfinished"]:
+        text += f", {found['unfinished']} unfinished"
+    if found["lost"]:
+        text += f"; {format_count(len(found['lost']), 'start')} did not count"
+    return text + "."

@@ -1,0 +1,283 @@
+"""The forest plot: speedups with their intervals on a log axis, grouped by case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from dashboards.formatting import (
+    arm_label,
+    case_label,
+    contender_label,
+    format_speedup,
+    is_missing,
+    one_line,
+    side_label,
+    to_plotted_ratio,
+)
+from dashboards.frames import is_fair
+
+ARM_DOMAIN = ("compiled", "eager", "other")
+# Mid-tones of the Okabe-Ito palette: safe for color-blind readers, readable on white and black.
+ARM_COLORS = ("#2f80c3", "#d5761a", "#8a8f98")
+ARM_SHAPES = ("circle", "triangle-up", "square")
+_ROW_STEP = 42
+_LABEL_OFFSET, _MARK_OFFSET = -9, 7
+_WIDE_TICKS = (0.001, 0.01, 0.1, 1, 10, 100, 1000)
+_ROUND_TICKS = (0.15, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8)
+_OCTAVES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
+_FINE_TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2)
+_TICKS_BY_SPAN = ((2.2, _FINE_TICKS), (10, _ROUND_TICKS), (300, _OCTAVES))
+_TICK_TEXT = "format(datum.value, '~r') + 'x'"
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The labels of the two sides of the 1x line."""
+
+    left: str
+    right: str
+
+
+FRAMEWORK_DIRECTIONS = Directions("\u2190 PyTorch faster", "JAX faster \u2192")
+VERSION_DIRECTIONS = Directions("\u2190 older faster", "newer faster \u2192")
+PAIR_DIRECTIONS = Directions("\u2190 second faster", "first faster \u2192")
+
+
+@dataclass(frozen=True)
+class SpeedupRange:
+    """Domain and ticks of a log axis that always shows 1x."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+
+def span_speedups(log_values: Iterable[float]) -> SpeedupRange:
+    """The range of all finite values and 1x, with a margin; ticks at round speedups."""
+    finite = [value for value in log_values if not is_missing(value)]
+    low, high = min([*finite, math.log(0.87)]), max([*finite, math.log(1.15)])
+    air = 0.06 * (high - low)
+    left, right = math.exp(low - air), math.exp(high + air)
+    choices = next((ticks for limit, ticks in _TICKS_BY_SPAN if right / left < limit), _WIDE_TICKS)
+    ticks = tuple(tick for tick in choices if left <= tick <= right)
+    return SpeedupRange(float(f"{left:.6g}"), float(f"{right:.6g}"), ticks)
+
+
+def arm_series(arm: str) -> str:
+    """The series of an arm, which selects its color and shape."""
+    if arm.startswith("torch-compile"):
+        return "compiled"
+    label = arm_label(arm)
+    return label if label in ARM_DOMAIN else "other"
+
+
+def framework_rows(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the forest of JAX against torch by case, compiled (the fair pair) before eager."""
+    several = pairs[["a_version", "b_version"]].drop_duplicates().shape[0] > 1
+    rows = []
+    for pair in pairs.to_dict("records"):
+        name = arm_label(str(pair["b_arm"])) or str(pair["b_arm"])
+        label = name if is_fair(pair) else f"{name} (not the fair pair)"
+        versions = f", JAX {pair['a_version']} against PyTorch {pair['b_version']}"
+        group = case_label(pair) + (versions if several else "")
+        rows.append(_forest_row(pair, group, label, str(pair["b_arm"])))
+    return _sorted_rows(rows)
+
+
+def version_rows(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the forest of a framework against its older self, by change of version."""
+    rows = []
+    for pair in pairs.to_dict("records"):
+        newer = contender_label(str(pair["a_framework"]), pair["a_version"], "")
+        label = f"{case_label(pair)} {arm_label(str(pair['a_arm']))}".strip()
+        group = f"{newer} against {pair['b_version']}"
+        rows.append(_forest_row(pair, group, label, str(pair["a_arm"])))
+    return _sorted_rows(rows)
+
+
+def pair_rows(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the forest of any pairs, labelled with the contenders' names."""
+    return _sorted_rows(
+        [
+            _forest_row(pair, case_label(pair), f"{pair['a']} / {pair['b']}", str(pair["b_arm"]))
+            for pair in pairs.to_dict("records")
+        ]
+    )
+
+
+def _forest_row(pair: Mapping[str, Any], group: str, label: str, arm: str) -> dict[str, object]:
+    starts = pair["start_log_ratios"]
+    return {
+        "group": group,
+        "label": label,
+        "series": arm_series(arm),
+        "case": case_label(pair),
+        "a": side_label(pair, "a"),
+        "b": side_label(pair, "b"),
+        "value_label": format_speedup(pair["log_ratio"], pair["low"], pair["high"]),
+        "speedup": to_plotted_ratio(pair["log_ratio"]),
+        "low": to_plotted_ratio(pair["low"]),
+        "high": to_plotted_ratio(pair["high"]),
+        "starts": []
+        if starts is None or is_missing(starts)
+        else [to_plotted_ratio(log) for log in starts],
+        "num_starts": pair["num_starts"],
+        "verdict": one_line(pair["verdict"], missing="unknown"),
+    }
+
+
+def _sorted_rows(rows: list[dict[str, object]]) -> pd.DataFrame:
+    def key(row: dict[str, object]) -> tuple[str, int, str]:
+        return str(row["group"]), ARM_DOMAIN.index(str(row["series"])), str(row["label"])
+
+    columns = [
+        "group",
+        "label",
+        "series",
+        "case",
+        "a",
+        "b",
+        "value_label",
+        "speedup",
+        "low",
+        "high",
+    ]
+    columns += ["starts", "num_starts", "verdict"]
+    return pd.DataFrame(sorted(rows, key=key), columns=columns, dtype=object)
+
+
+def forest_chart(rows: pd.DataFrame, *, directions: Directions, description: str) -> alt.LayerChart:
+    """Points, intervals and single starts: one line per pair, one heading per group.
+
+    Every line has its own labels, so it is readable without color or shape.
+    """
+    lines, order = _lay_out(rows)
+    logs = [
+        math.log(value)
+        for line in lines
+        for value in (line["speedup"], line["low"], line["high"], *line["starts"])
+        if value is not None
+    ]
+    span = span_speedups(logs)
+    y = alt.Y("row:N", sort=order, axis=None, scale=alt.Scale(domain=order))
+    x = alt.X("speedup:Q", scale=speedup_scale(span), axis=speedup_axis(span), title=None)
+    layers = [
+        _one_line_mark(),
+        *_labels(order, lines, y, directions),
+        *_marks(lines, y, x),
+    ]
+    return alt.LayerChart(
+        layer=layers,
+        width="container",
+        height=_ROW_STEP * len(order),
+        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+        description=description,
+    )
+
+
+def speedup_scale(span: SpeedupRange) -> alt.Scale:
+    return alt.Scale(type="log", domain=[span.low, span.high], nice=False)
+
+
+def speedup_axis(span: SpeedupRange) -> alt.Axis:
+    return alt.Axis(
+        values=list(span.ticks), labelExpr=_TICK_TEXT, grid=True, labelOverlap=True, title=None
+    )
+
+
+def _lay_out(rows: pd.DataFrame) -> tuple[list[dict[str, Any]], list[str]]:
+    """Place the lines: a heading per group, then its pairs."""
+    lines: list[dict[str, Any]] = []
+    order = [" directions"]
+    for record in rows.to_dict("records"):
+        heading = f"{record['group']}"
+        if heading not in order:
+            order.append(heading)
+        place = f"{heading} / {len(order)}"
+        order.append(place)
+        lines.append({str(key): value for key, value in record.items()} | {"row": place})
+    return lines, order
+
+
+def _values(records: list[dict[str, Any]]) -> alt.InlineData:
+    return alt.InlineData(values=records)
+
+
+def _one_line_mark() -> alt.Chart:
+    return (
+        alt.Chart(_values([{"speedup": 1}]))
+        .mark_rule(strokeWidth=1.5, opacity=0.75, aria=False)
+        .encode(x="speedup:Q")
+    )
+
+
+def _labels(
+    order: list[str], lines: list[dict[str, Any]], y: alt.Y, directions: Directions
+) -> list[alt.Chart]:
+    places = {line["row"] for line in lines}
+    headings = _values([{"row": row, "text": row} for row in order[1:] if row not in places])
+    top = _values([{"row": order[0], "left": directions.left, "right": directions.right}])
+    pairs = _values(lines)
+    left, right = alt.XValue(0), alt.XValue("width")
+    return [
+        _left_text(top).encode(y=y, x=left, text="left:N"),
+        _right_text(top).encode(y=y, x=right, text="right:N"),
+        alt.Chart(headings)
+        .mark_text(align="left", baseline="middle", fontWeight=600, fontSize=13, yOffset=3)
+        .encode(y=y, x=left, text="text:N"),
+        _left_text(pairs, _LABEL_OFFSET).encode(y=y, x=left, text="label:N"),
+        _right_text(pairs, _LABEL_OFFSET).encode(y=y, x=right, text="value_label:N"),
+    ]
+
+
+def _left_text(values: alt.InlineData, offset: int = 0) -> alt.Chart:
+    return alt.Chart(values).mark_text(align="left", baseline="middle", yOffset=offset)
+
+
+def _right_text(values: alt.InlineData, offset: int = 0) -> alt.Chart:
+    return alt.Chart(values).mark_text(align="right", baseline="middle", yOffset=offset)
+
+
+def _marks(lines: list[dict[str, Any]], y: alt.Y, x: alt.X) -> list[alt.Chart]:
+    color = alt.Color(
+        "series:N", scale=alt.Scale(domain=list(ARM_DOMAIN), range=list(ARM_COLORS)), legend=None
+    )
+    shape = alt.Shape(
+        "series:N", scale=alt.Scale(domain=list(ARM_DOMAIN), range=list(ARM_SHAPES)), legend=None
+    )
+    tooltip = [
+        alt.Tooltip("case:N", title="case"),
+        alt.Tooltip("a:N", title="this"),
+        alt.Tooltip("b:N", title="against"),
+        alt.Tooltip("value_label:N", title="speedup"),
+        alt.Tooltip("verdict:N", title="verdict"),
+        alt.Tooltip("num_starts:N", title="starts"),
+    ]
+    starts = [
+        {"row": line["row"], "series": line["series"], "speedup": value}
+        for line in lines
+        for value in line["starts"]
+    ]
+    bounded = [line for line in lines if line["low"] is not None and line["high"] is not None]
+    return [
+        alt.Chart(_values(lines))
+        .mark_rule(strokeWidth=1, opacity=0.25, yOffset=_MARK_OFFSET, aria=False)
+        .encode(y=y, x=alt.XValue(0), x2=alt.X2Value("width")),
+        alt.Chart(_values(starts))
+        .mark_point(
+            shape="stroke", angle=90, size=50, opacity=0.5, yOffset=_MARK_OFFSET, aria=False
+        )
+        .encode(y=y, x=x, color=color),
+        alt.Chart(_values(bounded))
+        .mark_rule(strokeWidth=2.5, yOffset=_MARK_OFFSET, aria=False)
+        .encode(y=y, x=alt.X("low:Q"), x2="high:Q", color=color),
+        alt.Chart(_values([line for line in lines if line["speedup"] is not None]))
+        .mark_point(filled=True, size=70, opacity=1, yOffset=_MARK_OFFSET)
+        .encode(y=y, x=x, color=color, shape=shape, tooltip=tooltip),
+    ]

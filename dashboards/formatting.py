@@ -1,0 +1,242 @@
+"""Format numbers, names and verdicts: as many digits as the interval justifies, never a fake 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchcore.store.metrics import Metric, Unit
+from benchcore.verdict.samples import swap_sides
+
+NOT_MEASURED = "not measured"
+FRAMEWORKS = {"jax": "JAX", "torch": "PyTorch", "stdlib": "Python"}
+_ARMS = {"jax-jit": "", "torch-compile": "compiled", "torch-eager": "eager", "stdlib": ""}
+_MAX_DECIMALS = 3
+
+
+def is_missing(value: object) -> bool:
+    """True for None, pandas' NA, NaN, NaT and infinities."""
+    if value is None or type(value).__name__ == "NAType" or value != value:
+        return True
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def one_line(value: object, *, missing: str = NOT_MEASURED) -> str:
+    """Text of a cell that may be empty."""
+    return missing if is_missing(value) or value == "" else str(value)
+
+
+def case_label(row: Mapping[str, Any]) -> str:
+    """`mlp train_b128`, with the track where it is not the default one."""
+    label = f"{row['workload']} {row['case_name']}"
+    track = row.get("track", "default")
+    return label if is_missing(track) or track in ("default", "") else f"{label} ({track})"
+
+
+def arm_label(arm: str) -> str:
+    """What distinguishes a framework's arms: `eager`, `compiled`, or nothing."""
+    return _ARMS.get(arm, arm.partition("-")[2])
+
+
+def contender_label(framework: str, version: object, arm: str) -> str:
+    """`PyTorch 2.15.0 compiled`."""
+    parts = (FRAMEWORKS.get(framework, framework), one_line(version, missing=""), arm_label(arm))
+    return " ".join(part for part in parts if part)
+
+
+def side_label(row: Mapping[str, Any], side: str) -> str:
+    """`contender_label` of side `a` or `b` of a ratio."""
+    return contender_label(
+        row[f"{side}_framework"], row[f"{side}_version"], str(row[f"{side}_arm"])
+    )
+
+
+def num_decimals(low: float, high: float) -> int:
+    """Decimals that an interval of speedups justifies: its half-width shows one or two digits."""
+    half_width = (high - low) / 2
+    if half_width <= 0:
+        return _MAX_DECIMALS
+    wanted = max(0, min(_MAX_DECIMALS, math.ceil(-math.log10(half_width))))
+    # A bound that is not 1 must not read as 1: it decides the verdict.
+    while wanted < _MAX_DECIMALS and any(
+        float(f"{bound:.{wanted}f}") == 1 != bound for bound in (low, high)
+    ):
+        wanted += 1
+    return wanted
+
+
+_WIDEST = math.log(1e6)
+
+
+def to_ratio(log_ratio: float) -> float:
+    """The ratio of a log ratio, at most 1e6 and at least 1e-6: the interval of two starts that
+    differ may end far beyond what a page can show."""
+    return math.exp(max(-_WIDEST, min(log_ratio, _WIDEST)))
+
+
+def to_plotted_ratio(log_ratio: float | None) -> float | None:
+    """Six digits of a log ratio's ratio; None where it is missing. Never 0, which a log axis has
+    no place for."""
+    if log_ratio is None or is_missing(log_ratio):
+        return None
+    return float(f"{to_ratio(log_ratio):.6g}")
+
+
+def format_speedup(log_ratio: float, low: float, high: float) -> str:
+    """`1.42x (1.38 to 1.47)` from natural logs; what is missing is `not measured`."""
+    if is_missing(log_ratio):
+        return NOT_MEASURED
+    if is_missing(low) or is_missing(high):
+        return f"{to_ratio(log_ratio):.2f}x (interval {NOT_MEASURED})"
+    decimals = num_decimals(to_ratio(low), to_ratio(high))
+    while decimals < _MAX_DECIMALS and float(f"{to_ratio(log_ratio):.{decimals}f}") == 0:
+        decimals += 1  # no speedup is 0
+    middle, left, right = (f"{to_ratio(log):.{decimals}f}" for log in (log_ratio, low, high))
+    return f"{middle}x ({left} to {right})"
+
+
+def describe_verdict(
+    a: str, b: str, verdict: str, logs: tuple[float, float, float], where: str = "", why: str = ""
+) -> str:
+    """`JAX is 1.42x (1.38 to 1.47) as fast as PyTorch on mlp infer_b1`: the faster side first.
+
+    `logs` are log(T_b / T_a) and the ends of its interval, NaN where missing; `why` is the reason
+    of an unknown verdict.
+    """
+    log_ratio, low, high = logs
+    speedup = format_speedup(log_ratio, low, high)
+    if verdict == "unknown" or is_missing(log_ratio):
+        measured = "" if is_missing(log_ratio) else f"measured {a} {speedup} as fast as {b}"
+        reasons = "; ".join(filter(None, (measured, why))) or NOT_MEASURED
+        return f"which of {a} and {b} is faster{where} is unknown: {reasons}"
+    if verdict == "same":
+        return f"{a} and {b} are equally fast{where}: {speedup}"
+    if log_ratio < 0:
+        a, b, speedup = b, a, format_speedup(*swap_sides(log_ratio, low, high))
+    return f"{a} is {speedup} as fast as {b}{where}"
+
+
+def describe_ratio(row: Mapping[str, Any]) -> str:
+    """The verdict of a row of ratios as one sentence, without its full stop."""
+    logs = (row["log_ratio"], row["low"], row["high"])
+    why = "a suspicion from a single start" if is_single_start(row) else ""
+    where = f" on {case_label(row)}"
+    return describe_verdict(
+        side_label(row, "a"), side_label(row, "b"), row["verdict"], logs, where, why
+    )
+
+
+def is_single_start(row: Mapping[str, Any]) -> bool:
+    """Whether the ratio rests on a single start, which is a suspicion only."""
+    return row["scope"] == "this start"
+
+
+def _three_digits(value: float) -> str:
+    if value == 0:
+        return "0"
+    # Round first: 0.9997 has its digits as 1.00 has.
+    magnitude = int(f"{value:.2e}".partition("e")[2])
+    return f"{value:.{max(0, 2 - magnitude)}f}"
+
+
+def format_ns(ns: float | None) -> str:
+    """A duration to three digits with the unit that suits it."""
+    if ns is None or is_missing(ns):
+        return NOT_MEASURED
+    for unit, scale in (("ns", 1.0), ("\u00b5s", 1e3), ("ms", 1e6)):
+        if abs(ns) < 999.5 * scale:
+            return f"{_three_digits(ns / scale)} {unit}"
+    return f"{_three_digits(ns / 1e9)} s"
+
+
+def format_seconds(seconds: float | None) -> str:
+    """A duration given in seconds; minutes and hours where it is long."""
+    if seconds is None or is_missing(seconds):
+        return NOT_MEASURED
+    if seconds < 120:
+        return format_ns(seconds * 1e9)
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def format_bytes(num_bytes: float | None) -> str:
+    """Memory in MiB or GiB."""
+    if num_bytes is None or is_missing(num_bytes):
+        return NOT_MEASURED
+    mib = num_bytes / 2**20
+    return f"{_three_digits(mib)} MiB" if mib < 1000 else f"{_three_digits(mib / 1024)} GiB"
+
+
+def format_average(number: float | None) -> str:
+    """An average count per step, which may be fractional."""
+    return NOT_MEASURED if number is None or is_missing(number) else f"{number:.4g}"
+
+
+def format_rate(per_s: float | None) -> str:
+    """Items per second: three digits, thousands as `12.3k`."""
+    if per_s is None or is_missing(per_s):
+        return NOT_MEASURED
+    return _three_digits(per_s) if per_s < 999.5 else f"{_three_digits(per_s / 1e3)}k"
+
+
+def format_energy(millijoules: float | None) -> str:
+    """Energy in mJ, J or kJ."""
+    if millijoules is None or is_missing(millijoules):
+        return NOT_MEASURED
+    if abs(millijoules) < 999.5:
+        return f"{_three_digits(millijoules)} mJ"
+    if abs(millijoules) < 999.5e3:
+        return f"{_three_digits(millijoules / 1e3)} J"
+    return f"{_three_digits(millijoules / 1e6)} kJ"
+
+
+def format_factor(factor: float | None) -> str:
+    """`1.04x`, `16.3x`, `365x`: three digits."""
+    if factor is None or is_missing(factor):
+        return NOT_MEASURED
+    decimals = 2 if abs(factor) < 10 else 1 if abs(factor) < 100 else 0
+    return f"{factor:.{decimals}f}x"
+
+
+def format_metric(metric: Metric, value: float | None) -> str:
+    """A metric's value in its unit, or that it was not measured."""
+    return _FORMATS[metric.unit](value)
+
+
+def format_relative(value: float | None) -> str:
+    """A relative difference or a tolerance: `3.1e-06`."""
+    return NOT_MEASURED if value is None or is_missing(value) else f"{value:.1e}"
+
+
+def format_share(part: float | None, whole: float | None) -> str:
+    """`61 %`."""
+    if part is None or whole is None or is_missing(part) or is_missing(whole) or whole <= 0:
+        return NOT_MEASURED
+    return f"{100 * part / whole:.0f} %"
+
+
+def format_count(count: int, noun: str, plural: str = "") -> str:
+    """`1 pair`, `2 pairs`, `no pair`."""
+    if count == 0:
+        return f"no {noun}"
+    return f"1 {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
+
+
+def format_range(values: list[int]) -> str:
+    """`5`, or `3 to 5` where they differ."""
+    if not values:
+        return NOT_MEASURED
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+_FORMATS: Mapping[Unit, Callable[[float | None], str]] = {
+    "ns": format_ns,
+    "s": format_seconds,
+    "bytes": format_bytes,
+    "mj": format_energy,
+    "per_s": format_rate,
+    "factor": format_factor,
+    "count": format_average,
+}

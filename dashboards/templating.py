@@ -1,0 +1,84 @@
+"""What all pages share: templates, scripts, the content policy, and writing a page as a whole."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from benchcore.protocol import name_part
+from dashboards.pictures import VEGA_LITE
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render_template(name: str, specs: Mapping[str, Mapping[str, Any]], **values: Any) -> str:
+    """A page's HTML. `specs` maps places in the page to Vega-Lite specifications.
+
+    Every string in `values` is escaped. The page holds its style and scripts and loads nothing.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    scripts = [vega_bundle(), _read_template("charts.js")]
+    return environment.get_template(name).render(
+        charts_json=Markup(escape_json(specs)),
+        style=Markup(_read_template("style.css")),
+        scripts=[Markup(script) for script in scripts],
+        policy=_content_policy(scripts),
+        **values,
+    )
+
+
+def write_page(page: str, folder: Path, name: str = "index.html") -> Path:
+    """Write the page into the folder atomically; returns its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = name_part(folder / name)
+    part.write_text(page, encoding="utf-8")
+    return part.replace(folder / name)
+
+
+def escape_json(value: object) -> str:
+    """JSON that is safe inside a script element: no `<`, `>`, `&`, no NaN."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+@lru_cache(maxsize=1)
+def vega_bundle() -> str:
+    """Vega, Vega-Lite and vega-embed as one script, in the version that altair writes for."""
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
+    assert "</script" not in bundle.lower()
+    assert "<!--" not in bundle
+    return bundle
+
+
+def _content_policy(scripts: list[str]) -> str:
+    """Allow only our own scripts, by their hashes, and no request to the network.
+
+    Vega compiles its expressions with Function, hence unsafe-eval.
+    """
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src 'unsafe-eval' {hashes}; "
+        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _read_template(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")

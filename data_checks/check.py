@@ -1,0 +1,45 @@
+"""Check a campaign in the database, and store its failed checks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchcore.store.database import Engine
+from benchcore.store.duels import replace_failed_checks
+from benchcore.store.frames.contenders import contender_frame, start_frame
+from benchcore.store.frames.duels import equivalence_frame, manifest_frame, proof_frame
+from benchcore.store.frames.epochs import epoch_frame
+from benchcore.store.frames.profiles import profile_frame
+from data_checks.rows import CheckFrames
+
+if TYPE_CHECKING:
+    from data_checks.suites import CheckReport
+
+
+def check_campaign(engine: Engine, campaign: str) -> CheckReport:
+    """Replace the campaign's failed checks. Raises CheckError if a check could not run."""
+    from data_checks.suites import run_checks  # Great Expectations takes seconds to import
+
+    report = run_checks(read_frames(engine, campaign))
+    replace_failed_checks(engine, campaign, report.failed_checks, checked=report.checked)
+    return report
+
+
+def read_frames(engine: Engine, campaign: str) -> CheckFrames:
+    """The rows of all duel runs that are complete now; later ones are left for the next check."""
+    contenders = contender_frame(engine, campaign)
+    starts, equivalence = start_frame(engine, campaign), equivalence_frame(engine, campaign)
+    manifests = manifest_frame(engine, campaign)
+    profiles = profile_frame(engine, campaign)
+    proofs = proof_frame(engine, campaign)
+    epochs = epoch_frame(engine, campaign)
+    known = list(contenders["duel_run"])
+    return CheckFrames(
+        contenders=contenders,
+        starts=starts.loc[starts["duel_run"].isin(known)],
+        equivalence=equivalence.loc[equivalence["duel_run"].isin(known)],
+        manifests=manifests.loc[manifests["duel_run"].isin(known)],
+        profiles=profiles.loc[profiles["duel_run"].isin(known)],
+        proofs=proofs.loc[proofs["duel_run"].isin(known)],
+        epochs=epochs.loc[epochs["duel_run"].isin(known)],
+    )

@@ -1,0 +1,99 @@
+"""Find the version that changed a case: what `deadheat bisect` does, as a flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+from prefect.artifacts import create_table_artifact
+from prefect.client.schemas.objects import State as RunState
+from prefect.states import Completed, Failed
+
+from benchcore.errors import UserError
+from benchcore.experiments.bisect import BisectRequest, run_bisection
+from benchcore.experiments.pairs import BisectTarget
+from benchcore.experiments.rounds import RunContext, check_looks
+from benchcore.planning.profiles import load_profile
+from benchcore.running.sites import check_site
+from benchcore.state import default_root, open_state
+from benchcore.verdict.confirmation.decide import LOOKS
+from tasks.form import (
+    Bound,
+    CaseName,
+    Device,
+    EventId,
+    Framework,
+    ProfileName,
+    PublishedVersion,
+    Settings,
+    SiteName,
+    Starts,
+    Workload,
+)
+from tasks.rounds import TaskMeasurer
+
+_COLUMNS = ("purpose", "old", "new", "verdict", "ratio", "low", "high", "starts", "reason")
+
+
+@flow(name="bisect", flow_run_name="bisect-{framework}-{good}-{bad}", validate_parameters=True)
+def bisect(  # noqa: PLR0913 - a form's fields
+    framework: Framework,
+    good: PublishedVersion,
+    bad: PublishedVersion,
+    workload: Workload,
+    case: CaseName,
+    settings: Settings = [],  # noqa: B006 - Prefect shows it in the form, and nothing changes it
+    starts: Starts | None = None,
+    bound: Bound = 0.02,
+    dependencies: bool = False,
+    event: EventId | None = None,
+    device: Device = "cpu",
+    profile: ProfileName = "laptop",
+    site: SiteName = "local",
+) -> RunState[Any]:
+    """Find the version of a framework that changed a case, between a good and a bad one.
+
+    Args:
+        framework: Framework whose versions are searched.
+        good: An older version, before the change.
+        bad: A newer version, after the change.
+        workload: What is computed.
+        case: Case of the workload, as `deadheat workloads` lists them.
+        settings: Non-default settings of the framework.
+        starts: Judge after these numbers of starts, in growing order; empty for 5, 8 and 12.
+        bound: Differences below this share count as the same; 0.02 is 2 %.
+        dependencies: Also find the package that caused it.
+        event: Number of the event whose history gets the outcome.
+        device: Device to measure on.
+        profile: Limits of the measurement.
+        site: Where to measure.
+    """
+    state = open_state(default_root())
+    target = BisectTarget(
+        framework=framework,
+        good=good,
+        bad=bad,
+        workload=workload,
+        case=case,
+        settings=tuple(settings),
+        device=device,
+        bound=bound,
+    )
+    try:
+        check_site(site)
+        request = BisectRequest(
+            target=target,
+            looks=check_looks(starts or LOOKS),
+            context=RunContext(profile=load_profile(profile), site=site),
+            dependencies=dependencies,
+            event=event,
+        )
+        found = run_bisection(request, state, TaskMeasurer(state))
+    except UserError as error:
+        return Failed(message=str(error))
+    rounds = [row for each in (found, *found["dependencies"]) for row in each["rounds"]]
+    table = [{name: row[name] for name in _COLUMNS} for row in rounds]
+    create_table_artifact(key="bisection", table=table, description=found["summary"])
+    if found["verdict"] in ("unknown", "unverified"):
+        return Failed(message=found["summary"])
+    return Completed(message=found["summary"])

@@ -1,0 +1,47 @@
+"""Measure more calibration runs: what `deadheat calibration --measure` does, as a flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+from prefect.artifacts import create_table_artifact
+from prefect.client.schemas.objects import State as RunState
+from prefect.states import Completed, Failed
+
+from benchcore.errors import UserError
+from benchcore.experiments.calibrate import run_calibration
+from benchcore.experiments.rounds import RunContext
+from benchcore.planning.profiles import load_profile
+from benchcore.running.sites import check_site
+from benchcore.state import default_root, open_state
+from benchcore.store.database import open_database
+from benchcore.store.reports.calibration import measure_calibration
+from dashboards.error_rates import list_rates, summarise_error_rates
+from tasks.form import NumTrials, ProfileName, SiteName
+from tasks.rounds import TaskMeasurer
+
+
+@flow(name="calibrate", flow_run_name="calibrate-{trials}-trials", validate_parameters=True)
+def calibrate(
+    trials: NumTrials = 6, profile: ProfileName = "laptop", site: SiteName = "local"
+) -> RunState[Any]:
+    """Measure calibration runs, whose truth is known, and report how often our alarms are wrong.
+
+    Args:
+        trials: Number of calibration runs, beside those of every night.
+        profile: Profile whose calibration runs are measured; not every profile has some.
+        site: Where to measure.
+    """
+    state = open_state(default_root())
+    try:
+        check_site(site)
+        context = RunContext(profile=load_profile(profile), site=site)
+        run_calibration(trials, context, TaskMeasurer(state))
+    except UserError as error:
+        return Failed(message=str(error))
+    found = measure_calibration(open_database(state.database_url))
+    summary = summarise_error_rates(found)
+    if rates := list_rates(found):
+        create_table_artifact(key="calibration", table=rates, description=summary)
+    return Completed(message=summary)

@@ -1,0 +1,178 @@
+"""The command `deadheat bisect`: which version of a framework, or which package, changed a case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from benchcore.errors import UserError
+from benchcore.experiments.bisect import BisectRequest, run_bisection
+from benchcore.experiments.dependencies import shorten_state
+from benchcore.experiments.pairs import BisectTarget
+from benchcore.experiments.rounds import RunContext, check_looks
+from benchcore.planning.profiles import load_profile
+from benchcore.state import open_state
+from benchcore.verdict.confirmation.decide import LOOKS
+from benchcore.verdict.samples import EQUIVALENCE_BOUND
+from flows.cli.in_process import ConsoleMeasurer
+from flows.cli.options import (
+    STATE,
+    BoundOption,
+    DeviceOption,
+    JsonOption,
+    LimitsOption,
+    LooksOption,
+    PythonOption,
+    SiteOption,
+    StateOption,
+)
+from flows.cli.printing import OUT, complain, print_json, print_rows
+
+_MAX_OTHER_DIFFERENCES = 12
+_VERSION_PURPOSES = {
+    "ends": "do they differ at all?",
+    "search": "on which side of it?",
+    "verify": "the culprit, measured again",
+    "rest": "is it all?",
+}
+_PACKAGE_PURPOSES = _VERSION_PURPOSES | {"ends": "does any of them?", "search": "among these?"}
+
+
+def bisect(
+    framework: Annotated[str, typer.Argument(help="The framework that changed: jax or torch.")],
+    workload: Annotated[
+        str, typer.Option("--workload", metavar="NAME", help="Measure this workload.")
+    ],
+    case: Annotated[str, typer.Option("--case", metavar="NAME", help="Measure this case of it.")],
+    good: Annotated[
+        str,
+        typer.Option(
+            "--good",
+            metavar="VERSION",
+            help="Start from this older version, or lock file (before).",
+        ),
+    ],
+    bad: Annotated[
+        str,
+        typer.Option(
+            "--bad", metavar="VERSION", help="End at this newer version, or lock file (after)."
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set an option, as `compare --a-set`; repeat for more.",
+        ),
+    ] = None,
+    starts: LooksOption = None,
+    bound: BoundOption = EQUIVALENCE_BOUND,
+    dependencies: Annotated[
+        bool, typer.Option("--dependencies", help="Also find the package that caused it.")
+    ] = False,
+    event: Annotated[
+        int | None,
+        typer.Option("--event", metavar="ID", help="Add the outcome to this event's history."),
+    ] = None,
+    device: DeviceOption = "cpu",
+    profile: LimitsOption = "laptop",
+    site: SiteOption = "local",
+    python: PythonOption = None,
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the version that changed a case, and on demand the package.
+
+    Searches between a version before the change and one after it. --dependencies searches between
+    the locks of both, or between two locks of your own.
+    """
+    if framework not in ("jax", "torch"):
+        raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")
+    target = BisectTarget(
+        framework=framework,
+        good=good,
+        bad=bad,
+        workload=workload,
+        case=case,
+        settings=tuple(settings or ()),
+        device=device,
+        bound=bound,
+    )
+    request = BisectRequest(
+        target=target,
+        looks=check_looks(starts or LOOKS),
+        context=RunContext(profile=load_profile(profile), site=site, python=python),
+        dependencies=dependencies,
+        event=event,
+    )
+    opened = open_state(state)
+    found = run_bisection(request, opened, ConsoleMeasurer(opened))
+    if as_json:
+        print_json(found)
+    else:
+        print_bisection(found)
+    if found["verdict"] in ("unknown", "unverified"):
+        complain(found["reason"])
+        raise typer.Exit(1)
+
+
+def print_bisection(found: Mapping[str, Any]) -> None:
+    """Each search's questions and answers, then the culprit, and where the record is."""
+    for each in found["dependencies"] if "versions" in found else [found]:
+        _print_dependencies(each)
+    if "versions" in found:
+        _print_versions(found)
+    _print_line(f"Record: {found['record']}")
+
+
+def _print_versions(found: Mapping[str, Any]) -> None:
+    rows = [
+        {
+            **each,
+            "question": _VERSION_PURPOSES[each["purpose"]],
+            "times as long": each["ratio"],
+            "95 %": None if each["low"] is None else f"{each['low']:.3g} to {each['high']:.3g}",
+        }
+        for each in found["rounds"]
+    ]
+    columns = ("question", "old", "new", "verdict", "times as long", "95 %", "starts")
+    print_rows(rows, columns, title=f"Bisected over {len(found['versions'])} versions")
+    for reason in dict.fromkeys(found["lost"]):
+        _print_line(f"a start does not count: {reason}")
+    _print_line(found["summary"])
+
+
+def _print_dependencies(found: Mapping[str, Any]) -> None:
+    title = "Packages that differ, the likeliest cause first"
+    print_rows(found["moves"], ("package", "old", "new"), title=title)
+    if found["differences"]:
+        columns = ("kind", "name", "old", "new")
+        title = "What else differs: look at this first"
+        print_rows(found["differences"][:_MAX_OTHER_DIFFERENCES], columns, title=title)
+    rows = [
+        {
+            **each,
+            "question": _PACKAGE_PURPOSES[each["purpose"]],
+            **{side: _shorten(each[side]) for side in ("old", "new")},
+            "times as long": each["ratio"],
+        }
+        for each in found["rounds"]
+    ]
+    columns = ("question", "old", "new", "verdict", "times as long", "starts")
+    print_rows(rows, columns, title="Packages moved from their old version to the new one")
+    for each in found["refused"]:
+        _print_line(f"{each['move']} can't be moved: {each['reason']}")
+    for reason in dict.fromkeys(found["lost"]):
+        _print_line(f"a start does not count: {reason}")
+    _print_line(found["summary"])
+
+
+def _shorten(name: str) -> str:
+    return shorten_state(frozenset(name.split("+"))) if name != "old" else name
+
+
+def _print_line(text: str) -> None:
+    OUT.print(text, markup=False, soft_wrap=True, highlight=False)

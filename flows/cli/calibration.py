@@ -1,0 +1,64 @@
+"""The command `deadheat calibration`: how often our own verdicts are wrong."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from benchcore.experiments.calibrate import run_calibration
+from benchcore.experiments.rounds import RunContext
+from benchcore.planning.profiles import load_profile
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from benchcore.store.reports.calibration import measure_calibration
+from dashboards.error_rates import list_rates, list_smallest, list_trials, summarise_error_rates
+from flows.cli.in_process import ConsoleMeasurer
+from flows.cli.options import STATE, JsonOption, LimitsOption, SiteOption, StateOption
+from flows.cli.printing import OUT, print_json, print_rows
+
+_MAX_RUNS = 1000
+
+
+def calibration(
+    measure: Annotated[
+        int,
+        typer.Option(
+            "--measure",
+            min=0,
+            max=_MAX_RUNS,
+            help="First measure this many more calibration runs (default 0).",
+        ),
+    ] = 0,
+    profile: LimitsOption = "laptop",
+    site: SiteOption = "local",
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how often our own verdicts are wrong, from runs whose truth is known.
+
+    Every night has some of these calibration runs.
+    """
+    opened = open_state(state)
+    if measure:
+        context = RunContext(profile=load_profile(profile), site=site)
+        run_calibration(measure, context, ConsoleMeasurer(opened))
+    found = measure_calibration(open_database(opened.database_url))
+    if as_json:
+        print_json(found)
+        return
+    OUT.print(summarise_error_rates(found), highlight=False)
+    if found["trials"]:
+        print_rows(
+            list_trials(found),
+            ("series", "truth", "measured", "starts", "outcome", "blamed"),
+            title="Calibration runs, newest first",
+        )
+        columns = ("what", "of", "count", "share", "note")
+        print_rows(list_rates(found), columns, title="How often our own alarms err; 95 % intervals")
+    if found["smallest"]:
+        columns = ("series", "smallest", "nights", "starts")
+        title = "The smallest change that a confirmation's first 5 starts find in 4 of 5 cases"
+        print_rows(list_smallest(found), columns, title=title)
+    for reason in dict.fromkeys(found["lost"]):
+        OUT.print(f"a start does not count: {reason}", markup=False, soft_wrap=True)

@@ -1,0 +1,78 @@
+"""The command `deadheat confirm`: fresh starts of old against new, and which framework moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from benchcore.alerts import find_webhook
+from benchcore.experiments.confirm import ConfirmRequest, run_confirmation
+from benchcore.experiments.rounds import RunContext, check_looks
+from benchcore.planning.profiles import load_profile
+from benchcore.state import open_state
+from benchcore.verdict.confirmation.decide import LOOKS
+from flows.cli.in_process import ConsoleMeasurer
+from flows.cli.options import STATE, JsonOption, LimitsOption, LooksOption, SiteOption, StateOption
+from flows.cli.printing import OUT, complain, print_json, print_rows
+
+_MAX_CANDIDATES = 12
+
+
+def confirm(
+    suspicion: Annotated[
+        list[int] | None, typer.Argument(help="Ids of suspicions (default: every open one).")
+    ] = None,
+    starts: LooksOption = None,
+    budget: Annotated[
+        float,
+        typer.Option(
+            "--budget", metavar="SECONDS", min=0.0, help="Begin no more suspicions after this long."
+        ),
+    ] = 3600.0,
+    profile: LimitsOption = "laptop",
+    site: SiteOption = "local",
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure suspicions again with fresh starts, and name the framework that changed.
+
+    Every confirmed change becomes an event, and is posted to DEADHEAT_WEBHOOK_URL.
+    """
+    looks, opened = check_looks(starts or LOOKS), open_state(state)
+    find_webhook()
+    request = ConfirmRequest(
+        suspicions=tuple(suspicion or ()),
+        looks=looks,
+        budget_s=budget,
+        context=RunContext(profile=load_profile(profile), site=site),
+    )
+    found = run_confirmation(request, opened, ConsoleMeasurer(opened))
+    if as_json:
+        print_json(found.rows)
+    else:
+        print_confirmation(found.rows)
+    for reason in found.unsent:
+        complain(reason)
+    if found.unsent:
+        raise typer.Exit(1)
+
+
+def print_confirmation(rows: Sequence[Mapping[str, Any]]) -> None:
+    """A row per suspicion; for confirmed ones also what differs."""
+    if not rows:
+        OUT.print("no suspicion is open")
+        return
+    columns = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
+    print_rows(rows, columns, title="Result of fresh starts")
+    for row in rows:
+        if row["verdict"] == "confirmed" and row["candidates"]:
+            columns = ("side", "kind", "name", "old", "new")
+            title = f"Suspicion {row['suspicion']}: what differs, the likeliest cause first"
+            print_rows(row["candidates"][:_MAX_CANDIDATES], columns, title=title)
+        notes = [f"a start does not count: {each}" for each in row.get("lost", ())]
+        notes += [row["machine"]["summary"]] if row.get("machine") else []
+        notes += [f"a start has no probe: {each}" for each in row.get("probe_failures", ())]
+        for note in dict.fromkeys(notes):
+            OUT.print(f"suspicion {row['suspicion']}: {note}", markup=False, soft_wrap=True)

@@ -1,0 +1,124 @@
+"""The commands `deadheat events ...`: confirmed changes, and how people triage them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchcore.state import open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.events import annotate_event, list_events, move_event, show_event
+from flows.cli.options import STATE, JsonOption, StateOption
+from flows.cli.printing import OUT, print_json, print_rows
+
+events = typer.Typer(
+    help="List confirmed changes; show or annotate one.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+_EventArgument = Annotated[int, typer.Argument(help="Id of the event.")]
+_ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Record who decided.")]
+_NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Record why.")]
+
+
+@events.callback()
+def list_all(
+    context: typer.Context, state: StateOption = STATE, as_json: JsonOption = False
+) -> None:
+    """List confirmed changes; show or annotate one."""
+    if context.invoked_subcommand is not None:
+        return
+    rows = list_events(_open(state))
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        OUT.print("no events")
+        return
+    table = [{**row, "ratio moved": _move(row)} for row in rows]
+    columns = ("id", "state", "series", "since", "culprit", "ratio moved", "owner", "reason")
+    print_rows(table, columns, title="Confirmed shifts; above 0 = the first gained on the second")
+
+
+@events.command()
+def show(event: _EventArgument, state: StateOption = STATE, as_json: JsonOption = False) -> None:
+    """Show one event: what was found, what differs, and what was done."""
+    found = show_event(_open(state), event)
+    if as_json:
+        print_json(found)
+        return
+    head = f"Event {found['id']}, {found['state']}: {found['series']}, since {found['since']}"
+    OUT.print(head, style="bold", markup=False, soft_wrap=True)
+    lines = [
+        f"The ratio moved by {_move(found)}. Culprit: {found['culprit']}. {found['reason']}",
+        f"Owner: {found['owner'] or 'none'}. Device {found['device']}",
+    ]
+    for line in lines:
+        OUT.print(line, markup=False, soft_wrap=True)
+    candidates = (found["finding"] or {}).get("candidates", [])
+    if candidates:
+        columns = ("side", "kind", "name", "old", "new")
+        print_rows(candidates, columns, title="What differs, the likeliest first")
+    print_rows(found["history"], ("at", "who", "old", "new", "note"), title="What was done")
+
+
+@events.command()
+def acknowledge(
+    event: _EventArgument,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--as", metavar="STATE", help="Set accepted, investigating, invalid, fixed, ..."
+        ),
+    ],
+    by: _ByOption,
+    note: _NoteOption = "",
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Move an event to another state. Accepted, wont_fix and improvement move the baseline."""
+    engine = _open(state)
+    move_event(engine, event, to, who=by, note=note)
+    _print_state(engine, event, as_json)
+
+
+@events.command()
+def annotate(
+    event: _EventArgument,
+    by: _ByOption,
+    note: _NoteOption = "",
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="NAME", help="Assign the event.")
+    ] = None,
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Add a note to an event, or assign it."""
+    engine = _open(state)
+    annotate_event(engine, event, who=by, note=note, owner=owner)
+    _print_state(engine, event, as_json)
+
+
+def _print_state(engine: Engine, event: int, as_json: bool) -> None:
+    found = show_event(engine, event)
+    if as_json:
+        print_json(found)
+    else:
+        OUT.print(f"event {event} is {found['state']}", highlight=False)
+
+
+def _open(state: Path) -> Engine:
+    return open_database(open_state(state).database_url)
+
+
+def _move(row: dict[str, Any]) -> str:
+    if row["ratio"] is None:
+        return "an unknown amount"
+    middle = f"{row['ratio'] - 1:+.1%}"
+    if row["low"] is None or row["high"] is None:
+        return middle
+    return f"{middle} ({row['low'] - 1:+.1%} to {row['high'] - 1:+.1%})"

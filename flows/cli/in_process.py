@@ -1,0 +1,105 @@
+"""Runs a flow in this process and shows its progress."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from benchcore.errors import UserError
+from benchcore.planning import matrix
+from benchcore.progress import ProgressReader
+from benchcore.running.finished import keep_outcome, recall_outcome
+from benchcore.running.plans import campaign_folder, progress_log, save_campaign
+from benchcore.running.preflight import probe_prefect_api
+from benchcore.state import State
+from benchcore.store.database import check_database
+from flows.cli.printing import ERR, complain
+from flows.cli.progress_display import follow_campaign
+from flows.server.instance import settle_auth
+from flows.server.temporary_api import settle_prefect, start_temporary_api
+
+
+def run_flow(
+    run: Callable[[], dict[str, Any]], state: State, name: str, request: Sequence[object] = ()
+) -> dict[str, Any]:
+    """Run a campaign's flow with its progress on stderr; what came of it.
+
+    Where the same `request` finished before and nothing changed since, nothing runs: no server.
+    """
+    _check_services(state)
+    settle_prefect(state)
+    settle_auth(state)
+    os.environ["DEADHEAT_STATE"] = str(state.root)
+    if outcome := recall_outcome(state, name, request):
+        text = f"nothing changed since {name} was published; `deadheat report {name}` repeats that"
+        ERR.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+        return outcome
+    outcome = _run(run, state, name)
+    keep_outcome(state, name, request, outcome)
+    return outcome
+
+
+def _run(run: Callable[[], dict[str, Any]], state: State, name: str) -> dict[str, Any]:
+    log = progress_log(state, name)
+    log.append(event="campaign", what="begun")
+    plan_path = campaign_folder(state, name) / "plan.json"
+    reader = ProgressReader(log.path, from_now=True)
+    with follow_campaign(
+        lambda: matrix.load_plan(plan_path) if plan_path.exists() else None, reader, ERR
+    ):
+        return _until_interrupted(run)
+
+
+def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        start_temporary_api()
+        return run()
+    except KeyboardInterrupt:
+        complain("interrupted; the same command goes on where this one stopped")
+        raise typer.Exit(130) from None
+
+
+def measure_plan(plan: matrix.Plan, state: State, pool: str | None = None) -> dict[str, Any]:
+    """Save a plan and measure it with its progress on stderr; the flow's outcome.
+
+    Raises UserError as `save_campaign` does.
+    """
+    saved = save_campaign(plan, state, pool)
+
+    def measure() -> dict[str, Any]:
+        from flows.measure import measure as flow
+
+        return flow(campaign=saved.campaign)
+
+    return run_flow(measure, state, saved.campaign)
+
+
+@dataclass(frozen=True)
+class ConsoleMeasurer:
+    """Measures each round of an experiment as a flow in this process, and reports on stderr."""
+
+    state: State
+
+    def measure(self, plan: matrix.Plan, title: str) -> None:
+        """As `benchcore.experiments.rounds.Measurer`."""
+        self.report(title)
+        measure_plan(plan, self.state)
+
+    def report(self, text: str) -> None:
+        """One line on stderr."""
+        ERR.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _check_services(state: State) -> None:
+    """Before anything is measured: will the results find their database, and the flow its API?"""
+    check_database(state.database_url)
+    api = probe_prefect_api(os.environ.get("PREFECT_API_URL"))
+    if not api.usable:
+        raise UserError(
+            f"wanted the Prefect API that PREFECT_API_URL names, but {api.detail}; "
+            "start it, or unset PREFECT_API_URL to do without"
+        )

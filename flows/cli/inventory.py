@@ -1,0 +1,113 @@
+"""The commands `deadheat workloads`, `environments` and `verify`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from benchcore.environments.build import list_environments, provision
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.version_requests import parse_request, resolve
+from benchcore.planning import catalog
+from benchcore.planning.profiles import load_profile
+from benchcore.running.duels import describe_release, find_accelerator
+from benchcore.running.preflight import Needs, verify_machine
+from benchcore.running.sites import load_site
+from benchcore.state import State, open_state
+from flows.cli.options import (
+    STATE,
+    JsonOption,
+    ProfileOption,
+    PythonOption,
+    SiteOption,
+    StateOption,
+)
+from flows.cli.printing import ERR, OUT, print_json, print_rows
+
+
+def workloads(as_json: JsonOption = False) -> None:
+    """List workloads and their cases."""
+    rows = [
+        {
+            "workload": name,
+            "case": case,
+            **{key: getattr(fields, key) for key in ("use_case", "batch", "precision")},
+            "in": catalog.list_sides(name),
+            "for": "fault injection" if catalog.is_faulty(name) else "measuring",
+        }
+        for name in catalog.list_workloads()
+        for case, fields in catalog.load_spec(name).cases.items()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("workload", "case", "use_case", "batch", "precision", "in", "for")
+    print_rows(rows, columns, title="Workloads")
+
+
+def environments(
+    build: Annotated[
+        list[str] | None, typer.Argument(help="Versions to build: jax@newest, torch==2.15.0, ...")
+    ] = None,
+    python: PythonOption = None,
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """List environments, after building those you name."""
+    opened = open_state(state)
+    requests = [parse_request(text) for text in build or []]
+    interpreters = find_interpreters()
+    for request in requests:
+        release = resolve(request, interpreters, python=python)
+        ERR.print(f"building {describe_release(release)}", markup=False)
+        provision(
+            release,
+            opened,
+            accelerator=find_accelerator(),
+            report=lambda text: ERR.print(f"  {text}", markup=False),
+        )
+    records = [dataclasses.asdict(record) for record in list_environments(opened)]
+    if as_json:
+        print_json(records)
+        return
+    print_rows(records, ("name", "python_version", "build", "key"), title="Environments")
+
+
+def verify(
+    profile: ProfileOption = "laptop",
+    site: SiteOption = "local",
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that this machine has what a profile and a site need.
+
+    Exit code 1 if a requirement is missing.
+    """
+    from benchcore.store.database import check_database  # takes 1 s, spared `workloads`
+
+    chosen, place = load_profile(profile), load_site(site)
+    needs = Needs(
+        compiler="compiler" in chosen.needs,
+        gpu=chosen.device != "cpu",
+        slurm=place.kind == "slurm",
+        prefect_api=place.kind == "slurm",
+    )
+    findings = verify_machine(
+        needs, state, check_database=lambda: check_database(State(state.absolute()).database_url)
+    )
+    if as_json:
+        print_json([dataclasses.asdict(finding) for finding in findings])
+    else:
+        rows = [
+            {**dataclasses.asdict(finding), "status": finding.status.replace("_", " ")}
+            for finding in findings
+        ]
+        title = f"For profile {profile} on site {place.name}"
+        print_rows(rows, ("name", "status", "detail"), title=title)
+        for finding in findings:
+            if finding.status != "ok":
+                OUT.print(f"{finding.name}: {finding.remedy}", markup=False, soft_wrap=True)
+    if any(finding.status == "missing" for finding in findings):
+        raise typer.Exit(1)

@@ -1,0 +1,234 @@
+"""The command line: a table of commands. Calling one imports its module, and no other."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, UserError
+
+_WIDTH = 100
+"""Most columns of the help."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One row of the table."""
+
+    name: str
+    place: str
+    """`module:name` below `flows`: a function, or the Typer app of a group of commands."""
+    help: str
+    """How its docstring begins."""
+
+
+SECTIONS: Mapping[str, tuple[Command, ...]] = {
+    "Measure": (
+        Command("nightly", "cli.nightly:nightly", "Measure tonight's duels and publish them."),
+        Command("plan", "cli.plan:plan", "Show what a night would measure, with today's versions."),
+        Command("run", "cli.nightly:run", "Measure a saved plan, or one duel of your own."),
+        Command(
+            "compare",
+            "cli.compare:compare",
+            "Measure which of two versions or settings is faster on one case.",
+        ),
+        Command(
+            "train",
+            "cli.train:train",
+            "Train on an image folder on both sides, and compare their epochs.",
+        ),
+        Command(
+            "defects",
+            "cli.defects:defects",
+            "Reproduce known benchmarking errors: how far each moves the ratio, what detects it.",
+        ),
+        Command(
+            "waterfall",
+            "cli.waterfall:waterfall",
+            "Measure what each step from eager PyTorch to CUDA graphs gains, and JAX beside it.",
+        ),
+        Command(
+            "equivalence",
+            "cli.equivalence:equivalence",
+            "Prove that versions compute the same function, against float64.",
+        ),
+    ),
+    "Judge": (
+        Command("check", "cli.report:check", "Decide which rows count, then judge them again."),
+        Command("judge", "cli.judge:judge", "Test whether b is slower than a from paired timings."),
+        Command("detect", "cli.detect:detect", "Detect change points in a nightly series."),
+        Command(
+            "calibration",
+            "cli.calibration:calibration",
+            "Show how often our own verdicts are wrong, from runs whose truth is known.",
+        ),
+        Command(
+            "certificates",
+            "cli.certificates:certificates",
+            "Certify per case that a release changed nothing, within a bound.",
+        ),
+    ),
+    "Understand a change": (
+        Command(
+            "suspicions",
+            "cli.suspicions:suspicions",
+            "List suspected changes in all series, open ones first.",
+        ),
+        Command(
+            "confirm",
+            "cli.confirm:confirm",
+            "Measure suspicions again with fresh starts, and name the framework that changed.",
+        ),
+        Command(
+            "bisect",
+            "cli.bisect:bisect",
+            "Find the version that changed a case, and on demand the package.",
+        ),
+        Command("events", "cli.events:events", "List confirmed changes; show or annotate one."),
+    ),
+    "Serve": (
+        Command(
+            "up",
+            "server.up:up",
+            "Start Prefect's server, a worker, the deployments and the dashboard.",
+        ),
+        Command("status", "server.up:status", "Show which services of `deadheat up` run."),
+        Command("down", "server.up:down", "Stop everything that `deadheat up` started."),
+        Command(
+            "deploy",
+            "server.deploy:deploy",
+            "Create or update the deployments of a Prefect server that is running.",
+        ),
+        Command(
+            "pause",
+            "server.pausing:pause",
+            "Start nothing new until `deadheat resume`. What runs continues.",
+        ),
+        Command(
+            "resume", "server.pausing:resume", "Resume everything that `deadheat pause` stopped."
+        ),
+        Command("shard", "cli.shard:shard", "Show what a Slurm site's shards are submitted as."),
+    ),
+    "Data": (
+        Command("workloads", "cli.inventory:workloads", "List workloads and their cases."),
+        Command(
+            "environments",
+            "cli.inventory:environments",
+            "List environments, after building those you name.",
+        ),
+        Command(
+            "verify",
+            "cli.inventory:verify",
+            "Check that this machine has what a profile and a site need.",
+        ),
+        Command(
+            "ingest",
+            "cli.report:ingest",
+            "Load result documents and proofs from the state folder into the database.",
+        ),
+        Command(
+            "report", "cli.report:report", "Publish a campaign's dashboard again from the database."
+        ),
+    ),
+}
+"""Every command under the section of `deadheat --help` that lists it, in order."""
+
+_COMMANDS = {each.name: each for listed in SECTIONS.values() for each in listed}
+
+
+class _LazyGroup(TyperGroup):
+    """Lists commands from the table, and imports the one that is called. Overriding methods is
+    Click's documented way to load commands lazily."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that these arguments call."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(str(name)), rest
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the help's sections."""
+        for title, listed in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(each.name.ljust(12), each.help) for each in listed])
+
+
+app = typer.Typer(
+    cls=_LazyGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    # Rich's help costs 0.2 s of CPU: it imports parsers of Markdown and of source code.
+    rich_markup_mode=None,
+    context_settings={"max_content_width": _WIDTH},
+)
+
+
+@app.callback()
+def _describe() -> None:
+    """Dead Heat watches the race between JAX and PyTorch: it measures both on the same work, proves
+    that both computed the same, and reports which one a version change made faster or slower.
+
+    `deadheat COMMAND --help` explains a command. Exit codes: 0 fine, 1 something could not be
+    measured or was refused, 2 bad input.
+    """
+
+
+for _row in _COMMANDS.values():
+    app.command(_row.name, help=_row.help)(lambda: None)
+
+
+def load_command(name: str) -> Any:
+    """Import a command of the table; what Typer makes of it."""
+    module, _, attribute = _COMMANDS[name].place.partition(":")
+    found = getattr(importlib.import_module(f"flows.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
+        found.command(name)(function)
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
+
+def load_commands() -> TyperGroup:
+    """The whole command line with every command imported, for those who document or check it."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    group.commands = {name: load_command(name) for name in _COMMANDS}
+    return group
+
+
+def main() -> None:
+    """Entry point: bad input exits with 2, a run that lost something with 1."""
+    try:
+        app()
+    except UserError as error:
+        _fail(str(error), 2)
+    except (EnvironmentBuildError, CampaignIncompleteError) as error:
+        _fail(str(error), 1)
+    except Exception as error:
+        # SQLAlchemy takes 0.5 s, which only an unexpected error needs.
+        from benchcore.store.database import is_disk_full
+
+        if not is_disk_full(error):
+            raise
+        _fail(
+            f"wanted to write, but the disk is full ({error}); free some space, and rerun the same "
+            "command: what was measured is kept",
+            1,
+        )
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    from flows.cli.printing import complain  # Rich takes 0.1 s, which --help does without
+
+    complain(text)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Users' measurements, read from files: paired times of allocations, and histories of nights."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchcore.errors import MOST_SHOWN, UserError, show
+
+_MOST_BYTES = 500_000_000
+_MOST_NIGHTS = 1_000_000
+_LEAST_APART = 0.5
+"""Days between two nights, which may begin shortly before or after midnight; two runs nearer than
+this are one night, measured twice."""
+_EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """One value a row, above zero, or NaN where a night was not measured; and, where the file has
+    times, the nights' numbers, which increase."""
+
+    values: np.ndarray
+    nights: np.ndarray | None
+
+
+def list_files(path: Path, ending: str) -> list[Path]:
+    """The file, or a folder's files with this ending, by name. Raises UserError if there is none.
+
+    In a folder, names that begin with a dot are passed over, and no folder within is entered.
+    """
+    if not path.is_dir():
+        return [path]
+    files = sorted(each for each in path.glob(f"*{ending}") if not each.name.startswith("."))
+    if not files:
+        raise UserError(
+            f"wanted files that end in {ending} in the folder {show(path)}, got none; name another "
+            f"folder, or one file"
+        )
+    return files
+
+
+def read_allocations(path: Path) -> list[np.ndarray]:
+    """log(seconds_b / seconds_a) of each pair, one array an allocation.
+
+    The layout is `{"allocations": [{"pairs": [[seconds_a, seconds_b], ...]}, ...]}`; other keys,
+    such as the allocation's node, are the writer's own. An allocation may be left without a pair.
+    Raises UserError for anything else, and for two allocations with the same pairs.
+    """
+    try:
+        document = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"wanted JSON, got {show(path)}: {str(error)[:MOST_SHOWN]}") from None
+    listed = document.get("allocations") if isinstance(document, dict) else None
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise UserError(
+            f'wanted {{"allocations": [{{"pairs": [[seconds_a, seconds_b], ...]}}, ...]}}, got '
+            f"{show(path)} without such a list"
+        )
+    allocations = [
+        _read_pairs(each.get("pairs"), f"of allocation {number} in {show(path)}")
+        for number, each in enumerate(listed)
+    ]
+    _refuse_copies(allocations, path)
+    return allocations
+
+
+def read_history(path: Path) -> History:
+    """A CSV file with a column `value`, one row a night, and if there is one its column `time`.
+
+    An empty value is a night that was not measured. Times are dates (ISO 8601) or numbers. Raises
+    UserError for values that are no times, and for nights out of order or twice the same.
+    """
+    rows = _read_rows(path)
+    header = [name.strip() for name in rows[0]] if rows else []
+    if header.count("value") != 1:
+        raise UserError(
+            f"wanted a first line that names one column value, got {_shorten(','.join(header))} in "
+            f"{show(path)}; write value, or time,value, above the numbers"
+        )
+    if len(rows) - 1 > _MOST_NIGHTS:
+        raise UserError(f"wanted at most {_MOST_NIGHTS} nights, got more in {show(path)}; split it")
+    place = header.index("value")
+    texts = [row[place].strip() if place < len(row) else "" for row in rows[1:]]
+    values = np.array([_read_value(text, number, path) for number, text in enumerate(texts)], float)
+    if "time" not in header:
+        return History(values=values, nights=None)
+    place = header.index("time")
+    times = [row[place].strip() if place < len(row) else "" for row in rows[1:]]
+    return History(values=values, nights=_read_nights(times, path))
+
+
+def _read_rows(path: Path) -> list[list[str]]:
+    try:
+        return list(csv.reader(_read_text(path).rstrip().splitlines(), strict=True))
+    except csv.Error as error:
+        raise UserError(f"wanted CSV, got {show(path)}: {str(error)[:MOST_SHOWN]}") from None
+
+
+def _read_value(text: str, number: int, path: Path) -> float:
+    if not text:
+        return math.nan
+    value = _read_number(text)
+    if value is None or not value > 0:
+        raise UserError(
+            f"wanted values above zero, got {_shorten(text)} in row {number} of {show(path)} (the "
+            f"first night is row 0); leave the value empty where a night was not measured"
+        )
+    return value
+
+
+def _read_number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and "_" not in text else None
+
+
+def _read_nights(times: Sequence[str], path: Path) -> np.ndarray:
+    nights: list[float] = []
+    apart = 0.0
+    for number, text in enumerate(times):
+        compact = len(text) == 8 and text.isdecimal()  # 20261122
+        night = None if compact else _read_number(text)
+        if night is None:
+            night, apart = _read_date(text), _LEAST_APART
+        if night is None and compact:
+            night, apart = _read_number(text), 0.0
+        if night is None or (nights and night - nights[-1] <= apart):
+            before = f", after {_shorten(times[number - 1])}" if number else ""
+            raise UserError(
+                f"wanted each night once, in order, its time a date such as 2026-11-22 or a "
+                f"number, got {_shorten(text)}{before} in row {number} of {show(path)}"
+            )
+        nights.append(night)
+    return np.array(nights)
+
+
+def _read_date(text: str) -> float | None:
+    """In days. A time without a zone is taken as it is, in others the zone is counted."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment.replace(tzinfo=UTC) - _EPOCH - (moment.utcoffset() or timedelta())) / _DAY
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise UserError(f"wanted a file, got {show(path)}, which is none; check the path")
+        if path.stat().st_size > _MOST_BYTES:
+            raise UserError(
+                f"wanted at most {_MOST_BYTES / 1e6:.0f} MB, got more in {show(path)}; split it"
+            )
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)[:MOST_SHOWN]
+        raise UserError(f"wanted text in UTF-8, got {show(path)}: {reason}") from None
+
+
+def _read_pairs(pairs: Any, where: str) -> np.ndarray:
+    if not isinstance(pairs, list):
+        raise UserError(f"wanted a list as the pairs {where}, got {_shorten(pairs)}")
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_time, pair)):
+            raise UserError(
+                f"wanted [seconds_a, seconds_b], both above zero, got {_shorten(pair)} as pair "
+                f"{number} {where}; leave out pairs that were not measured"
+            )
+    times = np.log(np.array(pairs, dtype=float).reshape(-1, 2))
+    return times[:, 1] - times[:, 0]
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return type(value) in (int, float) and value > 0 and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _refuse_copies(allocations: Sequence[np.ndarray], path: Path) -> None:
+    """Times of a real clock don't repeat: an allocation pasted twice would count twice."""
+    seen: dict[bytes, int] = {}
+    for number, pairs in enumerate(allocations):
+        if len(set(pairs.tolist())) > 1:
+            first = seen.setdefault(pairs.tobytes(), number)
+            if first != number:
+                raise UserError(
+                    f"wanted independent allocations, got the same pairs in allocations {first} "
+                    f"and {number} of {show(path)}; leave the copy out"
+                )
+
+
+def _shorten(value: object) -> str:
+    return ascii(value)[:MOST_SHOWN]

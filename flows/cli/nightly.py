@@ -1,0 +1,128 @@
+"""The commands `deadheat nightly` and `deadheat run`: measure, and print what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchcore.errors import UserError
+from benchcore.planning import matrix
+from benchcore.planning.profiles import load_profile
+from benchcore.running.plans import AdhocDuel, draft_duel, name_night
+from benchcore.running.sites import check_site
+from benchcore.state import open_state
+from flows.cli.in_process import measure_plan, run_flow
+from flows.cli.options import (
+    STATE,
+    CampaignOption,
+    CaseOption,
+    JsonOption,
+    NightOption,
+    PoolOption,
+    ProfileOption,
+    PythonOption,
+    SiteOption,
+    StateOption,
+)
+from flows.cli.printing import OUT, print_failures, print_json, print_ratios
+
+
+def nightly(
+    profile: ProfileOption = "laptop",
+    site: SiteOption = "local",
+    pool: PoolOption = None,
+    campaign: NightOption = None,
+    python: PythonOption = None,
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure tonight's duels and publish them.
+
+    Plans, builds environments, measures, checks, judges and publishes. Rerun it to resume: what
+    was measured is kept.
+    """
+    load_profile(profile)
+    check_site(site, pool)
+    name = campaign or name_night(profile)
+    matrix.check_campaign(name)
+    opened = open_state(state)
+
+    def measure() -> dict[str, Any]:
+        # Prefect takes its settings when it is imported, and a finished night needs none.
+        from flows.nightly import nightly as flow
+
+        return flow(profile=profile, site=site, pool=pool, campaign=name, python=python)
+
+    _print_outcome(run_flow(measure, opened, name, (profile, site, pool, python)), as_json)
+
+
+def run(
+    what: Annotated[
+        str, typer.Argument(metavar="PLAN|WORKLOAD", help="A plan (.json), or a workload's name.")
+    ],
+    case: CaseOption = None,
+    contender: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--contender",
+            metavar="VERSION[,KEY=VALUE]",
+            help="Measure this contender; repeat for more: jax@newest, torch==2.15.0,compile=none.",
+        ),
+    ] = None,
+    starts: Annotated[
+        int,
+        typer.Option(
+            "--starts",
+            metavar="COUNT",
+            min=1,
+            max=100,
+            help="Start the contenders this many times.",
+        ),
+    ] = 3,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="NAME",
+            help="Measure on cpu, cuda, cuda:N or tpu (default cpu; a plan has its own).",
+        ),
+    ] = None,
+    site: SiteOption = "local",
+    pool: PoolOption = None,
+    campaign: CampaignOption = None,
+    python: PythonOption = None,
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a saved plan, or one duel of your own.
+
+    `deadheat plan --json > plan.json` saves a plan.
+    """
+    opened = open_state(state)
+    if what.endswith(".json"):
+        if device is not None:
+            raise UserError(
+                f"a plan names its own device, got --device {device!r:.100} beside it; leave it out"
+            )
+        drafted = matrix.load_plan(Path(what))
+    else:
+        wanted = AdhocDuel(
+            workload=what,
+            case=case,
+            contenders=tuple(contender or ()),
+            starts=starts,
+            device=device or "cpu",
+        )
+        drafted = draft_duel(wanted, site=site, campaign=campaign, python=python)
+    _print_outcome(measure_plan(drafted, opened, pool), as_json)
+
+
+def _print_outcome(outcome: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(outcome)
+        return
+    print_ratios(outcome["ratios"], outcome["campaign"])
+    print_failures(outcome["failures"])
+    OUT.print(f"Dashboard: {outcome['dashboard']}", soft_wrap=True, highlight=False)

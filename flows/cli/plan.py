@@ -1,0 +1,45 @@
+"""The command `deadheat plan`: what a night would measure."""
+
+from __future__ import annotations
+
+from benchcore.planning import matrix
+from benchcore.planning.profiles import load_profile
+from benchcore.running.plans import draft_night, name_night
+from flows.cli.options import JsonOption, NightOption, ProfileOption, PythonOption, SiteOption
+from flows.cli.printing import OUT, print_json, print_rows
+from flows.cli.progress_display import format_count
+
+
+def plan(
+    profile: ProfileOption = "laptop",
+    site: SiteOption = "local",
+    campaign: NightOption = None,
+    python: PythonOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a night would measure, with today's versions. Writes nothing."""
+    drafted = draft_night(
+        load_profile(profile),
+        site=site,
+        campaign=campaign or name_night(profile),
+        python=python,
+    )
+    if as_json:
+        print_json(matrix.plan_document(drafted))
+        return
+    rows = [
+        {
+            "duel": duel.title,
+            "device": duel.device,
+            "contenders": "\n".join(contender.name for contender in duel.contenders),
+            "starts": format_count(duel.limits.starts, duel.limits.most_starts),
+            "rounds": format_count(duel.limits.rounds, duel.limits.most_rounds),
+            "about_s": f"{duel.expected_s:.0f}",
+        }
+        for duel in drafted.duels
+    ]
+    print_rows(rows, tuple(rows[0]), title=f"{drafted.campaign} on {drafted.site}")
+    hours = sum(duel.expected_s for duel in drafted.duels) / 3600
+    OUT.print(f"{len(rows)} duels, about {hours:.1f} h", highlight=False)
+    for note in drafted.notes:
+        OUT.print(f"note: {note}", markup=False, soft_wrap=True)

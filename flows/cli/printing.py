@@ -1,0 +1,69 @@
+"""Tables and JSON on the console: what every reporting command prints."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Row = Mapping[str, Any]
+
+_WIDE = 140
+"""Columns where there is no terminal: logs and pipes wrap by themselves."""
+
+OUT = Console(width=None if sys.stdout.isatty() else _WIDE)
+ERR = Console(stderr=True, width=None if sys.stderr.isatty() else _WIDE)
+
+
+def print_json(document: object) -> None:
+    """One JSON document on stdout, and nothing else."""
+    sys.stdout.write(json.dumps(document, indent=1, default=str, allow_nan=False) + "\n")
+
+
+def print_rows(rows: Sequence[Row], columns: Sequence[str], *, title: str) -> None:
+    """A table; a value that is missing is a dash."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for column in columns:
+        table.add_column(column.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    OUT.print(table)
+
+
+def print_ratios(rows: Sequence[Row], campaign: str) -> None:
+    """A campaign's ratios, as `benchcore.store.reports.campaign.list_ratios` gives them."""
+    columns = ("case", "pair", "speedup", "low", "high", "verdict", "counts", "fair")
+    print_rows(rows, columns, title=f"{campaign}: how many times as fast the first is")
+    for row in rows:
+        if row["outlier"]:
+            who = f"{row['outlier']} takes a multiple of the other's time"
+            OUT.print(f"outlier: in {row['case']}, {who}", markup=False, soft_wrap=True)
+
+
+def print_failures(rows: Sequence[Row]) -> None:
+    """The contenders that did not end well; nothing if all did."""
+    if rows:
+        columns = ("case", "name", "status", "cause", "stage", "reason")
+        print_rows(rows, columns, title="Failed contenders")
+
+
+def complain(text: str) -> None:
+    """One paragraph on stderr."""
+    ERR.print(f"deadheat: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def _cell(value: object) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(item) for item in value)
+    return str(value).replace("[", "\\[")

@@ -1,0 +1,126 @@
+"""The commands `deadheat ingest`, `check` and `report`: a campaign's last steps, one at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+
+from benchcore.running.plans import load_campaign
+from benchcore.state import open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.frames.profiles import list_bottlenecks
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.proofs import ingest_proofs
+from benchcore.store.reports.campaign import (
+    judge_and_list,
+    list_contenders,
+    list_device_ratios,
+    list_failures,
+    list_profiles,
+    list_programs,
+    list_ratios,
+)
+from benchcore.store.reports.workarounds import list_workarounds
+from dashboards.workarounds import describe_workarounds
+from flows.cli.costs import print_costs
+from flows.cli.options import STATE, JsonOption, StateOption
+from flows.cli.printing import OUT, print_failures, print_json, print_ratios, print_rows
+from flows.cli.why import print_bottlenecks
+
+_CampaignArgument = Annotated[str, typer.Argument(help="Name of the campaign.")]
+
+
+def ingest(state: StateOption = STATE, as_json: JsonOption = False) -> None:
+    """Load result documents and proofs from the state folder into the database.
+
+    Loading one twice changes nothing. Exit code 1 if a document was rejected.
+    """
+    opened = open_state(state)
+    engine = open_database(opened.database_url)
+    report, refused = ingest_spool(engine, opened), ingest_proofs(engine, opened)
+    if as_json:
+        print_json({**dataclasses.asdict(report), "refused_proofs": refused})
+    else:
+        OUT.print(
+            f"{len(report.ingested)} ingested, {len(report.already)} there already, "
+            f"{len(report.rejected)} rejected",
+            highlight=False,
+        )
+        for reason in [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]:
+            OUT.print(reason, markup=False, soft_wrap=True)
+    if report.rejected or refused:
+        raise typer.Exit(1)
+
+
+def check(
+    campaign: _CampaignArgument, state: StateOption = STATE, as_json: JsonOption = False
+) -> None:
+    """Decide which rows count, then judge them again.
+
+    Great Expectations checks equivalence, physics, telemetry and completeness.
+    """
+    from data_checks.check import check_campaign  # Great Expectations takes seconds
+
+    opened = open_state(state)
+    load_campaign(opened, campaign)
+    engine = open_database(opened.database_url)
+    report = check_campaign(engine, campaign)
+    rows = judge_and_list(engine, campaign)
+    marks = [dataclasses.asdict(mark) for mark in report.failed_checks]
+    if as_json:
+        print_json({"marks": marks, "unbounded": report.unbounded, "ratios": rows})
+        return
+    columns = ("duel_run", "contender", "other", "expectation", "reason")
+    print_rows(marks, columns, title=f"{campaign}: what does not count")
+    for case in report.unbounded:
+        OUT.print(f"note: {case}", markup=False, soft_wrap=True)
+    print_ratios(rows, campaign)
+
+
+def report(
+    campaign: _CampaignArgument, state: StateOption = STATE, as_json: JsonOption = False
+) -> None:
+    """Publish a campaign's dashboard again from the database."""
+    from dashboards.publish import publish_campaign  # Altair, which `ingest` does without
+
+    opened = open_state(state)
+    load_campaign(opened, campaign)
+    page = publish_campaign(opened, campaign)
+    found = _read_report(open_database(opened.database_url), campaign)
+    if as_json:
+        print_json({"campaign": campaign, "dashboard": str(page), **found})
+        return
+    _print_report(found, campaign)
+    OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
+
+
+def _read_report(engine: Engine, campaign: str) -> dict[str, Any]:
+    return {
+        "programs": list_programs(engine, campaign),
+        "ratios": list_ratios(engine, campaign),
+        "contenders": list_contenders(engine, campaign),
+        "failures": list_failures(engine, campaign),
+        "device_ratios": list_device_ratios(engine, campaign),
+        "why": list_bottlenecks(engine, campaign),
+        "workarounds": list_workarounds(engine, campaign),
+        "profiles": list_profiles(engine, campaign),
+    }
+
+
+def _print_report(found: dict[str, Any], campaign: str) -> None:
+    print_ratios(found["ratios"], campaign)
+    if found["device_ratios"]:
+        columns = ("case", "pair", "speedup", "low", "high", "verdict", "num_nodes", "device")
+        print_rows(found["device_ratios"], columns, title="For the device model, from its nodes")
+    print_failures(found["failures"])
+    if found["workarounds"]:
+        columns = ("case", "needs", "cure", "price", "evidence")
+        rows = describe_workarounds(found["workarounds"])
+        print_rows(rows, columns, title="Workarounds: still needed?")
+    print_costs(found["contenders"])
+    print_bottlenecks(found["why"])
+    if found["programs"]:
+        columns = ("case", "pair", "words")
+        print_rows(found["programs"], columns, title="Did the program change?")

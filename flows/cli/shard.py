@@ -1,0 +1,55 @@
+"""The command `deadheat shard`: what a Slurm site's shards are submitted as."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from benchcore.running.sites import find_pool, load_site
+from benchcore.running.slurm.batch_script import BatchJob, shard_command, write_batch_script
+from flows.cli.options import STATE, JsonOption, PoolOption, SiteOption, StateOption
+from flows.cli.printing import print_json
+
+shard = typer.Typer(
+    help="Show what a Slurm site's shards are submitted as.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@shard.command()
+def show(
+    site: SiteOption,
+    pool: PoolOption = None,
+    state: StateOption = STATE,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the batch script of a shard. Submits nothing."""
+    job = _draft_job(site, pool, state)
+    script = write_batch_script(job)
+    if as_json:
+        print_json({"site": site, "allocation": job.allocation.model_dump(), "script": script})
+    else:
+        sys.stdout.write(script)
+
+
+@shard.command()
+def template(site: SiteOption, pool: PoolOption = None, state: StateOption = STATE) -> None:
+    """Print the base job template, as JSON, of a Prefect work pool for a site's pool."""
+    from tasks.slurm_worker import pool_template  # Prefect takes 2 s, `show` does without
+
+    job = _draft_job(site, pool, state)
+    print_json(pool_template(job.allocation, job.folder))
+
+
+def _draft_job(site: str, pool: str | None, state: Path) -> BatchJob:
+    place = load_site(site)
+    return BatchJob(
+        name="deadheat-shard",
+        allocation=find_pool(place, pool)[1],
+        folder=place.state or str(state.expanduser().absolute()),
+        command=shard_command(),
+    )

@@ -1,0 +1,48 @@
+"""The command `deadheat suspicions`: changes that the histories suggest."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from benchcore.store.series import read_series
+from benchcore.store.suspicions import list_modes, list_suspicions, refresh_suspicions
+from benchcore.verdict.history.thresholds import FEWEST_NIGHTS
+from flows.cli.options import STATE, JsonOption, StateOption
+from flows.cli.printing import OUT, print_json, print_rows
+
+
+def suspicions(state: StateOption = STATE, as_json: JsonOption = False) -> None:
+    """List suspected changes in all series, open ones first. One suspicion per change."""
+    engine = open_database(open_state(state).database_url)
+    series = read_series(engine)
+    found = refresh_suspicions(engine, series)
+    rows, modes = list_suspicions(engine), list_modes(series, found)
+    short = [each for each in series if len(each.nights) < FEWEST_NIGHTS]
+    if as_json:
+        listed = [{**dataclasses.asdict(each.key), "nights": len(each.nights)} for each in series]
+        print_json({"suspicions": rows, "series": listed, "modes": modes})
+        return
+    if rows:
+        table = [
+            {**row, "move": f"{row['ratio'] - 1:+.1%}", "95 %": _interval(row)} for row in rows
+        ]
+        columns = ("id", "state", "series", "since", "trigger", "move", "95 %", "reason")
+        title = "Suspected changes; above 0 = the first gained on the second"
+        print_rows(table, columns, title=title)
+    open_ones = sum(row["state"] == "open" for row in rows)
+    OUT.print(f"{len(series)} series, suspicions open: {open_ones}", highlight=False)
+    for each in modes:
+        text = f"{each['series']}: {each['words']}"
+        OUT.print(text, markup=False, soft_wrap=True, highlight=False)
+    for each in short:
+        text = f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes"
+        OUT.print(text, markup=False, soft_wrap=True)
+
+
+def _interval(row: dict[str, object]) -> str | None:
+    low, high = row["low"], row["high"]
+    if not isinstance(low, float) or not isinstance(high, float):
+        return None
+    return f"{low - 1:+.1%} to {high - 1:+.1%}"

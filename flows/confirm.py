@@ -1,0 +1,69 @@
+"""Confirm suspicions by themselves: what `deadheat confirm` does, as a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from prefect import flow
+from prefect.artifacts import create_table_artifact
+from prefect.client.schemas.objects import State as RunState
+from prefect.states import Completed, Failed
+
+from benchcore.alerts import find_webhook
+from benchcore.errors import UserError
+from benchcore.experiments.confirm import ConfirmRequest, run_confirmation
+from benchcore.experiments.rounds import RunContext, check_looks
+from benchcore.planning.profiles import load_profile
+from benchcore.running.sites import check_site
+from benchcore.state import default_root, open_state
+from benchcore.verdict.confirmation.decide import LOOKS
+from tasks.form import ConfirmMinutes, ProfileName, SiteName, Starts, SuspicionIds
+from tasks.rounds import TaskMeasurer
+
+_COLUMNS = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
+
+
+@flow(name="confirm", validate_parameters=True)
+def confirm(
+    suspicions: SuspicionIds | None = None,
+    budget_minutes: ConfirmMinutes = 60,
+    starts: Starts | None = None,
+    profile: ProfileName = "laptop",
+    site: SiteName = "local",
+) -> RunState[Any]:
+    """Measure suspected changes again, old environments against new, and find which framework
+    moved.
+
+    Args:
+        suspicions: Ids from `deadheat suspicions`; empty for all open ones, largest first.
+        budget_minutes: Begin no suspicion after this many minutes.
+        starts: Judge after these numbers of starts, in growing order; empty for 5, 8 and 12.
+        profile: Limits of the measurement; the suspicions determine what is measured.
+        site: Where to measure.
+    """
+    state = open_state(default_root())
+    try:
+        check_site(site)
+        find_webhook()
+        request = ConfirmRequest(
+            suspicions=tuple(suspicions or ()),
+            looks=check_looks(starts or LOOKS),
+            budget_s=60 * budget_minutes,
+            context=RunContext(profile=load_profile(profile), site=site),
+        )
+        found = run_confirmation(request, state, TaskMeasurer(state))
+    except UserError as error:
+        return Failed(message=str(error))
+    summary = _count(found.rows)
+    if found.rows:
+        table = [{name: row[name] for name in _COLUMNS} for row in found.rows]
+        create_table_artifact(key="confirmation", table=table, description=summary)
+    return Failed(message="; ".join(found.unsent)) if found.unsent else Completed(message=summary)
+
+
+def _count(rows: Sequence[Mapping[str, Any]]) -> str:
+    """`2 suspicions: 1 confirmed, 1 open`."""
+    verdicts = [str(row["verdict"]) for row in rows]
+    counted = ", ".join(f"{verdicts.count(each)} {each}" for each in sorted({*verdicts}))
+    return f"{len(rows)} suspicions: {counted}" if rows else "no suspicion is open"

@@ -1,0 +1,163 @@
+"""Our automations: what a Prefect server does by itself when runs fail, stop or are missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from prefect.automations import (
+    AutomationCore,
+    CallWebhook,
+    ChangeFlowRunState,
+    EventTrigger,
+    Posture,
+    ResourceSpecification,
+    RunDeployment,
+)
+from prefect.client.schemas.objects import StateType
+
+from flows.confirm import confirm
+from flows.nightly import nightly
+from tasks.apply import Targets
+from tasks.prefect_server import TAG
+
+MISSING = "deadheat: missing nights"
+HEARTBEAT_S = 60
+"""Seconds between the heartbeats of a run."""
+SILENCE = timedelta(minutes=5)
+"""A run without a heartbeat for this long has crashed."""
+_LATE = timedelta(hours=2)
+"""Added to the longest time between two nights, before one counts as missing."""
+_NUM_NIGHTS = 40
+_HEARTBEAT = "prefect.flow-run.heartbeat"
+_ENDS = ("Completed", "Failed", "TimedOut", "Crashed", "Cancelled", "Suspended")
+"""The last events of a run. Any other state change proves nothing about its process: it may be
+caused after its machine has gone."""
+_RUNS = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
+_OF_NIGHT = ResourceSpecification(
+    {"prefect.resource.role": "deployment", "prefect.resource.name": nightly.name}
+)
+_OURS = ResourceSpecification(
+    {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
+)
+
+
+def find_patience(cron: str, timezone: str) -> timedelta:
+    """How long after a night the next counts as missing: 26 hours for one per day."""
+    from prefect.server.schemas.schedules import CronSchedule
+
+    schedule = CronSchedule(cron=cron, timezone=timezone)
+    nights = asyncio.run(schedule.get_dates(n=_NUM_NIGHTS, start=datetime.now(UTC)))
+    gaps = [later - earlier for earlier, later in pairwise(nights)]
+    return max(gaps, default=timedelta(days=366)) + _LATE
+
+
+def list_automations(
+    targets: Targets, *, patience: timedelta, silence: timedelta = SILENCE
+) -> list[AutomationCore]:
+    """All automations; those that post an alert only if there is a webhook."""
+    return list(_list(targets, patience, silence))
+
+
+def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator[AutomationCore]:
+    yield AutomationCore(
+        name="deadheat: zombie runs",
+        description=(
+            f"A run without a heartbeat for {_format_span(silence)} is set to Crashed, which frees "
+            "its place in the pool. Started again, it resumes."
+        ),
+        tags=[TAG],
+        trigger=EventTrigger(
+            match=_RUNS,
+            match_related=_OURS,
+            for_each={"prefect.resource.id"},
+            after={_HEARTBEAT},
+            expect={_HEARTBEAT, *(f"prefect.flow-run.{end}" for end in _ENDS)},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=silence,
+        ),
+        actions=[
+            ChangeFlowRunState(
+                name=None,
+                state=StateType.CRASHED,
+                force=False,
+                message=f"no heartbeat for {_format_span(silence)}; started again, it resumes",
+            )
+        ],
+    )
+    yield AutomationCore(
+        name="deadheat: confirm suspicions",
+        description="Measures suspicions again that a night leaves open.",
+        tags=[TAG],
+        trigger=EventTrigger(expect={"deadheat.suspicions.open"}, posture=Posture.Reactive),
+        actions=[
+            RunDeployment(
+                source="selected",
+                deployment_id=targets.deployments[f"{confirm.name}/{confirm.name}"],
+                parameters=None,
+                job_variables=None,
+            )
+        ],
+    )
+    if targets.webhook is None:
+        return
+    yield AutomationCore(
+        name="deadheat: failed nights",
+        description="Posts nights that failed or crashed to the webhook.",
+        tags=[TAG],
+        trigger=EventTrigger(
+            match=ResourceSpecification(
+                {**_RUNS.root, "prefect.state-type": ["FAILED", "CRASHED"]}
+            ),
+            match_related=_OF_NIGHT,
+            expect={"prefect.flow-run.*"},
+            posture=Posture.Reactive,
+        ),
+        actions=[
+            CallWebhook(
+                block_document_id=targets.webhook,
+                payload=_write_payload(
+                    "'The night ' ~ flow_run.name ~ ' ended as ' ~ flow_run.state.name ~ ': ' ~ "
+                    "(flow_run.state.message or 'without a reason')"
+                ),
+            )
+        ],
+    )
+    yield AutomationCore(
+        name=MISSING,
+        enabled=not targets.paused,
+        description=f"Posts to the webhook if no night succeeds for {_format_span(patience)}.",
+        tags=[TAG],
+        trigger=EventTrigger(
+            match=_RUNS,
+            match_related=_OF_NIGHT,
+            expect={"prefect.flow-run.Completed"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=patience,
+        ),
+        actions=[
+            CallWebhook(
+                block_document_id=targets.webhook,
+                payload=_write_payload(f"'No night has succeeded for {_format_span(patience)}'"),
+            )
+        ],
+    )
+
+
+def _format_span(span: timedelta) -> str:
+    """'26 hours', '5 minutes'."""
+    for name, seconds in (("hours", 3600), ("minutes", 60)):
+        if span.total_seconds() >= seconds:
+            return f"{span.total_seconds() / seconds:g} {name}"
+    return f"{span.total_seconds():g} seconds"
+
+
+def _write_payload(expression: str) -> str:
+    """JSON with a `text` from a Jinja expression, escaped as `benchcore.alerts` does: Slack reads
+    <!channel> and the like as commands."""
+    escaped = "replace('&', '&amp;') | replace('<', '&lt;') | replace('>', '&gt;')"
+    return f'{{"text": {{{{ ({expression}) | string | {escaped} | tojson }}}}}}'

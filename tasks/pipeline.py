@@ -1,0 +1,173 @@
+"""The tasks of a campaign, from plan to dashboard. Each calls one plain function and adds its name
+and retries.
+
+Arguments are short strings, so that a task can run on another machine; everything else is in the
+state folder.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State as RunState
+from prefect.events import emit_event
+from prefect.states import Completed
+from prefect.transactions import Transaction, get_transaction
+
+from benchcore.errors import UserError
+from benchcore.planning import matrix
+from benchcore.planning.profiles import load_profile
+from benchcore.running import equivalence, plans
+from benchcore.running.duels import is_measured, provision_release
+from benchcore.running.plans import load_campaign, progress_log
+from benchcore.running.sites import load_site
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.frames.duels import duel_frame
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.proofs import ingest_proofs
+from benchcore.store.reports.campaign import judge_and_list, list_failures
+from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
+from dashboards.publish import publish_campaign, read_page, withdraw_campaign
+from tasks.available_versions import offer_built_versions
+from tasks.measurement import is_infrastructure
+
+
+@task(task_run_name="plan-{profile}", cache_policy=NO_CACHE)
+def plan_campaign(
+    profile: str, *, site: str, campaign: str, root: str, python: str | None, pool: str | None
+) -> None:
+    """Plan the campaign with today's versions, unless it has a plan."""
+    state = open_state(Path(root))
+    plans.plan_campaign(
+        load_profile(profile), site=site, campaign=campaign, state=state, python=python, pool=pool
+    )
+
+
+@task(
+    task_run_name="environment-{request}",
+    cache_policy=NO_CACHE,
+    retries=1,
+    retry_delay_seconds=2,
+    retry_condition_fn=is_infrastructure,
+)
+def provision_environment(request: str, *, campaign: str, root: str) -> RunState[None]:
+    """Lock, build and verify the environment of one release."""
+    state = open_state(Path(root))
+    log = progress_log(state, campaign)
+    record = provision_release(
+        load_campaign(state, campaign),
+        request,
+        state,
+        lambda text: log.append(event="environment", request=request, text=text),
+    )
+    return Completed(message=f"{request}: {record.name}")
+
+
+@task(task_run_name="offer-versions", cache_policy=NO_CACHE)
+def offer_versions(*, root: str) -> None:
+    """List the versions built here in the forms of Prefect's UI."""
+    offer_built_versions(State(Path(root)))
+
+
+@task(task_run_name="ingest", cache_policy=NO_CACHE)
+def ingest_results(*, root: str) -> list[str]:
+    """Ingest spool and proofs into the database; the rejected documents, each with its reason."""
+    state = open_state(Path(root))
+    engine = open_database(state.database_url)
+    report, refused = ingest_spool(engine, state), ingest_proofs(engine, state)
+    return [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]
+
+
+@task(task_run_name="check-{campaign}", cache_policy=NO_CACHE)
+def check_results(*, campaign: str, root: str) -> int:
+    """Check the results with Great Expectations; the number of failed checks."""
+    from data_checks.check import check_campaign  # Great Expectations takes seconds to import
+
+    engine = open_database(open_state(Path(root)).database_url)
+    return len(check_campaign(engine, campaign).failed_checks)
+
+
+@task(task_run_name="judge-{campaign}", cache_policy=NO_CACHE)
+def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
+    """Judge the ratios, as rows of a table, and refresh the suspicions."""
+    state = open_state(Path(root))
+    engine = open_database(state.database_url)
+    rows = judge_and_list(engine, campaign)
+    refresh_suspicions(engine)
+    return rows
+
+
+@task(task_run_name="publish-{campaign}", cache_policy=NO_CACHE)
+def publish_dashboard(*, campaign: str, root: str) -> str:
+    """Publish the campaign on the static site; the path of its page. If the transaction around it
+    fails, the page is withdrawn."""
+    state = open_state(Path(root))
+    transaction = get_transaction()
+    assert transaction is not None, "Prefect runs every task in one"
+    transaction.set("published", (root, campaign, read_page(state, campaign)))
+    return str(publish_campaign(state, campaign))
+
+
+@publish_dashboard.on_rollback
+def _withdraw(transaction: Transaction) -> None:
+    root, campaign, before = transaction.get("published")
+    withdraw_campaign(State(Path(root)), campaign, before)
+
+
+def find_newest(root: str) -> str:
+    """The newest campaign of the database. Raises UserError if there is none."""
+    duels = duel_frame(open_database(open_state(Path(root)).database_url))
+    if duels.empty:
+        raise UserError("wanted a campaign to publish, but none has left a result; run one first")
+    return str(duels.sort_values("started_at", kind="stable")["campaign"].iloc[-1])
+
+
+def report_suspicions(campaign: str, root: str) -> int:
+    """Emit an event if suspicions are open, for Prefect's automations; the number of open ones."""
+    found = choose_suspicions(open_database(State(Path(root)).database_url))
+    if found and os.environ.get("PREFECT_API_URL"):
+        emit_event(
+            "deadheat.suspicions.open",
+            resource={"prefect.resource.id": f"deadheat.campaign.{campaign}"},
+            payload={"suspicions": found},
+        )
+    return len(found)
+
+
+def list_failed(campaign: str, root: str) -> list[dict[str, Any]]:
+    """The contenders whose status is a failure."""
+    return list_failures(open_database(State(Path(root)).database_url), campaign)
+
+
+def list_requests(campaign: str, root: str) -> list[str]:
+    """The version requests of a campaign's plan."""
+    return list(load_campaign(State(Path(root)), campaign).releases)
+
+
+def list_proofs(campaign: str, root: str) -> list[tuple[str, str]]:
+    """The (workload, precision) pairs that the campaign's duels need proofs of."""
+    state = State(Path(root))
+    wanted = equivalence.list_campaign_proofs(load_campaign(state, campaign), state)
+    return list(dict.fromkeys((each.workload, each.precision) for each in wanted))
+
+
+def list_duels(campaign: str, root: str) -> list[matrix.PlannedDuel]:
+    """The duels of a campaign's plan."""
+    return list(load_campaign(State(Path(root)), campaign).duels)
+
+
+def has_results(campaign: str, root: str) -> bool:
+    """Whether any duel of a campaign has a document."""
+    state = State(Path(root))
+    plan = load_campaign(state, campaign)
+    return any(is_measured(state, plan, duel) for duel in plan.duels)
+
+
+def is_on_slurm(campaign: str, root: str) -> bool:
+    """Whether a campaign's duels are measured in a Slurm cluster's allocations."""
+    return load_site(load_campaign(State(Path(root)), campaign).site).kind == "slurm"

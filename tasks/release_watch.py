@@ -1,0 +1,97 @@
+"""The tasks of the release watch: one flow run per release, and a record of its outcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
+from prefect.deployments import run_deployment
+from prefect.events import emit_event
+
+from benchcore.alerts import post_alert
+from benchcore.environments import release_watch
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.release_watch import IndexCheck, WatchedRelease
+from benchcore.environments.version_requests import pick_interpreters
+from benchcore.state import State, open_state
+
+
+@task(task_run_name="look", cache_policy=NO_CACHE)
+def look(root: str) -> IndexCheck:
+    """Ask the package index for what is new."""
+    return release_watch.check_index(
+        open_state(Path(root)), pick_interpreters(find_interpreters(), None)
+    )
+
+
+@task(task_run_name="send-{seen.package}-{seen.version}", cache_policy=NO_CACHE)
+def send(seen: WatchedRelease, *, profile: str, site: str, root: str) -> None:
+    """Have a release measured. Sent twice, it is measured once: the key of its run is its own."""
+    emit_event(
+        "deadheat.release.published",
+        resource={"prefect.resource.id": f"deadheat.release.{seen.package}.{seen.version}"},
+        payload={"package": seen.package, "version": seen.version},
+    )
+    run_deployment(
+        "release/release",
+        parameters={
+            "framework": seen.package,
+            "version": seen.version,
+            "attempt": seen.tries,
+            "profile": profile,
+            "site": site,
+        },
+        idempotency_key=seen.key,
+        flow_run_name=f"{seen.package}-{seen.version}",
+        timeout=0,
+        as_subflow=False,
+    )
+    release_watch.record_status(State(Path(root)), seen.package, seen.version, "sent")
+
+
+@task(task_run_name="find-lost", cache_policy=NO_CACHE)
+def find_lost(root: str) -> list[str]:
+    """Releases whose flow run ended without an outcome, or was deleted: they will be retried."""
+    state, lost = State(Path(root)), list[str]()
+    sent = {each.key: each for each in release_watch.list_watched(state) if each.status == "sent"}
+    if not sent:
+        return lost
+    with get_client(sync_client=True) as client:
+        runs = client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(
+                idempotency_key=FlowRunFilterIdempotencyKey(any_=list(sent))
+            )
+        )
+    alive = {run.idempotency_key for run in runs if run.state and not run.state.is_final()}
+    for key, each in sent.items():
+        if key not in alive:
+            release_watch.retry_release(state, each, "its flow run ended without an outcome")
+            lost.append(f"{each.package} {each.version}")
+    return lost
+
+
+@task(task_run_name="settle-{package}-{version}", cache_policy=NO_CACHE)
+def settle(package: str, version: str, *, failure: str, root: str) -> None:
+    """Record the outcome of a release, and emit an event for Prefect's automations."""
+    status: release_watch.Status = "failed" if failure else "done"
+    release_watch.record_status(State(Path(root)), package, version, status, failure)
+    emit_event(
+        "deadheat.release.judged",
+        resource={"prefect.resource.id": f"deadheat.release.{package}.{version}"},
+        payload={"package": package, "version": version, "status": status, "reason": failure},
+    )
+
+
+@task(
+    task_run_name="alert",
+    cache_policy=NO_CACHE,
+    retries=3,
+    retry_delay_seconds=[1, 5, 30],
+)
+def alert(text: str, details: dict[str, Any]) -> None:
+    """Post an alert to the webhook, if there is one."""
+    post_alert(text, details)

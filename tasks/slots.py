@@ -1,0 +1,70 @@
+"""Where a shard's duels are measured: one after the other, or side by side, one per GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from prefect.client.schemas.objects import State
+
+from benchcore.running.slurm.own_job import OwnJob
+from tasks import measurement
+from tasks.measurement import Ended
+
+
+class Slots(Protocol):
+    """Places for `num` duels at a time; `num_busy` are taken."""
+
+    num: int
+
+    @property
+    def num_busy(self) -> int:
+        """Duels that were started and not yet waited for."""
+        ...
+
+    def begin(self, title: str, duel_run: str, **order: Any) -> None:
+        """Start a duel in a free slot."""
+        ...
+
+    def wait(self) -> Ended:
+        """The next duel that ends."""
+        ...
+
+
+class _OneSlot:
+    """This process itself."""
+
+    num = 1
+
+    def __init__(self) -> None:
+        self._begun: list[Callable[[], Ended]] = []
+
+    @property
+    def num_busy(self) -> int:
+        return len(self._begun)
+
+    def begin(self, title: str, duel_run: str, **order: Any) -> None:
+        def measure() -> Ended:
+            ended: State[Any] = measurement.measure_in_job(
+                title, duel_run, **order, return_state=True
+            )
+            return duel_run, ended
+
+        self._begun.append(measure)
+
+    def wait(self) -> Ended:
+        return self._begun.pop()()
+
+
+@contextmanager
+def open_slots(job: OwnJob | None) -> Iterator[Slots]:
+    """One slot per GPU of the job around this process; a single one if it has fewer than two."""
+    if job is None or len(job.gpus) < 2:
+        yield _OneSlot()
+        return
+    # This import takes a second, which shards of one GPU save.
+    from tasks.dask_slots import open_dask_slots
+
+    with open_dask_slots(job.gpus) as slots:
+        yield slots

@@ -1,0 +1,253 @@
+"""Duels that train on image folders: one loader, the same bytes for both, and what goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duel_orders import (
+    LEARNER,
+    LEARNER_SPEC,
+    add_workload,
+    copy_inside_ring,
+    make_contender,
+    make_dataset,
+    make_order,
+)
+from image_folders import write_digits
+
+from benchcore.cell.loader.epochs import seen_tolerances
+from benchcore.planning.image_folder import ImageFolder, read_image_folder
+from benchcore.protocol import DATA_MODES, DuelOrder
+from benchcore.running.duel_process import ConductorFailedError, run_duel
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.frames.duels import manifest_frame
+from benchcore.store.frames.epochs import list_epochs
+from benchcore.store.frames.ratios import read_sides
+from benchcore.store.ingest import ingest_spool
+from benchcore.verdict.duel.parity import compare_sides
+from data_checks.check import read_frames
+from data_checks.suites import run_checks
+
+_NUM_VAL = 6
+
+
+def test_only_what_went_backward_may_differ_more_on_images_of_a_user() -> None:
+    own = {"loss": 1e-5, "loss_trace": 1e-3, "gradient": 1e-3, "travel": 1e-3, "running_mean": 1e-5}
+    wider = seen_tolerances("fp32_ieee", own)
+    assert wider == {"pixels": 1e-6, "labels": 1e-9, "gradient": 1e-2, "travel": 1e-1}
+    assert seen_tolerances("fp32_ieee", {"gradient": 3e-2})["gradient"] == 3e-2  # as it was
+    assert set(seen_tolerances("bf16", {"loss": 1e-2})) == {"pixels", "labels"}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> ImageFolder:
+    """4 batches of 2 and one image that remains; 6 images to validate on."""
+    root = tmp_path_factory.mktemp("images")
+    folder = write_digits(root / "digits", train=3, val=2, classes=3)
+    return read_image_folder(folder, root / "kept")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    folder = tmp_path / "snapshot"
+    copy_inside_ring(folder)
+    add_workload(folder, "learner", LEARNER_SPEC, LEARNER)
+    return folder
+
+
+def _order(images: ImageFolder, *modes: str, **changes: Any) -> DuelOrder:
+    contenders = [
+        make_contender(f"c{number}", settings={"compile": mode})
+        for number, mode in enumerate(modes or ("nhwc", "nchw"))
+    ]
+    of_duel = {key: changes.pop(key) for key in ("starts", "duel_run") if key in changes}
+    return make_order(
+        *contenders,
+        workload="learner",
+        case="train",
+        rounds=3,
+        dataset=make_dataset(images, **changes),
+        **{"starts": 1, **of_duel},
+    )
+
+
+def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
+    return read_document(run_duel(order, state, snapshot, lambda event: None))
+
+
+def _break(snapshot: Path, file: str, old: str, new: str) -> None:
+    path = snapshot / "benchcore" / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def _marks(state: State) -> list[tuple[str, str]]:
+    engine = open_database(state.database_url)
+    report = ingest_spool(engine, state)
+    assert not report.rejected
+    found = run_checks(read_frames(engine, "test"))
+    return [(mark.expectation, mark.reason) for mark in found.failed_checks]
+
+
+def test_both_sides_get_the_same_bytes_in_every_start_layout_and_mode(
+    images: ImageFolder, state: State, snapshot: Path
+) -> None:
+    digests, losses = set[str](), set[tuple[float, ...]]()
+    for number, mode in enumerate(DATA_MODES):
+        order = _order(images, mode=mode, starts=2, duel_run=f"{number:016}")
+        document = _run(order, state, snapshot)
+        assert document["duel"]["case"] == "epochs_b2_32px"
+        assert document["duel"]["dataset"]["mode"] == mode
+        for contender in document["contenders"]:
+            assert contender["status"] == "ok"
+            assert contender["effective"]["manifest"]["data_path"] == mode
+            for start in contender["starts"]:
+                assert [each["steps"] for each in start["blocks"]] == [4, 4, 4]
+                assert [each["epoch"] for each in start["epochs"]] == [0, 1, 2]
+                assert {each["correct"] for each in start["epochs"]} == {_NUM_VAL}
+                assert {each["gross_mj"] for each in start["epochs"]} == {None}
+                digests.add(start["inputs_sha256"])
+                losses.add(tuple(each["loss"] for each in start["epochs"]))
+    assert len(digests) == 1
+    ((first, second, third),) = losses
+    assert len({first, second, third}) == 3, "every epoch has crops of its own"
+    assert [name for name, _ in _marks(state)] == []
+
+
+def test_waiting_is_counted_where_images_are_decoded_on_the_clock_and_only_there(
+    images: ImageFolder, state: State, snapshot: Path
+) -> None:
+    _break(
+        snapshot,
+        "cell/loader/server.py",
+        "            upright[place] = ",
+        "            threading.Event().wait(0.02)\n            upright[place] = ",
+    )
+    for number, mode in enumerate(DATA_MODES):
+        document = _run(_order(images, mode=mode, duel_run=f"{number:016}"), state, snapshot)
+        for contender in document["contenders"]:
+            (start,) = contender["starts"]
+            for block, epoch in zip(start["blocks"], start["epochs"], strict=True):
+                if mode == "end-to-end":
+                    assert 0.02e9 < epoch["wait_ns"] < block["elapsed_ns"]
+                else:
+                    assert epoch["wait_ns"] == 0
+
+
+def test_other_bytes_on_one_side_void_the_duel(
+    images: ImageFolder, state: State, snapshot: Path
+) -> None:
+    _break(
+        snapshot,
+        "cell/loader/server.py",
+        "            labels[place] = label",
+        "            labels[place] = label\n"
+        "            if layout == 'NCHW' and split == 'train' and epoch == 2:\n"
+        "                upright[place] ^= 1",
+    )
+    _run(_order(images), state, snapshot)
+    assert ("same inputs", "contenders worked on 2 different inputs, not 1") in _marks(state)
+
+
+def test_a_side_that_takes_batches_for_something_else_is_void(
+    images: ImageFolder, state: State, snapshot: Path
+) -> None:
+    document = _run(_order(images, "nhwc", "dark"), state, snapshot)
+    assert [each["status"] for each in document["contenders"]] == ["ok", "ok"]
+    agree = {row["quantity"]: row["agrees"] for row in document["equivalence"]}
+    assert agree == {"pixels": False, "labels": True}
+    assert any("'pixels' differs" in reason for _, reason in _marks(state))
+
+
+def test_another_data_mode_on_one_side_voids_the_pair(
+    images: ImageFolder, state: State, snapshot: Path
+) -> None:
+    _break(
+        snapshot,
+        "cell/contender.py",
+        'dataset["mode"]\n',
+        'dataset["mode"] if order["settings"]["compile"] == "nhwc" else "device-resident"\n',
+    )
+    _run(_order(images), state, snapshot)
+    engine = open_database(state.database_url)
+    ingest_spool(engine, state)
+    sides = read_sides(manifest_frame(engine, "test"))
+    parity = compare_sides(*sides.values(), "default")
+    assert "data path 'end-to-end' on c0, 'device-resident' on c1" in parity.violations
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('        channel.send({"end": True})', "        os._exit(1)", "the loader went away"),
+        (
+            '        channel.send({"end": True})',
+            "        threading.Event().wait()",
+            "no batch came from the loader for 1 s",
+        ),
+        (
+            "            labels[place] = label",
+            "            raise OSError('disk gone')",
+            "the loader failed: OSError: disk gone",
+        ),
+        ("        self._socket.listen()", "        raise OSError('no room')", "no room"),
+    ],
+    ids=["dies", "hangs", "cannot read", "never listens"],
+)
+def test_a_loader_that_fails_leaves_no_result(
+    images: ImageFolder, state: State, snapshot: Path, old: str, new: str, words: str
+) -> None:
+    _break(snapshot, "cell/loader/server.py", "import json\n", "import json\nimport os\n")
+    _break(snapshot, "cell/loader/server.py", old, new)
+    with pytest.raises(ConductorFailedError, match=words):
+        _run(_order(images, batch_timeout_s=1.0), state, snapshot)
+    assert not list(state.spool.glob("*/*.json"))
+
+
+def test_a_loader_that_does_not_start_leaves_no_result(
+    images: ImageFolder, state: State, snapshot: Path
+) -> None:
+    with pytest.raises(ConductorFailedError, match="does not start"):
+        _run(_order(images, loader_python="/nowhere/python"), state, snapshot)
+
+
+def test_a_contender_that_dies_in_an_epoch_leaves_the_loader_to_the_others(
+    images: ImageFolder, state: State, snapshot: Path
+) -> None:
+    document = _run(_order(images, "killed", "nhwc"), state, snapshot)
+    broken, healthy = document["contenders"]
+    assert (broken["status"], broken["failure"]["stage"]) == ("oom", "epoch")
+    assert healthy["status"] == "ok"
+    assert len(healthy["starts"][0]["epochs"]) == 3
+
+
+def test_epochs_are_rows_with_time_wait_loss_and_accuracy(
+    images: ImageFolder, state: State, snapshot: Path
+) -> None:
+    document = _run(_order(images, starts=2), state, snapshot)
+    engine = open_database(state.database_url)
+    ingest_spool(engine, state)
+    rows = list_epochs(engine, "test")
+    assert [(row["name"], row["epoch"]) for row in rows] == [
+        (name, epoch) for name in ("c0", "c1") for epoch in range(3)
+    ]
+    for row in rows:
+        assert (row["dataset"], row["mode"], row["num_val"]) == ("digits", "end-to-end", _NUM_VAL)
+        assert (row["num_starts"], row["accuracy"], row["gross_mj"]) == (2, 1.0, None)
+        assert 0 < row["wait_share"] < 1
+    starts = document["contenders"][0]["starts"]
+    assert rows[0]["loss"] == starts[0]["epochs"][0]["loss"]
+    if rows[0]["num_degraded"] in (0, 2):
+        times = [start["blocks"][0]["elapsed_ns"] for start in starts]
+        assert rows[0]["epoch_ns"] == sum(times) / 2
+        assert rows[0]["images_per_s"] == pytest.approx(8 / (sum(times) / 2) * 1e9, rel=0.5)

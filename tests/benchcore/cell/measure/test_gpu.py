@@ -1,0 +1,201 @@
+"""Which GPU this is, asked of a fake driver that answers in pynvml's own types and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import c_uint
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+
+from benchcore.cell.measure import gpu, host
+
+GIB = 2**30
+_DRIVER = "610.43"
+
+
+def _error(code: int) -> Exception:
+    return pynvml.NVMLError(code)
+
+
+class Driver:
+    """Boards by index; a board's `instances` are those of MIG, None where it can't be divided."""
+
+    NVML_DEVICE_MIG_ENABLE = pynvml.NVML_DEVICE_MIG_ENABLE
+    NVML_CLOCK_SM, NVML_CLOCK_MEM = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
+    NVML_TEMPERATURE_GPU = pynvml.NVML_TEMPERATURE_GPU
+    NVMLError_NotSupported: Any = vars(pynvml)["NVMLError_NotSupported"]
+    NVMLError_NotFound: Any = vars(pynvml)["NVMLError_NotFound"]
+
+    def __init__(self, *boards: dict[str, Any]) -> None:
+        self.boards = boards
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.boards)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> dict[str, Any]:
+        return self.boards[index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> dict[str, Any]:
+        parts = [part for board in self.boards for part in board.get("instances") or () if part]
+        for each in (*self.boards, *parts):
+            if each["uuid"] == uuid:
+                return each
+        raise _error(pynvml.NVML_ERROR_NOT_FOUND)
+
+    def nvmlDeviceIsMigDeviceHandle(self, handle: dict[str, Any]) -> c_uint:
+        return c_uint("slices" in handle)
+
+    def nvmlDeviceGetMigMode(self, handle: dict[str, Any]) -> list[int]:
+        if handle.get("instances") is None:
+            raise _error(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return [handle.get("mig", 1), handle.get("mig", 1)]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: dict[str, Any]) -> int:
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: dict[str, Any], index: int) -> Any:
+        instances = [*handle["instances"], *[None] * 7]
+        if instances[index] is None:
+            raise _error(pynvml.NVML_ERROR_NOT_FOUND)
+        return instances[index]
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: dict[str, Any]) -> Any:
+        return next(board for board in self.boards if handle in (board["instances"] or ()))
+
+    def nvmlDeviceGetAttributes(self, handle: dict[str, Any]) -> Any:
+        compute, whole = handle["slices"]
+        return pynvml.c_nvmlDeviceAttributes(
+            computeInstanceSliceCount=compute, gpuInstanceSliceCount=whole
+        )
+
+    def nvmlDeviceGetName(self, handle: dict[str, Any]) -> str:
+        return handle["name"]
+
+    def nvmlDeviceGetMemoryInfo(self, handle: dict[str, Any]) -> Any:
+        return pynvml.c_nvmlMemory_t(total=handle["memory"])
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return _DRIVER
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: dict[str, Any]) -> list[Any]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=1) for pid in handle.get("pids", ())]
+
+    def _of_a_board(self, handle: dict[str, Any], *_: int) -> int:
+        if "slices" in handle:
+            raise _error(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return 1000
+
+    nvmlDeviceGetClockInfo = _of_a_board
+    nvmlDeviceGetCurrentClocksThrottleReasons = _of_a_board
+    nvmlDeviceGetTemperature = _of_a_board
+    nvmlDeviceGetPowerUsage = _of_a_board
+    nvmlDeviceGetTotalEnergyConsumption = _of_a_board
+
+
+def _board(uuid: str = "GPU-a", **changes: Any) -> dict[str, Any]:
+    whole = {"uuid": uuid, "name": "NVIDIA H100 80GB HBM3", "memory": 80 * GIB}
+    return {**whole, "instances": [], "mig": 0, **changes}
+
+
+def _instance(uuid: str, slices: tuple[int, int], memory: int) -> dict[str, Any]:
+    name = f"NVIDIA H100 80GB HBM3 MIG {slices[1]}g"
+    return {"uuid": uuid, "name": name, "memory": memory, "slices": slices}
+
+
+THIRD = _instance("MIG-third", (3, 3), 40 * GIB)
+SEVENTH = _instance("MIG-seventh", (1, 1), 10 * GIB)
+
+
+@pytest.fixture
+def drive(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def install(*boards: dict[str, Any], visible: str | None = None) -> None:
+        driver = Driver(*boards)
+        monkeypatch.setattr(gpu, "_nvml", lambda: driver)
+        monkeypatch.setattr(gpu, "survey", lambda: (True, "a GPU"))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    return install
+
+
+def test_a_gpu_is_its_model_memory_driver_mig_and_the_cpus_that_feed_it(
+    drive: Callable[..., None],
+) -> None:
+    drive(_board())
+    device = host.describe_device("cuda:0")
+    fingerprint = device.pop("fingerprint")
+    assert device == {
+        "name": "cuda:0",
+        "kind": "gpu",
+        "model": "NVIDIA H100 80GB HBM3",
+        "count": 1,
+        "memory_bytes": 80 * GIB,
+        "driver": _DRIVER,
+        "mig": "off",
+        "cpu_model": host.describe_host()["cpu_model"],
+        "cpus": host.usable_cpus(),
+    }
+    for change in ({"mig": "1c.1g"}, {"cpus": 999}, {"cpu_model": "another"}, {"driver": "1"}):
+        assert host._fingerprint({**device, **change}) != fingerprint
+
+
+@pytest.mark.parametrize(
+    ("board", "mig", "memory"),
+    [
+        (_board(instances=None), None, 80),
+        (_board(), "off", 80),
+        (_board(mig=1), "on", 80),
+        (_board(mig=1, instances=[THIRD, SEVENTH]), "3c.3g", 40),
+        (_board(mig=1, instances=[None, SEVENTH]), "1c.1g", 10),
+        (_board(mig=1, instances=[_instance("MIG-x", (1, 3), 40 * GIB)]), "1c.3g", 40),
+    ],
+    ids=["can't", "off", "on, no instance", "the first", "the first there is", "one of three"],
+)
+def test_of_a_divided_board_the_instance_that_cuda_sees_is_the_device(
+    drive: Callable[..., None], board: dict[str, Any], mig: str | None, memory: int
+) -> None:
+    drive(board)
+    described = gpu.describe(0)
+    assert (described["mig"], described["memory_bytes"]) == (mig, memory * GIB)
+
+
+@pytest.mark.parametrize(
+    ("visible", "index", "memory"),
+    [
+        (None, 1, 40),
+        ("1", 0, 40),
+        ("1,0", 1, 80),
+        ("GPU-b", 0, 40),
+        ("GPU-b, GPU-a", 1, 80),
+        ("MIG-seventh", 0, 10),
+    ],
+)
+def test_an_index_is_cudas_and_counts_what_is_visible(
+    drive: Callable[..., None], visible: str | None, index: int, memory: int
+) -> None:
+    boards = [_board(), _board("GPU-b", memory=40 * GIB), _board(mig=1, instances=[THIRD, SEVENTH])]
+    drive(*boards, visible=visible)
+    assert gpu.describe(index)["memory_bytes"] == memory * GIB
+    assert gpu.absence_reason(index) is None
+
+
+def test_a_gpu_that_is_not_visible_is_absent(drive: Callable[..., None]) -> None:
+    drive(_board(), _board("GPU-b"), visible="1")
+    assert gpu.absence_reason(1) == "a GPU; CUDA_VISIBLE_DEVICES=1"
+    drive(_board(), visible="")
+    assert gpu.absence_reason(0) is not None
+
+
+def test_an_instance_has_its_boards_clocks_and_not_its_power(drive: Callable[..., None]) -> None:
+    drive(_board(mig=1, instances=[{**SEVENTH, "pids": (1, 2)}], pids=(1, 2, 3, 4)))
+    sample = gpu.sample(0, frozenset({1}))
+    assert (sample["sm_clock_mhz"], sample["temperature_c"]) == (1000, 1000)
+    assert (sample["power_mw"], gpu.total_energy_mj(0)) == (None, None)
+    assert sample["foreign_processes"] == 1  # those of other instances disturb little
+    drive(_board(pids=(1, 2, 3, 4)))
+    assert gpu.sample(0, frozenset({1}))["power_mw"] == gpu.total_energy_mj(0) == 1000
+    assert gpu.sample(0, frozenset({1}))["foreign_processes"] == 3

@@ -1,0 +1,77 @@
+"""Which machine this is: what a series is tied to, and what it is not."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchcore.cell.measure import host
+
+
+def test_a_device_is_its_model_count_and_memory_and_never_a_host_name() -> None:
+    device = host.describe_device("cpu")
+    assert device["kind"] == "cpu"
+    assert device["count"] == host.usable_cpus() >= 1
+    assert device["memory_bytes"] > 2**20
+    assert device["driver"] is None
+    assert platform.node() not in {str(value) for value in device.values()}
+    assert host.describe_device("cpu")["fingerprint"] == device["fingerprint"]
+
+
+@pytest.mark.parametrize("change", [{"model": "another"}, {"count": 99}, {"driver": "600.1"}])
+def test_another_device_has_another_fingerprint(change: dict[str, object]) -> None:
+    facts = {"name": "cpu", "model": "x", "count": 2, "memory_bytes": 2**35, "driver": None}
+    assert host._fingerprint({**facts, **change}) != host._fingerprint(facts)
+
+
+def test_a_few_pages_of_memory_make_no_other_device() -> None:
+    facts = {"name": "cpu", "model": "x", "count": 2, "memory_bytes": 2**35, "driver": None}
+    assert host._fingerprint({**facts, "memory_bytes": 2**35 - 2**20}) == host._fingerprint(facts)
+
+
+def test_what_a_cpu_has_no_counter_for_is_null() -> None:
+    sampler = host.TelemetrySampler("cpu")
+    sampler.begin(frozenset())
+    counters = sampler.sample(frozenset())
+    assert counters["load_1m"] is not None
+    for gpu_only in ("sm_clock_mhz", "throttle_reasons", "power_mw", "foreign_processes"):
+        assert counters[gpu_only] is None
+
+
+def _write_cpuinfo(folder: Path, flags: str) -> None:
+    """Two CPUs, of which only the first is ours."""
+    mine = min(os.sched_getaffinity(0))
+    cpus = ((mine, 3100.5), (mine + 1000, 800.0))
+    (folder / "cpuinfo").write_text(
+        "\n".join(
+            f"processor\t: {cpu}\ncpu MHz\t\t: {mhz}\nflags\t\t: fpu {flags}\n" for cpu, mhz in cpus
+        )
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("flags", "driver", "mhz"),
+    [("sse2", False, None), ("aperfmperf sse2", False, 3100.5), ("sse2", True, 3100.5)],
+    ids=["a virtual machine", "counted", "a frequency driver"],
+)
+def test_a_frequency_is_told_only_where_the_kernel_measures_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, driver: bool, mhz: float | None
+) -> None:
+    """Else `cpuinfo` holds what was calibrated at boot, which looks like a measurement."""
+    monkeypatch.setattr(host, "_PROC", tmp_path)
+    monkeypatch.setattr(host, "_SYS_CPU", tmp_path)
+    _write_cpuinfo(tmp_path, flags)
+    if driver:
+        (tmp_path / "cpu0" / "cpufreq").mkdir(parents=True)
+    assert host._mean_mhz() == mhz
+
+
+@pytest.mark.parametrize("device", ["cuda:x", "gpu:0", ""])
+def test_a_device_without_a_name_we_know_is_refused(device: str) -> None:
+    with pytest.raises(ValueError, match="devices are 'cpu', 'cuda', 'cuda:N'"):
+        host.describe_device(device)

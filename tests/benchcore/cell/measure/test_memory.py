@@ -1,0 +1,62 @@
+"""Whose memory is counted, and from when on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchcore.cell.measure import memory
+
+ROOT = Path(__file__).parents[4]
+BIG = 150_000_000
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+
+
+def _python(code: str) -> list[int]:
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [int(number) for number in run.stdout.split()]
+
+
+def test_the_peak_is_our_own_and_not_that_of_who_started_us() -> None:
+    """`ru_maxrss` remembers what was resident before exec: here the big parent's memory."""
+    child = (
+        "import resource; from benchcore.cell.measure import memory;"
+        "print(memory.read_peak('cpu'), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
+    )
+    parent = (
+        f"import os, sys; held = b'x' * {BIG};"
+        f"pid = os.fork(); pid or os.execv(sys.executable, [sys.executable, '-c', {child!r}]);"
+        "os.waitpid(pid, 0)"
+    )
+    ours, theirs = _python(parent)
+    assert theirs > BIG > ours
+
+
+def test_what_came_before_the_baseline_is_not_in_the_peak() -> None:
+    baseline, peak = _python(
+        f"held = b'x' * {BIG}; del held; from benchcore.cell.measure import memory;"
+        f"print(memory.take_baseline('cpu')); held = b'x' * {BIG // 3};"
+        "print(memory.read_peak('cpu'))"
+    )
+    assert baseline < BIG
+    assert BIG // 3 <= peak - baseline < BIG // 2
+
+
+def test_where_the_peak_cannot_be_set_back_the_baseline_is_the_peak(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(memory, "_CLEAR", tmp_path)
+    assert memory.take_baseline("cpu") == memory.read_peak("cpu")
+
+
+def test_without_proc_the_kernels_other_account_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(memory, "_STATUS", tmp_path / "missing")
+    peak = memory.read_peak("cpu")
+    assert peak is not None and peak > 2**20

@@ -1,0 +1,74 @@
+"""Equivalence: what agrees, what does not, and what proves nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchcore.cell.proof.agreement import compare_all, find_non_finite
+
+LOGITS = np.linspace(-1.0, 1.0, 100, dtype=np.float32)
+
+
+def _save(tmp_path: Path, **evidence: dict[str, np.ndarray]) -> dict[str, Path]:
+    paths = {name: tmp_path / f"{name}.npz" for name in evidence}
+    for name, arrays in evidence.items():
+        np.savez(paths[name], **arrays)  # type: ignore[arg-type]
+    return paths
+
+
+def test_every_pair_is_compared_by_its_largest_relative_difference(tmp_path: Path) -> None:
+    off = LOGITS.copy()
+    off[3] += 2e-4
+    paths = _save(tmp_path, a={"y": LOGITS}, b={"y": LOGITS}, c={"y": off})
+    rows = compare_all(paths, {"y": 1e-5})
+    assert [(row["a"], row["b"], row["agrees"]) for row in rows] == [
+        ("a", "b", True),
+        ("a", "c", False),
+        ("b", "c", False),
+    ]
+    assert rows[0]["max_relative"] == 0.0
+    assert rows[1]["max_relative"] == pytest.approx(2e-4, rel=1e-3)
+    assert rows[1]["l2_relative"] < rows[1]["max_relative"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"other": LOGITS},
+        {"y": LOGITS[:50]},
+        {"y": np.zeros_like(LOGITS)},
+        {"y": np.full_like(LOGITS, np.nan)},
+        {"y": np.full_like(LOGITS, np.inf)},
+    ],
+    ids=["missing", "another shape", "all zeros", "NaN", "infinite"],
+)
+def test_what_cannot_be_compared_does_not_agree(
+    tmp_path: Path, other: dict[str, np.ndarray]
+) -> None:
+    (row,) = compare_all(_save(tmp_path, a={"y": LOGITS}, b=other), {"y": 1e-5})
+    assert row["agrees"] is False
+
+
+def test_two_sides_that_are_all_zeros_prove_nothing(tmp_path: Path) -> None:
+    zeros = {"y": np.zeros_like(LOGITS)}
+    (row,) = compare_all(_save(tmp_path, a=zeros, b=zeros), {"y": 1e-5})
+    assert row == {
+        "a": "a",
+        "b": "b",
+        "quantity": "y",
+        "tolerance": 1e-5,
+        "max_relative": None,
+        "l2_relative": None,
+        "agrees": False,
+    }
+
+
+def test_the_first_quantity_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    bad = LOGITS.copy()
+    bad[0] = np.nan
+    paths = _save(tmp_path, good={"y": LOGITS}, bad={"x": LOGITS, "y": bad})
+    assert find_non_finite(paths["good"]) is None
+    assert find_non_finite(paths["bad"]) == "y"

@@ -1,0 +1,121 @@
+"""What float64 gave is kept for other precisions, and for nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchcore.cell.proof.case import list_proof_cases, save_proof
+from benchcore.program import REFERENCE, Arrays, Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    precision: str = "fp32_ieee"
+    steps: int = 1
+
+
+def _make_arrays(case: _Case, seed: int) -> Arrays:
+    coarse = case.precision == "tf32"
+    return Arrays(params={"weight": np.full(2, seed + coarse)}, inputs={})
+
+
+_SPEC = SimpleNamespace(
+    proofs={"infer": _Case(), "train": _Case(steps=3)},
+    checkpoint_proofs=None,
+    make_arrays=_make_arrays,
+)
+
+
+class _Prover:
+    """Counts what is built; every build gives other evidence."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.built = 0
+
+    def _build(self, case: _Case, arrays: Arrays) -> Program:
+        self.built += 1
+        self.weight = arrays.params["weight"]
+        found = {"logits": np.array([float(self.built)])}
+        return Program(step=lambda: None, evidence=lambda: found, parts=lambda: found)
+
+    def prove(self, **changes: Any) -> float:
+        given = {
+            "what": "evidence",
+            "use_case": "infer",
+            "precision": REFERENCE,
+            "label": "fp32_ieee",
+            "seed": 1,
+            "test_images": None,
+            "references": str(self._folder / "references"),
+            "checkpoint": None,
+            "environment": "e1",
+            "device": "cpu",
+            "path": str(self._folder / "found.npz"),
+        }
+        assert save_proof(_SPEC, {**given, **changes}, self._build) == ["logits"]
+        with np.load(self._folder / "found.npz") as stored:
+            return float(stored["logits"][0])
+
+
+def test_the_same_arrays_in_float64_are_computed_once(tmp_path: Path) -> None:
+    prover = _Prover(tmp_path)
+    assert [prover.prove(), prover.prove(), prover.prove(label="bf16")] == [1.0, 1.0, 1.0]
+    assert prover.built == 1
+
+
+def test_a_checkpoints_weights_are_proven_and_no_others_reference_is_taken(tmp_path: Path) -> None:
+    prover = _Prover(tmp_path)
+    assert (prover.prove(), list(prover.weight)) == (1.0, [1.0, 1.0])
+    np.savez(tmp_path / "kept.npz", weight=np.array([5, 6]))
+    order = {"sha256": "a" * 64, "weights": str(tmp_path / "kept.npz")}
+    assert (prover.prove(checkpoint=order), list(prover.weight)) == (2.0, [5.0, 6.0])
+    assert [prover.prove(), prover.prove(checkpoint=order)] == [1.0, 2.0]
+
+
+def test_a_checkpoint_is_proven_on_the_cases_of_the_whole_model() -> None:
+    whole = SimpleNamespace(proofs={"train": 1}, checkpoint_proofs={"train": 2})
+    assert list_proof_cases(whole, from_checkpoint=True) == {"train": 2}
+    assert list_proof_cases(whole, from_checkpoint=False) == {"train": 1}
+    assert list_proof_cases(_SPEC, from_checkpoint=True) == _SPEC.proofs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 2},
+        {"label": "tf32"},
+        {"use_case": "train"},
+        {"environment": "e2"},
+        {"device": "cuda:0"},
+        {"precision": "fp32_ieee"},
+        {"what": "parts"},
+        {"references": None},
+    ],
+    ids=lambda change: "-".join(change),
+)
+def test_whatever_may_change_the_evidence_is_computed(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    prover = _Prover(tmp_path)
+    assert [prover.prove(), prover.prove(**change), prover.prove()] == [1.0, 2.0, 1.0]
+
+
+def test_only_float64_is_kept(tmp_path: Path) -> None:
+    prover = _Prover(tmp_path)
+    assert [prover.prove(precision="bf16") for _ in range(2)] == [1.0, 2.0]
+    assert not (tmp_path / "references").exists()
+
+
+def test_what_is_half_written_is_not_taken(tmp_path: Path) -> None:
+    prover = _Prover(tmp_path)
+    prover.prove()
+    (kept,) = (tmp_path / "references").iterdir()
+    kept.rename(kept.with_suffix(".part"))
+    assert prover.prove() == 2.0

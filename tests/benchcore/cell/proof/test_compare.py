@@ -1,0 +1,151 @@
+"""The rule of the equivalence pass: one function, and no side much less exact than the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchcore.cell.proof.case import put_test_images
+from benchcore.cell.proof.compare import Evidence, Rule, gather, judge, measure, trace_drift
+from benchcore.program import Arrays
+
+EXACT = np.linspace(-1.0, 1.0, 1001)
+FP32 = Rule(precision="fp32_ieee", tolerances={})
+
+
+def _side(error: float, *, exact: np.ndarray = EXACT, quantity: str = "logits") -> Evidence:
+    """A side whose largest error is `error` of the exact values."""
+    away = np.full_like(exact, error)
+    return Evidence(found={quantity: exact + away}, exact={quantity: exact})
+
+
+def _passes(a: Evidence, b: Evidence, precision: str = "fp32_ieee") -> bool:
+    (row,) = judge(a, b, Rule(precision=precision, tolerances={}))
+    return row["passed"]
+
+
+def test_two_sides_that_err_alike_pass() -> None:
+    (row,) = judge(_side(5e-7), _side(1e-6), FP32)
+    assert row["passed"]
+    assert (row["oracle_error"], row["oracle_bound"]) == (0.0, 2e-8)
+    assert row["a_error"] == pytest.approx(5e-7)
+    assert row["a_bound"] == pytest.approx(3 * 1e-6 + 1e-6)
+    assert row["b_bound"] == pytest.approx(3 * 5e-7 + 1e-6)
+
+
+def test_another_function_fails_however_coarse_the_precision() -> None:
+    other = _side(1e-7, exact=EXACT * (1 + 1e-7))  # else as exact as can be
+    for precision in ("fp32_ieee", "tf32", "bf16", "bf16_autocast"):
+        assert not _passes(_side(1e-7), other, precision)
+    assert _passes(_side(1e-7), _side(1e-7, exact=EXACT * (1 + 1e-8)))
+
+
+def test_an_oracle_of_float32_is_none() -> None:
+    third = EXACT / 3
+    rounded = Evidence(found={"logits": third}, exact={"logits": third.astype(np.float32)})
+    assert not _passes(rounded, _side(1e-7, exact=third))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_side_more_than_three_times_as_wrong_as_the_other_fails(turned: bool) -> None:
+    good, bad = _side(1e-6), _side(5e-6)
+    assert not (_passes(bad, good) if turned else _passes(good, bad))
+    assert _passes(_side(3.5e-6), good)
+
+
+def test_two_sides_that_are_both_too_coarse_fail_by_the_ceiling() -> None:
+    """Both in TF32 under the label of IEEE float32."""
+    assert not _passes(_side(6e-4), _side(6e-4))
+    assert _passes(_side(6e-4), _side(6e-4), "tf32")
+    assert not _passes(_side(0.2), _side(0.2), "bf16")
+
+
+def test_a_gradient_far_from_float64_passes_if_both_sides_are() -> None:
+    """ReLU kinks and small batches: float32 itself may be percents away."""
+    a, b = (_side(error, quantity="gradient") for error in (0.02, 0.021))
+    assert _passes(a, b)
+    assert not _passes(a, _side(1e-4, quantity="gradient"))
+
+
+def test_a_unit_at_its_kink_is_forgiven_backward_alone() -> None:
+    """By what the workload says that it may move; what goes forward is not moved by it."""
+    kinds = ("gradient", "running_var")
+    rule = Rule(precision="fp32_ieee", tolerances=dict.fromkeys(kinds, 1e-2))
+    for quantity, forgiven in zip(kinds, (True, False), strict=True):
+        pair = _side(5e-3, quantity=quantity), _side(1e-6, quantity=quantity)
+        assert [judge(*pair, each)[0]["passed"] for each in (FP32, rule)] == [False, forgiven]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {},
+        {"logits": EXACT[:5]},
+        {"logits": np.full_like(EXACT, np.nan)},
+        {"logits": np.where(EXACT > 0, np.inf, EXACT)},
+    ],
+    ids=["missing", "another shape", "NaN", "infinite"],
+)
+def test_what_cannot_be_compared_fails(found: dict[str, np.ndarray]) -> None:
+    broken = Evidence(found=found, exact={"logits": EXACT})
+    assert not _passes(broken, _side(1e-7))
+    assert not _passes(_side(1e-7), broken)
+
+
+def test_an_oracle_of_zeros_proves_nothing() -> None:
+    zeros = _side(0.0, exact=np.zeros(5))
+    assert not _passes(zeros, zeros)
+    assert measure(np.zeros(5), np.zeros(5), "gradient") is None
+
+
+def test_the_loss_is_the_first_of_the_trace_and_traces_of_all_seeds_count() -> None:
+    seeds = [{"loss_trace": np.array([1.0, 0.5])}, {"loss_trace": np.array([2.0, 1.0])}]
+    gathered = gather(seeds)
+    assert gathered["loss"] == [1.0]
+    exact = Evidence(found=gathered, exact=gathered)
+    off = gather([seeds[0], {"loss_trace": np.array([2.0, 1.001])}])
+    rows = {
+        each["quantity"]: each for each in judge(Evidence(found=off, exact=gathered), exact, FP32)
+    }
+    assert rows["loss"]["passed"]
+    assert not rows["loss_trace"]["passed"]
+
+
+def _parts(errors: dict[str, float]) -> Evidence:
+    exact = dict.fromkeys(errors, EXACT)
+    found = {name: EXACT * (1 + error) for name, error in errors.items()}
+    return Evidence(found=found, exact=exact)
+
+
+def test_drift_names_the_first_layer_that_went_wrong() -> None:
+    right = _parts({"layer/first": 1e-7, "layer/second": 1e-7, "layer/third": 1e-7})
+    wrong = _parts({"layer/first": 1e-7, "layer/second": 1e-4, "layer/third": 1e-2})
+    parts = trace_drift("logits", wrong, right, FP32)
+    assert [(each["part"], each["passed"]) for each in parts] == [
+        ("layer/first", True),
+        ("layer/second", False),
+        ("layer/third", False),
+    ]
+
+
+def test_an_array_whose_true_gradient_is_zero_is_not_blamed() -> None:
+    """Its own relative error says nothing: it is held against the whole gradient's size."""
+    noise = {"gradient/weight": EXACT, "gradient/idle": EXACT * 1e-16}
+    right = Evidence(found={**noise, "gradient/idle": EXACT * 3e-8}, exact=noise)
+    away = Evidence(found={**noise, "gradient/idle": EXACT * -2e-7}, exact=noise)
+    parts = trace_drift("gradient", away, right, FP32)
+    assert all(each["passed"] for each in parts)
+
+
+def test_photographs_take_the_place_of_the_first_images_alone() -> None:
+    images = np.zeros((3, 3, 8, 8), dtype=np.float32)
+    photograph = np.zeros((20, 30, 3), dtype=np.uint8)
+    photograph[:, 11:] = 255  # the middle 16 columns begin at 7: bright from the third of eight on
+    put = put_test_images(Arrays(params={}, inputs={"images": images}), [photograph] * 2)
+    found = put.inputs["images"]
+    assert not found[2].any() and not images.any()
+    assert found[0, 0, 0, 0] == pytest.approx(-0.485 / 0.229)
+    assert found[0, 2, 7, 7] == pytest.approx((1 - 0.406) / 0.225)
+    assert (found[0, 0] > 0).sum() == 6 * 8
+    flat = Arrays(params={}, inputs={"images": np.zeros((3, 24), dtype=np.float32)})
+    assert put_test_images(flat, [photograph]) is flat

@@ -1,0 +1,43 @@
+"""A twin that does more work does it really, evenly, and as much as its settings say."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from benchcore.cell.building import inject_slowdown
+from benchcore.program import Program
+
+
+def _count(settings: dict[str, str], steps: int) -> tuple[list[int], list[object]]:
+    """How often the work was done in each of so many steps, and what each gave."""
+    done = [0]
+
+    def work() -> int:
+        done[0] += 1
+        return done[0]
+
+    program = inject_slowdown(Program(step=work, evidence=dict), settings)
+    counted, given = list[int](), list[object]()
+    for _ in range(steps):
+        before = done[0]
+        given.append(program.step())
+        counted.append(done[0] - before)
+    return counted, given
+
+
+@pytest.mark.parametrize(("percent", "apart"), [("5", 20), ("2", 50)])
+def test_a_slowed_replicate_does_so_much_more_of_its_own_work(percent: str, apart: int) -> None:
+    counted, given = _count({"compile": "none", "handicap": percent}, 400)
+    assert sum(counted) == 400 + 4 * int(percent)
+    twice = [step for step, count in enumerate(counted) if count == 2]
+    assert {later - earlier for earlier, later in pairwise(twice)} == {apart}
+    # What such a step owes is waited for whole.
+    assert given[twice[0]] == [twice[0] + 1, twice[0] + 2]
+
+
+@pytest.mark.parametrize("settings", [{}, {"handicap": "0"}])
+def test_a_contender_without_slowdown_is_left_as_it_is(settings: dict[str, str]) -> None:
+    program = Program(step=lambda: None, evidence=dict)
+    assert inject_slowdown(program, settings) is program

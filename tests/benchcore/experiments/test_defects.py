@@ -1,0 +1,294 @@
+"""The defect study: its plan, what each switch does to the ratio, and who catches it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from defect_documents import make_study
+from result_documents import CAMPAIGN, make_document, spool_document
+
+from benchcore.errors import UserError
+from benchcore.experiments.compare import CaseFilter
+from benchcore.experiments.defect_summary import summarise_study
+from benchcore.experiments.defect_switches import (
+    SWITCHES,
+    is_played,
+    list_corrections,
+    list_switches,
+)
+from benchcore.experiments.defects import StudyRequest, draft_study
+from benchcore.planning.catalog import check_settings
+from benchcore.planning.matrix import load_plan, save_plan
+from benchcore.protocol import DEFECT_TRACK
+from benchcore.running.plans import campaign_folder
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from benchcore.store.duels import judge_campaign
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.frames.duels import failed_check_frame
+from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.ingest import ingest_spool
+from dashboards.frames import counting
+from dashboards.publish import publish_campaign
+from data_checks.check import check_campaign
+
+Found = dict[str, Any]
+RESNET = StudyRequest(workload="resnet50", case_filter=CaseFilter(case="tiny_train"))
+
+
+def _ingest(tmp_path: Path, document: dict[str, Any]) -> tuple[Any, ...]:
+    """Ratios, marks and contenders of a campaign of one document, checked and judged."""
+    state = open_state(tmp_path / "state")
+    spool_document(state.spool, document)
+    engine = open_database(state.database_url)
+    assert ingest_spool(engine, state).rejected == ()
+    check_campaign(engine, CAMPAIGN)
+    judge_campaign(engine, CAMPAIGN)
+    frames = [each(engine, CAMPAIGN) for each in (ratio_frame, failed_check_frame, contender_frame)]
+    engine.dispose()
+    return tuple(frames)
+
+
+def _study(tmp_path: Path, document: dict[str, Any], names: Sequence[str] = ()) -> Found:
+    ratios, marks, contenders = (frame.to_dict("records") for frame in _ingest(tmp_path, document))
+    return summarise_study([document], ratios, marks, contenders, names)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """JAX twice as fast where both are right; eager torch four times as slow as JAX."""
+    step_ns = {"torch-eager": 4e6, "jax-jit-frozen-batch-norm": 5e5}
+    return _study(tmp_path_factory.mktemp("study"), make_study(step_ns=step_ns))
+
+
+def _switch(found: Found, name: str) -> Found:
+    (row,) = [each for each in found["switches"] if each["name"] == name]
+    return row
+
+
+def test_each_switch_tells_its_ratio_and_how_far_it_is_from_the_fair_one(found: Found) -> None:
+    assert found["fair"]["speedup"] == pytest.approx(2)
+    assert found["fair"]["low"] <= 2 <= found["fair"]["high"]
+    eager, frozen = _switch(found, "torch-eager"), _switch(found, "frozen-batch-norm")
+    assert (eager["speedup"], eager["moved"]) == (pytest.approx(4), pytest.approx(2))
+    assert (frozen["speedup"], frozen["moved"]) == (pytest.approx(4), pytest.approx(2))
+    assert eager["num_starts"] == 3
+    assert _switch(found, "same-padding")["moved"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "guard", "words"),
+    [
+        ("torch-eager", "never the fair pair", "compiled yes against no"),
+        ("v1-stride", "numerics", "differs"),
+        ("same-padding", "numerics", "differs"),
+        ("frozen-batch-norm", "numerics", "differs"),
+        ("frozen-weights", "numerics", "differs"),
+        ("image-from-host", "profile of a step", "1 arrays from the host"),
+        ("jax-loss-fetched", "profile of a step", "waits for 1 values"),
+        ("torch-loss-fetched", "profile of a step", "waits for 1 values"),
+        ("no-donation", "never the fair pair", "state update copied against in place"),
+        ("torch-eager-channels-last", "never the fair pair", "compiled yes against no"),
+    ],
+)
+def test_the_guard_that_catches_a_switch_is_read_off_what_happened(
+    found: Found, name: str, guard: str, words: str
+) -> None:
+    caught = {each["guard"]: each["reason"] for each in _switch(found, name)["caught"]}
+    assert words in caught[guard]
+    assert "layout NHWC against NCHW" not in caught[guard], "the fair pair differs in it, too"
+
+
+def test_what_marks_the_fair_pair_too_catches_no_switch(tmp_path: Path) -> None:
+    """Nobody proved these environments, which is no news about a switch; the fair pair says so."""
+    document = make_study()
+    for each in document["contenders"]:
+        each["starts"][0]["compilations_in_blocks"] = 1
+    found = _study(tmp_path, document)
+    assert "compiled 1 times" in str(found["fair"]["caught"])
+    assert {each["guard"] for each in _switch(found, "same-padding")["caught"]} == {"numerics"}
+
+
+def test_a_switch_that_nobody_catches_says_so(tmp_path: Path) -> None:
+    document = make_study()
+    for row in document["equivalence"]:
+        row.update(max_relative=1e-7, agrees=True)
+    assert _switch(_study(tmp_path, document), "same-padding")["caught"] == []
+
+
+def test_what_takes_a_gpu_is_marked_and_never_invented(found: Found) -> None:
+    for name in ("no-cudnn-benchmark", "tf32-against-fp32"):
+        row = _switch(found, name)
+        assert row["why"] == "not run here: it takes a GPU"
+        assert (row["speedup"], row["low"], row["moved"], row["num_starts"]) == (None,) * 3 + (0,)
+
+
+def test_misread_times_come_from_what_honest_sides_recorded(found: Found) -> None:
+    """A step takes 1 and 2 ms; cold, trace, lower and compile take 2.5 s each."""
+    enqueued = _switch(found, "jax-not-waited-for")
+    assert enqueued["speedup"] == pytest.approx(2 / 0.05, rel=1e-3)
+    waited = _switch(found, "jax-waited-for-each-step")
+    assert waited["speedup"] == pytest.approx(2 / 1.5, rel=1e-3)
+    timed = _switch(found, "compilation-timed")  # first runs of 0.5, 1.5 and 2.5 s
+    means = [(7.5 + first + 49 * 0.001) / 50 for first in (0.5, 1.5, 2.5)]
+    assert timed["speedup"] == pytest.approx(0.002 / math.prod(means) ** (1 / 3), rel=2e-3)
+    epoch = _switch(found, "jit-anew-each-epoch")
+    steps = 126_689 / 4
+    assert epoch["speedup"] == pytest.approx(2 / (1 + 7500 / steps), rel=2e-3)
+
+
+def test_the_first_call_alone_is_compilation_and_first_run_of_both(tmp_path: Path) -> None:
+    document = make_study(starts=2)
+    for each in document["contenders"]:
+        slow = each["framework"] == "torch"
+        each["cold"]["stages"] |= {"trace": 0.0, "lower": None, "compile": 3.0 if slow else 1.0}
+        for start in each["starts"]:
+            start["stages"]["first_run"] = 1.0
+    assert _switch(_study(tmp_path, document), "no-warm-up")["speedup"] == pytest.approx(2)
+
+
+def test_a_time_that_no_device_allows_is_caught_by_physics(tmp_path: Path) -> None:
+    """Of the ceilings, a JAX step of 1 ms claims a tenth; read at its call, twice what there is."""
+    document = make_study()
+    ratios, marks, contenders = (frame.to_dict("records") for frame in _ingest(tmp_path, document))
+    for each in contenders:
+        each["limit_share"] = 0.1
+    found = summarise_study([document], ratios, marks, contenders)
+    (caught,) = _switch(found, "jax-not-waited-for")["caught"]
+    assert caught["guard"] == "invalid physics"
+    assert "claims 2 times what the device can do" in caught["reason"]
+    (kept,) = _switch(found, "jax-waited-for-each-step")["caught"]
+    assert kept["guard"] == "kept out of the clock"
+
+
+def test_the_errors_of_one_study_are_taken_away_one_at_a_time(found: Found) -> None:
+    corrections = found["corrections"]
+    assert [each["title"].split(":")[0] for each in corrections] == ["all of them together"] + [
+        "without"
+    ] * (len(corrections) - 1)
+    assert corrections[-1]["speedup"] == found["fair"]["speedup"]
+    assert corrections[-1]["caught"] == []
+    assert all(each["caught"] for each in corrections[:-1])
+
+
+def test_only_the_switches_asked_for_are_told(tmp_path: Path) -> None:
+    """What is but another reading of the clock, or takes a GPU, is in every study's documents."""
+    asked = ("no-warm-up", "v1-stride")
+    found = _study(tmp_path, make_study(), asked)
+    assert sorted(each["name"] for each in found["switches"]) == sorted(asked)
+    assert found["corrections"] == []
+
+
+def test_a_machine_that_was_never_left_alone_is_told_and_still_shows_directions(
+    tmp_path: Path,
+) -> None:
+    document = make_study(step_ns={"torch-eager": 4e6})
+    for each in document["contenders"]:
+        for block in (block for start in each["starts"] for block in start["blocks"]):
+            block["telemetry"] |= {"foreign_cpu_share": 0.7}
+    found = _study(tmp_path, document)
+    assert "70% of the CPUs others had" in found["disturbed"]
+    assert _switch(found, "torch-eager")["speedup"] == pytest.approx(4)
+    assert _study(tmp_path / "quiet", make_study())["disturbed"] is None
+
+
+def test_a_contender_that_failed_gives_its_reason_and_no_number(tmp_path: Path) -> None:
+    document = make_study()
+    (wrong,) = [each for each in document["contenders"] if each["arm"] == "jax-jit-v1-stride"]
+    failure = {"stage": "build", "start": 0, "reason": "it broke", "traceback": None}
+    wrong |= {"status": "crash", "failure": failure, "starts": []}
+    row = _switch(_study(tmp_path, document), "v1-stride")
+    assert (row["speedup"], row["why"]) == (None, "build: it broke")
+
+
+def test_no_pair_of_a_defect_study_ever_counts(tmp_path: Path) -> None:
+    """Its fair pair neither: it is raced elsewhere."""
+    ratios, marks, _ = _ingest(tmp_path, make_study())
+    assert len(ratios) > 20
+    assert not counting(ratios).any()
+    assert set(ratios["verdict"]) == {"unknown"}
+    assert "played in a defect study" in str(set(marks["reason"]))
+
+
+def test_a_study_never_becomes_the_first_page_nor_its_headline(tmp_path: Path) -> None:
+    _ingest(tmp_path, make_study())
+    state = open_state(tmp_path / "state")
+    plan = draft_study(RESNET, campaign=CAMPAIGN)
+    save_plan(plan, campaign_folder(state, CAMPAIGN) / "plan.json")
+    page = publish_campaign(state, CAMPAIGN)
+    assert not (state.site / "index.html").exists()
+    assert "<h1>Nothing counts" in page.read_text()
+
+
+def test_a_defect_in_a_duel_that_counts_otherwise_is_void(tmp_path: Path) -> None:
+    document = make_document()
+    assert counting(_ingest(tmp_path / "right", document)[0]).all()
+    document["contenders"][0]["settings"] = {"compile": "jit", "defects": "frozen-batch-norm"}
+    ratios, marks, _ = _ingest(tmp_path / "wrong", document)
+    assert not counting(ratios).any()
+    assert list(marks["reason"]) == ["jax-0.9 is wrong on purpose: frozen-batch-norm"]
+
+
+def test_the_plan_plays_the_fair_pair_first_and_every_side_once(tmp_path: Path) -> None:
+    plan = draft_study(RESNET, campaign="study")
+    *sentinels, study = plan.duels
+    assert [each.workload for each in sentinels] == ["matmul", "copy"]
+    assert study.track == DEFECT_TRACK
+    arms = [each.arm for each in study.contenders]
+    assert arms[:2] == ["jax-jit", "torch-compile"]
+    assert len(set(arms)) == len(arms)
+    assert "jax-jit-frozen-batch-norm" in arms
+    save_plan(plan, tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json").duels == plan.duels
+
+
+def test_on_a_gpu_the_plan_holds_what_a_cpu_lacks() -> None:
+    asked = StudyRequest(
+        workload="resnet50", case_filter=CaseFilter(use_case="infer", batch=32), device="cuda:0"
+    )
+    plan = draft_study(asked, campaign="study")
+    assert [each.case for each in plan.duels] == [
+        "gpu_8192",
+        "gpu_2g",
+        "infer_b32",
+        "infer_b32_tf32",
+    ]
+    arms = [each.arm for each in plan.duels[2].contenders]
+    assert arms[:2] == ["jax-jit", "torch-compile-cudnn-benchmark"]
+    assert "torch-compile" in arms  # with cuDNN's autotuning off
+    assert all(is_played(each, "cuda:0") for each in SWITCHES)
+
+
+def test_only_the_switches_asked_for_are_played_and_an_unknown_one_is_refused() -> None:
+    some = StudyRequest(
+        workload="resnet50", case_filter=RESNET.case_filter, switches=("v1-stride",), ceilings=False
+    )
+    (duel,) = draft_study(some, campaign="study").duels
+    assert [each.arm for each in duel.contenders] == [
+        "jax-jit",
+        "torch-compile",
+        "jax-jit-v1-stride",
+    ]
+    with pytest.raises(UserError, match=r"got 'tanh-gelu'; there are torch-eager, .*--switch"):
+        list_switches("resnet50", "train", ["tanh-gelu"])
+
+
+def test_a_workload_has_the_switches_that_its_sides_know() -> None:
+    names = {each: {s.name for s in list_switches(each, "train")} for each in ("mlp", "vit_b_16")}
+    assert "frozen-batch-norm" not in names["mlp"] | names["vit_b_16"]
+    assert "tanh-gelu" in names["vit_b_16"]
+    assert "plain-sigmoid" in {each.name for each in list_switches("mobilenet_v3_small", "infer")}
+    assert list_corrections([]) == []
+
+
+@pytest.mark.parametrize(
+    "value", ["", "none", "v1-stride+", "v1-stride+v1-stride", "tanh-gelu", 1, ["v1-stride"]]
+)
+def test_a_defect_that_no_side_knows_is_refused(value: object) -> None:
+    check_settings("resnet50", "jax", {"compile": "jit", "defects": "v1-stride+same-padding"})
+    with pytest.raises(UserError, match=r"no setting .defects="):
+        check_settings("resnet50", "jax", {"compile": "jit", "defects": value})

@@ -1,0 +1,126 @@
+"""The alert of a confirmed shift names what moved, and nothing that did not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from benchcore.experiments.shift_alert import write_alert
+from benchcore.store.records import ContenderRecord, SuspicionRecord
+from benchcore.verdict.confirmation.decide import Finding, HistoryLevels
+from benchcore.verdict.history.series import SeriesKey
+from benchcore.verdict.samples import Judgement
+
+SAME = Judgement(verdict="same", log_ratio=0.001, low=-0.002, high=0.004, reason="equally fast")
+
+
+def _moved(ratio: float, low: float, high: float) -> Judgement:
+    logs = dict(zip(("log_ratio", "low", "high"), map(math.log, (ratio, low, high)), strict=True))
+    return Judgement(verdict="different", reason="a step's time changed", **logs)
+
+
+SLOWER = _moved(1.05, 1.03, 1.07)
+FASTER = _moved(1 / 1.04, 1 / 1.06, 1 / 1.02)
+
+
+def _side(framework: str, version: str) -> ContenderRecord:
+    return ContenderRecord(
+        name=f"{framework}-{version}",
+        arm=framework,
+        framework=framework,
+        version=version,
+        settings={},
+        environment_key=version,
+        python_version="3.13.0",
+    )
+
+
+def _suspicion(jax: tuple[str, str], torch: tuple[str, str]) -> SuspicionRecord:
+    key = SeriesKey(
+        workload="mlp",
+        case_name="infer_b128",
+        track="default",
+        a_arm="jax-jit",
+        b_arm="torch-eager",
+        device_fingerprint="0",
+        method=1,
+    )
+    (a_old, a_new), (b_old, b_new) = (
+        [_side(framework, each) for each in versions]
+        for framework, versions in (("jax", jax), ("torch", torch))
+    )
+    return SuspicionRecord(
+        id=7,
+        key=key,
+        trigger="shift",
+        device="cpu",
+        device_model="AMD EPYC",
+        asked=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
+        a_old=a_old,
+        a_new=a_new,
+        b_old=b_old,
+        b_new=b_new,
+    )
+
+
+def _write(change: Judgement, **found: Any) -> str:
+    suspicion = _suspicion(("0.11.0", "0.12.0"), ("2.14.0", "2.15.0"))
+    named: dict[str, Any] = {"a": SAME, "b": SAME, "control": SAME, "level": 0.0, "num_starts": 5}
+    return write_alert(suspicion, Finding(change=change, verdict="confirmed", **named | found))
+
+
+@pytest.mark.parametrize(
+    ("change", "found", "text"),
+    [
+        (
+            SLOWER,
+            {"culprit": "b", "b": SLOWER},
+            "rose 5 % (3 to 7 %): PyTorch 2.15.0 is 5 % slower than 2.14.0.",
+        ),
+        (
+            _moved(1 / 1.05, 1 / 1.07, 1 / 1.03),
+            {"culprit": "a", "a": SLOWER},
+            "fell 4.8 % (2.9 to 6.5 %): JAX 0.12.0 is 5 % slower than 0.11.0.",
+        ),
+        (
+            _moved(1.092, 1.06, 2.5),
+            {"culprit": "both", "a": FASTER, "b": SLOWER},
+            "rose 9.2 % (6 to 150 %): JAX 0.12.0 is 4 % faster than 0.11.0 and "
+            "PyTorch 2.15.0 is 5 % slower than 2.14.0.",
+        ),
+        (
+            SAME,
+            {"culprit": "infrastructure", "reason": "the old environment differs from itself"},
+            "shifted in the nightly runs: caused by the infrastructure, not by a framework: "
+            "the old environment differs from itself.",
+        ),
+        (
+            SLOWER,
+            {"culprit": "unknown", "reason": "the interval is wide"},
+            "rose 5 % (3 to 7 %): the cause is not known: the interval is wide.",
+        ),
+    ],
+)
+def test_the_alert_says_what_moved(change: Judgement, found: dict[str, Any], text: str) -> None:
+    written = _write(change, **found)
+    expected = f"JAX/PyTorch speedup on mlp infer_b128 {text} Device: AMD EPYC."
+    assert written == expected
+    assert ("JAX 0.12.0" in written) == (found["culprit"] in ("a", "both"))
+
+
+def test_a_version_that_stayed_is_compared_with_its_old_environment() -> None:
+    suspicion = _suspicion(("0.12.0", "0.12.0"), ("2.15.0", "2.15.0"))
+    finding = Finding(
+        num_starts=5,
+        change=SLOWER,
+        a=None,
+        b=SLOWER,
+        control=SAME,
+        level=0.0,
+        verdict="confirmed",
+        culprit="b",
+    )
+    written = write_alert(suspicion, finding)
+    assert ": PyTorch 2.15.0 is 5 % slower than in its old environment." in written

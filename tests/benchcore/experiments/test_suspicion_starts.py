@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from result_documents import JAX, TORCH, make_document
+
+from benchcore.cell.measure.host import describe_device
+from benchcore.errors import UserError
+from benchcore.experiments.suspicion_starts import (
+    ConfirmContender,
+    choose_contenders,
+    draft_starts,
+    list_candidates,
+    read_starts,
+    reuse_environments,
+)
+from benchcore.planning.matrix import Plan
+from benchcore.planning.profiles import load_profile
+from benchcore.protocol import EnvironmentRecord, write_json
+from benchcore.state import State, open_state
+from benchcore.store.records import ContenderRecord, DuelRecord, FailedCheck, SuspicionRecord
+from benchcore.verdict.confirmation.decide import HistoryLevels
+from benchcore.verdict.duel.ratios import ContenderTimes
+from benchcore.verdict.history.series import SeriesKey
+
+
+def _side(framework: str, version: str, key: str) -> ContenderRecord:
+    arm, mode = ("jax-jit", "jit") if framework == "jax" else ("torch-eager", "none")
+    return ContenderRecord(
+        name=f"{arm}-{version}",
+        arm=arm,
+        framework=framework,
+        version=version,
+        settings={"compile": mode},
+        environment_key=key,
+        python_version="3.13.0",
+    )
+
+
+OLD, NEW, TORCH_SIDE = (
+    _side("jax", "0.9", "k1"),
+    _side("jax", "0.10", "k2"),
+    _side("torch", "2", "k3"),
+)
+
+
+def _subject(**changes: object) -> SuspicionRecord:
+    key = SeriesKey(
+        workload="matmul",
+        case_name="tiny_op",
+        track="default",
+        a_arm="jax-jit",
+        b_arm="torch-eager",
+        device_fingerprint=describe_device("cpu")["fingerprint"],
+        method=1,
+    )
+    subject = SuspicionRecord(
+        id=7,
+        key=key,
+        trigger="shift",
+        device="cpu",
+        device_model="Some CPU",
+        asked=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
+        a_old=OLD,
+        a_new=NEW,
+        b_old=TORCH_SIDE,
+        b_new=TORCH_SIDE,
+    )
+    return replace(subject, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    """With the environments k1 to k4, two of them of one version of JAX."""
+    state = open_state(tmp_path)
+    named = {"k1": "jax-0.9", "k2": "jax-0.10", "k3": "torch-2", "k4": "jax-0.9"}
+    for key, name in named.items():
+        python = tmp_path / "environments" / key / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.symlink_to("/usr/bin/env")
+        record = EnvironmentRecord(
+            name=name,
+            key=key,
+            lock_sha256="0" * 64,
+            python=str(python),
+            python_version="3.13.0",
+            build="cpu",
+            packages={},
+        )
+        write_json(python.parent.parent / "environment.json", dataclasses.asdict(record))
+    return state
+
+
+def _plan(
+    subject: SuspicionRecord, contenders: tuple[ConfirmContender, ...], starts: range = range(3)
+) -> Plan:
+    return draft_starts(subject, contenders, load_profile("ci"), starts)
+
+
+def test_a_side_that_did_not_change_runs_once_and_the_control_is_the_old_one(state: State) -> None:
+    contenders = choose_contenders(_subject(), state)
+    assert [each.cells for each in contenders] == [
+        ("a_old",),
+        ("a_new",),
+        ("b_old", "b_new"),
+        ("control",),
+    ]
+    plan = _plan(_subject(), contenders)
+    names = [each.name for each in plan.duels[0].contenders]
+    assert names == ["jax-jit-0.9", "jax-jit-0.10", "torch-eager-2", "jax-jit-0.9.twin2"]
+
+
+def test_every_start_is_a_duel_of_its_own_and_later_rungs_add_others(state: State) -> None:
+    contenders = choose_contenders(_subject(), state)
+    first, second = _plan(_subject(), contenders), _plan(_subject(), contenders, range(3, 5))
+    assert (first.campaign, second.campaign) == ("confirm-7-shift-3", "confirm-7-shift-5")
+    assert first.apart and second.apart
+    duels = [*first.duels, *second.duels]
+    assert len({duel.hash for duel in duels}) == len({duel.seed for duel in duels}) == 5
+    assert {(duel.limits.starts, duel.limits.max_starts, duel.limits.rounds) for duel in duels} == {
+        (1, 1, 6)
+    }
+    assert all(duel.limits.probe for duel in duels)
+    assert {release.role for release in first.releases.values()} == {"pinned"}  # no series of it
+
+
+def test_the_very_environments_of_then_are_measured(state: State) -> None:
+    contenders = choose_contenders(_subject(), state)
+    plan = _plan(_subject(), contenders)
+    reuse_environments(plan, contenders, state)
+    kept = sorted((state.campaigns / plan.campaign / "environments").glob("*.json"))
+    assert [json.loads(path.read_text())["key"] for path in kept] == ["k1", "k2", "k3"]
+
+
+def test_two_environments_of_one_version_are_told_apart(state: State) -> None:
+    subject = _subject(a_new=_side("jax", "0.9", "k4"))
+    contenders = choose_contenders(subject, state)
+    plan = _plan(subject, contenders)
+    reuse_environments(plan, contenders, state)
+    kept = sorted((state.campaigns / plan.campaign / "environments").glob("*.json"))
+    assert [json.loads(path.read_text())["key"] for path in kept] == ["k1", "k4", "k3"]
+    assert plan.duels[0].contenders[1].name == "jax-jit-0.9.twin2"
+    with pytest.raises(UserError, match=r"'k9' of 'jax-jit-0\.9', which is gone"):
+        choose_contenders(_subject(a_new=_side("jax", "0.9", "k9")), state)
+
+
+def test_another_device_is_refused(state: State) -> None:
+    subject = _subject()
+    other = replace(subject, key=replace(subject.key, device_fingerprint="0" * 16))
+    with pytest.raises(UserError, match="that suspicion 7 is about, 0000000000000000"):
+        _plan(other, choose_contenders(other, state))
+
+
+def _record(plan: Plan, number: int, marks: tuple[FailedCheck, ...] = ()) -> DuelRecord:
+    duel = plan.duels[number]
+    sides = [
+        ContenderTimes(
+            name=each.name,
+            arm=each.arm,
+            framework="jax",
+            version="1",
+            role="pinned",
+            starts={0: {0: 10.0 * position + number, 1: 1.0}},
+            degraded={0: {1: "throttled"}},
+        )
+        for position, each in enumerate(duel.contenders)
+    ]
+    return DuelRecord(
+        duel_run=duel.duel_run,
+        campaign=plan.campaign,
+        checked=True,
+        sides=tuple(sides),
+        failed_checks=marks,
+    )
+
+
+def test_starts_are_read_by_cell_and_what_does_not_count_says_why(state: State) -> None:
+    contenders = choose_contenders(_subject(), state)
+    plan = _plan(_subject(), contenders)
+    rest = {"suite": "s", "expectation": "e", "reason": "unproven"}
+    pair = {"contender": "jax-jit-0.9", "other": "torch-eager-2"}
+    mark = FailedCheck(duel_run=plan.duels[1].duel_run, **pair, **rest)
+    seen = {"start": 0, "round": 1, "gemm_ns": 7, "copy_ns": 8}
+    rows = [{**seen, "round": 0, "gemm_ns": None}, seen]
+    document = {"duel_run": plan.duels[0].duel_run, "probe": {"rows": rows, "failure": None}}
+    records = [_record(plan, 0), _record(plan, 1, (mark,))]
+    starts, lost = read_starts(plan, contenders, records, [document])
+    assert lost == ["unproven", "a start left no result"]
+    assert starts == [
+        {
+            "a_old": {0: 0.0},
+            "a_new": {0: 10.0},
+            "b_old": {0: 20.0},
+            "b_new": {0: 20.0},
+            "control": {0: 30.0},
+            "gemm": {1: 7},  # numpy was not there in the first round
+            "copy": {0: 8, 1: 8},
+        }
+    ]
+
+
+def test_what_differs_is_told_with_the_likeliest_first(state: State) -> None:
+    contenders = choose_contenders(_subject(), state)
+    racers = [JAX, replace(JAX, name="new"), TORCH, replace(JAX, name="twin")]
+    document = make_document(racers)
+    new = document["contenders"][1]
+    new["environment"]["packages"] = {"jax": "0.9.0", "absl-py": "2", "jax-cuda13-plugin": "1"}
+    new["effective"]["manifest"]["matmul_precision"] = "tf32"
+    found = list_candidates(contenders, document)
+    assert [(each["kind"], each["name"]) for each in found] == [
+        ("effective", "manifest.matmul_precision"),
+        ("package", "jax-cuda13-plugin"),
+        ("package", "absl-py"),
+    ]
+    assert {each["side"] for each in found} == {"a"}
+    assert (found[0]["old"], found[0]["new"]) == ("ieee", "tf32")

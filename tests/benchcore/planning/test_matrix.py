@@ -1,0 +1,413 @@
+"""Plans: stable hashes, names, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchcore.environments.version_requests import Release
+from benchcore.errors import UserError
+from benchcore.experiments import compare as comparison
+from benchcore.planning import matrix
+from benchcore.planning.catalog import load_spec, options_of
+from benchcore.planning.matrix import (
+    Plan,
+    check_profile,
+    list_requests,
+    load_plan,
+    make_order,
+    make_plan,
+    save_plan,
+)
+from benchcore.planning.profiles import PROFILES, Match, Profile, load_profile
+from benchcore.planning.tracks import STDLIB, TRACKS, Arm
+from benchcore.protocol import CheckpointOrder, DuelLimits, decode_order, encode
+from benchcore.verdict.duel.physics import SENTINELS
+
+
+def _release(framework: str, version: str, role: str = "newest") -> Release:
+    return Release(
+        framework=framework,  # type: ignore[arg-type]
+        version=version,
+        role=role,  # type: ignore[arg-type]
+        python=Path("/usr/bin/python3"),
+        python_version="3.13.0",
+        notes=("a note",),
+    )
+
+
+RELEASES = {
+    "stdlib": _release("stdlib", "3.13.0"),
+    "jax@newest": _release("jax", "0.12.0"),
+    "jax@previous": _release("jax", "0.11.2", "previous"),
+    "torch@newest": _release("torch", "2.15.0"),
+}
+TORCH = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
+
+
+def _plan(profile: Profile, campaign: str = "night") -> Plan:
+    return make_plan(profile, RELEASES, campaign=campaign, site="local")
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_plans(name: str) -> None:
+    profile = load_profile(name)
+    plan = _plan(profile)
+    assert set(list_requests(profile)) <= set(RELEASES)
+    assert len(plan.duels) == len(profile.matches)
+    assert plan.notes == ("a note",)
+    for duel in plan.duels:
+        names = [contender.name for contender in duel.contenders]
+        assert len(set(names)) == len(names)
+
+
+def test_a_night_has_three_starts_at_least_and_ten_at_most() -> None:
+    for duel in _plan(load_profile("laptop")).duels:
+        starts = (1, 1) if duel.workload in SENTINELS else (3, 10)
+        assert (duel.limits.starts, duel.limits.max_starts) == starts
+    # What the minimum of starts takes is known from measuring; the rest is up to the budgets.
+    assert sum(duel.limits.budget_s for duel in _plan(load_profile("laptop")).duels) <= 480
+    for duel in _plan(load_profile("ci")).duels:
+        limits = duel.limits
+        assert (limits.starts, limits.rounds) == (limits.max_starts, limits.max_rounds)
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("laptop", "9adb8af6b60de284"),
+        ("ci", "ec9ce1bd2e53a84d"),
+        ("smoke", "02be87b9d819d02e"),
+        ("h100", "39bf4fc662cee3e8"),
+    ],
+)
+def test_duel_hashes_are_those_of_stored_results(name: str, digest: str) -> None:
+    """Measured with the first code that stored results: other hashes would break every series."""
+    runs = "".join(duel.duel_run for duel in _plan(load_profile(name)).duels)
+    assert hashlib.sha256(runs.encode()).hexdigest()[:16] == digest
+
+
+def test_the_same_plan_has_the_same_hashes_and_each_change_another() -> None:
+    whole = load_profile("laptop")  # its sentinels settle their own starts and rounds
+    matches = tuple(match for match in whole.matches if match.workload not in SENTINELS)
+    profile = dataclasses.replace(whole, matches=matches)
+
+    def change(**limits: Any) -> Profile:
+        changed = (
+            dataclasses.replace(m, limits=dataclasses.replace(profile.limits_of(m), **limits))
+            for m in matches
+        )
+        return dataclasses.replace(profile, matches=tuple(changed))
+
+    first = [duel.hash for duel in _plan(profile).duels]
+    assert [duel.hash for duel in _plan(profile).duels] == first
+    assert len(set(first)) == len(first)
+    changes = [
+        *({"starts": 4}, {"rounds": 12}, {"block_ms": 50.0}, {"freeze": False}),
+        *({"max_starts": 9}, {"max_rounds": 12}, {"target": 0.02}, {"budget_s": 1.0}),
+        {"warm_up_limit_s": 1.0},
+    ]
+    for changed in (*(change(**each) for each in changes), dataclasses.replace(profile, seed=1)):
+        assert not {duel.hash for duel in _plan(changed).duels} & set(first), changed
+    for beside in ({"prepare_timeout_s": 1.0}, {"block_timeout_s": 1.0}, {"passes": False}):
+        assert [duel.hash for duel in _plan(change(**beside)).duels] == first
+    newer = {**RELEASES, "jax@newest": _release("jax", "0.12.1")}
+    moved = make_plan(profile, newer, campaign="night", site="local").duels
+    assert [a.hash == b for a, b in zip(moved, first, strict=True)] == [True, False, False]
+
+
+def _more_arms(track: str, case: str) -> list[str]:
+    """What h100 plays beside the arms of a track."""
+    if track == "tuned":
+        return []
+    graphs = ["jax-jit-no-command-buffers", "torch-compile-reduce-overhead"]
+    more = graphs if case.startswith(("infer_b1_", "train")) or case == "infer_b1" else []
+    more = [*more, "jax-jit-no-donation"] if case.startswith("train") else more
+    return [*more, "torch-compile-channels-last"]
+
+
+def test_every_setting_of_an_arm_is_played_by_h100_but_cures() -> None:
+    """`compile`'s graphless twin of max-autotune is left to `compare`; cures are prices, and
+    defects a study of their own."""
+    played = {
+        (key, value)
+        for match in load_profile("h100").matches
+        for arm in match.arms
+        for key, value in arm.settings.items()
+    }
+    settings = {
+        (key, value)
+        for framework in ("jax", "torch")
+        for key, values in options_of("resnet50", framework).items()
+        for value in values[0 if key == "compile" else 1 :]
+        if key not in ("cure", "defects")
+    }
+    assert settings - played == {("compile", "max-autotune-no-cudagraphs")}
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_compare_takes_every_setting_of_an_arm(
+    framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned for a GPU; what only a GPU has is not run here."""
+    drafted: list[Profile] = []
+    monkeypatch.setattr(comparison, "draft_plan", lambda profile, **rest: drafted.append(profile))
+    options = {**options_of("resnet50", framework)}
+    options.pop("defects", None)  # of a study, which plans them itself
+    for key, values in options.items():
+        for value in values:
+            for a, b in ((f"{key}={value}", ""), ("", f"{key}={value}")):
+                comparison.draft_comparison(
+                    comparison.CompareRequest(
+                        workload="resnet50",
+                        case_filter=comparison.CaseFilter(case="infer_b1"),
+                        a=(framework, *filter(None, [a])),
+                        b=(framework, *filter(None, [b])),
+                        device="cuda:0",
+                    )
+                )
+                (match,) = (each for each in drafted[-1].matches if each.case == "infer_b1")
+                assert match.arms[0 if a else 1].settings[key] == value
+                check_profile(drafted[-1])
+
+
+def test_the_gpu_profile_covers_every_batch_precision_and_track_and_has_their_sentinels() -> None:
+    plan = _plan(load_profile("h100"))
+    assert {duel.device for duel in plan.duels} == {"cuda:0"}
+    specs = {duel.duel_run: load_spec(duel.workload).cases[duel.case] for duel in plan.duels}
+    measured = [duel for duel in plan.duels if duel.workload not in SENTINELS]
+    covered = {
+        (duel.workload, spec.use_case, spec.batch, spec.precision, duel.track)
+        for duel in measured
+        for spec in [specs[duel.duel_run]]
+    }
+    models = ("resnet50", "vit_b_16", "mobilenet_v3_small", "efficientnet_b0")
+    works = [*(("infer", batch) for batch in (1, 8, 32, 128)), ("train", 32)]
+    precisions = ("fp32_ieee", "tf32", "bf16")
+    everything = product(models, works, precisions, ("default", "tuned"))
+    assert covered == {(model, *work, *rest) for model, work, *rest in everything}
+    for duel in measured:
+        arms = [c.arm for c in duel.contenders]
+        own = [arm.name for arm in TRACKS[duel.track]]
+        assert arms[: len(own)] == own
+        assert arms[len(own) :] == _more_arms(duel.track, duel.case)
+    ceilings = {specs[d.duel_run].precision for d in plan.duels if d.workload == "matmul"}
+    assert ceilings == set(precisions)
+    assert [duel.case for duel in plan.duels if duel.workload == "copy"] == ["gpu_2g"]
+
+
+def test_the_track_is_a_matchs_own_and_part_of_what_is_measured() -> None:
+    match = Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=1)
+    tuned = dataclasses.replace(match, track="tuned")
+    one, other = _plan(Profile(name="both", matches=(match, tuned))).duels
+    assert (one.track, one.title) == ("default", "noop bare")
+    assert (other.track, other.title) == ("tuned", "noop bare (tuned)")
+    assert one.hash != other.hash
+
+
+def test_a_checkpoint_is_part_of_what_is_measured_and_of_its_name(tmp_path: Path) -> None:
+    match = Match(workload="resnet50", case="infer_b1", arms=(TORCH,), expected_s=1)
+    others = [dataclasses.replace(match, checkpoint=digit * 64) for digit in "ab"]
+    plan = _plan(Profile(name="each", matches=(match, *others)))
+    assert [duel.title for duel in plan.duels] == [
+        "resnet50 infer_b1",
+        "resnet50 infer_b1+aaaaaaaaaaaa",
+        "resnet50 infer_b1+bbbbbbbbbbbb",
+    ]
+    assert len({duel.hash for duel in plan.duels}) == 3
+    record = matrix._no_environment(RELEASES["torch@newest"])
+    given = {"harness_version": "0", "snapshot": "0" * 64}
+    order = make_order(plan, plan.duels[1], {"torch@newest": record}, weights=tmp_path, **given)
+    assert order.checkpoint == CheckpointOrder(sha256="a" * 64, weights=str(tmp_path))
+    assert decode_order(encode(order)) == order
+    with pytest.raises(AssertionError, match="never runs on seeded weights"):
+        make_order(plan, plan.duels[1], {"torch@newest": record}, **given)
+
+
+@pytest.mark.parametrize(
+    ("workload", "case", "checkpoint", "words"),
+    [
+        ("resnet50", "infer_b1", "../../etc/passwd", "wanted a checkpoint's SHA-256 of 64 hexa"),
+        ("resnet50", "infer_b1", "A" * 64, "SHA-256 of 64 hexadecimal digits, got 'AAA"),
+        ("matmul", "tiny_op", "a" * 64, "weights are those of a torchvision model, got 'matmul'"),
+    ],
+)
+def test_a_checkpoint_that_is_none_or_that_nothing_takes_is_refused(
+    workload: str, case: str, checkpoint: str, words: str, tmp_path: Path
+) -> None:
+    match = Match(workload=workload, case=case, arms=(TORCH,), expected_s=1)
+    with pytest.raises(UserError, match=words):
+        _plan(Profile(name="bad", matches=(dataclasses.replace(match, checkpoint=checkpoint),)))
+    path = tmp_path / "plan.json"
+    save_plan(_plan(Profile(name="bad", matches=(match,))), path)
+    document = json.loads(path.read_text())
+    document["duels"][0]["checkpoint"] = checkpoint
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match=words):
+        load_plan(path)
+
+
+def test_another_campaign_measures_again_what_hashes_the_same() -> None:
+    profile = load_profile("ci")
+    one, two = _plan(profile, "one").duels, _plan(profile, "two").duels
+    assert [duel.hash for duel in one] == [duel.hash for duel in two]
+    assert not {duel.duel_run for duel in one} & {duel.duel_run for duel in two}
+
+
+def test_a_contender_that_meets_itself_gets_a_name_of_its_own() -> None:
+    match = Match(workload="noop", case="bare", arms=(STDLIB,) * 3, expected_s=1)
+    (duel,) = _plan(Profile(name="aa", matches=(match,))).duels
+    assert [c.name for c in duel.contenders] == [
+        "stdlib-3.13.0",
+        "stdlib-3.13.0.twin2",
+        "stdlib-3.13.0.twin3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("workload", "case", "request_", "words"),
+    [
+        (
+            "nope",
+            "bare",
+            "stdlib",
+            "no workload 'nope'; workloads are convolution, copy, digest",
+        ),
+        ("../mlp", "bare", "stdlib", "no workload '../mlp'"),
+        ("noop", "huge", "stdlib", "no case 'huge' in workload 'noop'; cases are bare"),
+        ("mlp", "tiny_infer", "stdlib", "'mlp' in stdlib, but it is implemented in jax, torch"),
+    ],
+)
+def test_unknown_work_is_refused(workload: str, case: str, request_: str, words: str) -> None:
+    arm = Arm(name="x", request=request_, settings={})
+    match = Match(workload=workload, case=case, arms=(arm,), expected_s=1)
+    with pytest.raises(UserError, match=words):
+        _plan(Profile(name="bad", matches=(match,)))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Upper", "../etc", "a/b", "x" * 81, "-x", "a b", "é", "rejected"]
+)
+def test_a_campaign_name_that_is_no_folder_name_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="campaign name"):
+        _plan(load_profile("ci"), name)
+
+
+def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+    plan = _plan(load_profile("laptop"))
+    path = tmp_path / "plan.json"
+    save_plan(plan, path)
+    loaded = load_plan(path)
+    assert loaded.duels == plan.duels
+    assert loaded.notes == plan.notes
+    assert list(loaded.releases) == list(plan.releases)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"releases": {}}', '{"releases": 1, "duels": 2, "notes": 3}']
+)
+def test_a_malformed_plan_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"wanted a plan as JSON .*deadheat plan --json"):
+        load_plan(path)
+
+
+def test_a_plan_for_no_device_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    with pytest.raises(UserError, match="no device 'cuda:x'; devices are 'cpu'"):
+        _plan(dataclasses.replace(load_profile("ci"), device="cuda:x"))
+    save_plan(_plan(dataclasses.replace(load_profile("ci"), device="cuda:1")), path)
+    assert {duel.device for duel in load_plan(path).duels} == {"cuda:1"}
+    path.write_text(path.read_text().replace("cuda:1", "/dev/null"))
+    with pytest.raises(UserError, match="no device '/dev/null'"):
+        load_plan(path)
+
+
+@pytest.mark.parametrize(
+    ("workload", "case", "request_", "settings", "words"),
+    [
+        (
+            *("mlp", "tiny_infer", "torch@newest", {"layout": "channels_last"}),
+            "no setting 'layout=channels_last' for torch in workload 'mlp', which takes "
+            "compile=none|default|",
+        ),
+        ("mlp", "tiny_infer", "torch@newest", {"donate": "no"}, "cudnn_benchmark=off|on; leave"),
+        ("mlp", "tiny_infer", "jax@newest", {"compile": "none"}, "compile=jit; donate=yes|no; "),
+        ("matmul", "tiny_op", "jax@newest", {"donate": "no"}, "which takes compile=jit; leave"),
+        ("noop", "bare", "stdlib", {"compile": "healthy"}, "takes compile=none; leave it out"),
+        ("resnet50", "infer_b4", "torch@newest", {"layout": "x" * 999}, "contiguous|channels_last"),
+        (
+            "resnet50",
+            "infer_b4",
+            "torch@newest",
+            {"layout": ["contiguous"]},
+            "no setting \"layout=['contig",
+        ),
+    ],
+)
+def test_a_setting_that_a_workload_lacks_is_refused_with_those_it_takes(
+    workload: str, case: str, request_: str, settings: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    def plan(chosen: dict[str, str]) -> Plan:
+        arm = Arm(name="x", request=request_, settings=chosen)
+        match = Match(workload=workload, case=case, arms=(arm,), expected_s=1)
+        return _plan(Profile(name="bad", matches=(match,)))
+
+    with pytest.raises(UserError, match=re.escape(words)) as refused:
+        plan(settings)
+    assert len(str(refused.value)) < 500
+    path = tmp_path / "plan.json"
+    save_plan(plan({}), path)
+    path.write_text(
+        path.read_text().replace('"settings": {}', f'"settings": {json.dumps(settings)}')
+    )
+    with pytest.raises(UserError, match=re.escape(words)):
+        load_plan(path)
+    path.write_text(path.read_text().replace(json.dumps(settings), "[5]"))
+    with pytest.raises(UserError, match=r"wanted settings by name .* got \[5\]"):
+        load_plan(path)
+
+
+def test_convolutions_take_a_layout() -> None:
+    arm = Arm(name="x", request="torch@newest", settings={"layout": "channels_last"})
+    match = Match(workload="resnet50", case="infer_b4", arms=(arm,), expected_s=1)
+    assert _plan(Profile(name="good", matches=(match,))).duels
+
+
+def test_a_plan_whose_contender_names_no_release_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    save_plan(_plan(load_profile("ci")), path)
+    path.write_text(path.read_text().replace('"release": "stdlib"', '"release": "nope"'))
+    with pytest.raises(UserError, match=r"wanted a release of .* got 'nope'"):
+        load_plan(path)
+
+
+def test_a_plan_with_unknown_keys_or_a_forged_duel_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    save_plan(_plan(load_profile("ci")), path)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "extra": 1}))
+    with pytest.raises(UserError, match="extra"):
+        load_plan(path)
+    document["duels"][0]["duel_run"] = "../../etc/passwd"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match="its own hash"):
+        load_plan(path)
+
+
+def test_a_plan_on_disk_has_its_limits_beside_the_other_fields(tmp_path: Path) -> None:
+    """So that a night begun before they had a type of their own goes on."""
+    plan = _plan(load_profile("laptop"))
+    save_plan(plan, tmp_path / "plan.json")
+    (stored, *_) = json.loads((tmp_path / "plan.json").read_text())["duels"]
+    assert (stored["starts"], stored["max_starts"]) == (3, 10)
+    assert {field.name for field in dataclasses.fields(DuelLimits)} <= stored.keys()
+    assert load_plan(tmp_path / "plan.json").duels == plan.duels

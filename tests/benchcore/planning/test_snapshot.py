@@ -1,0 +1,68 @@
+"""The snapshot: complete on its own, read-only, and named by its content."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+from benchcore.planning.snapshot import hash_inside, list_inside_files, take_snapshot
+
+ROOT = Path(__file__).parents[3]
+ALLOWED = {
+    "jax": {"jax", "jaxlib", "flax", "optax"},
+    "torch": {"torch", "torchvision"},
+}
+
+
+def test_a_snapshot_is_taken_once_and_is_read_only(tmp_path: Path) -> None:
+    first = take_snapshot(tmp_path)
+    assert first.name == hash_inside()
+    assert take_snapshot(tmp_path) == first
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+    copies = sorted(path.relative_to(first) for path in first.rglob("*.py"))
+    assert copies == list_inside_files()
+    assert all(not (first / file).stat().st_mode & 0o222 for file in copies)
+
+
+def test_a_snapshot_imports_alone_without_any_package(tmp_path: Path) -> None:
+    snapshot = take_snapshot(tmp_path)
+    code = "import benchcore.cell.conductor, benchcore.cell.contender, benchcore.cell.__main__"
+    subprocess.run(
+        [sys.executable, "-S", "-P", "-B", "-c", code],
+        env={"PYTHONPATH": str(snapshot)},
+        check=True,
+        cwd=tmp_path,
+    )
+
+
+def test_the_inside_ring_imports_only_what_a_measured_environment_has() -> None:
+    """Standard library, numpy, NVML, itself; a framework only in that framework's own files."""
+    for file in list_inside_files():
+        side = next(
+            (side for side in ALLOWED if file.stem in (f"in_{side}", f"{side}_runtime")), ""
+        )
+        allowed = {"benchcore", "numpy", "pynvml", *ALLOWED.get(side, ())}
+        if file.name == "decoding.py":  # which no contender imports
+            allowed.add("PIL")
+        for name in _imported(ROOT / file):
+            top = name.partition(".")[0]
+            assert top in allowed or top in sys.stdlib_module_names, f"{file} imports {name}"
+
+
+def test_specs_import_no_framework_and_no_runtime() -> None:
+    for file in (ROOT / "benchcore" / "workloads").glob("*/spec.py"):
+        for name in _imported(file):
+            inside = name.startswith("benchcore.") and name != "benchcore.program"
+            assert not inside or name.startswith("benchcore.workloads."), f"{file} imports {name}"
+
+
+def _imported(file: Path) -> list[str]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    return names

@@ -1,0 +1,121 @@
+"""Slurm's own commands: what they answer, and what they say when they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from local_slurm import LocalSlurm
+
+from benchcore.running.slurm import scheduler
+from benchcore.running.slurm.allocation import Allocation
+from benchcore.running.slurm.batch_script import BatchJob, write_batch_script
+from benchcore.running.slurm.job_states import never_starts
+from benchcore.running.slurm.scheduler import SlurmRefusedError, SlurmUnreachableError
+
+Script = Callable[..., str]
+NOTHING = ("--output=/dev/null", "--wrap=true")
+
+
+@pytest.fixture
+def script(slurm: LocalSlurm, monkeypatch: pytest.MonkeyPatch) -> Script:
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    (slurm.folder / "slurm-jobs").mkdir(exist_ok=True)
+
+    def write(name: str, *command: str, **asked: object) -> str:
+        fields = {"partition": "gpu", "gpus": 0, "cpus": 1, "memory_mb": 64, **asked}
+        allocation = Allocation.model_validate(fields)
+        return write_batch_script(
+            BatchJob(name=name, allocation=allocation, folder=str(slurm.folder), command=command)
+        )
+
+    return write
+
+
+def test_jobs_are_found_by_name_oldest_first(script: Script) -> None:
+    first = scheduler.submit(script("deadheat-twice", "sleep", "60"), {})
+    second = scheduler.submit(script("deadheat-twice", "sleep", "60"), {})
+    other = scheduler.submit(script("deadheat-other", "sleep", "60"), {})
+    scheduler.cancel(first)
+    found = scheduler.list_jobs(["deadheat-twice", "deadheat-none"])
+    assert [job.job_id for job in found["deadheat-twice"]] == [first, second]
+    assert found["deadheat-twice"][0].state.split()[0] in ("CANCELLED", "COMPLETING")
+    assert "deadheat-other" not in found and "deadheat-none" not in found
+    for job in (second, other, other):  # twice is as good as once
+        scheduler.cancel(job)
+    assert scheduler.list_jobs([]) == {}
+
+
+@pytest.mark.usefixtures("script")
+def test_nodes_of_a_partition_are_those_that_could_run_a_job(slurm: LocalSlurm) -> None:
+    assert scheduler.list_nodes("gpu") == ["node01", "node02"]
+    slurm.ask("scontrol", "update", "nodename=node01", "state=drain", "reason=test")
+    try:
+        assert scheduler.list_nodes("gpu") == ["node02"]
+    finally:
+        slurm.ask("scontrol", "update", "nodename=node01", "state=resume")
+    assert scheduler.list_nodes("nowhere") == []
+
+
+def test_the_environment_goes_beside_the_script(script: Script, slurm: LocalSlurm) -> None:
+    text = script("deadheat-env", "bash", "-c", 'echo "$SECRET"')
+    job = scheduler.submit(text, {"SECRET": "a; $(id) 'b'"})
+    log = slurm.folder / "slurm-jobs" / f"{job}.log"
+    slurm.ask("sbatch", "--wait", f"--dependency=afterany:{job}", *NOTHING)
+    assert log.read_text() == "a; $(id) 'b'\n"
+    assert "SECRET=" not in text
+
+
+@pytest.mark.parametrize("name", ["SBATCH_WRAP", "SLURM_CONF", "A B", "", "A=B"])
+def test_an_environment_that_would_change_sbatch_is_refused(name: str) -> None:
+    with pytest.raises(SlurmRefusedError, match="remove it from 'env'"):
+        scheduler.check_environ({name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"partition": "nowhere"}, "invalid partition specified: nowhere"),
+        ({"gpus": 9}, "Requested node configuration is not available"),
+        ({"memory_mb": 10**6}, "Memory specification can not be satisfied"),
+    ],
+)
+def test_a_refusal_is_told_in_slurms_own_words(
+    script: Script, asked: dict[str, object], words: str
+) -> None:
+    with pytest.raises(SlurmRefusedError, match=f"(?i){words}"):
+        scheduler.submit(script("deadheat-refused", "true", **asked), {})
+
+
+def test_what_slurm_takes_and_will_never_start_is_known(script: Script) -> None:
+    job = scheduler.submit(script("deadheat-long", "true", minutes=9000), {})
+    [told] = scheduler.list_jobs(["deadheat-long"])["deadheat-long"]
+    scheduler.cancel(job)
+    assert told.state == "PENDING"
+    assert told.reason in ("PartitionConfig", "PartitionTimeLimit")  # the first check that says no
+    assert never_starts(told.state, told.reason)
+
+
+def test_what_is_no_id_is_refused(script: Script) -> None:
+    for job_id in ("--user=root", "7 8", ""):
+        with pytest.raises(SlurmRefusedError):
+            scheduler.cancel(job_id)
+
+
+def test_no_answer_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SlurmUnreachableError, match="no squeue on PATH"):
+        scheduler.list_jobs(["deadheat-1"])
+    for name in ("sbatch", "squeue", "sacct"):
+        words = "Unable to contact slurm controller (connect failure)"
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {words!r} >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    with pytest.raises(SlurmUnreachableError, match="Unable to contact"):
+        scheduler.submit("#!/bin/sh\n", {})
+    with pytest.raises(SlurmUnreachableError):
+        scheduler.list_jobs(["deadheat-1"])
+    (tmp_path / "sbatch").write_text("#!/bin/sh\nexec /bin/sleep 5\n")
+    monkeypatch.setattr(scheduler, "_SECONDS", 0.5)
+    with pytest.raises(SlurmUnreachableError, match="did not end within"):
+        scheduler.submit("#!/bin/sh\n", {})

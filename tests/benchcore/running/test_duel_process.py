@@ -1,0 +1,87 @@
+"""One duel in an allocation: ended in time, with nobody left behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from duel_orders import make_contender, make_order
+from result_documents import SLURM
+
+from benchcore.planning.snapshot import take_snapshot
+from benchcore.protocol import SlurmJob
+from benchcore.running.duel_process import OutOfTimeError, result_path, run_duel
+from benchcore.state import State, open_state
+from benchcore.store.documents import read_document
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path)
+
+
+def test_a_duel_that_would_outlive_its_allocation_is_stopped(state: State) -> None:
+    hangs = make_order(make_contender("a"), workload="faulty", case="hang_in_step")
+    before = time.time()
+    with pytest.raises(OutOfTimeError, match="would not have ended before its allocation"):
+        run_duel(
+            hangs, state, take_snapshot(state.snapshots), lambda event: None, ends_at=before + 3
+        )
+    assert 3 <= time.time() - before < 60
+    assert not result_path(state, hangs.campaign, hangs.duel_run).exists()
+    deadline = time.monotonic() + 30
+    while _cells_running(state):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_result_remembers_the_job_around_it_and_one_in_time_is_kept(state: State) -> None:
+    order = make_order(
+        make_contender("a"), slurm=SlurmJob(**{**SLURM, "gpus": tuple(SLURM["gpus"])})
+    )
+    snapshot = take_snapshot(state.snapshots)
+    path = run_duel(order, state, snapshot, lambda event: None, ends_at=time.time() + 300)
+    assert read_document(path)["allocation"]["slurm"] == SLURM
+    # One that is there is not measured again, however late it is.
+    assert run_duel(order, state, snapshot, lambda event: None, ends_at=0.0) == path
+
+
+@pytest.mark.parametrize("told", ["the lock did not resolve", None], ids=["never had", "not here"])
+def test_a_duel_of_which_no_environment_is_there_says_so_of_each(
+    state: State, told: str | None
+) -> None:
+    gone = {"python": "/nonexistent/python", "environment_failure": told}
+    order = make_order(make_contender("a", **gone), make_contender("b", **gone))
+    path = run_duel(order, state, take_snapshot(state.snapshots), lambda event: None)
+    assert [each["status"] for each in read_document(path)["contenders"]] == ["environment"] * 2
+
+
+def test_of_two_attempts_at_a_time_the_first_document_stays(state: State) -> None:
+    """Slurm lost a node, and its job lives on beside the one that was sent again."""
+    order = make_order(make_contender("a"))
+    snapshot = take_snapshot(state.snapshots)
+    first: list[bytes] = []
+
+    def overtake(event: dict[str, object]) -> None:
+        if not first:
+            first.append(run_duel(order, state, snapshot, lambda event: None).read_bytes())
+
+    path = run_duel(order, state, snapshot, overtake)
+    assert [path.read_bytes()] == first
+    duels = state.campaigns / order.campaign / "duels"
+    kept, refused = sorted(duels.iterdir(), key=lambda folder: len(folder.name))
+    assert (kept.name, (kept / "conductor.log").exists()) == (order.duel_run, True)
+    late = json.loads((refused / "result.json").read_text())["allocation"]
+    assert late["id"] != read_document(path)["allocation"]["id"]
+
+
+def _cells_running(state: State) -> bool:
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"PYTHONPATH={state.snapshots}".encode() in environ.read_bytes():
+                return True
+        except OSError:  # ended meanwhile
+            continue
+    return False

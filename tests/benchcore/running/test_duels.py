@@ -1,0 +1,108 @@
+"""A campaign keeps what it began with: its plan, its environments, and why one failed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchcore.environments.version_requests import Release
+from benchcore.errors import EnvironmentBuildError, UserError
+from benchcore.planning.matrix import Plan
+from benchcore.planning.profiles import load_profile
+from benchcore.protocol import EnvironmentRecord
+from benchcore.running import duels, plans
+from benchcore.state import State, open_state
+from benchcore.store.documents import read_document
+
+
+def _resolve(request: Any, interpreters: Any, *, python: str | None = None) -> Release:
+    version = {"previous": "0.12.0", "newest": "0.12.1"}.get(request.selector, "1")
+    return Release(
+        framework=request.framework,
+        version=version,
+        role=request.selector,
+        python=Path(sys.executable),
+        python_version="3.11.7",
+    )
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path)
+
+
+@pytest.fixture
+def plan(state: State, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.setattr(plans, "resolve", _resolve)
+    profile = load_profile("ci")
+    return plans.plan_campaign(profile, site="local", campaign="night", state=state)
+
+
+def test_a_campaign_keeps_the_plan_it_began_with(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "resolve", None)
+    again = plans.plan_campaign(load_profile("ci"), site="local", campaign="night", state=state)
+    assert again.duels == plan.duels
+    with pytest.raises(UserError, match=r"\(pool None\), got 'ci' on 'local' \(pool 'h100'\)"):
+        plans.plan_campaign(
+            load_profile("ci"), site="local", pool="h100", campaign="night", state=state
+        )
+    with pytest.raises(UserError, match="was planned for profile 'ci'"):
+        plans.plan_campaign(load_profile("laptop"), site="local", campaign="night", state=state)
+
+
+def test_a_failed_environment_is_a_status_of_its_contenders_and_built_once_a_run(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+
+    def fail(release: Release, *_: Any, **__: Any) -> EnvironmentRecord:
+        tries.append(release.framework)
+        raise EnvironmentBuildError("the lock did not resolve")
+
+    monkeypatch.setattr(duels, "provision", fail)
+    for request in plan.releases:
+        with pytest.raises(EnvironmentBuildError):
+            duels.provision_release(plan, request, state, lambda text: None)
+    assert len(tries) == len(plan.releases)
+    _, duel = plan.duels
+    document = read_document(duels.measure_duel(plan, duel, state))
+    assert len(tries) == len(plan.releases)
+    for contender in document["contenders"]:
+        assert contender["status"] == "environment"
+        assert contender["failure"]["reason"] == "the lock did not resolve"
+
+
+def test_an_environment_that_could_be_had_later_is_used(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> EnvironmentRecord:
+        raise EnvironmentBuildError("no space left")
+
+    monkeypatch.setattr(duels, "provision", fail)
+    with pytest.raises(EnvironmentBuildError):
+        duels.provision_release(plan, "stdlib", state, lambda text: None)
+    record = EnvironmentRecord(
+        name="stdlib-3.11.7",
+        key="0" * 16,
+        lock_sha256=None,
+        python=sys.executable,
+        python_version="3.11.7",
+        build="bare interpreter",
+        packages={},
+    )
+    monkeypatch.setattr(duels, "provision", lambda *_, **__: record)
+    assert duels.provision_release(plan, "stdlib", state, lambda text: None) == record
+    monkeypatch.setattr(duels, "provision", fail)
+    document = read_document(duels.measure_duel(plan, plan.duels[0], state))
+    assert [contender["status"] for contender in document["contenders"]] == ["ok"]
+    assert duels.is_measured(state, plan, plan.duels[0])
+
+
+def test_an_unknown_campaign_is_refused_with_the_ones_there_are(plan: Plan, state: State) -> None:
+    with pytest.raises(UserError, match="campaigns are night"):
+        plans.load_campaign(state, "never")

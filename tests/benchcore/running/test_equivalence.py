@@ -1,0 +1,165 @@
+"""The equivalence pass on real frameworks: right sides pass, and a wrong one is found out."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duel_orders import copy_inside_ring
+
+from benchcore.errors import CampaignIncompleteError
+from benchcore.protocol import EnvironmentRecord
+from benchcore.running import equivalence
+from benchcore.running.equivalence import ProofRequest, ProofSide, proof_subject, prove
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.proofs import list_proofs
+
+pytestmark = pytest.mark.provisions
+Environments = Callable[[str], EnvironmentRecord]
+Rows = dict[tuple[str, str], dict[str, Any]]
+
+
+def _wanted(environments: Environments, **changes: Any) -> ProofRequest:
+    sides = tuple(
+        ProofSide(framework, environments(framework).packages[framework], environments(framework))  # type: ignore[arg-type]
+        for framework in ("jax", "torch")
+    )
+    given = {"workload": "mlp", "precision": "fp32_ieee", "use_cases": ("infer", "train")}
+    return ProofRequest(**{**given, **changes}, sides=sides)
+
+
+def _rows(wanted: ProofRequest, state: State) -> Rows:
+    rows = list_proofs(open_database(state.database_url), proof_subject(wanted))
+    return {(row["use_case"], row["quantity"]): row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def proven(
+    framework_environment: Environments, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[State, ProofRequest]:
+    state = open_state(tmp_path_factory.mktemp("proven"))
+    wanted = _wanted(framework_environment, num_seeds=2)
+    prove(wanted, state, lambda text: None, anew=False)
+    return state, wanted
+
+
+def test_both_frameworks_are_proven_to_compute_the_same(proven: tuple[State, ProofRequest]) -> None:
+    rows = _rows(proven[1], proven[0])
+    assert set(rows) == {
+        ("infer", "logits"),
+        *(("train", each) for each in ("loss", "loss_trace", "gradient", "update")),
+    }
+    for row in rows.values():
+        assert row["passed"], row["reason"]
+        assert row["oracle_error"] < 1e-12
+        assert 1e-9 < row["a_error"] < 1e-4
+
+
+def test_what_was_proven_is_not_computed_again(
+    proven: tuple[State, ProofRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, wanted = proven
+    said: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            equivalence, "run_proof", lambda *given, **rest: pytest.fail("computed again")
+        )
+        prove(wanted, state, said.append, anew=False)
+    assert said == ["mlp in fp32_ieee was proven before"]
+    assert [path.name for path in state.proofs.iterdir() if path.is_dir()] == ["references"]
+
+
+def test_what_was_interrupted_leaves_nobody_behind_and_another_precision_takes_its_references(
+    proven: tuple[State, ProofRequest], framework_environment: Environments
+) -> None:
+    state, _ = proven
+    wanted = _wanted(framework_environment, precision="bf16", use_cases=("infer",))
+    before = sorted((state.proofs / "references").rglob("*.npz"))
+
+    def interrupt(share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prove(wanted, state, lambda text: None, anew=False, advance=interrupt)
+    assert _rows(wanted, state) == {}
+    give_up_at = time.monotonic() + 20
+    while _processes_of(state):
+        assert time.monotonic() < give_up_at
+    shares: list[float] = []
+    prove(wanted, state, lambda text: None, anew=False, advance=shares.append)
+    assert shares == [0.25, 0.5, 0.75, 1.0]
+    assert _rows(wanted, state)["infer", "logits"]["passed"]
+    assert sorted((state.proofs / "references").rglob("*.npz")) == before
+    assert len(before) == 6
+
+
+def _processes_of(state: State) -> list[str]:
+    """Those that were told a path of this state folder."""
+    found = subprocess.run(["ps", "axeww"], capture_output=True, text=True, check=True)
+    return [line for line in found.stdout.splitlines() if str(state.proofs) in line]
+
+
+def _prove_broken(
+    environments: Environments,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: tuple[str, str, str],
+    **changes: Any,
+) -> Rows:
+    """The rows of a pass whose inside ring has one line changed on purpose."""
+    file, right, wrong = change
+    copy_inside_ring(tmp_path / "ring")
+    path = tmp_path / "ring" / "benchcore" / file
+    source = path.read_text()
+    assert right in source
+    path.write_text(source.replace(right, wrong))
+    monkeypatch.setattr(equivalence, "take_snapshot", lambda folder: tmp_path / "ring")
+    state = open_state(tmp_path / "state")
+    wanted = _wanted(environments, **changes)
+    prove(wanted, state, lambda text: None, anew=False)
+    return _rows(wanted, state)
+
+
+def test_a_side_that_computes_coarser_than_its_label_fails(
+    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = (
+        "workloads/mlp/in_jax.py",
+        "value = value @ params",
+        "value = jax.lax.reduce_precision(value, 8 if value.dtype == jnp.float32 else 11, "
+        "10 if value.dtype == jnp.float32 else 52) @ params",
+    )
+    settings = {"use_cases": ("infer",)}
+    rows = _prove_broken(framework_environment, tmp_path, monkeypatch, change, **settings)
+    row = rows["infer", "logits"]
+    assert row["oracle_error"] < 1e-12
+    assert not row["passed"]
+    assert "errs by" in row["reason"] and "jax" in row["reason"]
+
+
+def test_a_side_that_crashes_is_not_proven_and_says_why(
+    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = ("workloads/mlp/in_torch.py", "nn.ReLU()", "nn.NoSuchThing()")
+    settings = {"use_cases": ("infer",)}
+    rows = _prove_broken(framework_environment, tmp_path, monkeypatch, change, **settings)
+    (row,) = rows.values()
+    assert not row["passed"]
+    assert "crash in prove" in row["reason"] and "NoSuchThing" in row["reason"]
+
+
+def test_a_prover_that_dies_leaves_its_last_words(
+    framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = (
+        "cell/proof/run.py",
+        "        order, started_at =",
+        "        raise OSError('no luck')\n        order, started_at =",
+    )
+    with pytest.raises(CampaignIncompleteError, match="no luck"):
+        _prove_broken(framework_environment, tmp_path, monkeypatch, change)

@@ -1,0 +1,147 @@
+"""What a shard's duels rest on is proven on its own device, once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from benchcore.environments.version_requests import Release
+from benchcore.errors import UserError
+from benchcore.planning.matrix import Plan, make_plan
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.tracks import JAX_NEWEST, STDLIB, TORCH_EAGER
+from benchcore.protocol import EnvironmentRecord
+from benchcore.running import equivalence
+from benchcore.running.duel_process import OutOfTimeError
+from benchcore.state import State, open_state
+
+PAIR = (JAX_NEWEST, TORCH_EAGER)
+
+
+def _release(request: str) -> Release:
+    framework = request.split("@")[0]
+    return Release(
+        framework=framework,
+        version="1.0",
+        role="newest",
+        python=Path(sys.executable),
+        python_version="3.11.7",
+    )
+
+
+@pytest.fixture
+def plan() -> Plan:
+    matches = (
+        Match(workload="mlp", case="tiny_infer", arms=PAIR, expected_s=1),
+        Match(workload="resnet50", case="infer_b1", arms=PAIR, expected_s=1),
+        Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=1),
+    )
+    requests = ("jax@newest", "torch@newest", "stdlib")
+    releases = {request: _release(request) for request in requests}
+    profile = Profile(name="p", matches=matches)
+    return make_plan(profile, releases, campaign="night", site="slurm-local")
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    """One whose environments are there in name only."""
+
+    def recall(plan: Plan, request: str, state: State) -> EnvironmentRecord:
+        release = plan.releases[request]
+        return EnvironmentRecord(
+            name=request,
+            key=release.framework,
+            lock_sha256=None,
+            python=sys.executable,
+            python_version="3.11.7",
+            build="system",
+            packages={},
+        )
+
+    monkeypatch.setattr(equivalence, "load_environment", recall)
+    return open_state(tmp_path)
+
+
+@pytest.fixture
+def proven(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The workloads that the prover was started for; a device stands for every machine."""
+    started: list[str] = []
+
+    def prover(command: list[str], *_: Any) -> int:
+        order = json.loads(Path(command[-3]).read_text())
+        started.append(order["workload"])
+        Path(command[-2]).write_text(json.dumps({"device": equivalence.describe_device("cpu")}))
+        return 0
+
+    monkeypatch.setattr(equivalence, "_run", prover)
+    monkeypatch.setattr(equivalence, "describe_device", lambda _: {"fingerprint": "here"})
+    return started
+
+
+def test_only_what_the_shards_duels_need_is_proven_and_no_document_twice(
+    plan: Plan, state: State, proven: list[str]
+) -> None:
+    mlp, resnet, noop = (duel.duel_run for duel in plan.duels)
+    equivalence.prove_duels(plan, (noop,), state)
+    assert proven == []
+    equivalence.prove_duels(plan, (mlp, noop), state)
+    equivalence.prove_duels(plan, (mlp,), state)
+    assert proven == ["mlp"]
+    equivalence.prove_duels(plan, (mlp, resnet), state)
+    assert proven == ["mlp", "resnet50"]
+
+
+def test_a_proof_of_another_device_is_none_for_this_one(
+    plan: Plan, state: State, proven: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlp = plan.duels[0].duel_run
+    equivalence.prove_duels(plan, (mlp,), state)
+    monkeypatch.setattr(equivalence, "describe_device", lambda _: {"fingerprint": "elsewhere"})
+    equivalence.prove_duels(plan, (mlp,), state)
+    assert proven == ["mlp", "mlp"]
+
+
+def test_a_proof_that_would_outlive_its_allocation_is_stopped(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prove_for_ever(command: list[str], **how: Any) -> subprocess.Popen[str]:
+        return popen([sys.executable, "-c", "import time; time.sleep(600)"], **how)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(equivalence, "describe_device", lambda _: {"fingerprint": "here"})
+    monkeypatch.setattr(equivalence.subprocess, "Popen", prove_for_ever)
+    before = time.time()
+    with pytest.raises(OutOfTimeError, match="the proof would not have ended"):
+        equivalence.prove_duels(plan, (plan.duels[0].duel_run,), state, before + 1)
+    assert 1 <= time.time() - before < 60
+    assert not list(state.proofs.glob("*.json"))
+
+
+def test_a_proof_that_another_job_is_busy_with_is_not_waited_for_too_long(
+    plan: Plan, state: State, proven: list[str]
+) -> None:
+    mlp = plan.duels[0].duel_run
+    equivalence.prove_duels(plan, (mlp,), state)
+    (lock,) = state.proofs.glob("*.lock")
+    with FileLock(lock), pytest.raises(OutOfTimeError, match="still proving mlp in fp32"):
+        equivalence.prove_duels(plan, (mlp,), state, time.time() + 0.2)
+
+
+def test_nothing_is_proven_on_a_device_that_is_not_here(
+    plan: Plan, state: State, proven: list[str]
+) -> None:
+    there = tuple(dataclasses.replace(duel, device="cuda:99") for duel in plan.duels)
+    elsewhere = dataclasses.replace(plan, duels=there)
+    equivalence.prove_duels(elsewhere, [duel.duel_run for duel in elsewhere.duels], state)
+    for wanted in equivalence.list_campaign_proofs(elsewhere, state):
+        with pytest.raises(UserError, match="wanted device 'cuda:99', but there is none here"):
+            equivalence.prove(wanted, state, lambda text: None, anew=False)
+    assert proven == []

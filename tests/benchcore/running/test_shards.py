@@ -1,0 +1,242 @@
+"""Shards of a campaign: cut once, found again, opened only where they were sent, and settled."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from result_documents import JAX, make_document, spool_document
+
+from benchcore.environments.version_requests import Release
+from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.planning.matrix import Plan, make_plan
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.tracks import STDLIB, Arm
+from benchcore.protocol import DuelLimits
+from benchcore.running import shards
+from benchcore.running.shards import (
+    ShardReport,
+    assign_nodes,
+    close_shard,
+    cut_shards,
+    has_time,
+    load_shard,
+    lock_campaign,
+    report_shard,
+)
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.duels import describe_kind, read_durations
+from benchcore.store.ingest import ingest_spool
+
+ROUNDS = (2, 3, 4)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return _make_plan(
+        [
+            _match("noop", "bare", limits=DuelLimits(rounds=rounds), expected_s=1500)
+            for rounds in ROUNDS
+        ]
+    )
+
+
+def _match(workload: str, case: str, **more: object) -> Match:
+    return Match(workload=workload, case=case, **{"arms": (STDLIB,), "expected_s": 60, **more})
+
+
+def _make_plan(matches: list[Match]) -> Plan:
+    releases = {
+        arm.request: Release(
+            framework=arm.request.split("@")[0],
+            version="1.0",
+            role="newest",
+            python=Path(sys.executable),
+            python_version="3.11.7",
+        )
+        for match in matches
+        for arm in match.arms
+    }
+    profile = Profile(name="p", matches=tuple(matches))
+    return make_plan(profile, releases, campaign="night", site="slurm-local")
+
+
+def _measure(state: State, plan: Plan, number: int) -> None:
+    folder = state.spool / plan.campaign
+    folder.mkdir(exist_ok=True)
+    (folder / f"{plan.duels[number].duel_run}.json").touch()
+
+
+def test_what_is_missing_and_not_out_is_cut_into_shards_of_the_target_length(
+    state: State, plan: Plan
+) -> None:
+    _measure(state, plan, 0)
+    shards = cut_shards(plan, state, {}, ())  # 2 x 25 min do not fit into 45
+    assert [shard.duel_runs for shard in shards] == [(duel.duel_run,) for duel in plan.duels[1:]]
+    assert [shard.title.split(" ", 2)[2] for shard in shards] == [
+        "(1 duel, about 25 min, 1 of them a guess)"
+    ] * 2
+
+
+def test_shards_that_are_out_are_found_and_their_duels_not_cut_again(
+    state: State, plan: Plan
+) -> None:
+    first = cut_shards(plan, state, {}, ())
+    again = cut_shards(plan, state, {}, ())
+    assert {shard.id: shard for shard in again} == {shard.id: shard for shard in first}
+    assert len(first) == 3
+
+
+def test_a_settled_shard_says_why_and_its_duels_are_cut_anew_unless_given_up(
+    state: State, plan: Plan
+) -> None:
+    short = {describe_kind(duel): 10.0 for duel in plan.duels}
+    (shard,) = cut_shards(plan, state, short, ())
+    _measure(state, plan, 0)
+    measured, told, silent = (duel.duel_run for duel in plan.duels)
+    report_shard(state, shard, ShardReport(lost={told: "the conductor died"}))
+    lost = close_shard(state, shard, "Slurm job 7 lost its node")
+    assert lost == {told: "the conductor died", silent: "Slurm job 7 lost its node"}
+    assert cut_shards(plan, state, short, lost) == []
+    (second,) = cut_shards(plan, state, short, ())
+    assert set(second.duel_runs) == {told, silent} and second.id != shard.id
+    close_shard(state, second, "again")
+    (third,) = cut_shards(plan, state, short, ())
+    assert third.duel_runs == second.duel_runs and third.id != second.id  # a run of its own
+    assert shards.list_measured(state, [shard, third]) == [measured]
+
+
+def test_what_a_shard_handed_back_is_not_lost_and_goes_out_again(state: State, plan: Plan) -> None:
+    short = {describe_kind(duel): 10.0 for duel in plan.duels}
+    (shard,) = cut_shards(plan, state, short, ())
+    _measure(state, plan, 0)
+    _, told, back = (duel.duel_run for duel in plan.duels)
+    report_shard(state, shard, ShardReport(lost={}, rest=(back,)))
+    lost = close_shard(state, shard, "it ended")
+    assert lost == {told: "it ended"}
+    (second,) = cut_shards(plan, state, short, lost)
+    assert second.duel_runs == (back,)
+
+
+def test_a_duel_is_begun_only_if_it_would_end_in_time(state: State, plan: Plan) -> None:
+    shard = cut_shards(plan, state, {}, ())[0]
+    (duel_run,) = shard.duel_runs  # 1500 s, and the last 30 s of a job are not for measuring
+    for now, fits in ((0, True), (1000, True), (1001, False), (9999, False)):
+        assert has_time(shard, duel_run, now=now, ends_at=2530) is fits
+    assert has_time(shard, duel_run, now=0, ends_at=None)
+
+
+def test_no_shard_is_longer_than_its_job_may_be(state: State, plan: Plan) -> None:
+    """The site's jobs have 45 min, of which 90 s are not for measuring."""
+    kinds = {describe_kind(duel): 900.0 for duel in plan.duels}  # 3 x 15 min
+    assert [len(shard.seconds) for shard in cut_shards(plan, state, kinds, ())] == [2, 1]
+
+
+def test_one_process_at_a_time_places_a_campaign(state: State, plan: Plan) -> None:
+    with (
+        lock_campaign(plan, state),
+        pytest.raises(UserError, match="another one measures it"),
+        lock_campaign(plan, state),
+    ):
+        pass
+    with lock_campaign(plan, state):
+        pass
+
+
+def test_ceilings_go_first_then_the_default_track(state: State) -> None:
+    matches = [
+        _match("noop", "bare", track="tuned"),
+        _match("noop", "bare", limits=DuelLimits(rounds=2)),
+        _match("noop", "bare", limits=DuelLimits(rounds=3)),
+        _match("copy", "cpu_256m", arms=(Arm(name="jax-jit", request="jax@newest"),)),
+    ]
+    plan = _make_plan(matches)
+    (shard,) = cut_shards(plan, state, {}, ())
+    assert shard.duel_runs == tuple(plan.duels[place].duel_run for place in (3, 1, 2, 0))
+
+
+def test_what_earlier_nights_took_decides_and_not_the_plans_guess(state: State) -> None:
+    jax = Arm(name=JAX.arm, request="jax@newest")
+    plan = _make_plan([_match("mlp", "train_b128", arms=(jax,), expected_s=9000)])
+    (duel,) = plan.duels
+    for night, minutes in enumerate((1, 5, 3)):
+        document = make_document([dataclasses.replace(JAX, version="0.0.9")])
+        document["duel_run"] = f"{night:016x}"
+        document["duel"] |= {"workload": "mlp", "case": "train_b128", "starts": duel.limits.starts}
+        document["allocation"] |= {
+            "site": plan.site,
+            "started_at": f"2026-01-0{night + 1}T03:00:00+00:00",
+            "ended_at": f"2026-01-0{night + 1}T03:0{minutes}:00+00:00",
+        }
+        spool_document(state.spool, document)
+    engine = open_database(state.database_url)
+    assert not ingest_spool(engine, state).rejected
+    durations = read_durations(engine, plan.site)
+    assert durations[describe_kind(duel)] == 180.0
+    assert read_durations(engine, "elsewhere") == {}
+    other = _make_plan([_match("mlp", "train_b128", arms=(jax, jax))])
+    assert describe_kind(other.duels[0]) not in durations
+    (shard,) = cut_shards(plan, state, durations, ())
+    assert shard.seconds == {duel.duel_run: 180.0} and shard.num_guessed == 0
+
+
+def test_a_node_opens_what_it_was_sent_for_and_nothing_else(
+    state: State, plan: Plan, tmp_path: Path
+) -> None:
+    shard = cut_shards(plan, state, {}, ())[0]
+    assert load_shard(state, "night", shard.id, shard.token) == shard
+    elsewhere = open_state(tmp_path / "elsewhere")
+    with pytest.raises(CampaignIncompleteError, match="no shard: this node does not share"):
+        load_shard(elsewhere, "night", shard.id, shard.token)
+    with pytest.raises(CampaignIncompleteError, match="another shard of that name"):
+        load_shard(state, "night", shard.id, "0" * 16)  # a copy of the folder, say
+    for hostile in ("../../plan", "", "/etc/passwd", shard.id + "/"):
+        with pytest.raises(UserError, match="wanted the id of a shard"):
+            load_shard(state, "night", hostile, shard.token)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12), st.integers(0, 12))
+def test_allocations_that_are_apart_share_a_node_only_where_there_are_too_few(
+    num_nodes: int, num: int
+) -> None:
+    nodes = [f"node{number}" for number in range(num_nodes)]
+    left = [set(nodes) - set(excluded) for excluded in assign_nodes(nodes, num)]
+    assert all(left)
+    if num <= num_nodes:
+        assert sum(map(len, left)) == len(set().union(*left))
+    else:
+        users = Counter(node for one in left for node in one)
+        assert set(users) == set(nodes) and max(users.values()) - min(users.values()) <= 1
+    assert assign_nodes([], num) == [()] * num
+
+
+def test_duels_of_a_confirmation_are_apart_and_stay_so_when_one_is_sent_again(
+    state: State, plan: Plan
+) -> None:
+    apart = dataclasses.replace(plan, apart=True)
+    short = {describe_kind(duel): 10.0 for duel in plan.duels}
+    nodes = ("a", "b", "c", "d")
+    shards = cut_shards(apart, state, short, (), nodes=nodes)
+    assert [shard.exclude for shard in shards] == [("b", "c"), ("a", "c", "d"), ("a", "b", "d")]
+    close_shard(state, shards[1], "it lost its node")
+    (again,) = [
+        shard for shard in cut_shards(apart, state, short, (), nodes=nodes) if shard not in shards
+    ]
+    assert (again.duel_runs, again.exclude) == (shards[1].duel_runs, shards[1].exclude)
+    assert [len(cut.seconds) for cut in cut_shards(plan, _empty(state), short, ())] == [3]
+
+
+def _empty(state: State) -> State:
+    return open_state(state.root / "other")

@@ -1,0 +1,90 @@
+"""Degraded blocks are kept, and left out of ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+from result_documents import CAMPAIGN, make_document, spool_document
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.duels import judge_campaign, replace_failed_checks
+from benchcore.store.frames.contenders import contender_frame, start_frame
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.models import StartRun
+from benchcore.verdict.duel.ratios import Ratio
+from data_checks.check import check_campaign
+
+
+def judge(engine: Engine, state: State, disturbed: Collection[int]) -> Ratio:
+    """JAX's steps take three times as long in disturbed rounds: 30 % of the time was stolen."""
+    document = make_document()
+    for start in document["contenders"][0]["starts"]:
+        for block in start["blocks"]:
+            if block["round"] in disturbed:
+                block["telemetry"]["steal_share"] = 0.3
+                block["elapsed_ns"] *= 3
+    spool_document(state.spool, document)
+    assert ingest_spool(engine, state).rejected == ()
+    replace_failed_checks(engine, CAMPAIGN, [])
+    (ratio,) = judge_campaign(engine, CAMPAIGN)
+    return ratio
+
+
+def test_a_start_is_judged_by_its_undisturbed_blocks(engine: Engine, state: State) -> None:
+    ratio = judge(engine, state, {0, 2})
+    assert ratio.log_ratio == pytest.approx(0.0, abs=1e-6)
+    assert (ratio.num_starts, ratio.counts, ratio.verdict) == (3, True, "same")
+    assert ratio.reason.endswith(
+        "6 of 24 blocks left out as degraded, the first because "
+        "30% CPU time was stolen (at most 5%)"
+    )
+    frame = contender_frame(engine, CAMPAIGN)
+    assert list(frame["num_blocks"]) == [12, 12]  # kept
+    assert list(frame["num_degraded"]) == [6, 0]
+    assert list(start_frame(engine, CAMPAIGN)["num_degraded"]) == [2, 2, 2, 0, 0, 0]
+
+
+def test_a_step_takes_what_its_undisturbed_blocks_took(engine: Engine, state: State) -> None:
+    """Three of four blocks took three times as long, and were disturbed."""
+    judge(engine, state, {0, 1, 2})
+    jax, torch = contender_frame(engine, CAMPAIGN)["median_step_ns"]
+    assert jax == pytest.approx(torch, rel=0.01)
+
+
+def test_a_start_that_was_disturbed_throughout_voids_no_other(engine: Engine, state: State) -> None:
+    document = make_document()
+    for block in document["contenders"][0]["starts"][1]["blocks"]:
+        block["telemetry"]["steal_share"] = 0.3
+    spool_document(state.spool, document)
+    assert ingest_spool(engine, state).rejected == ()
+    assert check_campaign(engine, CAMPAIGN).failed_checks == ()
+    (ratio,) = judge_campaign(engine, CAMPAIGN)
+    assert (ratio.num_starts, ratio.counts) == (2, True)
+
+
+def test_a_start_without_a_time_and_without_a_disturbance_is_marked(
+    engine: Engine, state: State
+) -> None:
+    spool_document(state.spool, make_document())
+    ingest_spool(engine, state)
+    with Session(engine) as session:
+        session.execute(update(StartRun).values(median_step_ns=None))
+        session.commit()
+    marks = check_campaign(engine, CAMPAIGN).failed_checks
+    assert {mark.expectation for mark in marks} == {"timed"}
+
+
+def test_a_duel_without_a_valid_block_is_unknown_and_says_so(engine: Engine, state: State) -> None:
+    ratio = judge(engine, state, range(4))
+    assert (ratio.verdict, ratio.counts, ratio.log_ratio) == ("unknown", False, None)
+    assert ratio.reason.startswith("no valid block; 12 of 24 blocks left out as degraded")
+
+
+def test_an_undisturbed_duel_says_nothing_of_it(engine: Engine, state: State) -> None:
+    ratio = judge(engine, state, ())
+    assert "degraded" not in ratio.reason
+    assert ratio.num_starts == 3

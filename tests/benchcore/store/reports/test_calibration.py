@@ -1,0 +1,154 @@
+"""Trials in the database: counted as what they are, and kept apart from everything else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from kept_histories import keep_history
+from result_documents import JAX, TORCH, make_document
+
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.frames.duels import duel_frame
+from benchcore.store.frames.profiles import bottleneck_frame
+from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.reports.calibration import measure_calibration
+from benchcore.store.reports.campaign import list_contenders, list_ratios
+from benchcore.store.series import read_series
+from benchcore.store.suspicions import list_suspicions, refresh_suspicions
+
+RNG = np.random.default_rng(8)
+
+
+def _start(number: int, moved: dict[str, float], slowed: str | None = None) -> dict[str, Any]:
+    """One start of a trial: what the cells really took more, and which was told to."""
+    racers, handicaps = [], dict[str, int]()
+    for cell, base in (
+        *(("a_old", JAX), ("a_new", JAX)),
+        *(("b_old", TORCH), ("b_new", TORCH)),
+        ("control", JAX),
+    ):
+        name = f"{base.name}.{cell}"
+        factor = math.exp(moved.get(cell, 0.0) + RNG.normal(0, 0.002))
+        racers.append(replace(base, name=name, step_ns=base.step_ns * factor))
+        if cell == slowed:
+            handicaps[name] = 5
+    document = make_document(racers, duel_run=f"{number:016x}", campaign="night", starts=1)
+    document["duel"] |= {"track": "calibration", "seed": number}
+    begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
+    document["allocation"]["started_at"] = begun.isoformat()
+    document["allocation"]["ended_at"] = (begun + timedelta(minutes=1)).isoformat()
+    for contender in document["contenders"]:
+        if contender["name"] in handicaps:
+            contender["settings"]["handicap"] = str(handicaps[contender["name"]])
+        contender["starts"][0]["steps_per_block"] = 100
+    return document
+
+
+def _trial(
+    trial: int, moved: dict[str, float], slowed: str | None = None, starts: Sequence[int] = range(5)
+) -> list[dict[str, Any]]:
+    return [_start(5 * trial + each, moved, slowed) for each in starts]
+
+
+def _rates(engine: Engine) -> dict[str, tuple[int, int]]:
+    return {
+        row["rate"]: (row["hits"], row["total"]) for row in measure_calibration(engine)["rates"]
+    }
+
+
+def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engine) -> None:
+    quiet, faked = _trial(0, {}), _trial(2, {"b_new": 0.06})
+    found, missed = _trial(1, {"a_new": 0.05}, "a_new"), _trial(3, {}, "b_new")
+    keep_history(engine, state, [*quiet, *found, *faked, *missed])
+    assert _rates(engine) == {
+        "false alarms": (1, 2),
+        "+5 % found": (1, 2),
+        "alarms that were right": (1, 2),
+        "right side blamed": (1, 1),
+    }
+    told = measure_calibration(engine)
+    assert [row["outcome"] for row in told["trials"]] == [
+        "quiet, as it should be",
+        "found",
+        "false alarm",
+        "missed",
+    ]
+    row = told["trials"][1]
+    assert (row["slowed"], row["percent"], row["blamed"]) == ("jax", 5, "jax")
+    assert row["measured"] == pytest.approx(math.expm1(0.05), abs=0.005)
+    assert (told["unfinished"], told["lost"]) == (0, [])
+
+
+def test_trials_are_in_no_series_on_no_matrix_and_never_suspected(
+    state: State, engine: Engine
+) -> None:
+    starts = [_start(night, {"b_new": 0.3 * (night > 15)}) for night in range(25)]
+    keep_history(engine, state, starts)
+    assert len(duel_frame(engine)) == 25
+    assert ratio_frame(engine).empty
+    assert list_ratios(engine, "night") == list_contenders(engine, "night") == []
+    assert bottleneck_frame(engine).empty
+    assert read_series(engine) == []
+    refresh_suspicions(engine)
+    assert list_suspicions(engine) == []
+
+
+def test_a_trial_waits_for_its_nights_and_those_that_were_missed_do_not_stop_it(
+    state: State, engine: Engine
+) -> None:
+    keep_history(engine, state, _trial(0, {}, starts=range(4)))
+    assert (_rates(engine)["false alarms"], measure_calibration(engine)["unfinished"]) == (
+        (0, 0),
+        1,
+    )
+    keep_history(engine, state, _trial(1, {}, "a_new", starts=range(2)))
+    told = measure_calibration(engine)
+    assert [row["starts"] for row in told["trials"]] == [4]
+    assert told["unfinished"] == 1
+
+
+def test_what_does_not_count_is_left_out_and_told(state: State, engine: Engine) -> None:
+    documents = _trial(0, {})
+    coarse = _trial(1, {}, "a_new")
+    for contender in coarse[0]["contenders"]:
+        contender["starts"][0]["steps_per_block"] = 19
+    lacking = _start(99, {})
+    gone = lacking["contenders"].pop()["name"]
+    pairs = lacking["equivalence"]
+    lacking["equivalence"] = [each for each in pairs if gone not in (each["a"], each["b"])]
+    telemetry = {"foreign_cpu_share": 0.5}
+    for block in documents[3]["contenders"][2]["starts"][0]["blocks"]:
+        block["telemetry"] |= telemetry
+    keep_history(engine, state, [*documents, *coarse, lacking], wrong=[1])
+    told = measure_calibration(engine)
+    assert [row["starts"] for row in told["trials"]] == [3]
+    assert told["unfinished"] == 1  # one start of the second is lost, and nothing came after it
+    first, disturbed, second, third = told["lost"]
+    assert first == f"duel run {1:016x}: wrong"
+    assert disturbed.startswith(f"duel run {3:016x}: others disturbed it throughout")
+    assert (
+        "blocks of 19 steps, and 5 % more work can only be applied evenly in 20 or more" in second
+    )
+    assert third == f"duel run {99:016x} has 4 contenders, not 5"
+
+
+def test_a_series_tells_the_smallest_effect_it_can_show(state: State, engine: Engine) -> None:
+    nights = []
+    for night in range(6):
+        factors = tuple(np.exp(RNG.normal(0, 0.01, 3)))
+        racers = [JAX, replace(TORCH, start_factors=factors)]
+        nights.append(make_document(racers, duel_run=f"{night:016x}", campaign="real"))
+    keep_history(engine, state, nights[:3])
+    (row,) = measure_calibration(engine)["smallest"]
+    assert (row["nights"], row["starts"], row["smallest"]) == (3, 9, None)
+    keep_history(engine, state, nights)
+    (row,) = measure_calibration(engine)["smallest"]
+    assert row["series"] == "mlp tiny: jax-jit against torch-compile"
+    assert 0.01 < row["smallest"] < 0.08

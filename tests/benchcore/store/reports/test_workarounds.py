@@ -1,0 +1,124 @@
+"""Workarounds over several campaigns: still needed or not, their price, and what was kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from result_documents import JAX, OLD_JAX, Racer, make_document, spool_document
+
+from benchcore.cell.failures.workarounds import WORKAROUNDS
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.duels import judge_campaign, replace_failed_checks
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.reports.workarounds import list_workarounds
+from dashboards.workarounds import describe_workarounds
+
+_CURED = dataclasses.replace(OLD_JAX, status="workaround")
+_LADDER = {
+    "cure": 3,
+    "attempts": [],
+    "highest": {"status": "ok", "cause": None, "stage": None, "reason": None},
+    "hlo": {
+        "folder": "hlo/jax-0.8",
+        "files": ["module_0001.m.before_optimizations.txt"],
+        "bytes": 10,
+        "left_out": 0,
+        "crashed_again": True,
+        "command": "run_hlo_module m.txt",
+    },
+}
+
+
+def _spool(state: State, number: int, *racers: Racer, **changes: Any) -> None:
+    """A campaign of one duel; who has the status `workaround` has a ladder."""
+    document = make_document(
+        racers, duel_run=f"{number:016x}", campaign=changes.pop("campaign", f"night-{number}")
+    )
+    started = f"2026-01-01T00:{number:02d}:00+00:00"
+    document["allocation"]["started_at"] = started
+    document["duel"].update(changes)
+    for contender in document["contenders"]:
+        contender["ladder"] = _LADDER if contender["status"] == "workaround" else None
+    spool_document(state.spool, document)
+
+
+def _list(engine: Engine, state: State, campaign: str) -> list[dict[str, Any]]:
+    ingest_spool(engine, state)
+    return list_workarounds(engine, campaign)
+
+
+def test_an_earlier_workaround_is_told_in_the_night_that_needs_it_no_longer(
+    engine: Engine, state: State
+) -> None:
+    _spool(state, 1, _CURED)
+    _spool(state, 2, JAX)
+    rows = _list(engine, state, "night-2")
+    assert len(rows) == 1
+    row = rows[0]
+    assert row["needs"] == "needed with 0.8.2, no longer with 0.9.0"
+    assert (row["case"], row["cure"]) == ("mlp tiny", WORKAROUNDS[2].describe())
+    assert row["hlo"] == "campaigns/night-1/duels/0000000000000001/hlo/jax-0.8"
+    (words,) = describe_workarounds([row])
+    assert words["cure"].endswith("; runs with precision highest, which is a different case")
+    assert words["evidence"] == f"{row['hlo']}: run_hlo_module m.txt"
+
+
+def test_a_case_that_never_crashed_is_not_listed_nor_one_of_another_campaign(
+    engine: Engine, state: State
+) -> None:
+    _spool(state, 1, _CURED)
+    _spool(state, 2, JAX, case="other")
+    assert _list(engine, state, "night-2") == []
+
+
+def test_the_price_is_asked_of_a_healthy_sibling_of_the_same_campaign(
+    engine: Engine, state: State
+) -> None:
+    _spool(state, 1, _CURED)
+    _spool(state, 2, OLD_JAX, campaign="night-1", workload="matmul")
+    _spool(state, 3, OLD_JAX, campaign="night-1", workload="resnet50", case="infer_b8")
+    _spool(state, 4, JAX, campaign="night-1", workload="resnet50")
+    (row,) = _list(engine, state, "night-1")
+    assert row["price"] is None
+    assert row["price_command"] == (
+        "deadheat compare resnet50 --case infer_b8 --a jax==0.8.2 --b jax==0.8.2 "
+        "--b-set cure=no-triton-gemm --device cpu"
+    )
+    (words,) = describe_workarounds([row])
+    assert words["price"] == f"not measured; run {row['price_command']}"
+
+
+def test_without_a_healthy_sibling_there_is_no_command(engine: Engine, state: State) -> None:
+    _spool(state, 1, _CURED)
+    (row,) = _list(engine, state, "night-1")
+    assert (row["price"], row["price_command"]) == (None, None)
+    _spool(state, 2, OLD_JAX, campaign="night-1", workload="matmul")  # takes no cure
+    _spool(state, 3, OLD_JAX, campaign="night-1", workload="gone-by-now")
+    (row,) = _list(engine, state, "night-1")
+    assert row["price_command"] is None
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_the_price_is_the_time_under_the_cure_over_the_time_without(
+    engine: Engine, state: State, counts: bool
+) -> None:
+    _spool(state, 1, _CURED)
+    slower = dataclasses.replace(
+        OLD_JAX, name="jax-cured", arm="jax-jit-cure-no-triton-gemm", step_ns=1.5e6
+    )
+    _spool(state, 2, slower, OLD_JAX, campaign="compare-1", workload="resnet50")
+    ingest_spool(engine, state)
+    if counts:
+        replace_failed_checks(engine, "compare-1", [])
+    judge_campaign(engine, "compare-1")
+    (row,) = list_workarounds(engine, "night-1")
+    if counts:
+        assert row["price"]["factor"] == pytest.approx(1.5, rel=0.01)
+        assert row["price"]["low"] <= row["price"]["factor"] <= row["price"]["high"]
+        (words,) = describe_workarounds([row])
+        assert words["price"].endswith("the time of resnet50 tiny (0.8.2)")
+    else:
+        assert row["price"] is None

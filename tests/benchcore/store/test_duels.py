@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from result_documents import CAMPAIGN, DUEL_RUN, JAX, OLD_JAX, TORCH, make_document, spool_document
+
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.duels import judge_campaign, read_duels, replace_failed_checks, replace_ratios
+from benchcore.store.frames.duels import failed_check_frame
+from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.records import FailedCheck
+from benchcore.verdict.duel.ratios import Exclusion, judge_duel
+
+OTHER_RUN = "f" * 16
+MARK = FailedCheck(
+    duel_run=DUEL_RUN,
+    contender="jax-0.9",
+    other=None,
+    suite="nightly contenders",
+    expectation="finished",
+    reason="status is 'oom'",
+)
+ON_PAIR = dataclasses.replace(MARK, other="torch-2.10", reason="no proof")
+ON_DUEL = dataclasses.replace(MARK, contender=None, reason="other inputs")
+
+
+@pytest.fixture
+def filled(engine: Engine, state: State) -> Engine:
+    racers = (JAX, dataclasses.replace(TORCH, step_ns=2e6), OLD_JAX)
+    spool_document(state.spool, make_document(racers))
+    spool_document(state.spool, make_document(racers, duel_run=OTHER_RUN, campaign="other"))
+    ingest_spool(engine, state)
+    return engine
+
+
+def test_a_duel_comes_back_with_its_raw_times(filled: Engine) -> None:
+    [record] = read_duels(filled, CAMPAIGN)
+    assert (record.duel_run, record.campaign, record.checked, record.failed_checks) == (
+        DUEL_RUN,
+        CAMPAIGN,
+        False,
+        (),
+    )
+    assert [side.name for side in record.sides] == ["jax-0.9", "torch-2.10", "jax-0.8"]
+    torch = record.sides[1]
+    assert (torch.arm, torch.framework, torch.version, torch.role) == (
+        "torch-compile",
+        "torch",
+        "2.10.0",
+        "newest",
+    )
+    rounds = {0: 2_000_000.0, 1: 2_002_000.0, 2: 2_004_000.0, 3: 2_006_000.0}
+    assert torch.starts == {0: rounds, 1: rounds, 2: rounds}
+
+
+def test_new_marks_replace_those_of_their_campaign_alone(filled: Engine) -> None:
+    elsewhere = dataclasses.replace(MARK, duel_run=OTHER_RUN)
+    replace_failed_checks(filled, "other", [elsewhere])
+    replace_failed_checks(filled, CAMPAIGN, [MARK, ON_PAIR])
+    replace_failed_checks(filled, CAMPAIGN, [ON_DUEL, ON_PAIR])
+    [record] = read_duels(filled, CAMPAIGN)
+    assert (record.checked, record.failed_checks) == (True, (ON_DUEL, ON_PAIR))
+    [other] = read_duels(filled, "other")
+    assert other.failed_checks == (elsewhere,)
+    assert list(failed_check_frame(filled)["reason"]) == [
+        "other inputs",
+        "no proof",
+        "status is 'oom'",
+    ]
+
+
+def test_a_mark_on_another_campaign_changes_nothing(filled: Engine) -> None:
+    replace_failed_checks(filled, CAMPAIGN, [MARK])
+    with pytest.raises(ValueError, match="got one of 'ffffffffffffffff'"):
+        replace_failed_checks(filled, CAMPAIGN, [dataclasses.replace(MARK, duel_run=OTHER_RUN)])
+    assert read_duels(filled, CAMPAIGN)[0].failed_checks == (MARK,)
+
+
+def test_a_duel_that_no_check_has_seen_stays_unchecked(filled: Engine) -> None:
+    replace_failed_checks(filled, CAMPAIGN, [], checked=())
+    assert not read_duels(filled, CAMPAIGN)[0].checked
+    replace_failed_checks(filled, CAMPAIGN, [], checked=[DUEL_RUN, OTHER_RUN])
+    assert read_duels(filled, CAMPAIGN)[0].checked
+    assert not read_duels(filled, "other")[0].checked
+
+
+def test_new_ratios_replace_those_of_their_duel_alone(filled: Engine) -> None:
+    [record], [other] = read_duels(filled, CAMPAIGN), read_duels(filled, "other")
+    replace_ratios(filled, other.duel_run, judge_duel(other.sides))
+    for _ in range(2):
+        replace_ratios(filled, record.duel_run, judge_duel(record.sides))
+    assert len(ratio_frame(filled)) == 6
+    replace_ratios(filled, record.duel_run, [])
+    assert list(ratio_frame(filled)["duel_run"]) == [OTHER_RUN] * 3
+
+
+@pytest.mark.parametrize(
+    ("mark", "excluded"),
+    [
+        (MARK, {("jax-0.9", "torch-2.10"), ("jax-0.9", "jax-0.8")}),
+        (ON_PAIR, {("jax-0.9", "torch-2.10")}),
+        (
+            ON_DUEL,
+            {("jax-0.9", "torch-2.10"), ("jax-0.9", "jax-0.8"), ("jax-0.8", "torch-2.10")},
+        ),
+    ],
+    ids=["contender", "pair", "duel"],
+)
+def test_a_mark_excludes_the_pairs_that_it_names(
+    mark: FailedCheck, excluded: set[tuple[str, str]], filled: Engine
+) -> None:
+    replace_failed_checks(filled, CAMPAIGN, [mark])
+    ratios = judge_campaign(filled, CAMPAIGN)
+    assert {(each.a, each.b) for each in ratios if not each.counts} == excluded
+    assert {each.reason for each in ratios if not each.counts} == {mark.reason}
+    assert all(each.log_ratio is not None for each in ratios)
+
+
+def test_an_unchecked_duel_does_not_count(filled: Engine) -> None:
+    ratios = judge_campaign(filled, CAMPAIGN)
+    assert {(each.counts, each.verdict, each.reason) for each in ratios} == {
+        (False, "unknown", "the data checks have not seen this duel run")
+    }
+
+
+def test_exclusions_are_the_marks(filled: Engine) -> None:
+    replace_failed_checks(filled, CAMPAIGN, [MARK, ON_DUEL])
+    [record] = read_duels(filled, CAMPAIGN)
+    assert record.exclusions == [
+        Exclusion(frozenset({"jax-0.9"}), "status is 'oom'"),
+        Exclusion(frozenset(), "other inputs"),
+    ]
+
+
+def test_judging_keeps_what_it_found(filled: Engine) -> None:
+    replace_failed_checks(filled, CAMPAIGN, [])
+    ratios = judge_campaign(filled, CAMPAIGN)
+    frame = ratio_frame(filled, CAMPAIGN)
+    found = {(row["a"], row["b"]): row for row in frame.to_dict("records")}
+    assert len(found) == len(ratios) == 3
+    across = found["jax-0.9", "torch-2.10"]
+    assert across["log_ratio"] == pytest.approx(math.log(2))
+    assert (across["kind"], across["verdict"], across["counts"], across["scope"]) == (
+        "cross_framework",
+        "different",
+        True,
+        "this node",
+    )
+    assert across["start_log_ratios"] == pytest.approx([math.log(2)] * 3)
+    assert found["jax-0.9", "jax-0.8"]["verdict"] == "same"
+
+
+def test_the_bound_can_be_chosen(filled: Engine) -> None:
+    replace_failed_checks(filled, CAMPAIGN, [])
+    [record] = read_duels(filled, CAMPAIGN)
+    verdicts = {each.verdict for each in judge_duel(record.sides, record.exclusions, 2.0)}
+    assert verdicts == {"same"}
+    assert {each.verdict for each in judge_campaign(filled, CAMPAIGN, 2.0)} == {"same"}
+
+
+def test_a_campaign_without_duels_has_nothing_to_judge(filled: Engine) -> None:
+    assert judge_campaign(filled, "nothing") == []

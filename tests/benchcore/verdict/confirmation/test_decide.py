@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchcore.verdict.confirmation.decide import (
+    ALPHA,
+    Finding,
+    HistoryLevels,
+    Start,
+    decide,
+    pass_false_discovery,
+)
+
+ASKED = HistoryLevels(before=0.2, after=0.23, a="jax", b="torch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """The new environments of both sides take `a` and `b` longer; starts differ by `effect`."""
+
+    a: float = 0.0
+    b: float = 0.0
+    control: float = 0.0
+    level: float = 0.2
+    effect: float = 0.003
+    num: int = 5
+    rounds: int = 6
+    unchanged: str = ""
+
+
+def _starts(seed: int = 1, **given: Any) -> list[Start]:
+    rng, truth = np.random.default_rng(seed), Truth(**given)
+    levels = {"a_old": 0.0, "a_new": truth.a, "control": truth.control}
+    levels |= {"b_old": truth.level, "b_new": truth.level + truth.b}
+    starts = []
+    for _ in range(truth.num):
+        shared = rng.normal(0, 0.03)
+        times: dict[Any, dict[int, float]] = {}
+        for cell, level in levels.items():
+            logs = level + shared + rng.normal(0, truth.effect)
+            times[cell] = dict(enumerate(np.exp(logs + rng.normal(0, 0.003, truth.rounds))))
+        if truth.unchanged:
+            times[f"{truth.unchanged}_old"] = times[f"{truth.unchanged}_new"]
+        starts.append(times)
+    return starts
+
+
+def _decide(starts: list[Start], *, final: bool = False, asked: HistoryLevels = ASKED) -> Finding:
+    (found,) = decide([(starts, asked)], final=final)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("moved", "culprit", "change"),
+    [
+        ({"a": 0.05}, "a", -0.05),
+        ({"b": 0.05}, "b", 0.05),
+        ({"a": -0.05}, "a", 0.05),
+        ({"a": 0.05, "b": -0.04}, "both", -0.09),
+    ],
+)
+def test_the_framework_that_moved_is_named_with_how_much(
+    moved: dict[str, float], culprit: str, change: float
+) -> None:
+    found = _decide(_starts(**moved))
+    assert (found.verdict, found.culprit) == ("confirmed", culprit)
+    assert found.change.log_ratio == pytest.approx(change, abs=0.01)
+    for side in ("a", "b"):
+        effect = getattr(found, side)
+        assert effect.low <= moved.get(side, 0.0) <= effect.high
+    assert ("jax by" in found.reason) == ("a" in moved)
+    assert ("torch by" in found.reason) == ("b" in moved)
+
+
+def test_an_environment_that_is_the_same_can_have_moved_nothing() -> None:
+    found = _decide(_starts(b=0.05, unchanged="a"))
+    assert (found.verdict, found.culprit, found.a) == ("confirmed", "b", None)
+    assert found.change == found.b
+    turned = _decide(_starts(a=0.05, unchanged="b"))
+    assert turned.change.log_ratio == pytest.approx(-0.05, abs=0.01)
+    assert turned.a is not None and turned.change.low == -turned.a.high  # type: ignore[operator]
+
+
+def test_what_does_not_show_again_is_refuted_and_nobody_is_blamed() -> None:
+    found = _decide(_starts())
+    assert (found.verdict, found.culprit) == ("refuted", "neither")
+    assert found.level == pytest.approx(0.2, abs=0.02)
+
+
+def test_a_level_that_stays_where_both_environments_are_alike_is_infrastructure() -> None:
+    found = _decide(_starts(level=0.26), asked=HistoryLevels(before=0.2, after=0.26))
+    assert (found.verdict, found.culprit) == ("confirmed", "infrastructure")
+    assert "what changed is neither" in found.reason
+
+
+def test_without_any_new_environment_only_the_level_tells() -> None:
+    starts = _starts(level=0.26)
+    for start in starts:
+        start["a_old"], start["b_old"] = start["a_new"], start["b_new"]
+    found = _decide(starts, asked=HistoryLevels(before=0.2, after=0.26))
+    assert (found.a, found.b, found.culprit) == (None, None, "infrastructure")
+
+
+def test_a_control_that_moved_blames_the_infrastructure_whatever_else_moved() -> None:
+    found = _decide(_starts(b=0.05, control=0.06))
+    assert found.culprit == "infrastructure"
+    assert "differs from itself by +6" in found.reason
+
+
+def test_what_is_undecided_takes_more_starts_until_it_is_unknown() -> None:
+    wide = _starts(2, b=0.02, effect=0.03)
+    assert [_decide(wide, final=final).verdict for final in (False, True)] == ["more", "unknown"]
+    assert _decide(wide).culprit == "unknown"
+    for few in ([], _starts(b=0.5, num=1)):
+        assert _decide(few).verdict == "more"
+
+
+def test_more_starts_are_taken_until_it_is_clear_which_side_moved() -> None:
+    """The ratio moved by a fifth for sure; of b's share of it five starts know too little."""
+    starts = _starts(a=0.2)
+    for number, start in enumerate(starts):
+        wobble = 1 + 0.02 * (number - 2)
+        start["b_new"] = {each: time * wobble for each, time in start["b_new"].items()}  # type: ignore[index]
+    found = [_decide(starts, final=final) for final in (False, True)]
+    assert found[0].b is not None and found[0].b.verdict == "unknown"
+    assert [each.verdict for each in found] == ["more", "confirmed"]
+
+
+def test_starts_are_the_samples_and_never_their_rounds() -> None:
+    """With 200 rounds a start, rounds would be sure of anything."""
+    sure = [_decide(_starts(s, effect=0.01, rounds=200)).verdict for s in range(40)]
+    assert sure.count("confirmed") <= 2
+
+
+def test_rounds_that_one_side_lacks_take_no_part() -> None:
+    starts = _starts(b=0.05)
+    for start in starts:
+        start["b_new"][3] *= 50
+        del start["b_old"][3]
+    assert _decide(starts).b.log_ratio == pytest.approx(0.05, abs=0.01)  # type: ignore[union-attr]
+
+
+def test_false_discoveries_are_controlled_over_a_nights_suspicions() -> None:
+    """By hand, of Benjamini and Hochberg 1995, their table of 15 at 5 %: the first four pass."""
+    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459]
+    p_values += [0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
+    assert pass_false_discovery(p_values, 0.05) == [True] * 4 + [False] * 11
+    shuffled = [p_values[each] for each in (9, 3, 14, 0)]
+    assert pass_false_discovery(shuffled, 0.05) == [False, True, False, True]
+    assert pass_false_discovery([0.04, 0.05], 0.05) == [True, True]  # each alone would not
+    assert pass_false_discovery([None, 1e-9], 0.05) == [False, True]
+    assert pass_false_discovery([], 0.05) == []
+
+
+def test_one_suspicion_of_many_needs_more_than_one_alone() -> None:
+    drawn = (_starts(seed, b=0.026, effect=0.006) for seed in range(100))
+    weak = next(
+        starts
+        for starts in drawn
+        if (found := _decide(starts)).verdict == "confirmed" and found.change.p > ALPHA / 30  # type: ignore[operator]
+    )
+    quiet = [(_starts(1000 + number), ASKED) for number in range(9)]
+    assert decide([(weak, ASKED), *quiet], final=False)[0].verdict == "more"
+
+
+def test_looks_share_the_error() -> None:
+    p = _decide(_starts(b=0.03, effect=0.006, unchanged="a")).change.p
+    assert p is not None
+    starts = [(_starts(b=0.03, effect=0.006, unchanged="a"), ASKED)]
+    sure = decide(starts, final=False, num_looks=1, alpha=1.01 * p)
+    three = decide(starts, final=False, num_looks=3, alpha=1.01 * p)
+    assert (sure[0].verdict, three[0].verdict) == ("confirmed", "more")
+
+
+def test_the_effect_is_told_in_percent_of_a_steps_time() -> None:
+    found = _decide(_starts(b=math.log(1.4), effect=0.001))
+    assert "torch by +40" in found.reason

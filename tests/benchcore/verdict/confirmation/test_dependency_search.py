@@ -1,0 +1,142 @@
+"""The search for a dependency, where what each environment takes is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from benchcore.verdict.allocations import judge_allocations
+from benchcore.verdict.confirmation.dependency_search import (
+    Attribution,
+    Moved,
+    MovePath,
+    find_path,
+    name_state,
+    search_dependencies,
+)
+from benchcore.verdict.samples import Judgement
+
+NAMES = ("jaxlib", "xla-plugin", "cudnn", "cublas", "triton", "nccl", "numpy", "jax")
+PATH = MovePath(steps=tuple((each,) for each in NAMES), refused=())
+
+
+class Lab:
+    """Measures environments in which each group of moves costs its log, once all of it is there."""
+
+    def __init__(self, costs: Mapping[tuple[str, ...], float], *noisy: Moved) -> None:
+        self.costs, self.noisy = costs, noisy
+        self.asked: list[tuple[Moved, Moved, bool]] = []
+
+    def level(self, moved: Moved) -> float:
+        return sum(cost for needs, cost in self.costs.items() if moved >= set(needs))
+
+    def ask(self, old: Moved, new: Moved, num_starts: int, fresh: bool) -> Judgement:
+        self.asked.append((old, new, fresh))
+        seed = crc32(f"{name_state(old)} {name_state(new)} {fresh}".encode())
+        rng = np.random.default_rng(seed)
+        spread = 0.5 if {old, new} & set(self.noisy) else 0.003
+        middle = self.level(new) - self.level(old)
+        starts = [middle + rng.normal(0, spread) + rng.normal(0, 0.003, 6) for _ in range(12)]
+        return judge_allocations(starts[:num_starts], prefer="same")
+
+    def run(
+        self, path: MovePath = PATH, why_not: Callable[[Moved], str | None] = lambda moved: None
+    ) -> Attribution:
+        return search_dependencies(path, self.ask, why_not)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_dependency_that_changed_it_is_named_and_moved_alone(name: str) -> None:
+    lab = Lab({(name,): 0.05})
+    (blame,) = lab.run().blames
+    assert (blame.packages, blame.manner, blame.partners) == ((name,), "alone", ())
+    assert blame.effect.log_ratio == pytest.approx(0.05, abs=0.01)
+    assert blame.alone is not None and blame.alone.verdict == "different"
+    assert any(fresh for *_, fresh in lab.asked)  # the culprit, in starts of its own
+    assert (frozenset(), frozenset([name]), False) in lab.asked or name == NAMES[0]
+
+
+def test_two_that_each_change_it_are_both_named() -> None:
+    blames = Lab({("cudnn",): 0.05, ("numpy",): 0.08}).run().blames
+    assert sorted((each.packages, each.manner) for each in blames) == [
+        (("cudnn",), "alone"),
+        (("numpy",), "alone"),
+    ]
+
+
+@pytest.mark.parametrize("partner", ["jaxlib", "cudnn", "cublas"])
+def test_two_that_change_it_only_together_are_told_as_such(partner: str) -> None:
+    (blame,) = Lab({("triton", partner): 0.06}).run().blames
+    assert (blame.packages, blame.manner, blame.partners) == (("triton",), "together", (partner,))
+    assert blame.reason == "moved alone, it changes nothing"
+    assert blame.alone is not None and blame.alone.verdict == "same"
+
+
+def test_what_can_not_be_moved_alone_is_told_and_not_counted() -> None:
+    def why_not(moved: Moved) -> str | None:
+        return "triton needs the new cudnn" if "triton" in moved and "cudnn" not in moved else None
+
+    lab = Lab({("triton",): 0.06})
+    (blame,) = lab.run(why_not=why_not).blames
+    assert (blame.packages, blame.manner, blame.alone) == (("triton",), "untold", None)
+    assert blame.reason == "moved alone it can't be resolved: triton needs the new cudnn"
+    assert not any(why_not(state) for old, new, _ in lab.asked for state in (old, new))
+
+
+def test_a_partner_that_must_move_with_others_is_told_with_them() -> None:
+    """With triton moved, jaxlib and the plugin can only be moved at once."""
+
+    def why_not(moved: Moved) -> str | None:
+        tied = {"triton", "jaxlib"} <= moved and "xla-plugin" not in moved
+        return "jaxlib needs its plugin" if tied else None
+
+    lab = Lab({("triton", "jaxlib"): 0.06})
+    (blame,) = lab.run(why_not=why_not).blames
+    assert (blame.manner, blame.partners) == ("together", ("jaxlib", "xla-plugin"))
+    assert not any(why_not(state) for old, new, _ in lab.asked for state in (old, new))
+
+
+def test_what_is_unknown_alone_is_not_called_an_interaction() -> None:
+    lab = Lab({("triton",): 0.06}, frozenset(["triton"]))
+    (blame,) = lab.run().blames
+    assert blame.manner == "untold"
+    assert blame.reason.startswith("what it does alone is unknown: ")
+
+
+def test_where_nothing_changed_no_dependency_is_blamed() -> None:
+    found = Lab({}).run()
+    assert (found.search.verdict, found.blames) == ("same", ())
+
+
+def test_the_path_moves_one_after_the_other_in_the_order_given() -> None:
+    assert find_path(NAMES, lambda moved: None) == PATH
+
+
+def test_what_the_resolver_ties_moves_at_once_and_is_told() -> None:
+    def why_not(moved: Moved) -> str | None:
+        return "they go together" if len(moved & {"jax", "jaxlib"}) == 1 else None
+
+    path = find_path(("jaxlib", "jax", "numpy", "scipy"), why_not)
+    assert path.steps == (("numpy",), ("scipy",), ("jaxlib", "jax"))
+    assert path.refused == (("jaxlib", "they go together"),)  # and not again beside numpy
+
+
+def test_two_of_many_that_must_move_first_are_found() -> None:
+    """Everything else needs jax and jaxlib, which need each other."""
+
+    def why_not(moved: Moved) -> str | None:
+        pair = moved & {"jax", "jaxlib"}
+        return None if len(pair) == 2 or not moved else "not without the new jax"
+
+    path = find_path(("flax", "jaxlib", "jax", "optax"), why_not)
+    assert path.steps == (("jaxlib", "jax"), ("flax",), ("optax",))
+
+
+def test_where_nothing_can_be_moved_alone_all_moves_at_once() -> None:
+    path = find_path(("a", "b", "c"), lambda moved: "no")
+    assert path.steps == (("a", "b", "c"),)
+    (blame,) = Lab({("b",): 0.05}).run(path).blames
+    assert (blame.packages, blame.manner) == (("a", "b", "c"), "alone")

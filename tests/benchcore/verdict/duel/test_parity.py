@@ -1,0 +1,120 @@
+"""Two sides that did not run alike give no ratio; what their arms choose is told."""
+
+from __future__ import annotations
+
+import pytest
+from result_documents import make_manifest
+
+from benchcore.verdict.duel.parity import SHARED, ParitySide, compare_sides
+
+
+def _jax(settings: dict[str, str] | None = None, **changes: str) -> ParitySide:
+    manifest = make_manifest("jax", **changes)
+    settings = {"compile": "jit", **(settings or {})}
+    return ParitySide(name="jax", framework="jax", settings=settings, manifest=manifest)
+
+
+def _torch(settings: dict[str, str] | None = None, **changes: str) -> ParitySide:
+    manifest = make_manifest("torch", **changes)
+    settings = {"compile": "default", **(settings or {})}
+    return ParitySide(name="torch", framework="torch", settings=settings, manifest=manifest)
+
+
+_GPU = {"device": "gpu", "autotune": "on"}
+
+
+def test_sides_that_ran_alike_are_a_fair_pair() -> None:
+    parity = compare_sides(_jax(), _torch(), "default")
+    assert (parity.violations, parity.labels, parity.fair) == ((), (), True)
+
+
+@pytest.mark.parametrize("key", SHARED)
+def test_what_belongs_to_the_case_must_be_the_same_on_both_sides(key: str) -> None:
+    parity = compare_sides(_jax(), _torch(**{key: "another"}), "default")
+    assert len(parity.violations) == 1
+    assert f"{key.replace('_', ' ')} " in parity.violations[0]
+    assert "'another' on torch" in parity.violations[0]
+
+
+def test_one_thread_on_one_side_voids_the_pair() -> None:
+    parity = compare_sides(_jax(), _torch(threads="1"), "default")
+    assert parity.violations == ("threads '2' on jax, '1' on torch",)
+
+
+def test_inputs_on_the_host_of_one_side_void_the_pair() -> None:
+    """Row 30: nothing is loaded within a step here; the data lies on the device, on both sides."""
+    parity = compare_sides(_jax(), _torch(data_path="host"), "default")
+    assert parity.violations == ("data path 'device' on jax, 'host' on torch",)
+
+
+def test_tf32_on_one_side_voids_the_pair() -> None:
+    parity = compare_sides(_jax(matmul_precision="tf32"), _torch(), "default")
+    assert parity.violations == ("matmul precision 'tf32' on jax, 'ieee' on torch",)
+
+
+def test_dropout_on_one_side_voids_the_pair() -> None:
+    assert compare_sides(_jax(), _torch(dropout="random"), "default").violations
+
+
+def test_donation_off_that_no_arm_asked_for_voids_the_pair() -> None:
+    parity = compare_sides(_jax(state_update="copied"), _torch(), "default")
+    assert parity.violations == (
+        "state update of jax reads 'copied', where its arm promises 'in place'",
+    )
+    asked = compare_sides(_jax({"donate": "no"}, state_update="copied"), _torch(), "default")
+    assert (asked.violations, asked.fair) == ((), False)
+    assert asked.labels == ("state update 'copied' on jax, 'in place' on torch",)
+
+
+def test_graphs_on_one_side_void_the_pair_unless_they_are_the_arms_own() -> None:
+    stray = compare_sides(_jax(), _torch(graphs="on"), "default")
+    assert stray.violations == ("graphs of torch reads 'on', where its arm promises 'off'",)
+    jax, torch = _jax(**_GPU, graphs="on"), _torch({"cudnn_benchmark": "on"}, **_GPU)
+    default = compare_sides(jax, torch, "default")
+    assert (default.violations, default.fair) == ((), False)
+    assert compare_sides(jax, torch, "tuned").violations == default.labels
+    both = _torch({"compile": "max-autotune", "cudnn_benchmark": "on"}, **_GPU, graphs="on")
+    assert compare_sides(jax, both, "tuned").fair
+    neither = _jax({"command_buffers": "off"}, **_GPU)
+    assert compare_sides(neither, torch, "tuned").fair
+
+
+def test_autotuning_on_one_side_is_told_and_void_where_both_are_tuned() -> None:
+    jax = _jax({"command_buffers": "off"}, **_GPU)
+    torch = _torch(**{**_GPU, "autotune": "off"})
+    assert compare_sides(jax, torch, "default").labels == ("autotune 'on' on jax, 'off' on torch",)
+    assert compare_sides(jax, torch, "tuned").violations
+    cured = _jax({"cure": "autotune-0"}, **{**_GPU, "graphs": "on", "autotune": "off"})
+    clean = _jax({}, **{**_GPU, "graphs": "on"})
+    assert compare_sides(clean, cured, "default").violations == ()
+    stray = _jax({"cure": "autotune-5"}, **{**_GPU, "graphs": "on", "autotune": "off"})
+    assert compare_sides(clean, stray, "default").violations
+
+
+def test_another_layout_is_told_and_must_be_the_arms_own() -> None:
+    jax = _jax(layout="NHWC")
+    told = compare_sides(jax, _torch(layout="NCHW"), "default")
+    assert (told.violations, told.fair) == ((), True)
+    assert told.labels == ("layout 'NHWC' on jax, 'NCHW' on torch",)
+    last = {"layout": "channels_last"}
+    assert compare_sides(jax, _torch(last, layout="NHWC"), "tuned").labels == ()
+    assert compare_sides(jax, _torch(last, layout="NCHW"), "tuned").violations
+
+
+def test_eager_against_compiled_is_never_the_fair_pair() -> None:
+    eager = _torch({"compile": "none"}, compiled="no")
+    parity = compare_sides(_jax(), eager, "default")
+    assert (parity.violations, parity.fair) == ((), False)
+    assert parity.labels == ("compiled 'yes' on jax, 'no' on torch",)
+    assert compare_sides(_jax(), eager, "tuned").violations
+    fell_back = compare_sides(_jax(), _torch(compiled="no"), "default")
+    assert "where its arm promises 'yes'" in fell_back.violations[0]
+
+
+def test_no_manifest_is_no_proof() -> None:
+    bare = ParitySide(name="torch", framework="torch", settings={})
+    assert compare_sides(_jax(), bare, "default").violations == ("torch left no manifest",)
+
+
+def test_a_state_on_one_side_alone_voids_the_pair() -> None:
+    assert compare_sides(_jax(), _torch(state_update="no state"), "default").violations

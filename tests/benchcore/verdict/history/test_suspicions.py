@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from benchcore.errors import UserError
+from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
+from benchcore.verdict.history.suspicions import StoredSuspicion, Suspicion, reconcile, suspect
+
+KEY = SeriesKey(
+    workload="mlp",
+    case_name="tiny",
+    track="default",
+    a_arm="jax-jit",
+    b_arm="torch-eager",
+    device_fingerprint="0" * 16,
+    method=1,
+)
+
+
+def _night(number: int, log: float, version: str = "1") -> Night:
+    return Night(
+        key=KEY,
+        at=datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=number),
+        duel_run=f"{number:016x}",
+        log_ratio=log,
+        a=f"jax-jit-{version}",
+        b="torch-eager-2",
+        a_environment=f"jax-{version}",
+        b_environment="torch-2",
+    )
+
+
+def _series(logs: Sequence[float], version_since: int | None = None) -> Series:
+    nights = [
+        _night(number, log, "2" if version_since is not None and number >= version_since else "1")
+        for number, log in enumerate(logs)
+    ]
+    return make_series(nights)
+
+
+def _noise(count: int, seed: int = 1, deviation: float = 0.005) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, deviation, count)
+
+
+def test_a_series_is_in_order_and_of_a_date_the_last_run_counts() -> None:
+    again = replace(_night(1, 0.5), at=datetime(2026, 1, 2, 9, tzinfo=UTC), duel_run="f" * 16)
+    series = make_series([again, _night(1, 0.1), _night(0, 0.2)])
+    assert series.values == pytest.approx([math.exp(0.2), math.exp(0.5)])
+    assert np.diff(series.numbers).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"device_fingerprint": "1" * 16}, "device_fingerprint '0000000000000000' and '1111"),
+        ({"method": 2}, "method 1 and 2"),
+        ({"checkpoint": "c" * 64, "track": "tuned"}, "checkpoint None and 'cccc"),
+    ],
+)
+def test_what_is_not_one_series_is_refused(other: dict[str, object], words: str) -> None:
+    odd = replace(_night(1, 0.0), key=replace(KEY, **other))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="wanted nights of one series") as refused:
+        make_series([_night(0, 0.0), odd])
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("log", [math.nan, math.inf])
+def test_a_night_without_a_number_is_refused(log: float) -> None:
+    with pytest.raises(UserError, match="wanted a ratio in every night"):
+        make_series([_night(0, 0.0), _night(1, log)])
+    with pytest.raises(UserError, match="got none"):
+        make_series([])
+
+
+def test_a_shift_is_suspected_once_where_it_begins() -> None:
+    logs = _noise(40)
+    logs[30:] += 0.05
+    (found,) = suspect(_series(logs))
+    assert found.trigger == "shift"
+    assert abs(found.since.number - _night(30, 0).number) <= 1
+    # Wherever it is said to begin, these two nights are on either side of it.
+    assert found.before.number < _night(30, 0).number <= found.after.number
+    assert found.low is not None and found.high is not None
+    assert found.low < math.exp(0.05) < found.high
+
+
+def test_one_odd_last_night_is_an_edge_and_no_shift() -> None:
+    logs = _noise(40)
+    logs[-1] += 0.1
+    (found,) = suspect(_series(logs))
+    assert (found.trigger, found.since) == ("edge", found.after)
+    assert (found.before.number, found.since.number) == tuple(_night(n, 0).number for n in (38, 39))
+
+
+def test_quiet_nights_and_few_nights_make_nobody_ask() -> None:
+    assert suspect(_series(_noise(40))) == ()
+    assert suspect(_series([0.0, 0.3])) == ()
+
+
+@pytest.mark.parametrize(("move", "triggers"), [(0.03, ["version"]), (0.01, [])])
+def test_a_version_is_suspected_at_once_if_it_came_with_a_move(
+    move: float, triggers: list[str]
+) -> None:
+    """Four nights are too few for a history to say anything."""
+    series = _series([0.0, 0.001, -0.001, move], version_since=3)
+    found = suspect(series)
+    assert [each.trigger for each in found] == triggers
+    for each in found:
+        assert each.reason == "jax-jit-2 came with a move of +3.0%"
+
+
+def test_a_version_that_history_shows_already_is_asked_about_once() -> None:
+    logs = _noise(40)
+    logs[30:] += 0.05
+    assert [each.trigger for each in suspect(_series(logs, version_since=30))] == ["shift"]
+
+
+def _suspicion(number: int, ratio: float = 1.05, trigger: str = "shift") -> Suspicion:
+    return Suspicion(
+        trigger=trigger,  # type: ignore[arg-type]
+        before=_night(number - 1, 0),
+        since=_night(number, 0),
+        after=_night(number, 0),
+        ratio=ratio,
+        reason="",
+    )
+
+
+def _known(number: int, state: str = "open", trigger: str = "shift") -> StoredSuspicion:
+    return StoredSuspicion(
+        id=7,
+        trigger=trigger,  # type: ignore[arg-type]
+        number=_night(number, 0).number,
+        ratio=1.04,
+        state=state,  # type: ignore[arg-type]
+    )
+
+
+def _said(found: Suspicion | None, known: StoredSuspicion | None) -> list[tuple[int | None, bool]]:
+    changes = reconcile([found] if found else [], [known] if known else [])
+    return [(each.known, each.found is not None) for each in changes]
+
+
+def test_a_shift_that_more_nights_place_elsewhere_is_the_same_one() -> None:
+    assert _said(_suspicion(33), _known(30)) == [(7, True)]
+    assert _said(_suspicion(36), _known(30)) == [(None, True), (7, False)]
+    assert _said(_suspicion(33, ratio=0.95), _known(30)) == [(None, True), (7, False)]
+
+
+def test_what_came_back_by_itself_has_passed_and_what_was_answered_stays() -> None:
+    assert _said(None, _known(30)) == [(7, False)]
+    for state in ("confirmed", "refuted", "unknown", "passed"):
+        assert _said(None, _known(30, state)) == []
+        assert _said(_suspicion(30), _known(30, state)) == []
+
+
+def test_an_edge_that_became_a_shift_is_asked_again_unless_it_was_confirmed() -> None:
+    for state, changes in (("refuted", [(7, True)]), ("passed", [(7, True)]), ("confirmed", [])):
+        assert _said(_suspicion(30), _known(30, state, "edge")) == changes
+    assert _said(_suspicion(30, trigger="edge"), _known(30, "refuted", "edge")) == []
+
+
+def test_two_shifts_are_two_suspicions() -> None:
+    changes = reconcile([_suspicion(10), _suspicion(12)], [_known(11)])
+    assert sorted((each.known or 0) for each in changes) == [0, 7]
+
+
+def _creep(count: int = 90, total: float = 0.04) -> np.ndarray:
+    return _noise(count) + np.linspace(0, total, count)
+
+
+def test_a_slow_creep_is_asked_about_against_its_baseline() -> None:
+    (found,) = suspect(_series(_creep()))
+    assert (found.trigger, found.since.number) == ("drift", _night(0, 0).number)
+    assert found.after.number == _night(89, 0).number
+    assert found.ratio == pytest.approx(math.exp(0.04), abs=0.01)
+    assert suspect(_series(_creep(total=0.01))) == ()
+
+
+def test_a_creep_that_only_makes_up_for_an_older_one_is_asked_about_too() -> None:
+    """Against the baseline there is nothing to see: what was won is lost again."""
+    away = np.interp(np.arange(120), [0, 60, 119], [0, -0.05, 0])
+    (found,) = suspect(_series(_noise(120) + away, version_since=60))
+    assert (found.trigger, found.since.number) == ("drift", _night(60, 0).number)
+    assert found.reason.endswith("since the last release")
+    assert suspect(_series(_noise(120) + away)) == ()
+    away = np.interp(np.arange(500), [0, 90, 499], [0, -0.05, 0])
+    (found,) = suspect(_series(_noise(500) + away))
+    assert found.since.at.date().isoformat() == "2026-04-01"
+    assert found.ratio == pytest.approx(math.exp(0.05), abs=0.01)
+    assert suspect(_series(_noise(500) + away), baseline=_night(300, 0).number) == ()
+
+
+def test_only_an_accepted_shift_moves_the_baseline() -> None:
+    """What was before it is asked no more, and drift is counted from it on."""
+    logs = _noise(60)
+    logs[30:] += 0.05
+    series = _series(logs)
+    assert [each.trigger for each in suspect(series)] == ["shift"]
+    assert suspect(series, baseline=_night(30, 0).number) == ()
+    creeping = _series(_creep())
+    assert suspect(creeping, baseline=_night(60, 0).number) == ()
+    assert [each.trigger for each in suspect(creeping, _night(5, 0).number)] == ["drift"]

@@ -1,0 +1,134 @@
+import json
+import math
+from typing import Any
+
+from sample_frames import nightly_campaign, sample_frames
+
+from dashboards.forest_chart import (
+    ARM_DOMAIN,
+    FRAMEWORK_DIRECTIONS,
+    VERSION_DIRECTIONS,
+    forest_chart,
+    framework_rows,
+    span_speedups,
+    version_rows,
+)
+from dashboards.frames import newest_pairs, of_campaign, version_pairs
+from dashboards.history_chart import find_version_changes, history_chart, history_rows, split_cases
+
+
+def _tonight() -> Any:
+    return of_campaign(sample_frames(num_nights=8).ratios, nightly_campaign(0))
+
+
+def _forest() -> dict[str, Any]:
+    rows = framework_rows(newest_pairs(_tonight()))
+    return forest_chart(rows, directions=FRAMEWORK_DIRECTIONS, description="words").to_dict()
+
+
+def _layers(spec: dict[str, Any], mark: str) -> list[dict[str, Any]]:
+    return [layer for layer in spec["layer"] if layer["mark"]["type"] == mark]
+
+
+def _values(spec: dict[str, Any], layer: dict[str, Any]) -> list[dict[str, Any]]:
+    return spec["datasets"][layer["data"]["name"]]
+
+
+def test_the_forest_has_a_log_axis_that_reads_as_speedups_and_shows_1x() -> None:
+    point = _layers(_forest(), "point")[-1]
+    scale, axis = point["encoding"]["x"]["scale"], point["encoding"]["x"]["axis"]
+    assert scale["type"] == "log"
+    assert scale["domain"][0] < 1 < scale["domain"][1]
+    assert 1 in axis["values"]
+    assert axis["labelExpr"].endswith("+ 'x'")
+    spec = _forest()
+    assert _values(spec, _layers(spec, "rule")[0]) == [{"speedup": 1}]
+
+
+def test_an_interval_of_two_starts_that_differ_is_drawn_to_a_limit() -> None:
+    """A log axis has neither 0 nor infinity."""
+    pairs = newest_pairs(_tonight()).head(1).copy()
+    pairs["low"], pairs["high"] = -2000.0, 2000.0
+    (row,) = framework_rows(pairs).to_dict("records")
+    assert (row["low"], row["high"]) == (1e-6, 1e6)
+    spec = forest_chart(
+        framework_rows(pairs), directions=FRAMEWORK_DIRECTIONS, description="words"
+    ).to_dict()
+    low, high = _layers(spec, "point")[-1]["encoding"]["x"]["scale"]["domain"]
+    assert 0 < low < 1e-6 and 1e6 < high < math.inf
+
+
+def test_arms_differ_in_color_shape_and_words() -> None:
+    spec = _forest()
+    point = _layers(spec, "point")[-1]
+    for channel in ("color", "shape"):
+        scale = point["encoding"][channel]["scale"]
+        assert scale["domain"] == list(ARM_DOMAIN)
+        assert len(set(scale["range"])) == len(ARM_DOMAIN)
+    labels = {line["label"] for line in _values(spec, point)}
+    assert labels == {"compiled", "eager (not the fair pair)"}
+
+
+def test_the_fair_pair_stands_first_within_its_case() -> None:
+    rows = framework_rows(newest_pairs(_tonight()))
+    assert rows["series"].tolist() == ["compiled", "eager"] * 3
+    assert rows["group"].is_monotonic_increasing
+
+
+def test_directions_say_who_is_faster_on_each_side() -> None:
+    text = json.dumps(_forest(), ensure_ascii=False)
+    assert "\u2190 PyTorch faster" in text
+    assert "JAX faster \u2192" in text
+
+
+def test_a_pair_without_interval_is_a_point_without_a_line() -> None:
+    rows = version_rows(version_pairs(_tonight()))
+    spec = forest_chart(rows, directions=VERSION_DIRECTIONS, description="words").to_dict()
+    lines = _values(spec, _layers(spec, "rule")[-1])
+    points = _values(spec, _layers(spec, "point")[-1])
+    assert {line["label"] for line in lines} == {"mlp infer_b128", "mlp train_b128"}
+    assert len(points) == 3
+
+
+def test_specifications_hold_no_nan() -> None:
+    nan = math.nan
+    ratios = _tonight().assign(log_ratio=nan, low=nan, high=nan, start_log_ratios=None)
+    spec = forest_chart(
+        framework_rows(newest_pairs(ratios)), directions=FRAMEWORK_DIRECTIONS, description="words"
+    ).to_dict()
+    json.dumps(spec, allow_nan=False)
+
+
+def test_ticks_are_round_at_every_width() -> None:
+    assert span_speedups([]).ticks == (0.9, 1, 1.1)
+    assert span_speedups([math.log(0.4), math.log(2.4)]).ticks == (0.5, 0.75, 1, 1.5, 2)
+    assert span_speedups([math.log(0.1), math.log(5)]).ticks == (0.125, 0.25, 0.5, 1, 2, 4)
+    assert span_speedups([math.log(0.01), math.log(50), math.nan]).ticks == (0.01, 0.1, 1, 10)
+
+
+def test_history_keeps_counting_rows_of_this_device() -> None:
+    ratios = sample_frames(num_nights=8).ratios
+    rows = history_rows(ratios, {"cpu-7763"})
+    assert rows["counts"].all()
+    assert rows["started_at"].is_monotonic_increasing
+    assert set(rows["kind"]) == {"cross_framework"}
+    assert history_rows(ratios, {"gpu"}).empty
+
+
+def test_history_marks_when_a_version_changed() -> None:
+    case = split_cases(history_rows(sample_frames().ratios, {"cpu-7763"}))["mlp train_b128"]
+    assert [change["label"] for change in find_version_changes(case)] == [
+        "JAX 0.12.0.1",
+        "PyTorch 2.15.0",
+    ]
+
+
+def test_history_of_one_night_is_a_point_with_air_around() -> None:
+    ratios = sample_frames(num_nights=1).ratios
+    case = split_cases(history_rows(ratios, {"cpu-7763"}))["mlp train_b128"]
+    spec = history_chart(case, description="words").to_dict()
+    point = _layers(spec, "point")[0]
+    left, right = point["encoding"]["x"]["scale"]["domain"]
+    assert right - left >= 86_400_000
+    assert len(_values(spec, point)) == 2
+    assert {tooltip["field"] for tooltip in point["encoding"]["tooltip"]} >= {"jax", "torch"}

@@ -1,0 +1,334 @@
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from sample_frames import (
+    GENERATED_AT,
+    nightly_campaign,
+    nothing_counts,
+    sample_frames,
+    sample_night,
+)
+
+from benchcore.store.metrics import METRICS
+from dashboards import summary
+from dashboards.campaign_page import render_page
+from dashboards.formatting import (
+    case_label,
+    contender_label,
+    describe_ratio,
+    format_bytes,
+    format_count,
+    format_factor,
+    format_ns,
+    format_range,
+    format_rate,
+    format_seconds,
+    format_share,
+    format_speedup,
+)
+from dashboards.frames import is_fair, of_campaign
+from dashboards.tables import (
+    list_contenders,
+    list_costs,
+    list_facts,
+    list_ratios,
+    measured_costs,
+)
+from flows.cli.costs import print_costs
+
+NAN = math.nan
+PAIR = {
+    "workload": "mlp",
+    "case_name": "train_b128",
+    "a_framework": "jax",
+    "a_version": "0.12.0.1",
+    "a_arm": "jax-jit",
+    "b_framework": "torch",
+    "b_version": "2.15.0",
+    "b_arm": "torch-compile",
+    "log_ratio": math.log(1.42),
+    "low": math.log(1.38),
+    "high": math.log(1.47),
+    "verdict": "different",
+    "scope": "this node",
+}
+
+
+@pytest.mark.parametrize(
+    ("middle", "low", "high", "text"),
+    [
+        (1.42, 1.38, 1.47, "1.42x (1.38 to 1.47)"),
+        (1.4213, 1.4201, 1.4225, "1.421x (1.420 to 1.423)"),
+        (2.3, 1.9, 2.7, "2.3x (1.9 to 2.7)"),
+        (30.0, 12.0, 75.0, "30x (12 to 75)"),
+        (1.021, 1.004, 1.038, "1.021x (1.004 to 1.038)"),
+    ],
+)
+def test_speedups_have_the_digits_their_interval_justifies(
+    middle: float, low: float, high: float, text: str
+) -> None:
+    assert format_speedup(math.log(middle), math.log(low), math.log(high)) == text
+
+
+def test_a_missing_number_is_said_to_be_missing() -> None:
+    assert format_speedup(NAN, NAN, NAN) == "not measured"
+    assert format_speedup(0.1, NAN, NAN) == "1.11x (interval not measured)"
+    assert format_speedup(0.1, -math.inf, math.inf) == "1.11x (interval not measured)"
+    for words in (format_ns, format_seconds, format_bytes):
+        assert words(NAN) == words(None) == "not measured"
+    assert format_share(None, 10.0) == format_share(1.0, 0.0) == "not measured"
+    assert format_range([]) == "not measured"
+
+
+def test_durations_and_sizes_have_three_digits_and_a_unit() -> None:
+    assert format_ns(312_000) == "312 \u00b5s"
+    assert format_ns(412.4e6) == "412 ms"
+    assert format_ns(999.7e3) == "1.00 ms"
+    assert format_ns(0) == "0 ns"
+    assert format_seconds(14.23) == "14.2 s"
+    assert format_seconds(2520) == "42 min"
+    assert format_seconds(9000) == "2 h 30 min"
+    assert format_bytes(610e6) == "582 MiB"
+    assert format_bytes(3 * 2**30) == "3.00 GiB"
+    assert format_count(0, "pair") == "no pair"
+    assert format_count(2, "pair") == "2 pairs"
+
+
+def test_contenders_are_named_with_the_arm_that_tells_them_apart() -> None:
+    assert contender_label("torch", "2.15.0", "torch-compile") == "PyTorch 2.15.0 compiled"
+    assert contender_label("torch", "2.15.0", "torch-eager") == "PyTorch 2.15.0 eager"
+    assert contender_label("jax", "0.12.0.1", "jax-jit") == "JAX 0.12.0.1"
+    assert contender_label("jax", None, "jax-pallas") == "JAX pallas"
+    assert case_label(PAIR | {"track": "tuned"}) == "mlp train_b128 (tuned)"
+
+
+def test_the_faster_side_is_the_subject() -> None:
+    assert describe_ratio(PAIR) == (
+        "JAX 0.12.0.1 is 1.42x (1.38 to 1.47) as fast as PyTorch 2.15.0 compiled on mlp train_b128"
+    )
+    slower = PAIR | {
+        "log_ratio": -math.log(1.42),
+        "low": -math.log(1.47),
+        "high": -math.log(1.38),
+    }
+    assert describe_ratio(slower) == (
+        "PyTorch 2.15.0 compiled is 1.42x (1.38 to 1.47) as fast as JAX 0.12.0.1 on mlp train_b128"
+    )
+
+
+def test_same_and_unknown_never_read_as_a_win() -> None:
+    assert "are equally fast on mlp train_b128: 1.42x" in describe_ratio(PAIR | {"verdict": "same"})
+    unknown = describe_ratio(PAIR | {"verdict": "unknown", "low": NAN, "high": NAN})
+    assert "is unknown: measured JAX 0.12.0.1 1.42x (interval not measured) as fast" in unknown
+    assert "not measured" in describe_ratio(PAIR | {"log_ratio": NAN})
+
+
+def test_the_headline_takes_the_compiled_arm_where_it_counts() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
+    text = summary.write_headline(ratios, sample_night())
+    assert text.startswith("On this machine tonight, JAX 0.12.0.1 is 1.3")
+    assert text.endswith("as fast as PyTorch 2.15.0 compiled on mlp train_b128.")
+
+
+def test_the_headline_does_not_hide_where_the_other_is_ahead() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
+    turned = ratios.assign(verdict="different", counts=True)
+    other = turned["workload"] != "mlp"
+    turned.loc[other, ["log_ratio", "low", "high"]] = [-0.4, -0.5, -0.3]
+    text = summary.write_headline(turned, sample_night())
+    assert text.endswith(", and PyTorch is faster on resnet50 infer_b4."), text
+
+
+def test_nothing_left_out_is_said_plainly() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0)).assign(counts=True)
+    marks = sample_frames().failed_checks.iloc[:0]
+    assert summary.answer_exclusions(ratios, marks) == f"All {len(ratios)} pairs count."
+
+
+def test_the_headline_says_so_when_only_eager_counts() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
+    eager_only = ratios.assign(counts=ratios["b_arm"] == "torch-eager")
+    text = summary.write_headline(eager_only, sample_night())
+    assert "PyTorch 2.15.0 eager on mlp train_b128" in text
+    assert text.endswith("; the fair pair, PyTorch compiled, does not count.")
+    assert summary.answer_frameworks(eager_only).startswith("Unknown")
+
+
+def test_nothing_that_counts_is_said_plainly() -> None:
+    ratios = nothing_counts().ratios
+    assert summary.write_headline(ratios, sample_night()).startswith("Nothing counts tonight")
+    assert summary.answer_versions(ratios) == "Unknown: no pair of versions counts."
+    assert summary.answer_versions(ratios.iloc[:0]).startswith("Not measured")
+
+
+def test_answers_leave_no_pair_out() -> None:
+    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
+    assert summary.answer_frameworks(ratios) == (
+        "Against PyTorch compiled, JAX is faster on mlp train_b128; the same speed on "
+        "mlp infer_b128; not counted on resnet50 infer_b4."
+    )
+    assert summary.answer_versions(ratios) == (
+        "Yes: against 0.12.0, JAX 0.12.0.1 is slower on mlp train_b128; the same speed on "
+        "mlp infer_b128; unknown on resnet50 infer_b4."
+    )
+
+
+def test_what_no_device_measured_has_no_column() -> None:
+    frames = sample_frames(num_nights=1)
+    lacking = measured_costs(list_costs(frames.contenders))
+    assert "planned_bytes" in lacking
+    assert not {"allocator_peak_bytes", "gross_mj", "net_mj"} & set(lacking)
+    one = frames.contenders.index[frames.contenders["num_blocks"] > 0][0]
+    metered = frames.contenders.astype({"gross_mj": "float64"})
+    metered.loc[one, "gross_mj"] = 3.0
+    assert "gross_mj" in measured_costs(list_costs(metered))
+
+
+def test_throughput_and_compilation_with_empty_and_with_filled_caches_are_told() -> None:
+    frames = sample_frames(num_nights=1)
+    rows = {(row["case"], row["name"]): row for row in list_contenders(frames.contenders)}
+    jax = rows["mlp train_b128", "jax-jit-0.12.0.1"]
+    step_ns = frames.contenders.set_index(["case_name", "name"])["median_step_ns"]
+    rate = 128 * 1e9 / step_ns["train_b128", "jax-jit-0.12.0.1"]
+    assert jax["rate"] == format_rate(rate)
+    assert jax["compile"] == "840 ms, then 110 ms"
+    assert rows["mlp train_b128", "torch-eager-2.15.0"]["compile"] == "none: eager"
+    assert {row["rate"] for row in rows.values() if row["status"] == "crash"} == {"not measured"}
+    assert [format_rate(each) for each in (7.25, 61_234.0)] == ["7.25", "61.2k"]
+
+
+def test_an_unmeasured_step_is_never_zero() -> None:
+    frames = sample_frames(num_nights=1)
+    rows = list_contenders(frames.contenders)
+    crashed = [row for row in rows if row["status"] == "crash"]
+    assert [row["step"] for row in crashed] == ["not measured"]
+    unknown = frames.contenders.assign(process_peak_bytes=pd.array([pd.NA] * 14, dtype="Int64"))
+    assert {row["process_peak_bytes"] for row in list_costs(unknown)} == {"not measured"}
+    costs = {(row["case"], row["name"]): row for row in list_costs(frames.contenders)}
+    assert {row["degraded"] for row in rows} == {"2 of 30", "not measured"}
+    jax = costs["mlp train_b128", "jax-jit-0.12.0.1"]
+    assert jax["host_boundness"] == "1.04x"
+    assert (jax["planned_bytes"], jax["allocator_peak_bytes"]) == ("114 MiB", "not measured")
+    assert jax["gross_mj"] == jax["net_mj"] == "not measured"
+    assert not [name for _, name in costs if name == crashed[0]["name"]]
+    facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
+    assert facts["Time spent measuring"].startswith("61 % of the wall time")
+    assert facts["Starts"] == "1 to 5 a pair"
+    assert facts["Length"] == (
+        "2 duels ended when the interval of every pair was narrow enough; 1 duel ended when its "
+        "time was spent"
+    )
+    older = frames.contenders.assign(stopped_by=None)
+    assert dict(list_facts(frames.night, frames.ratios, older))["Length"] == (
+        "a fixed number of starts"
+    )
+
+
+def test_a_wide_interval_makes_no_speedup_zero() -> None:
+    assert format_speedup(math.log(0.19), math.log(0.001), math.log(28)) == "0.2x (0.0 to 28.0)"
+
+
+def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
+    row = PAIR | {"verdict": "unknown", "scope": "this start", "low": NAN, "high": NAN}
+    assert "a suspicion from a single start" in describe_ratio(row)
+    frames = sample_frames(num_nights=1)
+    (said,) = {row["starts"] for row in list_ratios(frames.ratios) if row["starts"][0] == "1"}
+    assert said == "1 (this start: a suspicion only)"
+    none = frames.ratios.head(1).assign(num_starts=0, scope="this start")
+    assert list_ratios(none)[0]["starts"] == "0"
+
+
+@pytest.mark.parametrize(("log_ratio", "faster"), [(0.1, "eager"), (-0.1, "compiled")])
+def test_the_faster_of_two_settings_is_named_by_its_setting(log_ratio: float, faster: str) -> None:
+    frame = sample_frames(num_nights=1).ratios.head(1)
+    eager = {"a_framework": "torch", "a_version": "2.15.0", "a_arm": "torch-eager"}
+    other = {"b_framework": "torch", "b_version": "2.15.0", "b_arm": "torch-compile"}
+    row = {**eager, **other, "kind": "cross_setting", "verdict": "different"}
+    (shown,) = list_ratios(frame.assign(**row, log_ratio=log_ratio))
+    assert shown["direction"] == f"PyTorch 2.15.0 {faster} faster"
+
+
+@pytest.mark.parametrize(
+    ("parity", "words"),
+    [
+        ({"fair": None}, "whether both ran alike is not known"),
+        ({"fair": True}, "both ran alike"),
+        (
+            {"fair": True, "differences": [["layout", "NHWC", "NCHW"]]},
+            "both ran alike but for: layout NHWC here, NCHW there",
+        ),
+        (
+            {"fair": False, "differences": [["compiled", "yes", "no"], ["graphs", "on", "off"]]},
+            "not a fair pair: compiled yes here, no there; graphs on here, off there",
+        ),
+        (
+            {"fair": False, "differences": [["threads", "2", "1"]], "violations": ["threads ..."]},
+            "void: threads 2 here, 1 there",
+        ),
+        (
+            {"fair": False, "violations": ["compiled of torch reads 'no', where its arm ..."]},
+            "void: compiled of torch reads 'no', where its arm ...",
+        ),
+    ],
+)
+def test_each_pair_says_whether_it_ran_alike(parity: dict[str, object], words: str) -> None:
+    ratios = of_campaign(sample_frames(num_nights=1).ratios, nightly_campaign(0)).head(1)
+    columns = {"fair": True, "differences": [], "violations": [], **parity}
+    changed = ratios.assign(**{name: [value] for name, value in columns.items()})
+    assert [row["alike"] for row in list_ratios(changed)] == [words]
+
+
+def test_a_pair_is_fair_by_what_was_read_back_and_not_by_its_name() -> None:
+    pair = {"b_arm": "torch-compile", "fair": True, "violations": []}
+    assert is_fair(pair)
+    assert not is_fair({**pair, "fair": False})
+    assert is_fair({**pair, "b_arm": "torch-compile-max-autotune-cudnn-benchmark"})
+    assert is_fair({**pair, "fair": None})
+    assert is_fair({**pair, "fair": False, "violations": ["threads"]})
+    assert not is_fair({**pair, "fair": None, "b_arm": "torch-eager"})
+
+
+@pytest.mark.parametrize(
+    ("unsteady", "said"),
+    [(0, ""), (math.nan, ""), (1, "not steady in 1 of 3 starts")],
+)
+def test_who_was_not_steady_says_so(unsteady: float, said: str) -> None:
+    frames = sample_frames(num_nights=1)
+    contenders = frames.contenders.assign(num_unsteady=unsteady, num_starts=3)
+    assert {row["unsteady"] for row in list_contenders(contenders)} == {said}
+    page = render_page(
+        replace(frames, contenders=contenders),
+        campaign=nightly_campaign(0),
+        generated_at=GENERATED_AT,
+    )
+    assert ("not steady in 1 of 3 starts" in page) == bool(said)
+
+
+@pytest.mark.parametrize(("unsteady", "told"), [(1, True), (0, False), (None, False)])
+def test_a_report_remarks_on_who_was_not_steady(
+    unsteady: int | None, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = dict.fromkeys(each.key for each in METRICS) | {"case": "mlp train_b128", "name": "jax"}
+    print_costs([row | {"num_unsteady": unsteady, "num_starts": 3}])
+    assert ("not steady in 1 of 3 starts" in capsys.readouterr().out) == told
+
+
+@pytest.mark.parametrize(
+    ("factor", "told"),
+    [(1.0449, "1.04x"), (16.34, "16.3x"), (364.99, "365x"), (None, "not measured")],
+)
+def test_a_factor_has_three_digits(factor: float | None, told: str) -> None:
+    assert format_factor(factor) == told
+
+
+def test_whose_weights_were_measured_is_told_whole() -> None:
+    frames = sample_frames(num_nights=1)
+    facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
+    assert facts["Weights"] == "seeded"
+    given = frames.contenders.copy()
+    given.loc[given.index[:2], ["case_name", "checkpoint"]] = ["infer_b1+cccccccccccc", "c" * 64]
+    facts = dict(list_facts(frames.night, frames.ratios, given))
+    file = f"of the file with SHA-256 {'c' * 64}"
+    assert facts["Weights"] == f"infer_b1+cccccccccccc: {file}; all others: seeded"

@@ -1,0 +1,362 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from result_documents import (
+    CAMPAIGN,
+    DUEL_RUN,
+    JAX,
+    OLD_JAX,
+    TORCH,
+    Racer,
+    make_document,
+    make_evidence,
+    spool_document,
+)
+
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.duels import read_duels
+from benchcore.store.ingest import ingest_spool
+from data_checks import suites
+from data_checks.check import check_campaign, read_frames
+from data_checks.suites import CheckError, CheckReport, run_checks
+
+Document = dict[str, Any]
+NOOP = Racer(name="noop", framework="stdlib", version="3.11", arm="noop")
+NOOP_AGAIN = Racer(name="noop-again", framework="stdlib", version="3.11", arm="noop")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return open_state(tmp_path / "state")
+
+
+def ingest(state: State, *documents: Document) -> Engine:
+    for document in documents:
+        spool_document(state.spool, document)
+    engine = open_database(f"sqlite:///{state.root / 'deadheat.db'}")
+    assert ingest_spool(engine, state).rejected == ()
+    return engine
+
+
+def check(state: State, *documents: Document) -> CheckReport:
+    engine = ingest(state, *documents)
+    report = run_checks(read_frames(engine, CAMPAIGN))
+    engine.dispose()
+    return report
+
+
+def found(report: CheckReport) -> set[tuple[str | None, str | None, str, str]]:
+    return {
+        (each.contender, each.other, each.expectation, each.reason) for each in report.failed_checks
+    }
+
+
+@pytest.mark.parametrize(
+    "racers",
+    [(JAX, TORCH), (JAX, OLD_JAX, TORCH), (JAX,), (NOOP,), (NOOP, NOOP_AGAIN)],
+    ids=lambda racers: " ".join(racer.name for racer in racers),
+)
+def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
+    report = check(state, make_document(racers))
+    assert (report.failed_checks, report.problems, report.success) == ((), (), True)
+    assert report.checked == {DUEL_RUN}
+    assert report.num_rows >= len(racers)
+    assert report.num_expectations == 29
+
+
+def test_a_program_without_a_framework_has_no_inputs_to_prove(state: State) -> None:
+    document = make_document((NOOP,))
+    for each in document["contenders"][0]["starts"]:
+        each["inputs_sha256"] = None
+    assert check(state, document).success
+
+
+def test_a_twin_may_be_slowed_down_in_a_trial_of_our_verdicts(state: State) -> None:
+    document = make_document((JAX, TORCH))
+    document["contenders"][0]["settings"]["handicap"] = "5"
+    document["duel"]["track"] = "calibration"
+    assert check(state, document).success
+
+
+def start(document: Document, contender: int = 0, index: int = 1) -> Document:
+    return document["contenders"][contender]["starts"][index]
+
+
+def fail(document: Document, status: str) -> None:
+    document["contenders"][0].update(
+        status=status,
+        failure={"stage": "build", "start": 0, "reason": "no {room}", "traceback": None},
+        starts=[],
+    )
+    document["equivalence"] = []
+
+
+WRONG: dict[str, tuple[Callable[[Document], object], set[tuple[str | None, str | None, str, str]]]]
+WRONG = {
+    "a contender that ran out of memory": (
+        lambda d: fail(d, "oom"),
+        {
+            ("jax-0.9", None, "finished", "status is 'oom', not 'ok'; stage 'build': no {room}"),
+            (
+                "jax-0.9",
+                "torch-2.10",
+                "proof complete",
+                "0 of 1 quantities compared between 'jax-0.9' and 'torch-2.10'",
+            ),
+        },
+    ),
+    "a contender that is slowed down, in no trial": (
+        lambda d: d["contenders"][0]["settings"].update(handicap="5"),
+        {
+            (
+                "jax-0.9",
+                None,
+                "meant to be right",
+                "jax-0.9 is wrong on purpose: slowed down by 5 %",
+            )
+        },
+    ),
+    "a start too few": (
+        lambda d: d["contenders"][1]["starts"].pop(),
+        {("torch-2.10", None, "all starts", "2 of at least 3 planned starts")},
+    ),
+    "no start at all": (
+        lambda d: d["contenders"][1]["starts"].clear(),
+        {("torch-2.10", None, "all starts", "0 of at least 3 planned starts")},
+    ),
+    "a start that failed and was forgotten": (
+        lambda d: start(d).update(status="timeout"),
+        {("jax-0.9", None, "start finished", "start 1 has status 'timeout', not 'ok'")},
+    ),
+    "a block too few": (
+        lambda d: start(d)["blocks"].pop(),
+        {("jax-0.9", None, "all rounds", "start 1 has 3 blocks of at least 4 planned rounds")},
+    ),
+    "a start without blocks": (
+        lambda d: start(d)["blocks"].clear(),
+        {
+            ("jax-0.9", None, "all rounds", "start 1 has 0 blocks of at least 4 planned rounds"),
+            ("jax-0.9", None, "timed", "start 1 has no time of a step"),
+        },
+    ),
+    "a compilation in the timed blocks": (
+        lambda d: start(d, 1, 2).update(compilations_in_blocks=2),
+        {
+            (
+                "torch-2.10",
+                None,
+                "nothing compiled while the clock ran",
+                "start 2 compiled 2 times in timed blocks",
+            )
+        },
+    ),
+    "compilations that nobody counted": (
+        lambda d: start(d).update(compilations_in_blocks=None),
+        {("jax-0.9", None, "compilations counted", "start 1 did not count compilations")},
+    ),
+    "other inputs": (
+        lambda d: start(d).update(inputs_sha256="d" * 64),
+        {(None, None, "same inputs", "contenders worked on 2 different inputs, not 1")},
+    ),
+    "inputs that nobody knows": (
+        lambda d: start(d).update(inputs_sha256=None),
+        {("jax-0.9", None, "inputs known", "start 1 did not say what inputs it worked on")},
+    ),
+    "a pair that does not agree": (
+        lambda d: d["equivalence"][0].update(agrees=False, max_relative=1.23456e-7),
+        {("jax-0.9", "torch-2.10", "agrees", "'loss' differs: 1.235e-07 against 1e-05")},
+    ),
+    "a pair that only says that it agrees": (
+        lambda d: d["equivalence"][0].update(max_relative=0.5),
+        {
+            (
+                "jax-0.9",
+                "torch-2.10",
+                "within tolerance",
+                "'loss' differs by 0.5, above its tolerance 1e-05",
+            )
+        },
+    ),
+    "a pair that could not be compared": (
+        lambda d: d["equivalence"][0].update(max_relative=None),
+        {("jax-0.9", "torch-2.10", "compared", "'loss' could not be compared")},
+    ),
+    "a difference below zero": (
+        lambda d: d["equivalence"][0].update(max_relative=-1.0),
+        {("jax-0.9", "torch-2.10", "finite difference", "'loss' differs by -1.0")},
+    ),
+    "one thread on one side": (
+        lambda d: d["contenders"][1]["effective"]["manifest"].update(threads="1"),
+        {
+            (
+                "jax-0.9",
+                "torch-2.10",
+                "ran alike",
+                "the two sides did not run alike: threads '2' on jax-0.9, '1' on torch-2.10",
+            )
+        },
+    ),
+    "no manifest": (
+        lambda d: d["contenders"][1]["effective"].pop("manifest"),
+        {
+            (
+                "jax-0.9",
+                "torch-2.10",
+                "ran alike",
+                "the two sides did not run alike: torch-2.10 left no manifest",
+            )
+        },
+    ),
+    "no evidence": (
+        lambda d: d["equivalence"].clear(),
+        {
+            (
+                "jax-0.9",
+                "torch-2.10",
+                "proof complete",
+                "0 of 1 quantities compared between 'jax-0.9' and 'torch-2.10'",
+            )
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "marks"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_gets_its_mark_and_nothing_else_does(
+    spoil: Callable[[Document], object],
+    marks: set[tuple[str | None, str | None, str, str]],
+    state: State,
+) -> None:
+    document = make_document()
+    spoil(document)
+    report = check(state, document, make_document(duel_run="f" * 16))
+    assert found(report) == marks
+    assert {each.duel_run for each in report.failed_checks} == {DUEL_RUN}
+    assert not report.success
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("inf")])
+def test_a_time_that_can_not_be_gets_its_mark(value: float, state: State) -> None:
+    engine = ingest(state, make_document())
+    frames = read_frames(engine, CAMPAIGN)
+    frames.starts.loc[2, "median_step_ns"] = value
+    report = run_checks(frames)
+    assert found(report) == {
+        ("jax-0.9", None, "positive finite time", f"start 2 took {value!r} ns a step")
+    }
+    engine.dispose()
+
+
+def test_a_difference_without_end_gets_its_mark(state: State) -> None:
+    engine = ingest(state, make_document())
+    frames = read_frames(engine, CAMPAIGN)
+    frames.equivalence.loc[0, "max_relative"] = float("inf")
+    names = {each.expectation for each in run_checks(frames).failed_checks}
+    assert names == {"finite difference", "within tolerance"}
+    engine.dispose()
+
+
+def test_a_pair_that_was_compared_in_fewer_quantities_than_another_is_not_proved(
+    state: State,
+) -> None:
+    document = make_document((JAX, TORCH, OLD_JAX))
+    names = ("torch-2.10", "jax-0.9")  # the other way round is the same pair
+    document["equivalence"].append(make_evidence(*names, quantity="gradient"))
+    report = check(state, document)
+    assert {(each.contender, each.other) for each in report.failed_checks} == {
+        ("jax-0.9", "jax-0.8"),
+        ("torch-2.10", "jax-0.8"),
+    }
+    assert {each.expectation for each in report.failed_checks} == {"proof complete"}
+
+
+def test_a_campaign_without_rows_is_no_success(state: State) -> None:
+    report = check(state)
+    assert (report.success, report.failed_checks, report.num_rows) == (False, (), 0)
+    assert report.problems == (
+        "nightly contenders: there are contenders: wanted at least 1 row, got 0",
+    )
+
+
+def test_a_check_that_can_not_be_made_is_no_success(state: State) -> None:
+    engine = ingest(state, make_document())
+    frames = read_frames(engine, CAMPAIGN)
+    broken = frames.starts.drop(columns="compilations_in_blocks")
+    with pytest.raises(CheckError, match="'compilations counted' could not be checked"):
+        run_checks(suites.CheckFrames(**{**vars(frames), "starts": broken}))
+    engine.dispose()
+
+
+def test_an_answer_that_contradicts_itself_is_no_success() -> None:
+    result = SimpleNamespace(
+        success=True,
+        exception_info={"raised_exception": False},
+        result={"unexpected_count": 1, "unexpected_index_list": []},
+        expectation_config=SimpleNamespace(meta={"name": "finished", "reason": "r"}),
+    )
+    with pytest.raises(CheckError, match="reports 1 failed rows, success is True, and names 0"):
+        suites._failed_rows(result, "a suite")  # type: ignore[arg-type]
+
+
+def test_checks_are_silent_and_use_no_network(
+    state: State, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise AssertionError("the network was asked for")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    document = make_document(agrees=False)
+    assert not check(state, document).success
+    assert capfd.readouterr() == ("", "")
+
+
+def test_checking_a_campaign_leaves_its_marks_in_the_database(state: State) -> None:
+    other = make_document(duel_run="f" * 16, campaign="other", agrees=False)
+    engine = ingest(state, make_document(agrees=False), other)
+    report = check_campaign(engine, CAMPAIGN)
+    [record] = read_duels(engine, CAMPAIGN)
+    assert (record.checked, record.failed_checks) == (True, report.failed_checks)
+    assert {each.expectation for each in record.failed_checks} == {"agrees", "within tolerance"}
+    [unchecked] = read_duels(engine, "other")
+    assert (unchecked.checked, unchecked.failed_checks) == (False, ())
+    engine.dispose()
+
+
+def test_a_duel_that_comes_in_while_the_frames_are_read_waits_its_turn(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = ingest(state, make_document())
+    late = make_document(duel_run="f" * 16, agrees=False)
+
+    def read_contenders(*args: Any) -> Any:
+        monkeypatch.undo()
+        frame = read_frames(engine, CAMPAIGN).contenders
+        ingest(state, late).dispose()
+        return frame
+
+    monkeypatch.setattr("data_checks.check.contender_frame", read_contenders)
+    frames = read_frames(engine, CAMPAIGN)
+    assert set(frames.starts["duel_run"]) == set(frames.equivalence["duel_run"]) == {DUEL_RUN}
+    engine.dispose()
+
+
+def test_two_settings_are_no_pair_where_a_third_contender_crashed(state: State) -> None:
+    """Their duel had three contenders, so the two that finished have no ratio to check."""
+    eager = replace(TORCH, name="torch-eager", arm="torch-eager")
+    document = make_document((replace(JAX, status="crash"), TORCH, eager))
+    manifest = document["contenders"][2]["effective"]["manifest"]
+    manifest["threads"] = "64"
+    report = check(state, document)
+    assert not [each for each in report.failed_checks if each.contender and each.other]
+    alone = make_document((TORCH, eager), duel_run="a" * 16)
+    alone["contenders"][1]["effective"]["manifest"]["threads"] = "64"
+    pairs = [each for each in check(state, alone).failed_checks if each.other]
+    assert {each.duel_run for each in pairs} == {"a" * 16}

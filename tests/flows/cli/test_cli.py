@@ -1,0 +1,242 @@
+"""The command line: documented, and bad input refused with exit code 2 and one paragraph."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import run_here
+from typer.testing import CliRunner
+
+from benchcore.errors import UserError
+from flows.cli.main import SECTIONS, app, load_commands
+
+ROOT = Path(__file__).parents[3]
+DEADHEAT = str(Path(sys.executable).parent / "deadheat")
+OFFLINE = {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0"}
+
+
+def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [DEADHEAT, *arguments],
+        cwd=cwd,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("nightly --profile nope", "no profile 'nope'; profiles are laptop, ci"),
+        ("nightly --site nope", "no site 'nope'; sites are bad, local"),
+        ("nightly --site bad", "as TOML in "),
+        ("nightly --site ./bad.toml", "no site './bad.toml'"),
+        ("nightly --site slurm-local", "got no PREFECT_API_URL"),
+        ("nightly --site slurm-local --pool x", "wanted a pool of site 'slurm-local', got 'x'"),
+        ("compare mlp --case tiny_infer --a jax --b jax --pool x", "wanted a Slurm site"),
+        ("shard show --site local", "wanted a Slurm site, got 'local'"),
+        ("nightly --campaign ../up", "wanted a campaign name"),
+        ("nightly --state /dev/null/x", "wanted a writable state folder"),
+        ("run nope --case x --contender jax", "no workload 'nope'"),
+        ("run mlp --case nope --contender jax", "no case 'nope' in workload 'mlp'"),
+        ("run mlp --case tiny_infer --contender jax==99.0", "99.0"),
+        ("run mlp --case tiny_infer --contender jax --python 2.7", "2.7"),
+        ("compare nope --case x --a jax --b torch", "no workload 'nope'"),
+        ("compare mlp --case nope --a jax --b torch", "no case 'nope' in workload 'mlp'"),
+        ("compare mlp --use-case infer --a jax --b torch", "fit: tiny_infer"),
+        ("compare mlp --batch 7 --a jax --b torch", "batch '7', but none fits; there are"),
+        ("compare mlp --precision ;rm --a jax --b torch", "precision ';rm', but none fits"),
+        ("compare mlp --case infer_b128 --batch 8 --a jax --b jax", "case 'infer_b128' of 'mlp'"),
+        ("compare mlp --case infer_b128 --a tensorflow --b jax", "tensorflow"),
+        (
+            "compare matmul --case tiny_op --a jax --b torch --checkpoint bad.safetensors",
+            "model, got 'matmul'; there are efficientnet_b0",
+        ),
+        (
+            "compare mobilenet_v3_small --case infer_b1 --a jax --b jax --checkpoint $(id).pth",
+            "wanted a checkpoint, got '$(id).pth': No such file",
+        ),
+        ("equivalence resnet50 --checkpoint .", "wanted a checkpoint that ends in .safetensors"),
+        ("equivalence --all --checkpoint x.pth", "whose weights --checkpoint has, got --all"),
+        (
+            "train vit_b_16 --dataset x --a jax --b jax --side 64 --checkpoint x.pth",
+            "has the whole model's weights, got one with fewer layers or tokens",
+        ),
+        ("compare mlp --case infer_b128 --a jax==99.0 --b jax", "99.0"),
+        ("compare mlp --case infer_b128 --a jax --b jax --b-set compile=none", "compile=jit"),
+        ("compare mlp --case infer_b128 --a jax --b jax --b-set $(id)", "'$(id)'"),
+        (
+            "compare mlp --case infer_b128 --a jax --b jax --b-set precision=bf16",
+            "of the case: both",
+        ),
+        ("compare mlp --case infer_b128 --a jax --b jax --b-set threads=1", "the harness's: both"),
+        ("compare mlp --case infer_b128 --a jax --b jax --budget nan", "--budget from 0"),
+        ("compare mlp --case infer_b128 --a jax --b jax --target nan", "--target from 0.0001"),
+        (
+            "compare mlp --case infer_b128 --a jax --b jax --max-starts 3",
+            "--max-starts from 5",
+        ),
+        ("compare mlp --case infer_b128 --a jax --b jax --campaign ../up", "campaign name"),
+        ("compare mlp --case infer_b128 --a jax --b jax --site nope", "no site 'nope'"),
+        ("compare mlp --case infer_b128 --a jax --b jax --starts 1", "--starts from 2 to 100"),
+        ("compare mlp --case infer_b128 --a jax --b jax --device cuda:x", "no device 'cuda:x'"),
+        ("compare mlp --case infer_b128 --a jax --b jax --device $(id)", "no device '$(id)'"),
+        ("run mlp --case infer_b128 --contender jax --device CPU", "devices are 'cpu', 'cuda'"),
+        (
+            "compare mlp --case tiny_infer --a torch --b torch --b-set layout=channels_last",
+            "for torch in workload 'mlp', which takes compile=none|default|",
+        ),
+        (
+            "run mlp --case tiny_infer --contender torch,layout=channels_last",
+            "no setting 'layout=channels_last'",
+        ),
+        ("run bad.json --device cpu", "a plan names its own device"),
+        ("equivalence", "or --all, got None; there are efficientnet_b0, mlp"),
+        ("equivalence noop", "or --all, got 'noop'"),
+        ("equivalence mlp --all", "both a workload and --all"),
+        ("equivalence mlp --precision fp7", "no precision 'fp7'; precisions are fp32_ieee"),
+        ("equivalence mlp --version tensorflow", "tensorflow"),
+        ("equivalence mlp --version stdlib --version jax", "computes nothing"),
+        ("run bad.json", "wanted a plan as JSON in 'bad.json'"),
+        ("run missing.json", "wanted a plan as JSON in 'missing.json'"),
+        ("environments nonsense", "nonsense"),
+        ("check never", "no campaign 'never'"),
+        ("report never", "no campaign 'never'"),
+    ],
+)
+def test_bad_input_is_one_paragraph_and_exit_code_2(
+    arguments: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.toml").write_text("name = ")
+    (tmp_path / "bad.json").write_text("{")
+    sites = {"DEADHEAT_SITES": str(tmp_path)}
+    done = run_here(*arguments.split(), cwd=tmp_path, environ=sites)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip().count("\n") == 0, done.stderr
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in written} <= {"bad.toml", "bad.json"}
+
+
+def test_no_network_and_no_cache_is_bad_input_too_and_leaves_no_plan(
+    tmp_path: Path, prefect_api: None
+) -> None:
+    cache = str(tmp_path / "empty-cache")
+    done = _run("nightly", "--profile", "ci", cwd=tmp_path, UV_CACHE_DIR=cache, **OFFLINE)
+    assert done.returncode == 2, done.stderr
+    assert "network" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.rglob("plan.json"))
+
+
+def test_verify_says_what_is_missing_and_exits_with_1(tmp_path: Path) -> None:
+    fine = run_here("verify", "--profile", "ci", "--json", cwd=tmp_path)
+    assert fine.returncode == 0, fine.stdout
+    findings = {finding["name"]: finding for finding in json.loads(fine.stdout)}
+    assert findings["uv"]["status"] == "ok"
+    nowhere = {"DEADHEAT_DATABASE_URL": "postgresql+psycopg://127.0.0.1:9/deadheat"}
+    lacking = run_here("verify", "--json", cwd=tmp_path, environ=nowhere)
+    findings = {finding["name"]: finding for finding in json.loads(lacking.stdout)}
+    assert findings["database"]["status"] == "missing"
+    assert lacking.returncode == 1
+    assert not (tmp_path / "state").exists()
+
+
+_OURS = {"flows", "flows.cli", "flows.cli.main", "benchcore", "benchcore.errors"}
+_OTHERS = {"annotated_doc", "shellingham", "typer"}
+"""What `deadheat --help` may import beside the standard library: it starts in 0.2 s of CPU."""
+
+
+def test_the_help_imports_no_command() -> None:
+    program = (
+        "import sys; before = set(sys.modules); sys.argv = ['deadheat', '--help']\n"
+        "from flows.cli.main import main\n"
+        "try:\n    main()\n"
+        "finally:\n    print(*sorted(set(sys.modules) - before), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    imported = {
+        name
+        for name in done.stderr.split()
+        if name not in _OURS and name.partition(".")[0] not in {*sys.stdlib_module_names, *_OTHERS}
+    }
+    assert not imported, f"`deadheat --help` must not import {sorted(imported)}"
+    assert "Understand a change:" in done.stdout and "bisect" in done.stdout
+
+
+def test_the_help_lists_each_command_as_the_command_describes_itself() -> None:
+    commands = load_commands().commands
+    assert [*commands] == [each.name for listed in SECTIONS.values() for each in listed]
+    for each in (each for listed in SECTIONS.values() for each in listed):
+        help_text = commands[each.name].help or ""
+        assert " ".join(help_text.split()).startswith(each.help), each.name
+
+
+def test_a_command_misspelt_is_suggested(tmp_path: Path) -> None:
+    done = run_here("nigthly", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "No such command 'nigthly'. Did you mean 'nightly'?" in done.stderr
+
+
+def test_workloads_are_listed_as_json(tmp_path: Path) -> None:
+    rows = json.loads(_run("workloads", "--json", cwd=tmp_path).stdout)
+    assert {"mlp", "noop", "resnet50"} <= {row["workload"] for row in rows}
+    assert ("noop", "bare") in {(row["workload"], row["case"]) for row in rows}
+
+
+def test_every_command_and_variable_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    commands = [
+        f"{name} {each}".strip()
+        for name, command in load_commands().commands.items()
+        for each in ("", *getattr(command, "commands", ()))
+    ]
+    assert len(commands) >= 30
+    for command in commands:
+        assert f"deadheat {command}" in readme, f"README.md says nothing of `deadheat {command}`"
+    for variable in (
+        "DEADHEAT_STATE",
+        "DEADHEAT_SITES",
+        "DEADHEAT_DATABASE_URL",
+        "PREFECT_API_URL",
+    ):
+        assert variable in readme, f"README.md says nothing of {variable}"
+
+
+def _show_shard(*arguments: str) -> str:
+    shown = CliRunner().invoke(app, ["shard", "show", *arguments], catch_exceptions=False)
+    return shown.stdout
+
+
+def test_a_shards_batch_script_is_shown(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    arguments = ("--site", "slurm-local", "--pool", "h100", "--state", state)
+    script = _show_shard(*arguments)
+    assert "#SBATCH --gres=gpu:h100:1\n" in script
+    assert f"#SBATCH --output={state}/slurm-jobs/%j.log\n" in script
+    assert f"exec {sys.executable} -m prefect.engine\n" in script
+    shown = json.loads(_show_shard(*arguments, "--json"))
+    assert shown["script"] == script and shown["allocation"]["partition"] == "gpu"
+    assert not Path(state).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--pool", "nope"], "got 'nope'; pools are h100, urgent; choose one with --pool"),
+        (["--pool", "$(id)"], r"got '\$\(id\)'"),
+        (["--pool", "h100", "--state", "/a$(id)"], "wanted an absolute folder"),
+    ],
+)
+def test_a_shard_that_can_not_be_shown_is_refused(arguments: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        _show_shard("--site", "slurm-local", *arguments)

@@ -1,0 +1,136 @@
+"""`deadheat detect` on anyone's files: what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import flows.cli.standalone
+from benchcore.errors import UserError
+from flows.cli.main import app
+from flows.cli.measurement_files import read_history
+
+VALUES = 0.2 * np.exp(
+    0.01 * np.random.default_rng(1).normal(size=60) + 0.08 * np.repeat([0, 1], 30)
+)
+
+
+def _detect(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["detect", *map(str, arguments)], catch_exceptions=False)
+
+
+def _write(folder: Path, name: str, lines: list[str]) -> Path:
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _rows(values: np.ndarray = VALUES) -> list[str]:
+    return ["value", *(f"{value:.9f}" for value in values)]
+
+
+def test_a_file_is_answered_with_what_is_promised(tmp_path: Path) -> None:
+    answered = json.loads(_detect(_write(tmp_path, "x.csv", _rows()), "--json").stdout)
+    [shift] = answered["shifts"]
+    assert list(shift) == ["index", "before", "after", "ratio", "ci"]
+    assert shift["index"] == 30
+    assert shift["ratio"] == pytest.approx(np.exp(0.08), rel=0.02)
+    assert shift["ci"][0] < shift["ratio"] < shift["ci"][1]
+    assert answered["suspicions"] == []
+
+
+def test_an_odd_last_night_is_a_suspicion_apart(tmp_path: Path) -> None:
+    odd = VALUES.copy()
+    odd[-1] *= 1.3
+    answered = json.loads(_detect(_write(tmp_path, "x.csv", _rows(odd)), "--json").stdout)
+    assert [shift["index"] for shift in answered["shifts"]] == [30]
+    assert [each["index"] for each in answered["suspicions"]] == [59]
+
+
+def test_empty_cells_and_times_tell_missing_nights(tmp_path: Path) -> None:
+    rows = _rows()
+    rows[11] = rows[29] = ""
+    [shift] = json.loads(_detect(_write(tmp_path, "x.csv", rows), "--json").stdout)["shifts"]
+    assert shift["index"] == 30
+    days = [date(2026, 1, 30) + timedelta(days=2 * number) for number in range(60)]
+    for form in ("%Y-%m-%d", "%Y%m%d", "%Y-%m-%dT02:00:00+01:00"):
+        lines = [f"{d.strftime(form)},x,{v}" for d, v in zip(days, VALUES, strict=True)]
+        path = _write(tmp_path, "dated.csv", ["time,node, value", *lines])
+        assert np.diff(read_history(path).nights) == pytest.approx([2.0] * 59)  # type: ignore[arg-type]
+        assert json.loads(_detect(path, "--json").stdout)["shifts"][0]["index"] == 30
+
+
+def test_nights_may_begin_before_or_after_midnight_and_lines_may_be_left_over(
+    tmp_path: Path,
+) -> None:
+    begun = datetime(2026, 1, 1)
+    late = np.random.default_rng(1).integers(-900, 900, 60).tolist()
+    times = [begun + timedelta(days=n, seconds=s) for n, s in enumerate(late)]
+    assert len({time.date() for time in times}) < 60
+    lines = [f"{time},{v}" for time, v in zip(times, VALUES, strict=True)]
+    path = _write(tmp_path, "x.csv", ["time,value", *lines, "", ""])
+    assert json.loads(_detect(path, "--json").stdout)["shifts"][0]["index"] == 30
+
+
+def test_a_folder_is_answered_by_name_around_its_broken_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path, "fine.csv", _rows())
+    _write(tmp_path, "$(id) 'x'.csv", _rows())
+    _write(tmp_path, "broken.csv", ["value", "fast"])
+    done = _detect(tmp_path, "--json")
+    answered = json.loads(done.stdout)
+    assert done.exit_code == 2
+    assert answered["fine.csv"] == answered["$(id) 'x'.csv"]
+    assert "got 'fast' in row 0" in answered["broken.csv"]["error"]
+    monkeypatch.setattr(flows.cli.standalone, "_ENOUGH_TO_SHARE", 1)
+    assert json.loads(_detect(tmp_path, "--json").stdout) == answered  # in several processes
+
+
+def test_people_see_what_changed(tmp_path: Path) -> None:
+    path = _write(tmp_path, "x.csv", _rows())
+    [shift] = json.loads(_detect(path, "--json").stdout)["shifts"]
+    assert f"{shift['ci'][0]:.4f} to {shift['ci'][1]:.4f}" in _detect(path).stdout
+    assert "no shift" in _detect(_write(tmp_path, "x.csv", _rows(VALUES[:30]))).stdout
+    assert "unknown" in _detect(_write(tmp_path, "x.csv", ["value", "0.1"])).stdout
+    drifting = _rows(VALUES[:30].repeat(3) * np.linspace(1, 1.5, 90))
+    assert "drifts" in _detect(_write(tmp_path, "x.csv", drifting)).stdout
+
+
+@pytest.mark.parametrize("lines", [["value"], ["value", "0.25"], ["value"] + ["0.25"] * 40])
+def test_too_little_is_unknown(lines: list[str], tmp_path: Path) -> None:
+    answered = json.loads(_detect(_write(tmp_path, "x.csv", lines), "--json").stdout)
+    assert answered["shifts"] == [] and answered["unknown"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([""], "names one column value, got ''"),
+        (["0.1", "0.2"], "names one column value, got '0.1'"),
+        (["value,value", "1,2"], "names one column value"),
+        (["value", "nan"], "got 'nan' in row 0"),
+        (["value", "0.1", "inf"], "got 'inf' in row 1"),
+        (["value", "-0.1"], "above zero, got '-0.1'"),
+        (["value", "0"], "above zero, got '0'"),
+        (["value", "1_0"], "above zero, got '1_0'"),
+        (["value", "<script>" * 99], "above zero, got '<script>"),
+        (["time,value", "2026-01-01,1", "2026-01-01,2"], "each night once"),
+        (["time,value", "2026-01-01T01:00,1", "2026-01-01T12:00,2"], "each night once"),
+        (["time,value", "2026-01-02,1", "2026-01-01,2"], "each night once"),
+        (["time,value", "2,1", "nan,2"], "each night once"),
+        (["time,value", "someday,1"], "such as 2026-11-22"),
+        (["value", '"0.1'], "wanted CSV"),
+        (["value,note", "1," + "x" * 200_000], "wanted CSV"),
+    ],
+)
+def test_what_is_no_history_is_refused(lines: list[str], words: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        read_history(_write(tmp_path, "x.csv", lines))
+    assert words in str(refused.value)
+    assert len(str(refused.value)) < 500

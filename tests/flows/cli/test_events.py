@@ -1,0 +1,129 @@
+"""`deadheat events`: what people do to a confirmed shift, and what they can't."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kept_histories import open_history
+from result_documents import make_history
+from typer.testing import CliRunner
+from webhooks import serve_webhook
+
+from benchcore.errors import UserError
+from benchcore.experiments.rounds import check_looks
+from benchcore.state import open_state
+from benchcore.store.events import store_finding
+from benchcore.store.suspicions import refresh_suspicions
+from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.samples import Judgement
+from flows.cli.confirm import print_confirmation
+from flows.cli.main import app, main
+
+CANDIDATE = {"side": "b", "kind": "package", "name": "triton", "old": "3.6", "new": "3.7"}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder with one event: torch became slower by a twentieth."""
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    state = open_state(tmp_path)
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.05 * (np.arange(16) >= 10)
+    engine = open_history(state, make_history(logs.tolist()))
+    refresh_suspicions(engine)
+    moved = Judgement(verdict="different", log_ratio=0.05, low=0.04, high=0.06, reason="")
+    finding = Finding(
+        num_starts=5,
+        change=moved,
+        a=None,
+        b=moved,
+        control=Judgement(verdict="same", reason=""),
+        level=0.25,
+        verdict="confirmed",
+        culprit="b",
+        reason="a step's time changed in torch by +5.1% (+4.1% to +6.2%)",
+    )
+    names = {"a": "jax", "b": "torch"}
+    alert = {"text": "caused by torch: <b>", "details": {"culprit": "torch"}}
+    store_finding(engine, 1, finding, names=names, candidates=[CANDIDATE], alert=alert)
+    engine.dispose()
+    return tmp_path
+
+
+def _say(root: Path, *command: str) -> str:
+    given = ["events", *command, "--state", str(root)]
+    done = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.stdout.split())
+
+
+def test_an_alert_that_was_refused_is_sent_by_the_next_confirmation_and_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that found the shift died before it sent the alert; then the webhook was away."""
+    command = ["confirm", "--state", str(root)]
+    with serve_webhook(status=503) as (url, _):
+        monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
+        refused = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert refused.exit_code == 1
+    assert "event 1 is kept, but its alert was not sent: the webhook answered 503" in refused.stderr
+    with serve_webhook() as (url, alerts):
+        monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
+        for _ in range(2):
+            assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    text = "Event 1: caused by torch: &lt;b&gt;"
+    assert alerts == [{"text": text, "event": 1, "culprit": "torch"}]
+
+
+def test_an_event_is_listed_shown_annotated_and_acknowledged(root: Path) -> None:
+    said = _say(root)
+    assert "untriaged" in said and "torch" in said and "+5.1% (+4.1% to +6.2%)" in said
+    _say(root, "annotate", "1", "--by", "ann", "--note", "triton?", "--owner", "bob")
+    assert "event 1 is accepted" in _say(
+        root, "acknowledge", "1", "--as", "accepted", "--by", "bob", "--note", "by design"
+    )
+    shown = _say(root, "show", "1")
+    assert "Event 1, accepted: mlp tiny: jax-jit against torch-compile" in shown
+    for told in ("Owner: bob", "triton?", "by design", "3.6", "3.7", "opened by a confirmation"):
+        assert told in shown
+    told = json.loads(_say(root, "show", "1", "--json"))
+    assert [each["who"] for each in told["history"]] == ["deadheat", "ann", "bob"]
+
+
+def test_nonsense_ends_with_2_and_one_paragraph(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command, words in (
+        ("acknowledge 1 --as fixed --by ann", "can go to, got 'fixed'"),
+        ("acknowledge 1 --as gone --by ann", "no state 'gone'"),
+        ("show 5", "no event 5; there are 1"),
+        ("annotate 1 --by ann", "wanted a note or an owner"),
+    ):
+        argv = ["deadheat", "events", *command.split(), "--state", str(root)]
+        monkeypatch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert words in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("starts", [[1], [5, 5], [8, 5], [5, 101]])
+def test_looks_must_grow(starts: list[int]) -> None:
+    with pytest.raises(UserError, match="wanted growing numbers of starts from 2 to 100"):
+        check_looks(starts)
+    assert check_looks([5, 8]) == (5, 8)
+
+
+def test_the_result_of_a_confirmation_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {"suspicion": 1, "series": "mlp tiny", "starts": 5, "culprit": "torch"}
+    answered = {"verdict": "confirmed", "reason": "a step's time changed in torch by +5.1%"}
+    print_confirmation([{**told, **answered, "candidates": [CANDIDATE], "lost": ["[of] load"] * 2}])
+    said = " ".join(capsys.readouterr().out.split())
+    for words in ("mlp tiny", "confirmed", "torch by +5.1%", "triton", "3.7"):
+        assert words in said
+    assert said.count("suspicion 1: a start does not count: [of] load") == 1
+    print_confirmation([])
+    assert "no suspicion is open" in capsys.readouterr().out

@@ -1,0 +1,138 @@
+"""`deadheat judge` on anyone's files: what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import flows.cli.standalone
+from benchcore.errors import UserError
+from flows.cli.main import app
+from flows.cli.measurement_files import read_allocations
+
+
+def _judge(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["judge", *map(str, arguments)], catch_exceptions=False)
+
+
+def _document(truth: float, num: int = 5) -> dict[str, Any]:
+    rng = np.random.default_rng(num)
+    entries = []
+    for number in range(num):
+        a = 0.1 * math.exp(rng.normal(0, 0.03)) * np.exp(rng.normal(0, 0.003, 6))
+        b = a * np.exp(truth + rng.normal(0, 0.003, 6))
+        entries.append({"node": f"n{number}", "pairs": np.stack([a, b], axis=1).tolist()})
+    return {"allocations": entries}
+
+
+def _write(folder: Path, name: str, document: object) -> Path:
+    path = folder / name
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def test_a_file_is_answered_with_exactly_what_is_promised(tmp_path: Path) -> None:
+    answered = json.loads(_judge(_write(tmp_path, "x.json", _document(0.05)), "--json").stdout)
+    assert list(answered) == ["verdict", "log_ratio", "ci", "p"]
+    assert answered["verdict"] == "different"
+    low, high = answered["ci"]
+    assert low < 0.05 < high and low < answered["log_ratio"] < high  # t_b is the longer one
+    assert 0 < answered["p"] < 0.01
+
+
+def test_one_allocation_is_unknown_with_its_reason(tmp_path: Path) -> None:
+    path = _write(tmp_path, "x.json", _document(0.05, num=1))
+    answered = json.loads(_judge(path, "--json").stdout)
+    assert (answered["verdict"], answered["ci"], answered["p"]) == ("unknown", None, None)
+    assert answered["log_ratio"] == pytest.approx(0.05, abs=0.01)
+    assert "one allocation" in answered["reason"]
+
+
+def test_the_bound_of_sameness_can_be_named(tmp_path: Path) -> None:
+    path = _write(tmp_path, "x.json", _document(0.0))
+    assert json.loads(_judge(path, "--json").stdout)["verdict"] == "same"
+    strict = json.loads(_judge(path, "--json", "--bound", "0.001").stdout)
+    assert strict["verdict"] == "unknown"
+
+
+def test_a_folder_is_answered_by_name_around_its_broken_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strange = 'a"b\n$(id);<script>.json'
+    _write(tmp_path, strange, _document(0.05))
+    _write(tmp_path, "broken.json", "{")
+    _write(tmp_path, "passed over.txt", "no JSON")
+    (tmp_path / "folder.json").mkdir()
+    done = _judge(tmp_path, "--json")
+    answered = json.loads(done.stdout)
+    assert done.exit_code == 2
+    assert answered[strange]["verdict"] == "different"
+    assert "wanted JSON" in answered["broken.json"]["error"]
+    assert "wanted a file" in answered["folder.json"]["error"]
+    assert set(answered) == {strange, "broken.json", "folder.json"}
+    assert done.stderr.count("deadheat: ") == 2
+    assert _judge(tmp_path).exit_code == 2  # as a table, too
+    monkeypatch.setattr(flows.cli.standalone, "_ENOUGH_TO_SHARE", 1)
+    assert json.loads(_judge(tmp_path, "--json").stdout) == answered  # in several processes
+
+
+def test_people_see_a_table(tmp_path: Path) -> None:
+    said = _judge(_write(tmp_path, "x.json", _document(0.05))).stdout
+    assert "different" in said and "a is faster" in said
+
+
+PAIR = [0.1, 0.2]
+
+
+def _pairs(*pairs: object) -> dict[str, Any]:
+    return {"allocations": [{"pairs": [PAIR, *pairs]}, {"pairs": [PAIR]}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("", "wanted JSON"),
+        ("[" * 100_000, "wanted JSON"),
+        ('{"allocations": [{"pairs": [[0.1, NaN]]}]}', "above zero, got"),
+        ('{"allocations": [{"pairs": [[0.1, 1e999]]}]}', "above zero, got"),
+        ('{"allocations": [{"pairs": [[0.1, 1' + "0" * 400 + "]]}]}", "above zero, got"),
+        (_pairs([0.1, -0.2]), "got [0.1, -0.2] as pair 1 of allocation 0"),
+        (_pairs([0.0, 0.2]), "above zero, got"),
+        (_pairs([True, 0.2]), "above zero, got"),
+        (_pairs(["0.1", 0.2]), "above zero, got"),
+        (_pairs([0.1, None]), "above zero, got"),
+        (_pairs([0.1]), "above zero, got"),
+        (_pairs(0.1), "above zero, got"),
+        ([], "without such a list"),
+        ({"alocations": []}, "without such a list"),
+        ({"allocations": [[PAIR]]}, "without such a list"),
+        ({"allocations": [{"pair": [PAIR]}]}, "wanted a list as the pairs"),
+        ({"allocations": [{"pairs": [PAIR, [1, 2.5]]}] * 2}, "same pairs in allocations 0 and 1"),
+    ],
+)
+def test_what_is_no_measurement_is_refused(document: object, words: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        read_allocations(_write(tmp_path, "x.json", document))
+    assert words in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
+def test_what_can_not_be_read_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "empty").mkdir()
+    for name, words in (
+        ("pipe.json", "wanted a file"),
+        ("missing.json", "wanted a file"),
+        ("bytes.json", "wanted text in UTF-8"),
+        ("empty", "got none"),
+    ):
+        with pytest.raises(UserError, match=words):
+            _judge(tmp_path / name, "--json")

@@ -1,0 +1,84 @@
+"""A campaign's results are published with what its run's page tells of them, or not at all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import flow
+from result_documents import make_document, make_plan, spool_document
+
+from benchcore.planning.matrix import save_plan
+from benchcore.running.plans import campaign_folder
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.ingest import ingest_spool
+from tasks.campaign_run import conclude_campaign
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    state = open_state(tmp_path / "state")
+    for number, campaign in enumerate(("older", "newer"), start=1):
+        document = make_document(campaign=campaign, duel_run=f"{number:016x}", rounds=2)
+        for key, hour in (("started_at", 1), ("ended_at", 2)):
+            document["allocation"][key] = f"2026-11-2{number}T0{hour}:00:00+00:00"
+        spool_document(state.spool, document)
+        save_plan(make_plan(campaign), campaign_folder(state, campaign) / "plan.json")
+    assert not ingest_spool(open_database(state.database_url), state).rejected
+    return state
+
+
+def _conclude(campaign: str, state: State) -> None:
+    @flow(name="concludes")
+    def concludes() -> dict[str, Any]:
+        return conclude_campaign(campaign, str(state.root))
+
+    concludes()
+
+
+def _site(state: State) -> dict[str, str]:
+    """What pages there are: of which campaign, and what is said on them."""
+    pages = {page: page.read_text(encoding="utf-8") for page in state.site.rglob("*.html")}
+    return {str(page.relative_to(state.site)): text for page, text in pages.items()}
+
+
+def test_what_the_runs_page_cannot_tell_of_is_taken_from_the_site_again(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: Any) -> None:
+        assert "newer/index.html" in _site(state)
+        raise OSError("the server is gone")
+
+    module = sys.modules[conclude_campaign.__module__]
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "create_link_artifact", refuse)
+        with pytest.raises(OSError, match="is gone"):
+            _conclude("newer", state)
+        assert _site(state) == {}
+
+    _conclude("older", state)
+    before = _site(state)
+    assert set(before) == {"index.html", "older/index.html"}
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "create_link_artifact", refuse)
+        with pytest.raises(OSError, match="is gone"):
+            _conclude("newer", state)
+    after = _site(state)
+    assert after["older/index.html"] == before["older/index.html"] and len(after) == 2
+    assert "<title>Dead Heat: older</title>" in after["index.html"]
+
+    _conclude("newer", state)
+    assert "<title>Dead Heat: newer</title>" in _site(state)["index.html"]
+    own = state.site / "newer" / "index.html"
+    own.write_text("as it was")
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "create_link_artifact", refuse)
+        with pytest.raises(OSError, match="is gone"):
+            _conclude("newer", state)
+    assert own.read_text() == "as it was"
