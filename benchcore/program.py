@@ -1,4 +1,4 @@
-"""The result of a workload's `build`: the work to measure, and the evidence that it is right."""
+"""The result of a workload's `build`: the work to measure, and the evidence for its correctness."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Precision = Literal["fp32_ieee", "tf32", "bf16", "bf16_autocast"]
 
 
 REFERENCE = "fp64"
-"""The precision of the reference, in which no case is timed: float64 throughout."""
+"""Precision of the reference: float64 throughout. No case is timed in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrays:
-    """The same initial parameters and inputs for every contender, under canonical names."""
+    """The same initial parameters and inputs for every contender, by canonical name."""
 
     params: Mapping[str, np.ndarray]
     inputs: Mapping[str, np.ndarray]
@@ -29,19 +29,19 @@ class Arrays:
 class Program:
     """One contender's work, set up and ready.
 
-    `step` enqueues one step and returns everything the device still owes (the clock sees only
-    this). `evidence` runs the same compiled work from the initial state and returns host arrays
-    under canonical names; the conductor compares them between contenders. It must not disturb
-    what `step` does afterwards. `lower` gives the compiled step in the framework's own form, for
-    what its compiler planned, where there is such a thing (JAX: `jax.stages.Lowered`).
+    `step` enqueues one step and returns everything that must still finish (only this is timed).
+    `evidence` runs the same compiled work from the initial state and returns host arrays by
+    canonical name; the conductor compares them between contenders. It must not change what `step`
+    does afterwards. `lower` returns the compiled step in the framework's own form, if it has one (JAX:
+    `jax.stages.Lowered`), to read the compiler's plan.
 
-    `held` hands out what the manifest is read from, after the work: `params` and `inputs` as they
-    are now, `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no state`),
-    `rotation` where several input buffers take turns (tuples of arrays, the first the input's),
-    for JAX `function` with its `arguments`, for torch its `module`.
+    `held` returns what the manifest is read from after the run: the current `params` and `inputs`,
+    `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no state`),
+    `rotation` if there are several input buffers (tuples of arrays, the first is the input), for
+    JAX `function` with its `arguments`, for torch its `module`.
 
-    `parts` shows where evidence begins to differ: `layer/NAME` is the output of a layer, in
-    forward order, `gradient/NAME` an array's part of the quantity `gradient`. Canonical layout.
+    `parts` locates differences in the evidence: `layer/NAME` is the output of a layer, in forward
+    order, `gradient/NAME` one array's part of the quantity `gradient`. Canonical layout.
     """
 
     step: Callable[[], object]
@@ -54,14 +54,14 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a program learns from image files, with the compiled step that its evidence is of.
+    """Training on image files, with the same compiled step that the evidence checks.
 
-    `layout` is how it wants its images. `stage` copies a batch (uint8 images, int32 labels) to
-    where the host holds it, `send` puts that on the device and may return before it is there;
+    `layout` is the layout of its images. `stage` copies a batch (uint8 images, int32 labels) into
+    host memory of the program. `send` starts the copy to the device and may return before it ends.
     `learn` enqueues one step and returns its loss; `validate` counts the images whose largest logit
-    is their label's (none has the label -1). Both stay on the device, whose debts are `owed`.
-    `see` gives what of such a batch a step is given, `pixels` and `labels`, which are compared too.
-    `reset` goes back to the initial state.
+    is at their label (-1 = no label). Both results stay on the device; `owed` returns what is still
+    unfinished there. `see` returns the `pixels` and `labels` that a step gets, which are compared
+    too. `reset` restores the initial state.
     """
 
     layout: Literal["NHWC", "NCHW"]

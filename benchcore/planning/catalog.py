@@ -92,7 +92,7 @@ def check_settings(workload: str, framework: str, settings: Mapping[str, Any]) -
             known = "; ".join(f"{each}={'|'.join(values)}" for each, values in options.items())
             raise UserError(
                 f"no setting {f'{key}={value}'!r:.100} for {framework} in workload {workload!r}, "
-                f"which takes {known}; leave it out, or choose of these"
+                f"which takes {known}; leave it out, or choose one of these"
             )
 
 

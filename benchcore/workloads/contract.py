@@ -26,31 +26,31 @@ class Spec:
     """By name. Each use case has a case `tiny_<use case>`, which the tests run."""
     make_arrays: MakeArrays
     flops: Callable[[Any], int]
-    """Floating-point operations of a step of a case."""
+    """Floating-point operations per step of a case."""
     least_bytes: Callable[[Any], int]
-    """Bytes that must cross the memory border once in a step of a case."""
+    """Bytes per step that any implementation must move to or from memory."""
     tolerances: Callable[[Any], Mapping[str, float]]
     """Largest allowed max|a-b| / max(|a|, |b|) between two contenders, by quantity of evidence."""
     reference: Callable[[Any, Arrays], Mapping[str, np.ndarray]] | None = None
-    """The evidence in float64 numpy, for the tests."""
+    """Computes the evidence in float64 numpy, for the tests."""
     settings: Mapping[str, Options] = field(default_factory=dict)
-    """What contenders may be set to beside `compile`, by framework."""
+    """Settings a contender accepts besides `compile`, by framework."""
     proofs: Mapping[str, Any] = field(default_factory=dict)
-    """Case by use case that the equivalence pass computes; their ratios need a proof."""
+    """The cases that the equivalence proof computes, by use case; their ratios need a proof."""
     checkpoint_proofs: Mapping[str, Any] | None = None
-    """The same where weights come from a checkpoint; None = `proofs`."""
+    """The same for weights from a checkpoint; None = `proofs`."""
     state_dict_shapes: Callable[[Any], Mapping[str, tuple[int, ...]]] | None = None
     """Shapes of a checkpoint's arrays by name; None = no checkpoint fits this workload."""
     make_training_arrays: (
         Callable[[MakeArrays, Any, int, np.ndarray, np.ndarray], Arrays] | None
     ) = None
-    """Arrays with a batch of image files as inputs; None = it can't be trained on image files."""
+    """Makes arrays whose inputs are a batch of image files; None = can't train on image files."""
     winograd_share: Callable[[Any], float] | None = None
-    """Share of a step's FLOPs in 3x3 convolutions of stride 1, where Winograd saves some."""
+    """Share of a step's FLOPs in 3x3 convolutions of stride 1, where Winograd needs fewer."""
     injects_faults: bool = False
-    """Whether it fails on purpose: nothing is concluded from its numbers."""
+    """Whether it fails on purpose: its numbers are never judged."""
 
 
 def import_spec(workload: str) -> Spec:
-    """The `SPEC` of a workload that exists."""
+    """The `SPEC` of an existing workload."""
     return importlib.import_module(f"benchcore.workloads.{workload}.spec").SPEC

@@ -1,7 +1,7 @@
-"""Input buffers that steps take in turn, so that none finds its input where the last one left it.
+"""Input buffers that steps use in rotation, so that no step finds its input in a cache.
 
-Worth it where a step's inputs and activations fit in a cache: micro-operations and small networks.
-A convolutional network's own activations push its input out, whatever buffer it came from.
+Needed where a step's inputs and activations fit in a cache: micro-operations and small networks.
+The activations of a convolutional network evict its input in any case.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def roll(inputs: Mapping[str, np.ndarray], buffers: int) -> list[dict[str, np.ndarray]]:
-    """As many sets of inputs, the first as given, the others with their examples moved on.
+    """`buffers` sets of inputs: the first as given, in the others the examples are shifted.
 
-    All arrays of a set are moved alike along their first axis, so that labels stay with their
+    All arrays of a set are shifted equally along their first axis, so labels stay with their
     images and every set is the same work.
     """
     return [
@@ -29,14 +29,14 @@ def roll(inputs: Mapping[str, np.ndarray], buffers: int) -> list[dict[str, np.nd
 
 
 class Rotation(Generic[T]):
-    """Buffers on the device. A step calls `take` for its inputs, which costs some 50 ns."""
+    """Buffers on the device. A step calls `take` for its inputs, which costs about 50 ns."""
 
     def __init__(self, buffers: Sequence[T]) -> None:
         self.buffers = tuple(buffers)
         self.take: Callable[[], T] = itertools.cycle(self.buffers).__next__
 
     def watch(self, step: Callable[[], object]) -> list[T]:
-        """What steps really take: runs one more of them than there are buffers."""
+        """The buffers that steps really take: runs one step more than there are buffers."""
         taken: list[T] = []
         take = self.take
 

@@ -1,4 +1,4 @@
-"""Reads a contender's settings as every workload's `build` takes them; unknown ones are errors."""
+"""Reads the settings of a contender for a workload's `build`; unknown ones are errors."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ TORCH_COMPILE = (
 Options = Mapping[str, tuple[str, ...]]
 """Optional settings of an arm with their values; the first value is the default."""
 WORKAROUND_FLAGS = ("none", "autotune-5", "no-triton-gemm", "no-fusion-autotuner", "autotune-0")
-"""The workarounds of the crash ladder, to measure what each costs where it is not needed."""
+"""The workarounds of the crash ladder, to measure what each one costs where it is not needed."""
 JAX_OPTIONS: Options = {
     "donate": ("yes", "no"),
     "command_buffers": ("on", "off"),
     "cure": WORKAROUND_FLAGS,
 }
-"""`command_buffers` (XLA's CUDA graphs) and `cure` are done by the conductor, on a GPU only."""
+"""`command_buffers` (XLA's CUDA graphs) and `cure` are applied by the conductor, on GPUs only."""
 TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
 TORCH_IMAGE_OPTIONS: Options = {**TORCH_OPTIONS, "layout": ("contiguous", "channels_last")}
-"""Of workloads that convolve: elsewhere there is no layout to choose.
+"""For workloads with convolutions: the others have no layout to choose.
 
-A spec's `SETTINGS` says by framework which of these its sides take; `compile` all of them do.
+The `SETTINGS` of a spec list which of these each framework accepts; all accept `compile`.
 """
 DEFECTS = "defects"
 """The setting that makes a side wrong on purpose, for the defect study
-(`experiments.defect_switches`): its defects, joined by `+`. No ratio of such a side counts."""
+(`experiments.defect_switches`): defects joined by `+`. No ratio of such a side counts."""
 INJECTED_SLOWDOWN = "handicap"
-"""The setting of a calibration run's slower replicate (`planning.calibration_runs`): by how
-many per cent more work its steps do. `cell/injected_slowdown.py` applies it in every workload."""
+"""The setting of the slower replicate in a calibration run (`planning.calibration_runs`): how many
+per cent more work its steps do. `cell/building.py` applies it to every workload."""
 INJECTED_SLOWDOWNS = ("0", "2", "5")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
-    """The settings a workload itself obeys; precision and XLA flags belong to the runtime."""
+    """The settings that a workload applies; precision and XLA flags belong to the runtime."""
 
     device: str
-    """`cpu` or `cuda:N`, as torch writes it."""
+    """`cpu` or `cuda:N`, in torch's notation."""
     compile: str
     layout: str = "contiguous"
     donate: str = "yes"
@@ -59,12 +59,12 @@ class BuildSettings:
 
     @property
     def platform(self) -> str:
-        """The device's kind, as `jax.devices` takes it: `cpu` or `cuda`."""
+        """The kind of device, in the notation of `jax.devices`: `cpu` or `cuda`."""
         return parse_device(self.device).kind
 
     @property
     def ordinal(self) -> int:
-        """Which device of its platform."""
+        """Index of the device on its platform."""
         return parse_device(self.device).ordinal
 
 
@@ -78,7 +78,7 @@ def read_settings(
         may = f", and may have {', '.join(map(repr, known))}" if known else ""
         raise ValueError(
             f"wanted the settings 'device' and 'compile'{may}, got {sorted(settings)!r}; "
-            "name these alone in the contender's settings"
+            "remove the others from the contender's settings"
         )
     device, mode = settings["device"], settings["compile"]
     parse_device(device)
@@ -88,7 +88,7 @@ def read_settings(
     chosen = {key: settings.get(key, values[0]) for key, values in known.items()}
     for key, value in chosen.items():
         if value not in known[key]:
-            raise ValueError(f"no {key} {value!r} here; choose of {', '.join(known[key])}")
+            raise ValueError(f"no {key} {value!r} here; choose one of {', '.join(known[key])}")
     defects = frozenset[str]()
     if DEFECTS in settings:
         defects = split_defects(settings[DEFECTS], (options or {})[DEFECTS])
@@ -96,11 +96,11 @@ def read_settings(
 
 
 def split_defects(value: object, known: tuple[str, ...]) -> frozenset[str]:
-    """`a+b` as names, each of them known and given once. Raises ValueError for anything else."""
+    """`a+b` as a set of known, distinct names. Raises ValueError for anything else."""
     names = value.split("+") if isinstance(value, str) else []
     if not names or not set(names) <= set(known) or len(names) != len(set(names)):
         raise ValueError(
             f"wanted defects of {', '.join(known)}, joined by '+', got {value!r:.100}; "
-            "leave the setting out where a side is to be right"
+            "leave the setting out for a correct side"
         )
     return frozenset(names)

@@ -14,7 +14,7 @@ _TO_OWN = {"images": (0, 2, 3, 1), "cotangent": (0, 2, 3, 1), "weight": (2, 3, 1
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Arrays on the device that the settings name; a step convolves, or has the gradient."""
+    """Place the arrays on the device; a step computes the convolution or its weight gradient."""
     wanted = read_settings(settings, JAX_COMPILE)
     device = jax.devices(wanted.platform)[wanted.ordinal]
     given = {

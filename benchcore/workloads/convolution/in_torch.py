@@ -1,4 +1,4 @@
-"""The convolution in PyTorch: one `conv2d`, or autograd's own operator for its weight; NCHW."""
+"""The convolution in PyTorch: `conv2d`, or autograd's operator for its weight gradient; NCHW."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Arrays on the device that the settings name; a step convolves, or has the gradient."""
+    """Place the arrays on the device; a step computes the convolution or its weight gradient."""
     wanted = read_settings(settings, TORCH_COMPILE)
     inputs = tuple(torch.tensor(array, device=wanted.device) for array in arrays.inputs.values())
     edge = case.kernel // 2

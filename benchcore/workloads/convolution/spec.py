@@ -1,7 +1,7 @@
-"""One convolution of a vision model alone, forward or its weight's gradient: where a framework's
-kernel is an outlier, the whole model hides it (pytorch#157334, openxla/xla#34273).
+"""A single convolution of a vision model: forward, or the gradient of its weight. A slow kernel
+that a whole model would hide shows here (pytorch#157334, openxla/xla#34273).
 
-Each side has the layout of its models here: NHWC and HWIO in JAX, NCHW and OIHW in torch.
+Each side uses the layout of its models here: NHWC and HWIO in JAX, NCHW and OIHW in torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchcore.workloads.contract import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`kernel` x `kernel`, stride 1, the same `side` out as in; `gradient`: of the weight alone."""
+    """`kernel` x `kernel`, stride 1, output as large as input; `gradient`: of the weight alone."""
 
     use_case: Literal["op"] = "op"
     batch: int
@@ -35,7 +35,7 @@ class Case:
 def _cases(
     name: str, batch: int, side: int, channels: tuple[int, int], kernel: int
 ) -> dict[str, Case]:
-    """Forward and gradient; as many groups as channels where the name says depthwise."""
+    """Forward and gradient. A depthwise case has as many groups as channels."""
     forward = Case(
         batch=batch,
         side=side,
@@ -80,18 +80,18 @@ def make_arrays(case: Case, seed: int) -> Arrays:
 
 
 def flops(case: Case) -> int:
-    """A multiply-add being two; what meets the padding counts, as in every table."""
+    """One multiply-add counts as two. Taps in the padding count, as is usual in tables of FLOPs."""
     outputs = case.batch * case.outputs * case.side**2
     return 2 * outputs * case.inputs // case.groups * case.kernel**2
 
 
 def winograd_share(case: Case) -> float:
-    """Of a dense 3x3 forward, all; the gradient's filter is as large as the image."""
+    """1 for a dense 3x3 forward pass, else 0: a gradient's filter is as large as the image."""
     return 1.0 if case.kernel == 3 and case.groups == 1 and not case.gradient else 0.0
 
 
 def least_bytes(case: Case) -> int:
-    """Bytes that must cross the memory border once in a step: the two images and the weight."""
+    """Bytes a step must move to or from memory: both images and the weight."""
     weight = case.outputs * case.inputs // case.groups * case.kernel**2
     images = case.batch * (case.inputs + case.outputs) * case.side**2
     return 4 * (weight + images)
@@ -100,14 +100,14 @@ def least_bytes(case: Case) -> int:
 def tolerances(case: Case) -> dict[str, float]:
     """Largest allowed max|a-b| / max(max|a|, max|b|) between two contenders.
 
-    Sums of at most 2304 products (forward) and 6272 (gradient) in float32: 1e-7 to 2e-6 from
-    float64, and 1e-5 for transforms such as Winograd's.
+    Sums of at most 2304 products (forward) and 6272 (gradient) in float32 differ from float64 by
+    1e-7 to 2e-6, with transforms such as Winograd's by 1e-5.
     """
     return {"gradient" if case.gradient else "output": 2e-5}
 
 
 def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """The convolution in float64, as a sum over the kernel's places."""
+    """The convolution in float64, summed over the kernel's taps."""
     given = {name: array.astype(np.float64) for name, array in arrays.inputs.items()}
     edge, side, batch = case.kernel // 2, case.side, case.batch
     padded = np.pad(given["images"], ((0, 0), (0, 0), (edge, edge), (edge, edge)))

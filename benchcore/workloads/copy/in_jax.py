@@ -1,4 +1,4 @@
-"""The copy in JAX: one `jax.jit` that is given its array's memory to write into."""
+"""The copy in JAX: one `jax.jit` with its argument donated, so it writes in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchcore.workloads.settings import JAX_COMPILE, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """The array on the device that the settings name; a step turns its sign in place."""
+    """Place the array on the device; a step negates it in place."""
     wanted = read_settings(settings, JAX_COMPILE)
     device = jax.devices(wanted.platform)[wanted.ordinal]
     copied = jax.jit(jnp.negative, donate_argnums=0)

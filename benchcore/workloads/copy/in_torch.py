@@ -10,7 +10,7 @@ from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """The array on the device that the settings name; a step turns its sign in place."""
+    """Place the array on the device; a step negates it in place."""
     wanted = read_settings(settings, TORCH_COMPILE)
     copied = torch.Tensor.neg_
     if wanted.compile != "none":

@@ -1,10 +1,10 @@
-"""A large array copied onto itself with its sign turned: what the memory can move. A sentinel.
+"""A large array, negated in place: measures memory bandwidth. A sentinel.
 
-In place, so that what is counted is what moves: copying elsewhere would also fetch the target's
-cache lines before they are overwritten, and hand out fresh pages at each step. The sign turns, so
-that no compiler may leave the copy out. Cases that are not called `tiny` exceed every cache of
-the device they name: nothing of them is hot, and no second buffer would make them colder. A case
-that fits in a cache would measure the cache, and be taken for the memory's ceiling.
+In place, so that the bytes counted are the bytes moved. Copying elsewhere would also read the
+target's cache lines before they are overwritten, and touch new pages at each step. Negation keeps
+a compiler from removing the copy. Cases not called `tiny` exceed every cache of the device they
+name, so one buffer is cold enough. A case that fits in a cache would measure the cache, and
+become a wrong ceiling for memory.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ def make_arrays(case: Case, seed: int) -> Arrays:
 
 
 def flops(case: Case) -> int:
-    """Floating-point operations of a step: none, turning a sign is no arithmetic."""
+    """Floating-point operations per step: none, a change of sign is not arithmetic."""
     return 0
 
 
 def least_bytes(case: Case) -> int:
-    """Bytes that cross the memory border in a step: every element in, and every element out."""
+    """Bytes a step moves: every element is read once and written once."""
     return 2 * 4 * case.elements
 
 
 def tolerances(case: Case) -> dict[str, float]:
-    """Nothing is rounded; the smallest tolerance that float64 arithmetic keeps."""
+    """Nothing is rounded, so this is the smallest tolerance that float64 arithmetic can meet."""
     return {"copied": 1e-15}
 
 
 def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """After one step every number has the other sign."""
+    """One step changes the sign of every number."""
     return {"copied": -arrays.params["values"].astype(np.float64)}
 
 

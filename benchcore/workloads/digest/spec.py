@@ -1,5 +1,5 @@
-"""SHA-256 of a buffer in the standard library: real work without a framework, the same on every
-machine that has the same processor. Imports the standard library only, not numpy."""
+"""SHA-256 of a buffer in the standard library: real work without a framework, equal on all
+machines with the same processor. Imports the standard library only, not numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchcore.workloads.contract import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`kib` KiB are hashed in a step."""
+    """A step hashes `kib` KiB."""
 
     use_case: Literal["op"] = "op"
     batch: int = 1
@@ -24,17 +24,17 @@ CASES: dict[str, Case] = {"tiny_op": Case(kib=64), "cpu_1m": Case(kib=1024)}
 
 
 def make_arrays(case: Case, seed: int) -> Arrays:
-    """No parameters and no inputs: what is hashed are zeros, which take as long as anything."""
+    """No parameters and no inputs: the buffer is zeros, which take as long as any other bytes."""
     return Arrays(params={}, inputs={})
 
 
 def flops(case: Case) -> int:
-    """Floating-point operations of a step: none."""
+    """Floating-point operations per step: none."""
     return 0
 
 
 def least_bytes(case: Case) -> int:
-    """Bytes that must cross the memory border: none, the buffer stays in a cache."""
+    """Bytes a step must move to or from memory: none, the buffer stays in a cache."""
     return 0
 
 

@@ -1,4 +1,4 @@
-"""EfficientNet-B0 in Flax NNX, written after torchvision's definition; images are NHWC inside."""
+"""EfficientNet-B0 in Flax NNX, after torchvision's definition. Works on NHWC images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchcore.workloads.vision.layers.in_jax import (
 
 
 class EfficientNetB0(nnx.Module):
-    """Attributes bear torchvision's names, so that a path in the state is a canonical name."""
+    """Attributes have torchvision's names, so a path in the state is a canonical name."""
 
     def __init__(self, *, layers: Layers) -> None:
         rows = list(stages())
@@ -30,7 +30,7 @@ class EfficientNetB0(nnx.Module):
         self.classifier = nnx.Dict({"1": layers.linear(HEAD, CLASSES)})
 
     def __call__(self, images: jax.Array, noise: Noise | None) -> jax.Array:
-        """Images (batch, high, wide, 3) to logits (batch, classes)."""
+        """Images (batch, height, width, 3) to logits (batch, classes)."""
         first, *body, last = self.features
         value = jax.nn.silu(chain(first, images))
         for row in body:
@@ -41,7 +41,7 @@ class EfficientNetB0(nnx.Module):
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Set the network up on the device that the settings name."""
+    """Set up the network on the device in the settings."""
     return vision.build(
         case,
         arrays,

@@ -8,5 +8,5 @@ from benchcore.workloads.vision.case import Case
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Set the network up on the device that the settings name."""
+    """Set up the network on the device in the settings."""
     return vision.build(case, arrays, settings, constructor="efficientnet_b0")

@@ -26,11 +26,11 @@ CASES: dict[str, Case] = make_cases(
     tiny_batch={"infer": 2, "train": 4}, infer=(1, 8, 32, 128), train=(32,)
 )
 PROOFS = vision.make_proofs()
-"""What the equivalence pass computes, in every precision and in float64."""
+"""The cases of the equivalence proof: run in every precision and in float64."""
 DROPOUT = 0.2
-"""Before the last layer, in training: the speed is with it, the evidence without."""
+"""Before the last layer, in training. Timed steps include it, the evidence does not."""
 STOCHASTIC_DEPTH = 0.2
-"""What the chance of leaving a block out rises to, from 0 at the first one."""
+"""Probability of dropping the last block; it rises linearly from 0 at the first one."""
 STEM, HEAD = 32, 1280
 """Channels of the first and the last convolution."""
 _ROWS = (
@@ -46,9 +46,9 @@ _ROWS = (
 
 
 def stages() -> Iterator[list[Block]]:
-    """The seven rows of blocks, from the first to the last; the first block of each has its stride.
+    """The seven stages of blocks, first to last; the first block of each has the stage's stride.
 
-    The squeeze is a quarter of what goes into the block, not of what it is expanded to.
+    The squeeze is a quarter of a block's input channels, not of its expanded ones.
     """
     inputs, index, total = STEM, 0, sum(row[-1] for row in _ROWS)
     for number, (expansion, kernel, stride, outputs, count) in enumerate(_ROWS, 1):
@@ -73,7 +73,7 @@ def stages() -> Iterator[list[Block]]:
 
 
 def layers(side: int) -> Iterator[Layer]:
-    """Every layer in torchvision's order, for images of this side."""
+    """Every layer in torchvision's order, for square images with `side` pixels per side."""
     side = halved(side)
     yield Layer(
         name="features.0.0",
@@ -100,7 +100,7 @@ _TABLE = LayerTable(
 state_dict_shapes = _TABLE.state_dict_shapes
 make_arrays = _TABLE.make_arrays
 flops = _TABLE.flops
-"""At 224 pixels 0.386 G multiply-adds an image forward, as torchvision's own table says
+"""0.386 G multiply-adds per image forward at 224 pixels, as in torchvision's table
 (`EfficientNet_B0_Weights`, `_ops`)."""
 winograd_share = _TABLE.winograd_share
 least_bytes = _TABLE.least_bytes

@@ -1,4 +1,4 @@
-"""Each fault, brought about in plain Python; the limits it runs into are its own."""
+"""Each fault in plain Python. It only hits limits that it sets for itself."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LATE = 200
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """A short sleep as a step, and the fault where its case puts it."""
+    """A step that sleeps briefly, with the case's fault at its place."""
     healthy = read_settings(settings, ("none", "healthy")).compile == "healthy"
     fault = None if healthy else case.fault
     if fault == "raise_in_build":
-        raise ValueError("wanted a build, got a fault")
+        raise ValueError("this fault raises in the build")
     if fault == "hang_in_build":
         time.sleep(3600)
     go_wrong = _FAULTS.get(fault, _nothing)
@@ -48,14 +48,14 @@ def _nothing(steps: int) -> None:
 
 
 def _run_out_of_memory(steps: int) -> None:
-    """Of an address space made small first: the machine's own memory is left alone."""
+    """Limits its own address space first, so the machine's memory is not exhausted."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (2**30, hard))
     bytearray(2**31)
 
 
 def _send(line: bytes) -> None:
-    os.write(int(sys.argv[-1]), line)  # where the contender's answers go
+    os.write(int(sys.argv[-1]), line)  # the pipe of the contender's answers
 
 
 def _leave_a_message_unfinished(steps: int) -> None:

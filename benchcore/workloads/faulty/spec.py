@@ -1,4 +1,4 @@
-"""No work, but every way to fail: proves that a failure becomes a status. Never in a profile."""
+"""No work, but every kind of failure, to test that each becomes a status. Never in a profile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Fault = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`fault` is what goes wrong, unless the contender's setting `compile` is `healthy`."""
+    """`fault` is the failure; the contender's setting `compile=healthy` switches it off."""
 
     use_case: Literal["op"] = "op"
     batch: int = 1
@@ -40,19 +40,19 @@ CASES: dict[str, Case] = {fault: Case(fault=fault) for fault in Fault.__args__}
 
 
 def make_arrays(case: Case, seed: int) -> Arrays:
-    """No arrays; where the stage `init` shall hang, none for ever."""
+    """No arrays. Blocks forever for the fault that hangs in the stage `init`."""
     if case.fault == "hang_in_init":
         time.sleep(3600)
     return Arrays(params={}, inputs={})
 
 
 def flops(case: Case) -> int:
-    """Floating-point operations of a step: none."""
+    """Floating-point operations per step: none."""
     return 0
 
 
 def least_bytes(case: Case) -> int:
-    """Bytes a step can't avoid moving: none."""
+    """Bytes a step must move to or from memory: none."""
     return 0
 
 

@@ -13,7 +13,7 @@ from benchcore.workloads.settings import JAX_COMPILE, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Matrices on the device that the settings name; a step multiplies the next two."""
+    """Place the matrices on the device; a step multiplies the next pair."""
     wanted = read_settings(settings, JAX_COMPILE)
     device = jax.devices(wanted.platform)[wanted.ordinal]
     dtype = jnp.bfloat16 if case.precision == "bf16" else jnp.float32

@@ -12,7 +12,7 @@ from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Matrices on the device that the settings name; a step multiplies the next two."""
+    """Place the matrices on the device; a step multiplies the next pair."""
     wanted = read_settings(settings, TORCH_COMPILE)
     dtype = torch.bfloat16 if case.precision == "bf16" else torch.float32
     rotation = Rotation(

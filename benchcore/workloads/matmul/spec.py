@@ -1,8 +1,8 @@
-"""One large square matrix product: what the device can compute. A sentinel of the physics gate.
+"""One large square matrix product: measures peak compute. A sentinel of the physics check.
 
-Cases that are not called `tiny` are large enough to reach the ceiling of the device they name. A
-ceiling is that of hot inputs, one pair of matrices; in a `cold` case 16 pairs (128 MiB) take turns.
-Of the GPU's size one pair (512 MiB in float32) exceeds every cache.
+Cases not called `tiny` are large enough to reach the ceiling of the device they name. A ceiling
+uses one pair of matrices, which may stay in a cache; a `cold` case rotates 16 pairs (128 MiB).
+At the GPU's size a single pair (512 MiB in float32) exceeds every cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchcore.workloads.contract import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`side` is the height and width of every matrix; `buffers` pairs of them take turns."""
+    """`side` is the height and width of every matrix; steps rotate over `buffers` pairs of them."""
 
     use_case: Literal["op"]
     batch: int
@@ -32,8 +32,8 @@ def _op(precision: Precision, side: int, buffers: int = 1) -> Case:
     return Case(use_case="op", batch=1, precision=precision, side=side, buffers=buffers)
 
 
-# Under autocast a product runs as bf16's does, and a CPU has no TF32: neither has a ceiling of its
-# own there. The GPU's cases have not been run on one.
+# Autocast computes a product as bf16 does, and a CPU has no TF32: neither has a ceiling of its own
+# there. The GPU's cases have not been run on a GPU.
 CASES: dict[str, Case] = {
     "tiny_op": _op("fp32_ieee", 32, buffers=4),
     "tiny_op_bf16": _op("bf16", 32, buffers=4),
@@ -57,21 +57,21 @@ def make_arrays(case: Case, seed: int) -> Arrays:
 
 
 def flops(case: Case) -> int:
-    """Operations of the product, a multiply-add being two."""
+    """Operations of the product; one multiply-add counts as two."""
     return 2 * case.side**3
 
 
 def least_bytes(case: Case) -> int:
-    """Bytes that must cross the memory border once in a step: two matrices in, one out."""
+    """Bytes a step must move to or from memory: two matrices in, one out."""
     return 3 * (2 if case.precision == "bf16" else 4) * case.side**2
 
 
 def tolerances(case: Case) -> dict[str, float]:
     """Largest allowed max|a-b| / max(max|a|, max|b|) between two contenders.
 
-    fp32_ieee: either side is 1e-7 to 7e-7 from float64 at sides of 32 to 1024; TF32 errs by 3e-4,
-    and its tolerance is six times that (not run on a GPU). bf16: what is put out is rounded to 8
-    bits, 4e-3 from float64 on either side at both sizes.
+    fp32_ieee: both sides differ from float64 by 1e-7 to 7e-7 at sides of 32 to 1024. TF32 errs by
+    3e-4; its tolerance is six times that (not run on a GPU). bf16: the output is rounded to 8 bits,
+    which differs from float64 by 4e-3 on both sides at both sizes.
     """
     return {"product": {"fp32_ieee": 1e-5, "tf32": 2e-3, "bf16": 2e-2}[case.precision]}
 

@@ -1,4 +1,4 @@
-"""The multi-layer perceptron in JAX: plain functions, one `jax.jit` a step, SGD from optax."""
+"""The multi-layer perceptron in JAX: plain functions, one `jax.jit` per step, SGD from optax."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Params = dict[str, jax.Array]
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Set the perceptron up on the device that the settings name."""
+    """Set up the perceptron on the device in the settings."""
     wanted = read_settings(settings, JAX_COMPILE, SETTINGS["jax"])
     device = jax.devices(wanted.platform)[wanted.ordinal]
     dtypes = {"bf16": jnp.bfloat16, REFERENCE: jnp.float64}
@@ -46,7 +46,7 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
 
 
 def _place(params: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtype) -> Params:
-    """A fresh copy on the device, weights as (in, out). Donation must never reach the originals."""
+    """A copy on the device with weights as (in, out): the originals must never be donated."""
     return {
         name: jnp.array(_other_layout(array), dtype=dtype, copy=True, device=device)
         for name, array in params.items()
@@ -56,7 +56,7 @@ def _place(params: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtyp
 def _place_inputs(
     inputs: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtype
 ) -> tuple[jax.Array, ...]:
-    """Images, and labels where there are any."""
+    """Images, and labels in training."""
     placed = jax.device_put(dict(inputs), device)
     return tuple(
         placed[name].astype(dtype) if name == "images" else placed[name] for name in inputs
@@ -64,19 +64,19 @@ def _place_inputs(
 
 
 def _other_layout(array: np.ndarray) -> np.ndarray:
-    """(out, in) to (in, out) and back; biases stay."""
+    """(out, in) to (in, out) and back; biases are unchanged."""
     return np.ascontiguousarray(array.T)
 
 
 def _layers(case: Case) -> Callable[[Params, jax.Array], Params]:
-    """Under `bf16_autocast` operands are cast where they are used; the parameters stay float32."""
+    """Under `bf16_autocast` operands are cast at each use; parameters stay float32."""
     names = [name for name, _, _ in case.layers]
 
     def cast(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
         return jax.tree.map(lambda value: value.astype(jnp.bfloat16), values)
 
     def forward(params: Params, images: jax.Array) -> Params:
-        """Images (batch, in) to what every layer puts out (batch, out) before its ReLU."""
+        """Images (batch, in) to the output (batch, out) of every layer before its ReLU."""
         if case.precision == "bf16_autocast":
             params, images = cast(params), images.astype(jnp.bfloat16)
         value, sums = images, {}
@@ -89,7 +89,7 @@ def _layers(case: Case) -> Callable[[Params, jax.Array], Params]:
 
 
 def _forward(case: Case) -> Callable[[Params, jax.Array], jax.Array]:
-    """The last layer's sums: the logits."""
+    """The output of the last layer: the logits."""
     layers = _layers(case)
     return lambda params, images: layers(params, images)[case.layers[-1][0]]
 
@@ -202,22 +202,22 @@ def _train(
 def _first_step(
     before: Mapping[str, np.ndarray], params: Params, state: optax.OptState
 ) -> dict[str, np.ndarray]:
-    """Gradient and update of step one: momentum starts at zero, so its trace is the gradient."""
+    """Gradient and update of step 1. Momentum starts at zero, so its trace is the gradient."""
     after, trace = _to_host(params), _to_host(state[0].trace)
     update = {name: after[name] - before[name] for name in before}
     return {"gradient": flatten(trace, before), "update": flatten(update, before)}
 
 
 def _to_host(params: Params) -> dict[str, np.ndarray]:
-    """Host copies in canonical layout; copies, because the device buffers are donated next."""
+    """Host copies in canonical layout: the next step donates the device buffers."""
     return {name: _other_layout(_on_host(array)) for name, array in params.items()}
 
 
 def _on_host(array: jax.Array) -> np.ndarray:
-    """A copy, of float32 at least: numpy's files have no bfloat16."""
+    """A copy in at least float32: numpy's files have no bfloat16."""
     return np.array(_widen(array))
 
 
 def _widen(array: jax.Array) -> jax.Array:
-    """Every bfloat16 is a float32; float64 stays."""
+    """bfloat16 becomes float32, which is exact; float64 stays."""
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))

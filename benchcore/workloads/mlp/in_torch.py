@@ -1,7 +1,7 @@
 """The multi-layer perceptron in PyTorch: `nn.Sequential` and `torch.optim.SGD`.
 
-With compile other than `none`, the forward pass and the loss are compiled (and, by AOTAutograd,
-the backward pass with them); the optimiser's step stays PyTorch's own multi-tensor one.
+With any compile mode but `none`, the forward pass and the loss are compiled, and by AOTAutograd
+the backward pass too. The optimizer step is PyTorch's own multi-tensor one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Set the perceptron up on the device that the settings name."""
+    """Set up the perceptron on the device in the settings."""
     wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
     dtypes = {"bf16": torch.bfloat16, REFERENCE: torch.float64}
     dtype = dtypes.get(case.precision, torch.float32)
@@ -55,7 +55,7 @@ def _place(arrays: Mapping[str, np.ndarray], device: str) -> Tensors:
 def _place_inputs(
     inputs: Mapping[str, np.ndarray], device: str, dtype: torch.dtype
 ) -> tuple[torch.Tensor, ...]:
-    """Images, and labels (as torch's loss wants them) where there are any."""
+    """Images, and in training labels in the dtype of torch's loss."""
     placed = _place(inputs, device)
     return tuple(
         placed[name].to(dtype) if name == "images" else placed[name].long() for name in inputs
@@ -73,7 +73,7 @@ def _make_model(case: Case) -> nn.Sequential:
 
 
 def _forward(case: Case, model: nn.Module, platform: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Under `bf16_autocast` torch casts each operation's operands; the parameters stay float32."""
+    """Under `bf16_autocast` torch casts the operands of each operation; parameters stay float32."""
     if case.precision != "bf16_autocast":
         return model
 
@@ -118,7 +118,7 @@ def _infer(
 def _name_layers(
     model: nn.Module, forward: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor
 ) -> dict[str, np.ndarray]:
-    """What every `nn.Linear` puts out."""
+    """The output of every `nn.Linear`."""
     found: dict[str, np.ndarray] = {}
 
     def hook(name: str) -> Callable[..., None]:
@@ -160,7 +160,7 @@ def _train(
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     params = dict(model.named_parameters())
     momentum = {name: torch.zeros_like(param) for name, param in params.items()}
-    for name, param in params.items():  # from zeros the first step is the one SGD defines
+    for name, param in params.items():  # zeros: step 1 is then the one that SGD defines
         optimizer.state[param]["momentum_buffer"] = momentum[name]
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -203,7 +203,7 @@ def _train(
         }
 
     def parts() -> dict[str, np.ndarray]:
-        """Of a program that has not stepped yet."""
+        """Call it before the program's first step."""
         layers = _name_layers(model, forward, images)
         optimizer.zero_grad(set_to_none=True)
         loss_of(images, labels).backward()
@@ -216,7 +216,7 @@ def _train(
 def _first_step(
     before: Mapping[str, np.ndarray], params: Tensors, momentum: Tensors
 ) -> dict[str, np.ndarray]:
-    """Gradient and update of step one: momentum starts at zero, so it then is the gradient."""
+    """Gradient and update of step 1. Momentum starts at zero and then equals the gradient."""
     update = {name: _to_host(params[name]) - before[name] for name in before}
     gradient = {name: _to_host(momentum[name]) for name in before}
     return {"gradient": flatten(gradient, before), "update": flatten(update, before)}
@@ -227,17 +227,17 @@ def _clone(tensors: Tensors) -> Tensors:
 
 
 def _copy_into(targets: Tensors, sources: Tensors) -> None:
-    """In place: the compiled function and the optimiser keep hold of the very same tensors."""
+    """In place: the compiled function and the optimizer hold references to these tensors."""
     with torch.no_grad():
         for name, target in targets.items():
             target.copy_(sources[name])
 
 
 def _to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A copy, of float32 at least: numpy has no bfloat16."""
+    """A copy in at least float32: numpy has no bfloat16."""
     return _widen(tensor.detach()).cpu().numpy().copy()
 
 
 def _widen(tensor: torch.Tensor) -> torch.Tensor:
-    """Every bfloat16 is a float32; float64 stays."""
+    """bfloat16 becomes float32, which is exact; float64 stays."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -1,6 +1,6 @@
-"""A ReLU multi-layer perceptron with softmax cross-entropy: cases, arrays, counts and oracle.
+"""A ReLU multi-layer perceptron with softmax cross-entropy: cases, arrays, counts and reference.
 
-Canonical layout is torch's: `fcN.weight` is (out, in), `fcN.bias` is (out,).
+The canonical layout is torch's: `fcN.weight` is (out, in), `fcN.bias` is (out,).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
 LEARNING_RATE = 0.02
 MOMENTUM = 0.9
 INPUT_BUFFERS = 4
-"""Batches that steps take in turn: one alone would lie in a cache from step to step."""
+"""Batches that steps rotate over: a single one would stay in a cache from step to step."""
 TRACE_STEPS = 10
-"""Steps of the loss trace: a wrong update shows from the second on, a wrong momentum the third."""
+"""Steps of the loss trace: a wrong update shows from step 2 on, a wrong momentum from step 3."""
 KINK = 1e-5
-"""How near zero a ReLU's input may come, in its own units (they are of the order of one)."""
+"""Smallest allowed |input| of a ReLU. Inputs are of the order of 1."""
 
 
 UseCase = Literal["infer", "train"]
@@ -33,7 +33,7 @@ UseCase = Literal["infer", "train"]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Layer widths from the input to the classes, and how the network is used."""
+    """Layer widths from the input to the classes, and the use case."""
 
     use_case: UseCase
     batch: int
@@ -42,7 +42,7 @@ class Case:
 
     @property
     def layers(self) -> tuple[tuple[str, int, int], ...]:
-        """(name, inputs, outputs) of every layer, from the first to the last."""
+        """(name, inputs, outputs) of every layer, first to last."""
         sizes = enumerate(pairwise(self.widths))
         return tuple((f"fc{index}", inputs, outputs) for index, (inputs, outputs) in sizes)
 
@@ -52,7 +52,7 @@ _MNIST = (784, 512, 512, 10)
 
 
 def _make_cases(precision: Precision) -> dict[str, Case]:
-    """Any precision but IEEE float32 ends the name."""
+    """Names end with the precision, except for IEEE float32."""
     end = "" if precision == "fp32_ieee" else f"_{precision}"
     cases: dict[str, Case] = {}
     for use in get_args(UseCase):
@@ -72,15 +72,16 @@ PROOFS: dict[str, Case] = {
     "infer": Case(use_case="infer", batch=32, precision="fp32_ieee", widths=_MNIST),
     "train": Case(use_case="train", batch=32, precision="fp32_ieee", widths=_MNIST),
 }
-"""What the equivalence pass computes, in every precision and in float64."""
+"""The cases of the equivalence proof: run in every precision and in float64."""
 
 
 def make_arrays(case: Case, seed: int) -> Arrays:
-    """He-normal weights, small biases that are not zero (a forgotten bias must show), inputs.
+    """He-normal weights, small non-zero biases (to detect a forgotten bias), and inputs.
 
     Inputs: `images` (batch, widths[0]) float32; when training `labels` (batch,) int32. Images near
-    a ReLU's kink are drawn again: rounding alone would put two right contenders on either side of
-    it (at the base sizes for some 3 % of seeds), and one such unit moves the gradient by 3e-3.
+    a ReLU's kink are drawn again. Rounding alone would put two correct contenders on different
+    sides of it (for some 3 % of seeds at the base sizes), and one such unit moves the gradient by
+    3e-3.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     params: dict[str, np.ndarray] = {}
@@ -98,18 +99,18 @@ def make_arrays(case: Case, seed: int) -> Arrays:
 
 
 def _near_a_kink(case: Case, params: Mapping[str, np.ndarray], images: np.ndarray) -> np.ndarray:
-    """Which images (batch,) bring some ReLU's input nearer to zero than KINK."""
+    """Mask (batch,) of the images that bring the input of some ReLU nearer to zero than KINK."""
     exact = {name: array.astype(np.float64) for name, array in params.items()}
     hidden = _sums(case, exact, images.astype(np.float64))[:-1]
     return np.any([np.abs(value).min(axis=1) < KINK for value in hidden], axis=0)
 
 
 def flops(case: Case) -> int:
-    """Operations of a step's matrix products, a multiply-add being two; counted by hand.
+    """Operations of a step's matrix products; one multiply-add counts as two. Counted by hand.
 
-    Forward: one product a layer. Backward: one for the weights of every layer, and one for the
-    input of every layer but the first. Biases, ReLU, softmax and optimiser (under 1 % at the base
-    sizes' batch) are left out, in both frameworks alike.
+    Forward: one product per layer. Backward: one for the weights of every layer, and one for the
+    input of every layer but the first. Biases, ReLU, softmax and optimizer (under 1 % at the base
+    sizes' batch) are left out for both frameworks.
     """
     products = [2 * case.batch * inputs * outputs for _, inputs, outputs in case.layers]
     if case.use_case == "infer":
@@ -118,11 +119,11 @@ def flops(case: Case) -> int:
 
 
 def least_bytes(case: Case) -> int:
-    """Bytes that must cross the memory border once in a step, however well it is fused.
+    """Bytes a step must move to or from memory, however well it is fused.
 
     Infer: parameters and images in, logits out. Train: parameters and momentum in and out, images
-    and labels in, the loss out; activations and gradients could stay on the chip. A cache that
-    holds the parameters from step to step can beat it.
+    and labels in, the loss out; activations and gradients could stay on the chip. A step can be
+    faster where a cache holds the parameters from step to step.
     """
     held = 2 if case.precision == "bf16" else 4
     parameters = held * sum((inputs + 1) * outputs for _, inputs, outputs in case.layers)
@@ -136,17 +137,17 @@ def least_bytes(case: Case) -> int:
 def tolerances(case: Case) -> dict[str, float]:
     """Largest allowed max|a-b| / max(max|a|, max|b|) between two contenders.
 
-    Measured on CPUs, JAX against torch and either against float64, the worst of 12 seeds and both
-    sizes: logits 7e-7, loss trace 2e-7, gradient 6e-7. The update loses digits as the difference
-    of two parameters, 4e-6. Left for other summation orders (GPUs, wider layers): a factor of 5 to
-    50. TF32, which erred by 6e-4 and more on four other networks, can't pass for fp32_ieee.
+    Measured on CPUs, JAX against torch and both against float64, the worst of 12 seeds and both
+    sizes: logits 7e-7, loss trace 2e-7, gradient 6e-7. The update, a difference of two parameters,
+    loses digits: 4e-6. Tolerances are 5 to 50 times larger, for other summation orders (GPUs, wider
+    layers). TF32 erred by at least 6e-4 on four other networks, so it can't pass for fp32_ieee.
 
     bf16 and bf16_autocast, worst of 8 seeds (3 at the base sizes): logits 8e-3, loss trace 3e-3,
     gradient and (under autocast) update 3e-2, because ReLUs near their kink fall on either side.
-    Tolerances are 3 times that and prove less than fp32's: the fp32 case of a workload is the proof
-    that it is the same network. The update of pure bf16 is no evidence: as the difference of two
-    parameters it has no digits left (0.25). tf32 has an eighth of bf16's roundoff, and so of its
-    tolerance; it has not been run on a GPU.
+    Tolerances are 3 times that and prove less than those of fp32: the fp32 case of a workload
+    proves that both sides are the same network. The update of pure bf16 is no evidence: a
+    difference of two parameters has no digits left (0.25). tf32 has an eighth of bf16's roundoff
+    and tolerance; it has not been run on a GPU.
     """
     fp32 = {"logits": 1e-5, "loss_trace": 1e-5, "gradient": 1e-5, "update": 2e-5}
     autocast = {"logits": 2.5e-2, "loss_trace": 1e-2, "gradient": 1e-1, "update": 1e-1}
@@ -162,7 +163,7 @@ def tolerances(case: Case) -> dict[str, float]:
 
 
 def reference(case: Case, arrays: Arrays) -> dict[str, np.ndarray]:
-    """The evidence in float64 numpy, written apart from both frameworks: the tests' oracle."""
+    """The evidence in float64 numpy, independent of both frameworks: the reference of the tests."""
     params = {name: array.astype(np.float64) for name, array in arrays.params.items()}
     images = arrays.inputs["images"].astype(np.float64)
     if case.use_case == "infer":
@@ -171,7 +172,7 @@ def reference(case: Case, arrays: Arrays) -> dict[str, np.ndarray]:
 
 
 def _sums(case: Case, params: Mapping[str, np.ndarray], images: np.ndarray) -> list[np.ndarray]:
-    """What every layer puts out (batch, outputs) before its ReLU; the last are the logits."""
+    """Output (batch, outputs) of every layer before its ReLU; the last one is the logits."""
     sums: list[np.ndarray] = []
     value = images
     for name, _, _ in case.layers:
@@ -219,12 +220,12 @@ def _reference_training(
 
 
 def name_parts(quantity: str, parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a quantity, as the drift report names them."""
+    """The arrays of a quantity, by the names in the drift report."""
     return {f"{quantity}/{name}": array for name, array in parts.items()}
 
 
 def flatten(parts: Mapping[str, np.ndarray], order: Mapping[str, object]) -> np.ndarray:
-    """All parameters' values in one vector, in canonical order and layout."""
+    """The values of all parameters in one vector, in canonical order and layout."""
     return np.concatenate([parts[name].ravel() for name in order])
 
 

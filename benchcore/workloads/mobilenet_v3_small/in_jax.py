@@ -1,4 +1,4 @@
-"""MobileNetV3-Small in Flax NNX, written after torchvision's definition; images are NHWC inside."""
+"""MobileNetV3-Small in Flax NNX, after torchvision's definition. Works on NHWC images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from benchcore.workloads.vision.layers.in_jax import (
 
 
 class MobileNetV3Small(nnx.Module):
-    """Attributes bear torchvision's names, so that a path in the state is a canonical name."""
+    """Attributes have torchvision's names, so a path in the state is a canonical name."""
 
     def __init__(self, *, layers: Layers) -> None:
         layers = replace(layers, epsilon=NORM_EPSILON, momentum=NORM_MOMENTUM)
@@ -43,7 +43,7 @@ class MobileNetV3Small(nnx.Module):
         )
 
     def __call__(self, images: jax.Array, noise: Noise | None) -> jax.Array:
-        """Images (batch, high, wide, 3) to logits (batch, classes)."""
+        """Images (batch, height, width, 3) to logits (batch, classes)."""
         first, *body, last = self.features
         value = jax.nn.hard_swish(chain(first, images))
         for block in body:
@@ -54,7 +54,7 @@ class MobileNetV3Small(nnx.Module):
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Set the network up on the device that the settings name."""
+    """Set up the network on the device in the settings."""
     return vision.build(
         case,
         arrays,

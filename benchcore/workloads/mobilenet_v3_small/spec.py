@@ -27,9 +27,9 @@ CASES: dict[str, Case] = make_cases(
     tiny_batch={"infer": 2, "train": 4}, infer=(1, 8, 32, 128), train=(32,)
 )
 PROOFS = vision.make_proofs()
-"""What the equivalence pass computes, in every precision and in float64."""
+"""The cases of the equivalence proof: run in every precision and in float64."""
 DROPOUT = 0.2
-"""Before the last layer, in training: the speed is with it, the evidence without."""
+"""Before the last layer, in training. Timed steps include it, the evidence does not."""
 NORM_EPSILON, NORM_MOMENTUM = 1e-3, 0.01
 STEM, HEAD, HIDDEN = 16, 576, 1024
 """Channels of the first and the last convolution, and between the two matrix products."""
@@ -68,7 +68,7 @@ def blocks() -> Iterator[Block]:
 
 
 def layers(side: int) -> Iterator[Layer]:
-    """Every layer in torchvision's order, for images of this side."""
+    """Every layer in torchvision's order, for square images with `side` pixels per side."""
     side = halved(side)
     yield Layer(
         name="features.0.0",
@@ -96,7 +96,7 @@ _TABLE = LayerTable(
 state_dict_shapes = _TABLE.state_dict_shapes
 make_arrays = _TABLE.make_arrays
 flops = _TABLE.flops
-"""At 224 pixels 0.057 G multiply-adds an image forward, as torchvision's own table says
+"""0.057 G multiply-adds per image forward at 224 pixels, as in torchvision's table
 (`MobileNet_V3_Small_Weights`, `_ops`)."""
 winograd_share = _TABLE.winograd_share
 least_bytes = _TABLE.least_bytes

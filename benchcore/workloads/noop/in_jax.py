@@ -1,4 +1,4 @@
-"""The empty step in JAX: what it costs to wait for an array that is already there."""
+"""The empty step in JAX: the cost of waiting for an array that is ready."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchcore.workloads.settings import JAX_COMPILE, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """A step that returns an array made beforehand."""
+    """A step that returns an array made by the build."""
     wanted = read_settings(settings, JAX_COMPILE, SETTINGS["jax"])
     device = jax.devices(wanted.platform)[wanted.ordinal]
     ready = jax.block_until_ready(jnp.zeros((), jnp.float32, device=device))

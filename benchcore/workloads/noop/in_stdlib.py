@@ -1,4 +1,4 @@
-"""The empty step in plain Python: the harness's loop and clock, and nothing else."""
+"""The empty step in plain Python: the harness's loop and clock only."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from benchcore.workloads.settings import read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """A step that does nothing and owes nothing."""
+    """A step that does nothing."""
     read_settings(settings, ("none",))
     return Program(step=lambda: None, evidence=dict)

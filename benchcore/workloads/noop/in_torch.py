@@ -1,4 +1,4 @@
-"""The empty step in PyTorch: what it costs to synchronise when nothing is queued."""
+"""The empty step in PyTorch: the cost of a synchronisation with an empty queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """A step that returns a tensor made beforehand."""
+    """A step that returns a tensor made by the build."""
     wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
     ready = torch.zeros((), device=wanted.device)
     return Program(step=lambda: ready, evidence=dict)

@@ -1,4 +1,4 @@
-"""No work at all: what the harness itself costs. Imports the standard library only, not numpy."""
+"""No work: measures what the harness costs. Imports the standard library only, not numpy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Nothing to vary; the fields every case has."""
+    """Only the fields that every case has."""
 
     use_case: Literal["op"]
     batch: int
@@ -31,12 +31,12 @@ def make_arrays(case: Case, seed: int) -> Arrays:
 
 
 def flops(case: Case) -> int:
-    """Floating-point operations of a step: none."""
+    """Floating-point operations per step: none."""
     return 0
 
 
 def least_bytes(case: Case) -> int:
-    """Bytes a step can't avoid moving: none."""
+    """Bytes a step must move to or from memory: none."""
     return 0
 
 

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 in Flax NNX, written after torchvision's definition; images are NHWC inside."""
+"""ResNet-50 v1.5 in Flax NNX, after torchvision's definition. Works on NHWC images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchcore.workloads.vision.layers.in_jax import Layers, Noise
 
 
 class Bottleneck(nnx.Module):
-    """1x1, 3x3 (which carries the stride: v1.5), 1x1, and the way around them."""
+    """1x1, 3x3 (with the stride: v1.5) and 1x1 convolutions, and the residual connection."""
 
     def __init__(self, inputs: int, width: int, *, stride: int, layers: Layers) -> None:
         outputs = width * EXPANSION
@@ -30,7 +30,7 @@ class Bottleneck(nnx.Module):
             self.downsample.append(layers.norm(outputs))
 
     def __call__(self, value: jax.Array) -> jax.Array:
-        """(batch, high, wide, inputs) to (batch, high / stride, wide / stride, outputs)."""
+        """(batch, height, width, inputs) to (batch, height / stride, width / stride, outputs)."""
         around = value
         for layer in self.downsample:
             around = layer(around)
@@ -40,7 +40,7 @@ class Bottleneck(nnx.Module):
 
 
 class ResNet50(nnx.Module):
-    """Attributes bear torchvision's names, so that a path in the state is a canonical name."""
+    """Attributes have torchvision's names, so a path in the state is a canonical name."""
 
     def __init__(self, *, layers: Layers) -> None:
         self.conv1 = layers.conv(3, 64, kernel=7, stride=2)
@@ -52,7 +52,7 @@ class ResNet50(nnx.Module):
         self.fc = layers.linear(inputs, CLASSES)
 
     def __call__(self, images: jax.Array, noise: Noise | None) -> jax.Array:
-        """Images (batch, high, wide, 3) to logits (batch, classes); nothing is dropped."""
+        """Images (batch, height, width, 3) to logits (batch, classes). It has no dropout."""
         value = nnx.relu(self.bn1(self.conv1(images)))
         value = nnx.max_pool(value, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
         for stage in STAGES:
@@ -71,7 +71,7 @@ def _stage(stage: Stage, inputs: int, layers: Layers) -> nnx.List:
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Set the network up on the device that the settings name."""
+    """Set up the network on the device in the settings."""
     return vision.build(
         case,
         arrays,

@@ -18,12 +18,12 @@ SETTINGS = vision.take_defects("v1-stride", *vision.CONVOLUTIONAL)
 make_training_arrays = training_arrays
 """It can be trained on image files."""
 EXPANSION = 4
-"""A bottleneck block puts out four times its width."""
+"""A bottleneck block has four times its width as outputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A row of bottleneck blocks; the stride is that of the first one's 3x3 convolution (v1.5)."""
+    """A stage of bottleneck blocks; the first block's 3x3 convolution has the stride (v1.5)."""
 
     name: str
     width: int
@@ -43,14 +43,14 @@ CASES: dict[str, Case] = make_cases(
     tiny_batch={"infer": 2, "train": 4}, infer=(1, 4, 8, 32, 128), train=(32,)
 )
 PROOFS = vision.make_proofs()
-"""What the equivalence pass computes, in every precision and in float64."""
+"""The cases of the equivalence proof: run in every precision and in float64."""
 
 
 def layers(side: int) -> Iterator[Layer]:
-    """Every layer in torchvision's order, for images of this side.
+    """Every layer in torchvision's order, for square images with `side` pixels per side.
 
-    The batch norms that end a block's two ways have small scales, so that the sum over 16 blocks
-    stays of the order of one, and so do the logits.
+    The last batch norm of a block's branch, and that of its shortcut, have small scales. This keeps
+    the sum over 16 blocks, and so the logits, of the order of 1.
     """
     side = halved(side)
     yield Layer(name="conv1", norm="bn1", inputs=3, outputs=64, kernel=7, stride=2, side=side)
@@ -93,14 +93,14 @@ _TABLE = LayerTable(
 state_dict_shapes = _TABLE.state_dict_shapes
 make_arrays = _TABLE.make_arrays
 flops = _TABLE.flops
-"""At 224 pixels 4.089 G multiply-adds an image forward, as torchvision's own table says
+"""4.089 G multiply-adds per image forward at 224 pixels, as in torchvision's table
 (`ResNet50_Weights`, `_ops`)."""
 winograd_share = _TABLE.winograd_share
 least_bytes = _TABLE.least_bytes
 
 
 def tolerances(case: Case) -> dict[str, float]:
-    """Gradients of the two sides differ by 1e-5 to 8e-3 on CPUs, as units fall near zero or not."""
+    """Both sides' gradients differ by 1e-5 to 8e-3 on CPUs: units near zero round either way."""
     return vision.tolerances(case, gradient=3e-2)
 
 

@@ -1,8 +1,8 @@
-"""What vision workloads share: cases, the recipe of a training step, inputs, tolerances, sketches.
+"""Shared by vision workloads: cases, the recipe of a training step, inputs, tolerances, sketches.
 
-Canonical names are the keys of the `state_dict()` of torchvision's model, canonical layouts are
-torch's: convolutions (out, in / groups, high, wide), images (batch, channel, high, wide). The
-counters `num_batches_tracked` are left out: nothing here reads them.
+Canonical names are the keys of the `state_dict()` of torchvision's model. Canonical layouts are
+torch's: convolutions (out, in / groups, height, width), images (batch, channel, height, width).
+The counters `num_batches_tracked` are left out: nothing here reads them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from benchcore.workloads.settings import DEFECTS, JAX_OPTIONS, TORCH_IMAGE_OPTIO
 _TORCH_DEFECTS = ("frozen-weights", "loss-fetched")
 _JAX_DEFECTS = ("image-from-host", "loss-fetched")
 CONVOLUTIONAL = ("frozen-batch-norm", "same-padding")
-"""Defects of JAX's side where a network convolves and has batch norms."""
+"""Defects of JAX's side for networks with convolutions and batch norms."""
 
 
 def take_defects(*of_jax: str) -> Mapping[str, Options]:
-    """What each side of a vision workload takes, with these ways to make JAX's model wrong; its
-    spec says so as `SETTINGS`, where the matrix looks. `experiments.defect_switches` lists what
-    they do."""
+    """The `SETTINGS` of a vision workload's spec, with these defects of JAX's model;
+    `experiments.defect_switches` describes them."""
     return {
         "jax": {**JAX_OPTIONS, DEFECTS: (*of_jax, *_JAX_DEFECTS)},
         "torch": {**TORCH_IMAGE_OPTIONS, DEFECTS: _TORCH_DEFECTS},
@@ -36,7 +35,7 @@ SETTINGS = take_defects()
 
 CLASSES = 1000
 TRACE_STEPS = 3
-"""A wrong update shows from the second step on, a wrong momentum or order of decay the third."""
+"""A wrong update shows from step 2 on; a wrong momentum or order of weight decay from step 3."""
 PROOF_TRACE_STEPS = 10
 SKETCH_SIZE = 4096
 MOMENTUM = 0.9
@@ -44,7 +43,7 @@ ADAMW_BETAS = (0.9, 0.999)
 ADAMW_EPSILON = 1e-8
 LABEL_SMOOTHING = 0.1
 WEIGHT_DECAY = 1e-4
-"""Of torchvision's recipe for ResNet-50; as `torch.optim.SGD` has it, of every parameter."""
+"""From torchvision's recipe for ResNet-50; applied to every parameter, as in `torch.optim.SGD`."""
 TINY_WEIGHT_DECAY = 0.2
 """So strong that three steps of a tiny case show where it is applied."""
 
@@ -55,7 +54,7 @@ _TINY_TOO = (("infer", "bf16"), ("infer", "bf16_autocast"))
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`side` is the height and width of an image in pixels; inference decays nothing."""
+    """`side` is the height and width of an image in pixels; inference has no weight decay."""
 
     use_case: UseCase
     batch: int
@@ -66,13 +65,13 @@ class Case:
     trace_steps: int = TRACE_STEPS
     """Steps of the loss trace in the evidence, all on the same images."""
     depth: int | None = None
-    """Blocks of an encoder, where a network has one; None = as many as the model."""
+    """Blocks of an encoder, if the network has one; None = as many as the model."""
 
     @property
     def learning_rate(self) -> float:
-        """SGD: 0.1 for a batch of 256, and in proportion for another. AdamW: 1e-4 for any, which
-        in torchvision's recipe (0.003 for 4096) belongs to one of 137; with less, the update, a
-        difference of two parameters, would have no digits."""
+        """SGD: 0.1 for a batch of 256, proportional to the batch. AdamW: 1e-4 for any batch, which
+        torchvision's recipe (0.003 for 4096) uses for a batch of 137. With a lower rate the
+        update, a difference of two parameters, would have no digits."""
         return 0.1 * self.batch / 256 if self.optimizer == "sgd" else 1e-4
 
 
@@ -81,8 +80,8 @@ def make_cases(
 ) -> dict[str, Case]:
     """Cases of these batch sizes in every precision at 224 pixels, and tiny ones at 64.
 
-    IEEE float32 goes without saying in a name. There is no tiny case of tf32, which CPUs lack, and
-    none of training in bf16: the tests would pay for each with a compilation.
+    Names omit IEEE float32. There is no tiny case of tf32, which CPUs don't have, nor of training
+    in bf16: each would cost the tests a compilation.
     """
     wanted: list[tuple[str, UseCase, int, int]] = [
         *((f"tiny_{use_case}", use_case, batch, 64) for use_case, batch in tiny_batch.items()),
@@ -104,7 +103,7 @@ def make_cases(
 
 
 def make_proofs() -> dict[str, Case]:
-    """Photographs at 224 pixels forward; a training step of a few at 64, and its loss trace."""
+    """Inference on photographs at 224 pixels; a training step and the loss trace at 64."""
     return {
         "infer": Case(use_case="infer", batch=2, precision="fp32_ieee", side=224),
         "train": Case(
@@ -134,7 +133,7 @@ def make_inputs(case: Case, rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def is_statistic(name: str) -> bool:
-    """Whether a canonical name is that of a running statistic of a batch norm."""
+    """Whether a canonical name is a running statistic of a batch norm."""
     return name.endswith((".running_mean", ".running_var"))
 
 
@@ -157,7 +156,7 @@ class Steps:
 
 
 def make_evidence(case: Case, steps: Steps) -> dict[str, np.ndarray]:
-    """The quantities that `tolerances` speaks of, of the case's steps on the same images."""
+    """The quantities of `tolerances`, from the case's steps on the same images."""
     losses = np.array(steps.losses)
     evidence = {"loss": losses[:1], "loss_trace": losses}
     if case.precision in ("fp32_ieee", REFERENCE):
@@ -173,8 +172,8 @@ def make_evidence(case: Case, steps: Steps) -> dict[str, np.ndarray]:
 
 
 def make_parts(layers: ByName, steps: Steps | None = None) -> dict[str, np.ndarray]:
-    """What tells where evidence went wrong: layers' outputs (channels second), and of gradient and
-    update the sketch of every array, which has its length."""
+    """Arrays that locate a difference in the evidence: layers' outputs (channels second), and the
+    sketch of every array of gradient and update, which keeps its norm."""
     parts = {f"layer/{name}": array for name, array in layers.items()}
     if steps is None:
         return parts
@@ -187,11 +186,11 @@ def make_parts(layers: ByName, steps: Steps | None = None) -> dict[str, np.ndarr
 
 
 def sketch(arrays: Iterable[np.ndarray]) -> np.ndarray:
-    """SKETCH_SIZE signed sums of all values, each value in one of them: a count sketch.
+    """A count sketch: SKETCH_SIZE signed sums, with each value in exactly one of them.
 
-    Charikar, Chen and Farach-Colton (2002). It is linear and keeps lengths within some 1 %, so the
-    distance of two sketches, as a share of their length, is the global relative L2 distance of
-    what was sketched: 32 kB instead of 100 MB.
+    Charikar, Chen and Farach-Colton (2002). It is linear and preserves norms within about 1 %, so
+    the relative distance of two sketches is the global relative L2 distance of the originals:
+    32 kB instead of 100 MB.
     """
     rng = np.random.Generator(np.random.PCG64(0))
     sums = np.zeros(SKETCH_SIZE)
@@ -206,21 +205,21 @@ def sketch(arrays: Iterable[np.ndarray]) -> np.ndarray:
 def tolerances(
     case: Case, *, gradient: float, update: float | None = None, normed: bool = True
 ) -> dict[str, float]:
-    """Largest allowed max|a-b| / max(max|a|, max|b|) between two contenders, of every quantity.
+    """Largest allowed max|a-b| / max(|a|, |b|) between two contenders, for every quantity.
 
-    fp32_ieee: each side's logits are 4e-7 to 1.6e-6 from an fp64 oracle on CPUs; wrong padding,
-    stride, epsilon or layout give 1e-4 and more, TF32 6e-4 (emulated). The loss and the running
-    statistics of one step are as sharp (up to 3e-7 and 2.2e-6, that of means with 32 images a batch
-    in compiled torch; biases before batch norms give 5e-4). What went backward is not: rounding
-    alone puts a ReLU's input on either side of zero, and one such unit late in the network moves
-    the gradient by 1e-2. So `gradient` is the model's own, and allows for what follows from it in
-    `update` (step one), `travel` and `loss_trace` (TRACE_STEPS steps).
+    fp32_ieee: both sides' logits differ from an fp64 reference by 4e-7 to 1.6e-6 on CPUs. Wrong
+    padding, stride, epsilon or layout give at least 1e-4, TF32 6e-4 (emulated). The loss and the
+    running statistics of one step are as precise: up to 3e-7 and 2.2e-6 (means with 32 images per
+    batch in compiled torch; biases before batch norms give 5e-4). Gradients are not. Rounding alone
+    puts a ReLU's input on either side of zero, and one such unit late in the network moves the
+    gradient by 1e-2. So each model sets `gradient`, from which follow `update` (step 1), `travel`
+    and `loss_trace` (TRACE_STEPS steps).
 
-    bf16 and bf16_autocast: some three times what was measured on CPUs between the sides (logits
-    1.4e-2, loss 2e-3, loss trace 1e-2, running mean 9e-3 and variance 2.3e-2), which hides a wrong
-    padding or epsilon; gradients differ by 0.6 and are no evidence. The fp32 case is the proof that
-    it is the same network. tf32: logits some three times the emulated error, else an eighth of
-    bf16's; it has not been run on a GPU.
+    bf16 and bf16_autocast: about three times the differences measured on CPUs (logits 1.4e-2, loss
+    2e-3, loss trace 1e-2, running mean 9e-3 and variance 2.3e-2), which hides a wrong padding or
+    epsilon. Gradients differ by 0.6 and are no evidence: the fp32 case proves that both sides are
+    the same network. tf32: logits about three times the emulated error, all else an eighth of
+    bf16's; not run on a GPU.
     """
     coarse = {"loss": 1e-2, "loss_trace": 4e-2, "running_mean": 3e-2, "running_var": 7e-2}
     train = {

@@ -1,5 +1,5 @@
-"""Vision models in Flax NNX: weights by torchvision's names, inference and training of whichever
-network a workload makes. Images are NHWC inside."""
+"""Inference and training of vision models in Flax NNX, with weights by torchvision's names.
+Works on NHWC images."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def build(
     make: MakeNetwork,
     options: Options,
 ) -> Program:
-    """Set the network that `make` makes up on the device that the settings name; `options` are what
-    the model's spec lets JAX's side be set to."""
+    """Set up the network that `make` returns, on the device in the settings; `options` are the
+    settings that the model's spec allows for JAX."""
     placed = place(case, arrays, read_settings(settings, JAX_COMPILE, options), make)
     if case.use_case == "infer":
         return _infer(placed)
@@ -74,9 +74,9 @@ def _infer(placed: Placed) -> Program:
 def _name_layers(
     placed: Placed, params: Leaves, statistics: Leaves, images: jax.Array, noise: Noise | None
 ) -> dict[str, np.ndarray]:
-    """What every layer puts out, channels second as in torch."""
+    """The output of every layer, channels second as in torch."""
 
-    names: list[str] = []  # a dictionary would leave the compiled function sorted
+    names: list[str] = []  # in call order: the keys of a dictionary come back from jit sorted
 
     def forward(params: Leaves, statistics: Leaves, images: jax.Array) -> list[jax.Array]:
         outputs = record(placed.merge(params, statistics), images, noise)
@@ -92,7 +92,7 @@ def _name_layers(
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
-    """What a training step takes and gives back."""
+    """The arrays that a training step takes and returns."""
 
     params: Leaves
     statistics: Leaves
@@ -106,8 +106,8 @@ jax.tree_util.register_dataclass(
 
 
 def make_optimizer(case: Case) -> optax.GradientTransformation:
-    """As `torch.optim.SGD`, which adds the decay to the gradient, before the momentum; or as its
-    `AdamW`, which takes it off the parameters and leaves the moments alone."""
+    """SGD adds the decay to the gradient before the momentum, as `torch.optim.SGD` does; AdamW
+    subtracts it from the parameters, as `torch.optim.AdamW` does."""
     if case.optimizer == "adamw":
         first, second = ADAMW_BETAS
         return optax.adamw(
@@ -264,8 +264,8 @@ def _make_training(
 def _gradient(
     case: Case, before: Mapping[str, np.ndarray], placed: Placed, state: _State
 ) -> dict[str, np.ndarray]:
-    """Momentum starts at zero, so after step one SGD's trace is the gradient with the decay, and
-    AdamW's first moment the gradient's share of it."""
+    """The gradient of step 1. Momentum starts at zero, so SGD's trace is the gradient plus decay,
+    and AdamW's first moment is proportional to the gradient."""
     key = "trace" if case.optimizer == "sgd" else "mu"
     trace = placed.params.to_canonical(optax.tree.get(state.optimizer, key))
     if case.optimizer == "adamw":

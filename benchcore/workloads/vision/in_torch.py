@@ -1,7 +1,7 @@
-"""torchvision's own models in PyTorch: inference and training of whichever a workload names.
+"""Inference and training of torchvision's own models in PyTorch.
 
-With compile other than `none`, the forward pass and the loss are compiled (and, by AOTAutograd,
-the backward pass with them); the optimiser's step stays PyTorch's own multi-tensor one.
+With any compile mode but `none`, the forward pass and the loss are compiled, and by AOTAutograd
+the backward pass too. The optimizer step is PyTorch's own multi-tensor one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Placed:
     defects: frozenset[str]
 
     def hold(self) -> dict[str, object]:
-        """What the manifest reads of inference and training alike."""
+        """What the manifest reads of both inference and training."""
         return {
             "module": self.model,
             "params": list(self.model.parameters()),
@@ -62,8 +62,7 @@ class _Placed:
 def build(
     case: Case, arrays: Arrays, settings: Settings, *, constructor: str, **options: Any
 ) -> Program:
-    """Set `torchvision.models.<constructor>` up on the device that the settings name; the options
-    are the constructor's."""
+    """Set up `torchvision.models.<constructor>(**options)` on the device in the settings."""
     wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
     model = getattr(import_models(), constructor)(**options)
     placed = _place(case, arrays, wanted, model)
@@ -115,12 +114,12 @@ def _infer(placed: _Placed) -> Program:
 
 
 def _name_layers(placed: _Placed) -> dict[str, np.ndarray]:
-    """What every module with parameters of its own puts out, in forward order."""
+    """The output of every module that has parameters of its own, in forward order."""
     found: dict[str, np.ndarray] = {}
 
     def hook(name: str) -> Callable[..., None]:
         def keep(_module: torch.nn.Module, _given: Any, output: Any) -> None:
-            attention = isinstance(output, tuple)  # its output, and its weights
+            attention = isinstance(output, tuple)  # its output and its weights
             found[name] = _to_host(output[0] if attention else output)
 
         return keep
@@ -140,9 +139,9 @@ def _name_layers(placed: _Placed) -> dict[str, np.ndarray]:
 def _make_optimizer(
     case: Case, params: Mapping[str, torch.nn.Parameter]
 ) -> tuple[torch.optim.Optimizer, Tensors]:
-    """torch's own, and the tensors it remembers things in: zeros from which step one is as defined.
+    """torch's optimizer and its state tensors, zero so that step 1 is well-defined.
 
-    They are made here, because evidence puts them back to zero."""
+    They are created here because the evidence resets them to zero."""
     remembered: Tensors = {}
 
     def remember(param: torch.nn.Parameter, key: str, tensor: torch.Tensor) -> None:
@@ -216,7 +215,7 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
         )
 
     def parts() -> dict[str, np.ndarray]:
-        """Of a program that has not stepped yet."""
+        """Call it before the program's first step."""
         with _without_noise(model):
             layers = _name_layers(placed)
         return make_parts(layers, follow(1))
@@ -273,7 +272,7 @@ def _make_training(
 
 @contextmanager
 def _without_noise(model: torch.nn.Module) -> Iterator[None]:
-    """Dropout and stochastic depth off: no two frameworks draw the same numbers."""
+    """Without dropout and stochastic depth: no two frameworks draw the same random numbers."""
     rates = {module: module.p for module in model.modules() if hasattr(module, "p")}
     for module in rates:
         module.p = 0.0
@@ -283,7 +282,7 @@ def _without_noise(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _output_dtype(placed: _Placed) -> torch.dtype:
-    """Of the forward pass, which is run as in inference: it leaves the statistics alone."""
+    """Of a forward pass in inference mode, which leaves the statistics unchanged."""
     placed.model.eval()
     with torch.no_grad():
         dtype = placed.forward(placed.images).dtype
@@ -292,29 +291,29 @@ def _output_dtype(placed: _Placed) -> torch.dtype:
 
 
 def _copy_into(targets: Tensors, sources: Tensors) -> None:
-    """In place: the compiled function and the optimiser keep hold of the very same tensors."""
+    """In place: the compiled function and the optimizer hold references to these tensors."""
     with torch.no_grad():
         for name, target in targets.items():
             target.copy_(sources[name])
 
 
 def _gradient(param: torch.nn.Parameter) -> np.ndarray:
-    """Zeros where nothing came: such a side agrees with nobody."""
+    """Zeros if there is none, so that this side fails every comparison."""
     return _to_host(torch.zeros_like(param) if param.grad is None else param.grad)
 
 
 def _to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A copy, of float32 at least: numpy has no bfloat16."""
+    """A copy in at least float32: numpy has no bfloat16."""
     return _widen(tensor.detach()).cpu().numpy().copy()
 
 
 def _widen(tensor: torch.Tensor) -> torch.Tensor:
-    """Every bfloat16 is a float32; float64 stays."""
+    """bfloat16 becomes float32, which is exact; float64 stays."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def _state_dict(model: torch.nn.Module, params: Mapping[str, np.ndarray]) -> Tensors:
-    """The canonical arrays, and the counters they leave out."""
+    """The canonical arrays, plus the counters that they leave out."""
     counters = {
         name: tensor
         for name, tensor in model.state_dict().items()
@@ -324,11 +323,11 @@ def _state_dict(model: torch.nn.Module, params: Mapping[str, np.ndarray]) -> Ten
 
 
 def import_models() -> ModuleType:
-    """`torchvision.models`, also where torchvision and torch were built apart.
+    """`torchvision.models`, even where torchvision was built for another torch.
 
-    Beside a torch of another build (pytorch/vision#9085) torchvision finds its own operators
-    missing and its import fails at the first one it looks up. Classifiers need none of them:
-    naming the two that are looked up lets the import go through.
+    torchvision then doesn't find its compiled operators (pytorch/vision#9085), and its import fails
+    at the first one it looks up. Classifiers need none of them: declaring the two names that are
+    looked up lets the import succeed.
     """
     try:
         from torchvision import models

@@ -1,4 +1,4 @@
-"""The block of MobileNetV3 and EfficientNet: its numbers, and its rows of the table of layers."""
+"""The block of MobileNetV3 and EfficientNet: its dimensions and its rows of the layer table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Activation = Literal["relu", "silu", "hard_swish"]
 class Block:
     """Channels and kernel of a block called `name`; `squeezed` 0 = no squeeze-and-excitation.
 
-    `drop_rate` is the chance that stochastic depth leaves the block out in training.
+    `drop_rate` is the probability that stochastic depth drops the block in training.
     """
 
     name: str
@@ -36,23 +36,23 @@ class Block:
 
     @property
     def is_residual(self) -> bool:
-        """Whether what goes in is added to what comes out."""
+        """Whether the input is added to the output."""
         return self.stride == 1 and self.inputs == self.outputs
 
 
 def make_divisible(channels: float) -> int:
-    """The nearest multiple of 8, but not below nine tenths of what was asked for."""
+    """The nearest multiple of 8 that is at least nine tenths of `channels`."""
     nearest = max(8, int(channels + 4) // 8 * 8)
     return nearest if nearest >= 0.9 * channels else nearest + 8
 
 
 def side_after(block: Block, side: int) -> int:
-    """The side of what a block puts out."""
+    """The side of a block's output."""
     return side if block.stride == 1 else halved(side)
 
 
 def block_layers(block: Block, side: int) -> Iterator[Layer]:
-    """The block's layers in torchvision's order; `side` is that of what goes in."""
+    """The block's layers in torchvision's order; `side` is that of its input."""
     prefix, after, index = f"{block.name}.block", side_after(block, side), 0
     wide = block.expanded
     if block.expands:
@@ -74,8 +74,8 @@ def block_layers(block: Block, side: int) -> Iterator[Layer]:
             yield Layer(
                 name=f"{prefix}.{index}.{name}", norm=None, inputs=inputs, outputs=outputs, kernel=1
             )
-    # Makes up for the gate, and for what is added. With half as much again activations grow with
-    # depth, to gates of 200, and a sigmoid multiplies the relative error of what it takes by that.
+    # Compensates for the gate and the residual sum. With scales 1.5 times as large, activations
+    # grow with depth to gates of 200, and a sigmoid multiplies its input's relative error by that.
     scale = 0.5 if block.is_residual else 1.0
     yield _conv(f"{prefix}.{index + 1}", wide, block.outputs, after, norm_scale=scale)
 

@@ -1,4 +1,4 @@
-"""Counts and initial arrays of a convolutional network, all from one table of its layers."""
+"""Counts and initial arrays of a convolutional network, from one table of its layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchcore.program import Arrays
 from benchcore.workloads.vision.case import CLASSES, Case, is_statistic, make_inputs
 
 STEEPNESS = 600.0
-"""Mean of the steep channel in its standard deviations: E[x^2] - E[x]^2 has no digits left there,
+"""Mean of the steep channel in standard deviations: E[x^2] - E[x]^2 has no digits left there,
 while the two-pass variance has most of them."""
 
 
@@ -20,8 +20,8 @@ while the two-pass variance has most of them."""
 class Layer:
     """A convolution, or with `kernel` 0 a matrix product, and the batch norm after it.
 
-    Without a norm it has a bias. `side` is that of what it puts out; `norm_scale` is the centre of
-    the norm's initial scales.
+    Without a norm it has a bias. `side` is that of its output; `norm_scale` is the centre of the
+    norm's initial scales.
     """
 
     name: str
@@ -68,15 +68,15 @@ def parameter_shapes(layers: Layers) -> dict[str, tuple[int, ...]]:
 
 
 def num_parameters(layers: Layers) -> int:
-    """Trainable parameters: running statistics don't count."""
+    """Number of trainable parameters, without the running statistics."""
     shapes = parameter_shapes(layers).items()
     return sum(math.prod(shape) for name, shape in shapes if not is_statistic(name))
 
 
 def _steepen(params: Mapping[str, np.ndarray], norm: str, conv: str, after: str) -> None:
-    """Channel 0 of the norm is read by channel 0 of the convolution alone, which reads no other.
+    """Make the norm's channel 0 steep: channel 0 of the convolution reads it, and nothing else.
 
-    Its rounding errors, STEEPNESS times the others', end at the norm that comes after.
+    Its rounding errors, STEEPNESS times those of the others, end at the norm that follows.
     """
     params[f"{norm}.weight"][0] = 0.1
     params[f"{norm}.bias"][0] = 0.1 * STEEPNESS
@@ -94,23 +94,23 @@ def _products(case: Case, layer: Layer, index: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerTable:
-    """What a spec says of a convolutional network, from `layers`: side of the images -> its layers.
+    """The counts and arrays in the spec of a convolutional network. `layers`: image side -> layers.
 
-    `steep` names a batch norm, the 1x1 convolution that reads it, and the batch norm after that:
-    training in fp32_ieee they make a channel whose mean is STEEPNESS standard deviations, so that a
-    variance computed the fast way shows.
+    `steep` names a batch norm, the 1x1 convolution that reads it, and the batch norm after that. In
+    fp32_ieee training they form a channel whose mean is STEEPNESS standard deviations. It reveals a
+    variance computed as E[x^2] - E[x]^2.
     """
 
     layers: Callable[[int], Layers]
     steep: tuple[str, str, str]
 
     def state_dict_shapes(self, case: Case) -> dict[str, tuple[int, ...]]:
-        """Of the state dict that a checkpoint has in place of seeded parameters and statistics."""
+        """Shapes in a state dict of parameters and statistics, as a checkpoint has them."""
         return parameter_shapes(self.layers(case.side))
 
     def make_arrays(self, case: Case, seed: int) -> Arrays:
-        """He-normal weights, inputs, and running statistics far from 0 and 1: fresh ones hide
-        mapping errors."""
+        """He-normal weights, inputs, and running statistics far from 0 and 1, because freshly
+        initialised ones hide mapping errors."""
         layers = list(self.layers(case.side))
         rng = np.random.Generator(np.random.PCG64(seed))
         scales = {layer.norm: layer.norm_scale for layer in layers}
@@ -134,17 +134,17 @@ class LayerTable:
         return Arrays(params=params, inputs=inputs)
 
     def flops(self, case: Case) -> int:
-        """Operations of a step's convolutions and matrix products, a multiply-add being two.
+        """Operations of a step's convolutions and matrix products; one multiply-add counts as two.
 
-        Forward: one product a layer. Backward: one for the weights of every layer, and one for the
-        input of every layer but the first. Norms, activations, pooling and the optimiser (under 1
-        to 2 %) are left out, in both frameworks alike.
+        Forward: one product per layer. Backward: one for the weights of every layer, and one for
+        the input of every layer but the first. Norms, activations, pooling and the optimizer (under
+        1 to 2 %) are left out for both frameworks.
         """
         layers = enumerate(self.layers(case.side))
         return 2 * case.batch * sum(_products(case, layer, index) for index, layer in layers)
 
     def winograd_share(self, case: Case) -> float:
-        """What share of the FLOPs are 3x3 convolutions of stride 1."""
+        """The share of FLOPs in 3x3 convolutions of stride 1."""
         savable = sum(
             _products(case, layer, index)
             for index, layer in enumerate(self.layers(case.side))
@@ -153,7 +153,7 @@ class LayerTable:
         return 2 * case.batch * savable / self.flops(case)
 
     def least_bytes(self, case: Case) -> int:
-        """Bytes that must cross the memory border once in a step.
+        """Bytes a step must move to or from memory.
 
         Infer: parameters and images in, logits out. Train: parameters, momentum and running
         statistics in and out, images and labels in, the loss out. Activations are left out: perfect

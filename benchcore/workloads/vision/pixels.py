@@ -1,4 +1,4 @@
-"""What training on image files adds to a workload: pixels as numbers, and a fresh network."""
+"""Training on image files: normalised pixels and an untrained network."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from benchcore.workloads.vision.case import Case, sketch
 
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
-"""Of ImageNet's channels between 0 and 1, as torchvision's recipes have them."""
+"""Of ImageNet's channels scaled to 0..1, as in torchvision's recipes."""
 
 
 def normalise(images: np.ndarray) -> np.ndarray:
-    """(batch, high, wide, 3) uint8 to (batch, 3, high, wide) float32 around 0."""
+    """(batch, height, width, 3) uint8 to (batch, 3, height, width) float32 around 0."""
     scaled = images.astype(np.float32) / np.float32(255)
     centred = (scaled - np.array(MEAN, np.float32)) / np.array(DEVIATION, np.float32)
     return np.ascontiguousarray(centred.transpose(0, 3, 1, 2))
 
 
 def make_seen(pixels: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Evidence of what a step is given: pixels (batch, 3, high, wide) sketched, and labels, which
-    count from 1 here, since all zeros would prove nothing."""
+    """Evidence of a step's inputs: pixels (batch, 3, height, width) as a sketch, and labels, which
+    count from 1 here, because all zeros would prove nothing."""
     return {"pixels": sketch([pixels]), "labels": labels + 1}
 
 
@@ -35,10 +35,10 @@ def training_arrays(
     images: np.ndarray,
     labels: np.ndarray,
 ) -> Arrays:
-    """An untrained network, and the first batch as its inputs, which the evidence is taken on.
+    """An untrained network, with the first batch as its inputs, on which the evidence is computed.
 
-    Norms begin as the identity and biases at 0. (The arrays of other cases are there to show
-    mistakes: theirs are neither, and in fp32 they hold a channel made to lose digits.)
+    Norms start as the identity and biases at 0. (The arrays of other cases serve to reveal errors:
+    theirs are neither, and in fp32 they have a channel that loses digits.)
     """
     drawn = make_arrays(dataclasses.replace(case, precision="bf16"), seed).params
     return Arrays(

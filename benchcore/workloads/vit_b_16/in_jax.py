@@ -1,5 +1,5 @@
-"""ViT-B/16 in Flax NNX, written after torchvision's definition: pre-norm, packed projections, erf
-GELU, a class token and learned positions. Images are NHWC inside."""
+"""ViT-B/16 in Flax NNX, after torchvision's definition: pre-norm, packed projections, erf GELU, a
+class token and learned positions. Works on NHWC images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from benchcore.workloads.vit_b_16.spec import (
 
 
 def _norm(layers: Layers) -> nnx.LayerNorm:
-    """In two passes, as torch has it: E[x^2] - E[x]^2 loses digits."""
+    """With a two-pass variance, as in torch: E[x^2] - E[x]^2 loses digits."""
     return nnx.LayerNorm(
         FEATURES,
         epsilon=EPSILON,
@@ -47,8 +47,8 @@ def split_heads(packed: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 def attend(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
     """Softmax attention of (batch, token, head, feature).
 
-    JAX's own takes its softmax in float32 whatever it is given, so the float64 oracle writes it
-    out; the proof in float32 then holds JAX's own against it.
+    JAX's own attention computes its softmax in float32 for any dtype. The float64 reference
+    therefore writes it out, and the proof in float32 compares JAX's own with it.
     """
     if query.dtype != jnp.float64:
         return jax.nn.dot_product_attention(query, key, value)
@@ -57,7 +57,7 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
 
 
 class SelfAttention(nnx.Module):
-    """`torch.nn.MultiheadAttention` of a sequence with itself: one product gives all three."""
+    """`torch.nn.MultiheadAttention` as self-attention: one product for queries, keys, values."""
 
     def __init__(self, *, layers: Layers) -> None:
         self.in_proj_weight = nnx.Param(jnp.zeros((FEATURES, 3 * FEATURES)))
@@ -66,14 +66,14 @@ class SelfAttention(nnx.Module):
         self.dtype = layers.dtype
 
     def __call__(self, value: jax.Array) -> jax.Array:
-        """(batch, token, feature), in and out."""
+        """Maps (batch, token, feature) to the same shape."""
         weight, bias = self.in_proj_weight[...], self.in_proj_bias[...]
         packed = value.astype(self.dtype) @ weight.astype(self.dtype) + bias.astype(self.dtype)
         return self.out_proj(attend(*split_heads(packed)).reshape(value.shape))
 
 
 class EncoderBlock(nnx.Module):
-    """Norm before each half, and the way around it; attributes bear torchvision's names."""
+    """Norm before each half, and residual connections; attributes have torchvision's names."""
 
     def __init__(self, *, layers: Layers) -> None:
         self.ln_1 = _norm(layers)
@@ -85,14 +85,14 @@ class EncoderBlock(nnx.Module):
         )
 
     def __call__(self, value: jax.Array) -> jax.Array:
-        """(batch, token, feature), in and out."""
+        """Maps (batch, token, feature) to the same shape."""
         value = value + self.self_attention(self.ln_1(value))
         hidden = jax.nn.gelu(self.mlp["0"](self.ln_2(value)), approximate=self.tanh)
         return value + self.mlp["3"](hidden)
 
 
 class Encoder(nnx.Module):
-    """Adds the positions, then block after block, then a norm."""
+    """Adds the positions, then applies the blocks and a norm."""
 
     def __init__(self, case: Case, *, layers: Layers) -> None:
         self.names = [f"encoder_layer_{index}" for index in range(num_blocks(case))]
@@ -101,7 +101,7 @@ class Encoder(nnx.Module):
         self.ln = _norm(layers)
 
     def __call__(self, value: jax.Array) -> jax.Array:
-        """(batch, token, feature), in and out."""
+        """Maps (batch, token, feature) to the same shape."""
         value = value + self.pos_embedding[...].astype(value.dtype)
         for name in self.names:
             value = self.layers[name](value)
@@ -109,7 +109,7 @@ class Encoder(nnx.Module):
 
 
 class VisionTransformer(nnx.Module):
-    """Patches and the class token through the encoder; the class token's output to logits."""
+    """Encodes patches and the class token; the class token's output gives the logits."""
 
     def __init__(self, case: Case, *, layers: Layers) -> None:
         self.class_token = nnx.Param(jnp.zeros((1, 1, FEATURES)))
@@ -126,7 +126,7 @@ class VisionTransformer(nnx.Module):
         self.heads = nnx.Dict({"head": layers.linear(FEATURES, CLASSES)})
 
     def __call__(self, images: jax.Array, noise: Noise | None) -> jax.Array:
-        """Images (batch, high, wide, 3) to logits (batch, classes); nothing is dropped."""
+        """Images (batch, height, width, 3) to logits (batch, classes). It has no dropout."""
         patches = self.conv_proj(images)
         patches = patches.reshape(patches.shape[0], -1, FEATURES)
         first = jnp.broadcast_to(self.class_token[...], (patches.shape[0], 1, FEATURES))
@@ -135,7 +135,7 @@ class VisionTransformer(nnx.Module):
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Set the network up on the device that the settings name."""
+    """Set up the network on the device in the settings."""
     return vision.build(
         case,
         arrays,

@@ -1,4 +1,4 @@
-"""ViT-B/16 in PyTorch: torchvision's own; its class with fewer blocks for the tiny cases."""
+"""ViT-B/16 in PyTorch: torchvision's own, in tiny cases with fewer blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchcore.workloads.vit_b_16.spec import FEATURES, HEADS, HIDDEN, PATCH
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
-    """Set the network up on the device that the settings name."""
+    """Set up the network on the device in the settings."""
     if case.depth is None:
         return vision.build(case, arrays, settings, constructor="vit_b_16", image_size=case.side)
     return vision.build(

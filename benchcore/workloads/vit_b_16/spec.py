@@ -1,7 +1,7 @@
 """ViT-B/16, as torchvision defines it: cases, table of its arrays, counts, tolerances.
 
 Canonical names are the keys of `torchvision.models.vit_b_16().state_dict()`, layouts are torch's:
-matrices (out, in), the patches' convolution (out, in, high, wide), tokens (1, token, feature).
+matrices (out, in), the patches' convolution (out, in, height, width), tokens (1, token, feature).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ BLOCKS = 12
 HEADS = 12
 FEATURES = 768
 HIDDEN = 3072
-"""Features within a block's perceptron."""
+"""Width of a block's perceptron."""
 EPSILON = 1e-6
-"""Of every layer norm; torch's own default is 1e-5."""
+"""Of every layer norm; torch's default is 1e-5."""
 WEIGHT_DECAY = 0.3
-"""Of torchvision's recipe; as `torch.optim.AdamW` has it, of every parameter."""
+"""From torchvision's recipe; applied to every parameter, as in `torch.optim.AdamW`."""
 TINY_WEIGHT_DECAY = 50.0
-"""So strong that one step shows where it is applied: a parameter is some 0.04, an update 1e-4."""
+"""So strong that one step shows where it is applied: a parameter is about 0.04, an update 1e-4."""
 TINY_BLOCKS = 2
 
 
 def _train_as_torchvision(name: str, case: Case) -> Case:
-    """AdamW where the others take SGD; and few blocks where the case is tiny."""
+    """AdamW where the other models use SGD, and few blocks in tiny cases."""
     depth = TINY_BLOCKS if name.startswith("tiny") else None
     if case.use_case == "infer":
         return replace(case, depth=depth)
@@ -55,18 +55,18 @@ PROOFS: dict[str, Case] = {
     use_case: _train_as_torchvision("proof", case)
     for use_case, case in vision.make_proofs().items()
 }
-"""What the equivalence pass computes, in every precision and in float64: all blocks."""
+"""The cases of the equivalence proof, with all blocks: in every precision and in float64."""
 PROOFS_FROM_CHECKPOINT = {**PROOFS, "train": replace(PROOFS["train"], batch=2, side=224)}
-"""A checkpoint's position embedding is that of 224 pixels."""
+"""A checkpoint's position embedding is for 224 pixels."""
 
 
 def num_blocks(case: Case) -> int:
-    """Of the encoder."""
+    """Number of the encoder's blocks."""
     return BLOCKS if case.depth is None else case.depth
 
 
 def num_tokens(case: Case) -> int:
-    """The patches, and the class token: 197 at 224 pixels."""
+    """Patches plus the class token: 197 at 224 pixels."""
     return (case.side // PATCH) ** 2 + 1
 
 
@@ -88,7 +88,7 @@ def parameter_shapes(case: Case) -> dict[str, tuple[int, ...]]:
 
 
 state_dict_shapes = parameter_shapes
-"""Of the state dict that a checkpoint has in place of seeded parameters."""
+"""Shapes in a state dict, as a checkpoint has it."""
 
 
 def _block_shapes(index: int) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -105,13 +105,13 @@ def _block_shapes(index: int) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def num_parameters(case: Case) -> int:
-    """All of them are trained: 86,567,656 at 224 pixels."""
+    """All of them trainable: 86,567,656 at 224 pixels."""
     return sum(math.prod(shape) for shape in parameter_shapes(case).values())
 
 
 def make_arrays(case: Case, seed: int) -> Arrays:
-    """Seeded parameters and inputs. Queries and keys are twice as large as the rest, so that the
-    attention is far from even; what the first norm reads is small, so that its epsilon shows."""
+    """Seeded parameters and inputs. Queries and keys are twice as large as the rest, which makes
+    the attention uneven; the input of the first norm is small, so that its epsilon matters."""
     rng = np.random.Generator(np.random.PCG64(seed))
     params = {name: _initial(rng, name, shape) for name, shape in parameter_shapes(case).items()}
     return Arrays(params=params, inputs=make_inputs(case, rng))
@@ -130,12 +130,12 @@ def _initial(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.
 
 
 def flops(case: Case) -> int:
-    """Operations of a step's matrix products, a multiply-add being two.
+    """Operations of a step's matrix products; one multiply-add counts as two.
 
-    17.564 G multiply-adds an image forward, as torchvision's own table says (`ViT_B_16_Weights`,
-    `_ops`); 0.7 G are the attention's own two products, that some counters leave out. Backward: one
-    product for each factor, but for the images. Norms, softmax, GELU and the optimiser (under 1 to
-    2 %) are left out.
+    17.564 G multiply-adds per image forward, as in torchvision's table (`ViT_B_16_Weights`,
+    `_ops`). 0.7 G are the attention's own two products, which some counters leave out. Backward:
+    one product per factor, but none for the images. Norms, softmax, GELU and the optimizer (under
+    1 to 2 %) are left out.
     """
     tokens = num_tokens(case)
     patches = (tokens - 1) * FEATURES * 3 * PATCH**2
@@ -147,7 +147,7 @@ def flops(case: Case) -> int:
 
 
 def least_bytes(case: Case) -> int:
-    """Bytes that must cross the memory border once in a step.
+    """Bytes a step must move to or from memory.
 
     Infer: parameters and images in, logits out. Train: parameters and both moments in and out,
     images and labels in, the loss out; activations could stay on the chip.
@@ -161,11 +161,11 @@ def least_bytes(case: Case) -> int:
 
 
 def tolerances(case: Case) -> dict[str, float]:
-    """Largest allowed difference between two contenders: as of the other vision models.
+    """Largest allowed difference between two contenders, as for the other vision models.
 
-    Without a ReLU gradients are sharp. Updates are not: AdamW divides each gradient by its own size
-    and so gives one that is all rounding (softmax does not see the keys' biases) its full step;
-    the sides differ by up to 8e-3 on CPUs.
+    Without ReLUs gradients are precise. Updates are not: AdamW divides each gradient by its own
+    magnitude, so a gradient that is only rounding (softmax is invariant to the keys' biases) gets a
+    full step. The sides differ by up to 8e-3 on CPUs.
     """
     return vision.tolerances(case, gradient=1e-4, update=3e-2, normed=False)
 

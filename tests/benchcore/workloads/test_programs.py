@@ -387,13 +387,13 @@ def test_a_convolution_with_a_bias_before_its_norm_is_refused(job: Job, outcomes
 @pytest.mark.parametrize("job", [TRUNCATED], ids=_key)
 def test_truncated_channels_are_refused_by_shape(job: Job, outcomes: Outcomes) -> None:
     refused = outcomes[job.key].facts["refused"]
-    assert "'features.1.block.1.fc1.bias' should become (4,), got (8,)" in refused
+    assert "wanted 'features.1.block.1.fc1.bias' as (4,), got (8,)" in refused
 
 
 @pytest.mark.parametrize("job", [WIDE], ids=_key)
 def test_a_squeeze_of_other_channels_is_refused_by_shape(job: Job, outcomes: Outcomes) -> None:
     refused = outcomes[job.key].facts["refused"]
-    assert "'features.2.0.block.2.fc1.bias' should become (24,), got (4,)" in refused
+    assert "wanted 'features.2.0.block.2.fc1.bias' as (24,), got (4,)" in refused
 
 
 @pytest.mark.parametrize("job", MUTATED, ids=_key)
@@ -457,7 +457,8 @@ def _table_row(job: Job, outcomes: Outcomes) -> list[str]:
     case = spec.CASES[job.case]
     cells = [job.workload, case.use_case, MISTAKES[job.mutation or ""]]
     if "refused" in facts:
-        return [*cells, "shape" if "should become" in facts["refused"] else "names", *4 * ["-"]]
+        refused_for = "shape" if "in torch's layout" in facts["refused"] else "names"
+        return [*cells, refused_for, *4 * ["-"]]
     other = "torch" if job.arm == "jax" else "jax"
     partner = Job(workload=job.workload, case=job.case, arm=other)
     one, two = outcomes[partner.key].before, outcomes[job.key].before
@@ -481,7 +482,7 @@ def _stored_table() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("job", TABLED, ids=_key)
-def test_the_table_of_mistakes_says_what_was_found(job: Job, outcomes: Outcomes) -> None:
+def test_the_table_of_mistakes_matches_measurements(job: Job, outcomes: Outcomes) -> None:
     """Of how far a mistake goes, the order of magnitude: roundoff differs between machines."""
     *words, difference, tolerance, coarse, public = found = _table_row(job, outcomes)
     stored = {tuple(row[:3]): row for row in _stored_table()}

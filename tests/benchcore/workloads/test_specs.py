@@ -156,7 +156,7 @@ def test_settings_that_go_without_saying() -> None:
     assert (plain.layout, plain.cudnn_benchmark, plain.donate) == ("contiguous", "off", "yes")
     last = {"device": "cpu", "compile": "none", "layout": "channels_last"}
     assert read_settings(last, TORCH_COMPILE, TORCH_IMAGE_OPTIONS).layout == "channels_last"
-    with pytest.raises(ValueError, match=r"no layout 'nhwc' here; choose of contiguous"):
+    with pytest.raises(ValueError, match=r"no layout 'nhwc' here; choose one of contiguous"):
         read_settings({**last, "layout": "nhwc"}, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
     with pytest.raises(ValueError, match=r"may have .cudnn_benchmark., .layout., got.*.donate."):
         read_settings({**last, "donate": "no"}, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)

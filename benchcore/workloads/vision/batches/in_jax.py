@@ -1,4 +1,4 @@
-"""Batches of image files in JAX: sent to the device, and made numbers of there."""
+"""Batches of image files in JAX: sent to the device as uint8 and normalised there."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ OnDevice = dict[str, jax.Array]
 
 
 def stage(images: np.ndarray, labels: np.ndarray) -> Staged:
-    """A copy in host memory: `device_put` may go on reading it after it has returned."""
+    """A copy in host memory: `device_put` may still read it after it has returned."""
     return {"images": np.array(images), "labels": np.array(labels)}
 
 
 def make_send(device: jax.Device) -> Any:
-    """Puts a staged batch on the device and does not wait for it."""
+    """Returns a function that starts the copy of a staged batch to the device, without waiting."""
     return lambda staged: jax.device_put(staged, device)
 
 
 def make_prepare(dtype: jnp.dtype) -> Any:
-    """Compiled: uint8 images to numbers around 0 in the case's dtype; labels as they are."""
+    """Returns the compiled normalisation: uint8 images to the case's dtype, labels unchanged."""
 
     def prepare(batch: OnDevice) -> OnDevice:
         scaled = batch["images"].astype(jnp.float32) / 255
@@ -36,5 +36,5 @@ def make_prepare(dtype: jnp.dtype) -> Any:
 
 
 def count_correct(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """How many images' largest logit is their label's."""
+    """Number of images whose largest logit is at their label."""
     return (logits.argmax(axis=1) == labels).sum()

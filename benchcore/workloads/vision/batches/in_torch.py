@@ -1,4 +1,4 @@
-"""Batches of image files in PyTorch: sent to the device, and made numbers of there."""
+"""Batches of image files in PyTorch: sent to the device as uint8 and normalised there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from benchcore.workloads.vision.pixels import DEVIATION, MEAN
 
 @dataclass(frozen=True)
 class Batch:
-    """uint8 images (batch, 3, high, wide) in their memory format, and int32 labels; `arrived` is
-    None where nothing has to be waited for."""
+    """uint8 images (batch, 3, height, width) in their memory format, and int32 labels; `arrived`
+    is None if there is no transfer to wait for."""
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -22,7 +22,7 @@ class Batch:
 
 
 def make_stage(device: torch.device, *, channels_last: bool) -> Callable[..., Batch]:
-    """A copy in host memory, pinned where the device is a GPU (not run on one)."""
+    """Returns a function that copies to host memory, pinned if the device is a GPU (not run)."""
 
     def stage(images: np.ndarray, labels: np.ndarray) -> Batch:
         copies = [torch.from_numpy(np.array(each)) for each in (images, labels)]
@@ -35,7 +35,7 @@ def make_stage(device: torch.device, *, channels_last: bool) -> Callable[..., Ba
 
 
 def make_send(device: torch.device) -> Callable[[Batch], Batch]:
-    """To a GPU on a stream of its own, beside the step that is at work (not run on one)."""
+    """Returns a copy to a GPU on a separate stream, parallel to the current step (not run)."""
     if device.type != "cuda":
         return lambda staged: staged
     stream = torch.cuda.Stream(device)
@@ -52,7 +52,7 @@ def make_send(device: torch.device) -> Callable[[Batch], Batch]:
 def make_prepare(
     device: torch.device, dtype: torch.dtype
 ) -> Callable[[Batch], tuple[torch.Tensor, torch.Tensor]]:
-    """uint8 images to numbers around 0 in the case's dtype, in the format they came in."""
+    """Returns the normalisation: uint8 images to the case's dtype, in the same memory format."""
     mean, deviation = (
         torch.tensor(each, device=device).reshape(1, 3, 1, 1) for each in (MEAN, DEVIATION)
     )

@@ -1,4 +1,4 @@
-"""Layers of Flax NNX with torch's conventions; images are (batch, high, wide, features)."""
+"""Layers of Flax NNX with torch's conventions; images are (batch, height, width, features)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from benchcore.workloads.vision.inverted_residual import Block
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """Makes layers that compute in `dtype`, whatever their parameters are held in."""
+    """Makes layers that compute in `dtype`, whatever the dtype of their parameters."""
 
     dtype: jnp.dtype
     training: bool
     rngs: nnx.Rngs
     epsilon: float = 1e-5
     momentum: float = 0.1
-    """Of the batch norms: torch's own defaults."""
+    """Of the batch norms: torch's defaults."""
     defects: frozenset[str] = frozenset()
-    """What is wrong on purpose, for the defect study."""
+    """Deliberate defects, for the defect study."""
 
     def conv(
         self,
@@ -37,7 +37,7 @@ class Layers:
         groups: int = 1,
         bias: bool = False,
     ) -> nnx.Conv:
-        """Padded alike on both sides, as torch does: 'SAME' pads on the right at stride 2."""
+        """Padded equally on both sides, as in torch: 'SAME' pads on the right at stride 2."""
         pad = (kernel - 1) // 2
         symmetric = ((pad, pad), (pad, pad))
         return nnx.Conv(
@@ -73,7 +73,6 @@ class Layers:
         return nnx.List([conv, self.norm(outputs)])
 
     def linear(self, inputs: int, outputs: int) -> nnx.Linear:
-        """With a bias."""
         return nnx.Linear(inputs, outputs, dtype=self.dtype, rngs=self.rngs)
 
 
@@ -84,11 +83,11 @@ def convolve_by_taps(
     padding: Sequence[tuple[int, int]],
     **_unused: Any,
 ) -> jax.Array:
-    """A depthwise convolution as the sum of its taps: value (batch, high, wide, features), kernel
-    (high, wide, 1, features).
+    """A depthwise convolution as the sum of its taps. `value` is (batch, height, width, features),
+    `kernel` (height, width, 1, features).
 
-    For float64, which XLA has no depthwise kernel of on CPUs: there it makes a dense convolution of
-    480 features out of 480 of one each, which takes a thousand times as long.
+    For float64, for which XLA has no depthwise CPU kernel: it turns 480 depthwise features into a
+    dense convolution of 480 features, which takes a thousand times as long.
     """
     value = jnp.pad(value, ((0, 0), *padding, (0, 0)))
     taps = jnp.stack(jnp.meshgrid(*map(jnp.arange, kernel.shape[:2]), indexing="ij"), -1)
@@ -106,8 +105,8 @@ def convolve_by_taps(
 
 
 class BatchNorm(nnx.Module):
-    """As `torch.nn.BatchNorm2d`: in training it normalises with the batch's own biased variance,
-    and moves the running one towards the unbiased one by `momentum` (torch's: 0.1 of the new)."""
+    """As `torch.nn.BatchNorm2d`: training normalises with the batch's own biased variance, and
+    moves the running one towards the unbiased one by `momentum` (torch's: 0.1 of the new)."""
 
     def __init__(
         self,
@@ -126,7 +125,7 @@ class BatchNorm(nnx.Module):
         self.training, self.dtype = training, dtype
 
     def __call__(self, value: jax.Array) -> jax.Array:
-        """(batch, high, wide, features), normalised in float32 at least, returned in the dtype."""
+        """Normalise (batch, height, width, features) in at least float32; return the dtype."""
         value = widen(value)
         mean, var = self.mean[...], self.var[...]
         if self.training:
@@ -138,7 +137,7 @@ class BatchNorm(nnx.Module):
         return ((value - mean) * factor + self.bias[...]).astype(self.dtype)
 
     def _move(self, running: nnx.Variable, observed: jax.Array) -> None:
-        """Rounded once, to what the statistic is held in."""
+        """Rounded once, to the dtype of the statistic."""
         kept = running[...]
         moved = (1 - self.momentum) * widen(kept) + self.momentum * observed
         running[...] = jax.lax.stop_gradient(moved).astype(kept.dtype)
@@ -152,7 +151,7 @@ def measure(value: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def widen(array: jax.Array) -> jax.Array:
-    """At least float32: every bfloat16 is one, and float64 stays."""
+    """At least float32, which is exact for bfloat16; float64 stays."""
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
@@ -162,7 +161,7 @@ def unbias(var: jax.Array, count: int) -> jax.Array:
 
 
 def record(network: nnx.Module, *given: Any) -> dict[str, jax.Array]:
-    """Call the network; what each layer with arrays of its own puts out, by its path, in order."""
+    """Call the network; the output of each layer with arrays of its own, by path, in call order."""
     paths = {
         id(layer): ".".join(map(str, path))
         for path, layer in nnx.iter_modules(network)
@@ -189,15 +188,15 @@ def record(network: nnx.Module, *given: Any) -> dict[str, jax.Array]:
 
 
 class Noise:
-    """The random numbers of one training step, which is a count. `strength` 0 drops nothing, 1 what
-    the rates say. A network that drops nothing makes no random numbers."""
+    """The random numbers of training step number `step`. `strength` 0 drops nothing, 1 drops at the
+    layers' rates. A network that drops nothing draws no random numbers."""
 
     def __init__(self, step: jax.Array, strength: jax.Array) -> None:
         self._step, self._strength = step, strength
         self._num_drawn = 0
 
     def drop(self, value: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
-        """Zeroes parts of the value and scales up the rest; one draw for each place of `shape`."""
+        """Zero parts of the value and scale up the rest; one draw for each element of `shape`."""
         self._num_drawn += 1
         key = jax.random.fold_in(jax.random.key(0), self._step)
         keep = 1 - rate * self._strength
@@ -211,14 +210,14 @@ def drop_elements(value: jax.Array, rate: float, noise: Noise | None) -> jax.Arr
 
 
 def drop_rows(value: jax.Array, rate: float, noise: Noise | None) -> jax.Array:
-    """`torchvision.ops.StochasticDepth` in mode "row": whole images at a time."""
+    """`torchvision.ops.StochasticDepth` in mode "row": drops whole images."""
     if noise is None or rate == 0.0:
         return value
     return noise.drop(value, rate, (value.shape[0],) + (1,) * (value.ndim - 1))
 
 
 def chain(layers: nnx.List, value: jax.Array) -> jax.Array:
-    """One layer after the other."""
+    """Apply the layers one after the other."""
     for layer in layers:
         value = layer(value)
     return value
@@ -228,7 +227,7 @@ _ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "hard_swish": jax.nn.h
 
 
 class SqueezeExcitation(nnx.Module):
-    """Scales each channel by what its image's mean says, through two 1x1 convolutions."""
+    """Scales each channel by a gate computed from the image's means by two 1x1 convolutions."""
 
     def __init__(self, block: Block, *, layers: Layers) -> None:
         self.fc1 = layers.conv(block.expanded, block.squeezed, kernel=1, bias=True)
@@ -246,7 +245,7 @@ class SqueezeExcitation(nnx.Module):
 
 class InvertedResidual(nnx.Module):
     """1x1 expansion, depthwise convolution, squeeze-and-excitation, 1x1 projection (no activation);
-    attributes bear torchvision's names."""
+    attributes have torchvision's names."""
 
     def __init__(self, block: Block, *, layers: Layers) -> None:
         wide = block.expanded
@@ -262,7 +261,7 @@ class InvertedResidual(nnx.Module):
         self.block.append(layers.conv_norm(wide, block.outputs, kernel=1))
 
     def __call__(self, value: jax.Array, noise: Noise | None) -> jax.Array:
-        """(batch, high, wide, inputs) to (batch, high / stride, wide / stride, outputs)."""
+        """(batch, height, width, inputs) to (batch, height / stride, width / stride, outputs)."""
         around, activation = value, _ACTIVATIONS[self.spec.activation]
         *inner, projection = self.block
         for layer in inner:

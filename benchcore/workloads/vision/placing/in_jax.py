@@ -1,4 +1,4 @@
-"""A network of Flax NNX and its weights on the device: to and from torchvision's names."""
+"""Copies a Flax NNX network and its weights to the device, and back under torchvision's names."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from benchcore.workloads.vision.layers.in_jax import Layers, Noise, widen
 
 Leaves = list[jax.Array]
 Network = Callable[[jax.Array, Noise | None], jax.Array]
-"""An NNX module called with images (batch, high, wide, 3); it gives logits (batch, classes)."""
+"""An NNX module: maps images (batch, height, width, 3) to logits (batch, classes)."""
 MakeNetwork = Callable[[Layers], Network]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """A network split into what is compiled and what is held, on the device.
+    """A network on the device, split into its graph, which is compiled, and its arrays.
 
-    Arrays go into compiled functions as flat lists: arguments, so that nothing is folded into the
-    program, and lists, because flattening an NNX state takes Python time.
+    Compiled functions take the arrays as flat lists: as arguments, so that no array is folded into
+    the program, and as lists, because flattening an NNX state takes Python time.
     """
 
     graph: Any
     at_rest: Callable[[], Any]
-    """The graph of the same network in inference."""
+    """The graph of the same network in inference mode."""
     params: _Group
     statistics: _Group
     inputs: dict[str, jax.Array]
@@ -41,26 +41,25 @@ class Placed:
     donate: bool
     defects: frozenset[str]
     host_images: np.ndarray
-    """As the case has them: (batch, 3, side, side)."""
+    """In the case's shape: (batch, 3, side, side)."""
 
     def merge(self, params: Leaves, statistics: Leaves) -> Any:
-        """The network with these arrays."""
         states = self.params.unflatten(params), self.statistics.unflatten(statistics)
         return nnx.merge(self.graph, *states)
 
     def take_inputs(self) -> dict[str, jax.Array]:
-        """What a step works on: on the device since before the clock ran, unless that is wrong."""
+        """A step's inputs: placed on the device before timing, unless a defect changes that."""
         if "image-from-host" not in self.defects:
             return self.inputs
         images = jax.device_put(self.host_images.transpose(0, 2, 3, 1), self.device)
         return {**self.inputs, "images": images.astype(self.inputs["images"].dtype)}
 
     def hold_inputs(self, on_device: object) -> object:
-        """Where a step finds its images: for the manifest."""
+        """What the manifest reports of where a step finds its images."""
         return self.host_images if "image-from-host" in self.defects else on_device
 
     def to_canonical(self, params: Leaves, statistics: Leaves) -> dict[str, np.ndarray]:
-        """Host copies of parameters and running statistics: the buffers are donated next."""
+        """Host copies of parameters and running statistics: the next step donates the buffers."""
         return self.params.to_canonical(params) | self.statistics.to_canonical(statistics)
 
 
@@ -75,7 +74,7 @@ class _Group:
     device: jax.Device
 
     def place(self) -> Leaves:
-        """A fresh copy on the device: donation must never reach the originals."""
+        """A copy on the device: the originals must never be donated."""
         return [
             jnp.array(array, dtype=self.dtype, copy=True, device=self.device) for array in self.host
         ]
@@ -91,8 +90,8 @@ class _Group:
 
 
 def place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) -> Placed:
-    """The network that `make` makes, in the case's dtype. Raises ValueError where the arrays are
-    not its own."""
+    """The network that `make` returns, in the case's dtype. Raises ValueError if the arrays belong
+    to another network."""
     dtype = {"bf16": jnp.bfloat16, REFERENCE: jnp.float64}.get(case.precision, jnp.float32)
     device = jax.devices(wanted.platform)[wanted.ordinal]
     graph, *states = nnx.split(
@@ -136,16 +135,16 @@ def _layers(case: Case, defects: frozenset[str]) -> Layers:
 
 
 def on_host(array: jax.Array) -> np.ndarray:
-    """A copy, of float32 at least: numpy has no bfloat16."""
+    """A copy in at least float32: numpy has no bfloat16."""
     return np.array(widen(array))
 
 
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
-"""Of NNX's variables, as torch calls them; any other is called the same on both sides."""
+"""torch's names of NNX's variables; all others have the same name on both sides."""
 
 
 def _names(state: nnx.State) -> tuple[str, ...]:
-    """Canonical names: attributes bear torchvision's names, so a path in the state is one."""
+    """Canonical names: attributes have torchvision's names, so a path in the state is one."""
     paths = [path for path, _ in nnx.to_flat_state(state)]
     return tuple(
         ".".join([*map(str, owner), _LEAF_NAMES.get(str(leaf), str(leaf))])
@@ -154,34 +153,34 @@ def _names(state: nnx.State) -> tuple[str, ...]:
 
 
 def check_names(names: list[str], params: Mapping[str, np.ndarray]) -> None:
-    """Raises ValueError unless every array has one place and every place one array."""
+    """Check that arrays and variables correspond one to one. Raises ValueError if not."""
     if sorted(names) != sorted(params):
         raise ValueError(
-            f"the network lacks {sorted(set(names) - set(params))} and has no place for "
-            f"{sorted(set(params) - set(names))}; name the arrays as the state_dict() of "
-            "torchvision's model does"
+            f"the network lacks {sorted(set(names) - set(params))} and has no variables for "
+            f"{sorted(set(params) - set(names))}; name the arrays as in the state_dict() of "
+            "torchvision's model"
         )
 
 
 def fill(state: nnx.State, params: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The canonical arrays in the layout of the state's leaves, and in their order.
 
-    Raises ValueError where a shape does not fit.
+    Raises ValueError if a shape doesn't match.
     """
     filled = []
     for name, leaf in zip(_names(state), jax.tree.leaves(state), strict=True):
         array = from_torch(params[name])
         if array.shape != leaf.shape:
             raise ValueError(
-                f"{name!r} should become {leaf.shape}, got {array.shape} from "
-                f"{params[name].shape}; give it in torch's layout"
+                f"wanted {name!r} as {leaf.shape}, got {array.shape} from "
+                f"{params[name].shape}; pass it in torch's layout"
             )
         filled.append(array)
     return filled
 
 
 def from_torch(array: np.ndarray) -> np.ndarray:
-    """(out, in, high, wide) to (high, wide, in, out), (out, in) to (in, out); others stay."""
+    """(out, in, high, wide) to (high, wide, in, out), (out, in) to (in, out); others unchanged."""
     axes = {4: (2, 3, 1, 0), 2: (1, 0)}.get(array.ndim, range(array.ndim))
     return np.ascontiguousarray(array.transpose(axes))
 
