@@ -32,8 +32,8 @@ class Program:
     `step` enqueues one step and returns everything that must still finish (only this is timed).
     `evidence` runs the same compiled work from the initial state and returns host arrays by
     canonical name; the conductor compares them between contenders. It must not change what `step`
-    does afterwards. `lower` returns the compiled step in the framework's own form, if it has one (JAX:
-    `jax.stages.Lowered`), to read the compiler's plan.
+    does afterwards. `lower` returns the compiled step in the framework's own form, if it has one
+    (JAX: `jax.stages.Lowered`), to read the compiler's plan.
 
     `held` returns what the manifest is read from after the run: the current `params` and `inputs`,
     `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no state`),

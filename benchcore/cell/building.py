@@ -13,7 +13,7 @@ from benchcore.workloads.settings import INJECTED_SLOWDOWN
 
 
 class WeightsUnusableError(Exception):
-    """The converted weights are missing, broken, or of another network: no contender's fault."""
+    """The converted weights are missing, broken, or for another network: no contender's fault."""
 
 
 def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
@@ -37,7 +37,7 @@ def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
     if came != wanted:
         odd = sorted(name for name in wanted | came if wanted.get(name) != came.get(name))
         raise WeightsUnusableError(
-            f"checkpoint {checkpoint['sha256']} is of another network: {len(odd)} arrays differ, "
+            f"checkpoint {checkpoint['sha256']} is for another network: {len(odd)} arrays differ, "
             f"such as {odd[0]!r}"
         )
     return Arrays(params={name: params[name] for name in wanted}, inputs=arrays.inputs)
@@ -53,7 +53,7 @@ def build_program(order: Mapping[str, Any], case: Any, arrays: Arrays) -> Progra
 
 
 def inject_slowdown(program: Program, settings: Mapping[str, Any]) -> Program:
-    """The program, doing as many per cent more of its own work as its settings set.
+    """The program with `percent` of its steps run twice, as its settings request.
 
     Calibration runs use it to see whether our verdicts notice a known slowdown.
     """
@@ -64,7 +64,7 @@ def inject_slowdown(program: Program, settings: Mapping[str, Any]) -> Program:
 
 
 def _repeat_some(step: Callable[[], object], percent: int) -> Callable[[], object]:
-    """The step, evenly run twice in so many per cent of its calls."""
+    """A step that runs twice in `percent` of its calls, evenly spread."""
     owed = 0
 
     def longer_step() -> object:

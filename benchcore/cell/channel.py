@@ -12,11 +12,11 @@ Message = dict[str, Any]
 
 
 class ChannelClosedError(Exception):
-    """The other side went away."""
+    """The other side closed its end."""
 
 
 class ChannelTimeoutError(Exception):
-    """No message came within the time allowed."""
+    """No message came within the time-out."""
 
 
 class ChannelGarbageError(Exception):
@@ -32,7 +32,7 @@ class Channel:
         self._pending = b""
 
     def send(self, message: Message) -> None:
-        """Write one message. Raises ChannelClosedError if the other side is gone."""
+        """Write one message. Raises ChannelClosedError if the other side has closed its end."""
         line = json.dumps(message, allow_nan=False).encode() + b"\n"
         try:
             while line:
@@ -65,6 +65,6 @@ class Channel:
         self._pending += chunk
 
     def close(self) -> None:
-        """Close both ends held here."""
+        """Close both of our ends."""
         os.close(self.read_fd)
         os.close(self.write_fd)

@@ -52,12 +52,12 @@ class Conductor:
         )
 
     def _run_with_loader(self) -> StoppedBy:
-        """Starts that train on the batches of one loader; passes are of single steps only."""
+        """Starts that train on the batches of one loader. Passes measure single steps only."""
         with closing(LoaderProcess(self._order, self._scratch)) as loader:
             return self._run_starts(loader)
 
     def _run_starts(self, loader: LoaderProcess | None = None) -> StoppedBy:
-        """Starts until one of the duel's limits; returns which one it was."""
+        """Run starts until one of the duel's limits; return which one it was."""
         self._starts.begin(loader)
         start_s: list[float] = []
         while True:
@@ -82,7 +82,7 @@ class Conductor:
         }
 
     def _compare_evidence(self) -> list[dict[str, Any]]:
-        """Of the attempts that are kept: a contender with a workaround is compared with it."""
+        """A contender that needed a workaround is compared as it ran with the workaround."""
         evidence = self._starts.evidence
         paths = {name: evidence[name] for name in self._starts.contenders if name in evidence}
         case = document.find_case(self._order, self._spec)

@@ -35,7 +35,7 @@ _MOST_PROFILED = 30
 
 
 class Contender:
-    """What one contender holds between two messages."""
+    """The state of one contender between two messages."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -47,7 +47,8 @@ class Contender:
         self._inspect_batch: Callable[[], Mapping[str, Any]] = dict
 
     def serve(self) -> None:
-        """Answer messages until the conductor goes away. A failure is reported, then ends us."""
+        """Answer messages until the conductor closes the pipe. A failure is reported and ends this
+        process."""
         try:
             self.prepare(self._channel.receive())
             while self.answer(self._channel.receive()):
@@ -67,7 +68,8 @@ class Contender:
         self._seconds[stage] = max(0.0, took)  # two clocks differ by microseconds
 
     def _compiled_s(self) -> float:
-        """Seconds of trace, lower and compile so far: taken out of the stage they fall in."""
+        """Seconds of trace, lower and compile so far, to subtract from the stage that contains
+        them."""
         return sum(seconds or 0.0 for seconds in self.runtime.compile_seconds().values())
 
     def prepare(self, order: Mapping[str, Any]) -> None:
@@ -85,7 +87,7 @@ class Contender:
             self._prepare_program(_find_case(self._spec, order))
 
     def _initialise(self, precision: str) -> None:
-        """Bring up the device in a precision, and check it with the canary."""
+        """Initialise the device in a precision, and check it with the canary."""
         self._device = self._order["device"]
         with self._timed("init"):
             self.runtime.initialise(
@@ -100,7 +102,7 @@ class Contender:
     def _prepare_program(self, case: Any) -> None:
         order = self._order
         self._initialise(case.precision)
-        # What the canary compiled and allocated is not the program's.
+        # The program's counters start here, without what the canary compiled and allocated.
         before = self.runtime.compile_seconds()
         hits = {"cache_hits": self.runtime.num_cache_hits()}
         self._baseline_bytes = memory.take_baseline(self._device)
@@ -131,7 +133,8 @@ class Contender:
         self._channel.send({"prepared": prepared})
 
     def _make_arrays(self, case: Any) -> Arrays:
-        """Seeded; with a dataset the inputs are its first batch, on which evidence is taken."""
+        """Seeded. With a dataset the inputs are its first batch, on which the evidence is
+        computed."""
         order, spec = self._order, self._spec
         if order["dataset"] is None:
             return spec.make_arrays(case, order["seed"])
@@ -141,7 +144,7 @@ class Contender:
         return spec.make_training_arrays(spec.make_arrays, case, order["seed"], images, labels)
 
     def _warm_up(self) -> dict[str, Any] | None:
-        """Settle the block's length; with a dataset instead rehearse an epoch's parts."""
+        """Choose the block's length; with a dataset run the parts of an epoch once instead."""
         order, dataset = self._order, self._order["dataset"]
         if dataset is None:
             limit_s, block_ms = order["warm_up_limit_s"], order["block_ms"]
@@ -150,7 +153,7 @@ class Contender:
             )
             self._steps_per_block = found.pop("steps_per_block")
             return found
-        assert self.program.training is not None, "plans name what can be trained"
+        assert self.program.training is not None, "plans only train what can be trained"
         self._training = self.program.training()
         self._mode: DataMode = dataset["mode"]
         trainer = self._make_trainer(self._mode)
@@ -169,18 +172,18 @@ class Contender:
         )
 
     def _report_alive(self) -> None:
-        """Restart the conductor's time-out, in stages of unknown length."""
+        """Restart the conductor's time-out, for stages of unknown length."""
         self._channel.send({"stage": self._stage})
 
     def _run_steps(self, steps: int) -> int:
-        """Enqueue `steps` steps and wait for them; nanoseconds."""
+        """Enqueue `steps` steps and wait for them; return nanoseconds."""
         runtime = self.runtime
         return timing.run_steps(
             self.program.step, steps, self._group_size, runtime.release, runtime.synchronise
         )
 
     def answer(self, message: Mapping[str, Any]) -> bool:
-        """Do what a message wants and send the result; whether another message may follow."""
+        """Handle a message and send the result. Returns whether another message may follow."""
         what = message["do"]
         answers: dict[str, tuple[str, Callable[[], object]]] = {
             "block": ("block", self._run_block),
@@ -202,7 +205,7 @@ class Contender:
         return what != "finish"
 
     def _rewarm(self) -> None:
-        """Unmeasured steps, which refill the caches after a thaw."""
+        """Run untimed steps to refill the caches after a thaw."""
         until = time.perf_counter_ns() + _REWARM_NS
         while True:
             self._run_steps(1)
@@ -210,7 +213,7 @@ class Contender:
                 return
 
     def _run_block(self) -> dict[str, int]:
-        """Unmeasured steps, then the block."""
+        """Run untimed steps, then the block."""
         self._stage = "block"
         self._rewarm()
         before = self.runtime.num_compilations()
@@ -229,7 +232,7 @@ class Contender:
         return found
 
     def _write_evidence(self, path: Path) -> list[str]:
-        """Save what the conductor compares between contenders; the names that were saved."""
+        """Save the evidence that the conductor compares; return the names of its arrays."""
         self._stage = "evidence"
         evidence = {**self.program.evidence(), **self._inspect_batch()}
         if evidence:
@@ -239,12 +242,12 @@ class Contender:
         return sorted(evidence)
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:
-        """Save what the proof compares with its reference; the names that were saved."""
+        """Save the evidence for a proof; return the names of its arrays."""
         self._stage = "prove"
         return save_proof(self._spec, message, lambda *given: build_program(self._order, *given))
 
     def _sample_latency(self, limits: Mapping[str, Any]) -> dict[str, Any]:
-        """Steps waited for one by one: a different quantity from a block's, never mixed with it."""
+        """Time steps that are waited for one by one. Never mix these times with a block's."""
         self._stage = "latency"
         self._rewarm()
         before = self.runtime.num_compilations()
@@ -265,8 +268,8 @@ class Contender:
         }
 
     def _measure_memory(self) -> dict[str, Any]:
-        """Memory of single steps, and what the probes of metrics read after them. The plan comes
-        last: reading it may compile once more."""
+        """Memory of single steps, and then the probes of metrics. The compiler's plan comes last,
+        because reading it may compile again."""
         self._stage = "memory"
         for _ in range(_STEPS_FOR_MEMORY):
             self._run_steps(1)
@@ -279,7 +282,8 @@ class Contender:
         }
 
     def _profile(self) -> dict[str, Any] | None:
-        """Some plain steps, and as many under the framework's profiler, which slows them down."""
+        """Run some plain steps, and as many under the framework's profiler, which slows them
+        down."""
         self._stage = "profile"
         step_ns = self._run_steps(1)
         steps = max(_FEWEST_PROFILED, min(_MOST_PROFILED, round(_PROFILED_NS / step_ns)))
@@ -305,14 +309,14 @@ _Number = TypeVar("_Number", int, float)
 def _since(
     before: Mapping[str, _Number | None], now: Mapping[str, _Number | None]
 ) -> dict[str, _Number | None]:
-    """The increase of each counter; None where there is no counter now."""
+    """The increase of each counter; None if the counter is missing now."""
     return {
         key: None if value is None else value - (before[key] or 0) for key, value in now.items()
     }
 
 
 def _find_case(spec: Spec, order: Mapping[str, Any]) -> Any:
-    """The ordered case, with a dataset's batch and side, and with the order's precision if any."""
+    """The case of the order, with its dataset's batch and side and its own precision, if given."""
     case, dataset = spec.cases[order["case"]], order["dataset"]
     if dataset is not None:
         case = size_case(case, dataset["batch"], dataset["side"])

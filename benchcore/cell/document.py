@@ -1,4 +1,4 @@
-"""The result document of one duel run, put together from what was seen (schemas/result-1)."""
+"""Builds the result document of one duel run (schemas/result-1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchcore.workloads.contract import Spec
 
 
 def utc_now() -> str:
-    """This moment, as documents write it."""
+    """The current time in the format of documents."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -66,7 +66,7 @@ def new_contender(order: ContenderOrder) -> dict[str, Any]:
 def describe_failure(
     failed: ContenderFailedError, start: int, xids: list[Xid] | None
 ) -> dict[str, Any]:
-    """Why a contender went no further. `xids` is what the kernel logged of the GPU meanwhile."""
+    """Why a contender failed. `xids` are the GPU faults in the kernel's log since its start."""
     text = f"{failed.reason}\n{failed.traceback}"
     failure = Failure(
         stage=failed.stage,
@@ -85,7 +85,7 @@ def describe_job(order: DuelOrder) -> dict[str, Any]:
 
 
 def describe_allocation(order: DuelOrder, started_at: str) -> dict[str, Any]:
-    """Where and when a duel ran; over now. What the machine is, is added to it."""
+    """Where and when a duel ran, until now. The description of the machine is added later."""
     return {
         "id": os.environ.get("SLURM_JOB_ID") or uuid.uuid4().hex,
         "site": order.site,
@@ -97,18 +97,18 @@ def describe_allocation(order: DuelOrder, started_at: str) -> dict[str, Any]:
 
 
 def find_case(order: DuelOrder, spec: Spec) -> Any:
-    """The case of an order; with a dataset, of its batch and side."""
+    """The case of an order, with its dataset's batch and side, if it has one."""
     case, dataset = spec.cases[order.case], order.dataset
     return case if dataset is None else size_case(case, dataset.batch, dataset.side)
 
 
 def size_case(case: Any, batch: int, side: int) -> Any:
-    """A training case of another batch and side."""
+    """A training case with another batch and side."""
     return dataclasses.replace(case, batch=batch, side=side)
 
 
 def name_epochs(case: Any) -> str:
-    """No case of a spec has such a name: its series are not mixed with those of single steps."""
+    """A name that no case of a spec has, so its series is separate from that of single steps."""
     precision = "" if case.precision == "fp32_ieee" else f"_{case.precision}"
     return f"epochs_b{case.batch}_{case.side}px{precision}"
 
@@ -117,14 +117,14 @@ _CHECKPOINT = "+"
 
 
 def name_case(order: DuelOrder, case: Any) -> str:
-    """What a result calls its case. With a dataset or a checkpoint it is a name that no case of a
-    spec has, so that no series mixes it with others."""
+    """The name of the case in results. With a dataset or a checkpoint no case of a spec has that
+    name, so its series is separate."""
     name = order.case if order.dataset is None else name_epochs(case)
     return name if order.checkpoint is None else f"{name}{end_case(order.checkpoint.sha256)}"
 
 
 def end_case(checkpoint: str) -> str:
-    """How the name of a checkpoint's case ends: torchvision names files by the same digits."""
+    """The suffix of a checkpoint's case. torchvision names files by the same digits."""
     return f"{_CHECKPOINT}{checkpoint[:12]}"
 
 
@@ -134,7 +134,7 @@ def spec_case(name: str) -> str:
 
 
 def describe_dataset(order: DuelOrder) -> Dataset | None:
-    """The dataset that was trained on, without a path of this machine."""
+    """The training dataset, without paths of this machine."""
     if order.dataset is None:
         return None
     names = [field.name for field in dataclasses.fields(Dataset)]
@@ -142,7 +142,7 @@ def describe_dataset(order: DuelOrder) -> Dataset | None:
 
 
 def describe_duel(order: DuelOrder, spec: Spec) -> dict[str, Any]:
-    """The duel's own part: its case and the analytic work of a step."""
+    """The duel's part of the document: its case and the analytic work of a step."""
     case, limits = find_case(order, spec), order.limits
     sizes = dataclasses.asdict(case)
     duel = Duel(

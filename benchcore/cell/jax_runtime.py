@@ -18,8 +18,8 @@ from benchcore.cell.runtime import UnsupportedError
 from benchcore.program import REFERENCE, Program
 from benchcore.protocol import parse_device
 
-# Durations that JAX reports of each compilation, as our stages (jax.monitoring; names as of 0.4.36
-# to 0.12).
+# Duration events that JAX reports for each compilation, and our stages (jax.monitoring; names as
+# of 0.4.36 to 0.12).
 _STAGE_OF_EVENT = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
@@ -28,7 +28,7 @@ _STAGE_OF_EVENT = {
 _STAGES = ("trace", "lower", "compile")
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 # "highest" is IEEE float32 on every device. In the bf16 cases it leaves bfloat16 operands as they
-# are, and keeps a float32 operation that is left over from TF32, as torch's "ieee" does.
+# are, and protects any float32 operation from TF32, as torch's "ieee" does.
 _MATMUL_PRECISION = {
     REFERENCE: "highest",
     "fp32_ieee": "highest",
@@ -48,7 +48,7 @@ class JaxRuntime:
         self._compiled: Any = None
 
     def import_framework(self) -> None:
-        """Import jax and listen to its compilations from the first one on."""
+        """Import jax and listen to its compilations from the start."""
         import jax
 
         jax.monitoring.register_event_duration_secs_listener(self._on_duration)
@@ -70,16 +70,16 @@ class JaxRuntime:
         """Set the matmul precision and wait for one array on the device.
 
         XLA's CPU client takes its threads from the process's CPU affinity, which the conductor
-        gives to every contender alike; `threads` is not settable after that.
+        sets equally for all contenders; `threads` can't change them.
         """
         if precision not in _MATMUL_PRECISION:
             raise ValueError(
-                f"wanted precision {precision!r}, but JAX here knows {sorted(_MATMUL_PRECISION)}"
+                f"wanted precision {precision!r}, but JAX here has {sorted(_MATMUL_PRECISION)}"
             )
         if device == "cpu" and precision == "tf32":
             raise UnsupportedError(
-                "wanted precision 'tf32' on 'cpu', where JAX computes float32 as IEEE whatever is "
-                "set; plan 'fp32_ieee' there, or a GPU"
+                "wanted precision 'tf32' on 'cpu', where JAX always computes float32 as IEEE; "
+                "plan 'fp32_ieee' there, or use a GPU"
             )
         self._computed = {
             REFERENCE: "float64",
@@ -97,22 +97,22 @@ class JaxRuntime:
             return self._jax.devices("cpu")[0]
         try:
             found = self._jax.devices("gpu")
-        except (RuntimeError, AssertionError) as error:  # the latter where it sees no hardware
+        except (RuntimeError, AssertionError) as error:  # the latter without hardware
             if "OUT_OF_MEMORY" in str(error) or "RESOURCE_EXHAUSTED" in str(error):
                 raise
             why = str(error) or "no NVIDIA GPU is visible to it"
             raise UnsupportedError(
-                f"wanted device {name!r}, but JAX {self._jax.__version__} sees none ({why}); "
+                f"wanted device {name!r}, but JAX {self._jax.__version__} finds none ({why}); "
                 "choose 'cpu', or a build for CUDA"
             ) from error
         if wanted.ordinal >= len(found):
             raise UnsupportedError(
-                f"wanted device {name!r}, but JAX sees {len(found)} GPUs; choose one of these"
+                f"wanted device {name!r}, but JAX finds {len(found)} GPUs; choose one of these"
             )
         return found[wanted.ordinal]
 
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
-        """`jnp.matmul` and an NHWC `lax` convolution. Their compilations are not the work's."""
+        """`jnp.matmul` and an NHWC `lax` convolution. Their compilations are not counted."""
         jax, numpy, given = self._jax, self._jax.numpy, make_operands()
         kept, self._clock = self._clock, NestedClock(_STAGES)
         counted = self._num_compilations, self._num_cache_hits
@@ -148,7 +148,7 @@ class JaxRuntime:
         return dict(self._clock.seconds)
 
     def num_compilations(self) -> int:
-        """Backend compilations, cached ones included: each stalls a step."""
+        """Backend compilations, cached ones included: each one stalls a step."""
         return self._num_compilations
 
     def num_cache_hits(self) -> int | None:
@@ -165,13 +165,13 @@ class JaxRuntime:
         return plan.argument_size_in_bytes + results + plan.temp_size_in_bytes
 
     def _compile(self, program: Program) -> Any:
-        """The step as `jax.stages.Compiled`, compiled once; None where the workload has none."""
+        """The step as `jax.stages.Compiled`, compiled once; None if the workload has none."""
         if self._compiled is None and program.lower is not None:
             self._compiled = program.lower().compile()
         return self._compiled
 
     def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
-        """With `jax.profiler`; the size of a copy comes from the transfer guard, last of all."""
+        """With `jax.profiler`. The transfer guard, run last, gives the size of a copy."""
         seen = profile_jax(
             self._jax,
             self._compile(program),
@@ -185,12 +185,12 @@ class JaxRuntime:
         return seen
 
     def allocator_peak_bytes(self) -> int | None:
-        """Peak of the device's allocator; the CPU client keeps none."""
+        """Peak of the device's allocator; the CPU client has no counter."""
         statistics = self._device.memory_stats()
         return None if statistics is None else statistics.get("peak_bytes_in_use")
 
     def effective(self) -> dict[str, Any]:
-        """Precision, platform, flags and versions as JAX sees them."""
+        """Precision, platform, flags and versions as JAX reports them."""
         import jaxlib
 
         config = self._jax.config
@@ -205,11 +205,11 @@ class JaxRuntime:
         }
 
     def address(self, array: Any) -> int:
-        """Address of an array that is on one device only."""
+        """Address of an array on a single device."""
         return array.unsafe_buffer_pointer()
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
-        """From the arrays, and from the program itself, traced again."""
+        """Read from the arrays, and from the program itself, traced again."""
         leaves = self._jax.tree_util.tree_leaves
         params, inputs = leaves(held.get("params")), leaves(held.get("inputs"))
         cpu = self._device.platform == "cpu"
@@ -227,7 +227,7 @@ class JaxRuntime:
         }
 
     def _read_program(self, held: Mapping[str, Any]) -> dict[str, str]:
-        """Precision, layout and random numbers of the measured function, from its jaxpr."""
+        """Precision, layout and random numbers of the measured function, read from its jaxpr."""
         equations: list[Any] = []
         if "function" in held:
             shaped = self._jax.tree_util.tree_map(
@@ -255,7 +255,7 @@ class JaxRuntime:
         }
 
     def _precision_of(self, equation: Any) -> str:
-        """What float32 operands are rounded to; the default depends on the device."""
+        """The precision of float32 operands in an equation; the default depends on the device."""
         operand = str(equation.invars[0].aval.dtype)
         if operand != "float32":
             return operand
@@ -265,7 +265,7 @@ class JaxRuntime:
         return "ieee" if self._device.platform == "cpu" else "tf32"
 
     def _threads(self) -> str:
-        """XLA's CPU pool: one thread per CPU of the affinity by default."""
+        """XLA's CPU pool: by default one thread per CPU of the affinity."""
         if xla_flag("xla_cpu_multi_thread_eigen") == "false":
             return "1"
         return os.environ.get("NPROC") or str(usable_cpus())
@@ -282,10 +282,10 @@ class _Span:
 
 
 class NestedClock:
-    """Seconds per stage, each instant given to the innermost stage that it belongs to.
+    """Seconds per stage. Each instant counts for the innermost stage only.
 
-    JAX reports a trace's duration when the trace is over. A jitted function that is traced within
-    another one, or compiled while another one is traced, would otherwise be counted twice.
+    JAX reports a trace's duration at its end. A jitted function traced within another one, or
+    compiled during another trace, would otherwise count twice.
     """
 
     def __init__(self, stages: tuple[str, ...]) -> None:
@@ -295,8 +295,9 @@ class NestedClock:
     def record(self, stage: str, duration_s: float, ended: float) -> None:
         """Add a duration of `stage` that has just ended, at `ended` seconds of a steady clock.
 
-        A span whose middle lies after this one's beginning is within it. Ends are read a little
-        late, so comparing beginnings would miss an inner one that began together with the outer.
+        A span is inside this one if its middle is after this one's start. End times are read a
+        little late, so comparing starts would miss an inner span that started together with the
+        outer.
         """
         span = _Span(ended - duration_s, ended)
         inner = 0.0

@@ -1,4 +1,4 @@
-"""How a contender is launched: its process, its environment variables, and its first message."""
+"""Launches a contender: its process, its environment variables, and its first message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchcore.cell.measure import host
 from benchcore.cell.process import ContenderProcess, start_contender
 from benchcore.protocol import ContenderOrder, DuelOrder
 
-# What a contender inherits; everything else about it is in its order.
+# Variables that a contender inherits; everything else is in its order.
 INHERITED = (
     "PATH",
     "HOME",
@@ -35,14 +35,14 @@ class Launcher:
         self._order = order
         self._scratch = scratch
         self.workarounds: dict[str, Workaround] = {}
-        """By name of the contender that runs with it."""
+        """By the name of the contender that needs it."""
         self.loader_folder: Path | None = None
-        """The loader's folder, in a duel that has a dataset."""
+        """The loader's folder, in a duel with a dataset."""
 
     def launch(
         self, contender: ContenderOrder, workaround: Workaround | None = None
     ) -> ContenderProcess:
-        """A fresh process that has had no message yet; with this workaround, else its own.
+        """A new process without any message yet, with this workaround or else the contender's own.
 
         Raises ContenderFailedError.
         """
@@ -51,7 +51,7 @@ class Launcher:
     def run_briefly(
         self, contender: ContenderOrder, workaround: Workaround, precision: str | None = None
     ) -> ContenderFailedError | None:
-        """Prepare, take evidence and run one block; returns only what ended it, None = nothing.
+        """Prepare, collect evidence and run one block. Returns only the failure, None = it ran.
 
         `precision` replaces the case's, which makes it a different case.
         """
@@ -104,7 +104,7 @@ class Launcher:
         )
 
     def launch_for_pass(self, contender: ContenderOrder) -> ContenderProcess:
-        """A contender that has run one step, and whose steps are no longer timed in blocks."""
+        """A contender that has run one step, for passes that don't time blocks."""
         process = self.launch(contender)
         try:
             self.prepare(process, contender, purpose="pass")
@@ -116,7 +116,7 @@ class Launcher:
     def environ(
         self, contender: ContenderOrder, workaround: Workaround | None = None
     ) -> dict[str, str]:
-        """The variables of `contender_environ`, with the contender's own workaround by default."""
+        """The variables of `contender_environ`, by default with the contender's own workaround."""
         workaround = workaround or self.workarounds.get(contender.name, NO_WORKAROUND)
         return contender_environ(contender, self._order.device, self._scratch, workaround)
 
@@ -124,7 +124,7 @@ class Launcher:
 def launch(
     contender: ContenderOrder, environ: Mapping[str, str], scratch: Path
 ) -> ContenderProcess:
-    """A fresh process that logs to the scratch folder. Raises ContenderFailedError."""
+    """A new process that logs to the scratch folder. Raises ContenderFailedError."""
     log = scratch / f"{contender.name}.log"
     try:
         return start_contender(contender.environment.python, environ, log)
@@ -139,12 +139,12 @@ def contender_environ(
     scratch: Path,
     workaround: Workaround = NO_WORKAROUND,
 ) -> dict[str, str]:
-    """Passive waiting for every thread pool, caches of this duel and workaround, our snapshot."""
+    """Passive waiting for every thread pool, caches per duel and workaround, our snapshot."""
     caches = scratch / "caches" / contender.name / f"workaround-{workaround.number}"
     return {
         **{key: os.environ[key] for key in INHERITED if key in os.environ},
         "PYTHONPATH": os.environ["PYTHONPATH"],
-        # The environment's bytecode was compiled when it was built; the snapshot gets none.
+        # The build compiled the environment's bytecode; the snapshot has none.
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_WAIT_POLICY": "PASSIVE",
         "KMP_BLOCKTIME": "0",
@@ -154,6 +154,6 @@ def contender_environ(
         "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-        # Contenders share the device: none may reserve all of it.
+        # Contenders share the device: none may preallocate all of it.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }

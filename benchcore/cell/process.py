@@ -1,4 +1,4 @@
-"""One contender's process as the conductor holds it: start, freeze, thaw, ask, end."""
+"""One contender's process, as the conductor controls it: start, freeze, thaw, request, end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchcore.cell.failures.status import ContenderFailedError, Ending, classif
 
 
 class ContenderProcess:
-    """A running contender: the one place that signals it."""
+    """A running contender; only this class sends it signals."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], channel: Channel, log: Path, began: int
@@ -47,7 +47,7 @@ class ContenderProcess:
         self._frozen = True
 
     def thaw(self) -> None:
-        """Let the process group run again."""
+        """Resume the process group."""
         os.killpg(self.pid, signal.SIGCONT)
         self._frozen = False
 
@@ -61,7 +61,7 @@ class ContenderProcess:
     ) -> Any:
         """Send a message and wait for its answer. Raises ContenderFailedError for any failure.
 
-        Each stage that the contender reports restarts the time-out: it bounds a stage, not the sum.
+        Each stage that the contender reports restarts the time-out: it limits a stage, not the sum.
         """
         try:
             self._channel.send(message)
@@ -78,7 +78,7 @@ class ContenderProcess:
                     raise ChannelGarbageError(f"wanted {wanted!r}, got {str(answer)[:200]}")
         except ChannelTimeoutError as error:
             self.kill()
-            reason = f"nothing came for {timeout_s:g} s in stage {self._stage!r}"
+            reason = f"no message for {timeout_s:g} s in stage {self._stage!r}"
             raise self._failed(Ending("timeout", "timeout", reason)) from error
         except ChannelGarbageError as error:
             self.kill()
@@ -93,7 +93,7 @@ class ContenderProcess:
         )
 
     def _log_tail(self) -> str:
-        """Of this process alone: earlier processes of the same contender share the log file."""
+        """The log of this process only: earlier processes of the same contender share the file."""
         with self._log.open("rb") as log:
             log.seek(self._log_began)
             return log.read().decode(errors="replace")[-4000:]
@@ -101,7 +101,7 @@ class ContenderProcess:
     def kill(self) -> None:
         """End the whole process group, frozen or not, and reap it."""
         if not self._frozen:
-            # A process that is already ending keeps its own exit status.
+            # A process that is already ending should report its own exit status.
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=1.0)
         with suppress(ProcessLookupError):  # the group ended with its leader
@@ -109,7 +109,7 @@ class ContenderProcess:
         self._process.wait()
 
     def close(self) -> None:
-        """Close its pipes and end it: without its pipe, an idle contender ends by itself."""
+        """Close its pipes and end it. An idle contender ends by itself without its pipe."""
         self._channel.close()
         self.kill()
 
@@ -120,9 +120,9 @@ def start_contender(
     log: Path,
     role: Literal["contender", "probe"] = "contender",
 ) -> ContenderProcess:
-    """Start a contender with its environment's own Python; its output goes to `log`.
+    """Start a contender with its environment's Python; its output goes to `log`.
 
-    The role `probe` is the machine probe, which is held like a contender.
+    The role `probe` is the machine probe, which is controlled like a contender.
     """
     orders_in, orders_out = os.pipe()
     answers_in, answers_out = os.pipe()

@@ -12,11 +12,11 @@ from benchcore.program import Program
 
 
 class UnsupportedError(Exception):
-    """The case or the settings need what this device does not have: no one's failure."""
+    """The case or the settings need something that this device lacks: not a failure."""
 
 
 class Runtime(Protocol):
-    """One framework, as the contender sees it."""
+    """One framework, as the contender uses it."""
 
     def import_framework(self) -> None:
         """Import the framework (timed as the stage `import`)."""
@@ -25,10 +25,10 @@ class Runtime(Protocol):
     def initialise(
         self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
     ) -> None:
-        """Bring up the device and set the precision switches (the stage `init`).
+        """Initialise the device and set the precision switches (the stage `init`).
 
-        Raises UnsupportedError where there is no such device, or it has no such precision,
-        ValueError for a precision of no such name.
+        Raises UnsupportedError if there is no such device, or it doesn't have the precision, and
+        ValueError for an unknown precision.
         """
         ...
 
@@ -43,7 +43,8 @@ class Runtime(Protocol):
     def release(self, outputs: object) -> None:
         """Called before steps' results are dropped; returns when they are ready.
 
-        May return at once where the device runs steps in order, so that waiting for the last one
+        May return at once if the device runs steps in order, because waiting for the last one is
+        then enough.
         is enough.
         """
         ...
@@ -51,20 +52,20 @@ class Runtime(Protocol):
     def compile_seconds(self) -> dict[str, float | None]:
         """Seconds spent so far in `trace`, `lower` and `compile`; None = not separable.
 
-        No second is in two of them.
+        The three don't overlap.
         """
         ...
 
     def num_compilations(self) -> int:
-        """How many compilations this process has done so far."""
+        """Number of compilations by this process so far."""
         ...
 
     def num_cache_hits(self) -> int | None:
-        """How many of them came from a cache on disk; None = it keeps none."""
+        """How many of them came from a cache on disk; None = no cache."""
         ...
 
     def planned_bytes(self, program: Program) -> int | None:
-        """What the compiler planned a step to hold at once; None = unknown."""
+        """The memory that the compiler planned for a step; None = unknown."""
         ...
 
     def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
@@ -76,7 +77,7 @@ class Runtime(Protocol):
         ...
 
     def allocator_peak_bytes(self) -> int | None:
-        """The framework allocator's peak, or None where it keeps none."""
+        """The peak of the framework's allocator; None = no counter."""
         ...
 
     def effective(self) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Runtime(Protocol):
         ...
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
-        """The settings that the work ran with, read back from `Program.held` and the framework."""
+        """The settings of the run, read back from `Program.held` and the framework."""
         ...
 
 

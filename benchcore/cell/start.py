@@ -26,15 +26,15 @@ from benchcore.cell.proof import agreement
 from benchcore.cell.result.start import STAGES
 from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder, parse_device
 
-# Latency samples of all starts together: the fewest is what the seed's rule wants, however long a
-# step takes; within the time of some blocks, three starts get enough for a p99.
+# Latency samples over all starts: the fewest for steps of any length, the most within the time of
+# a few blocks, which lets three starts reach a p99.
 _FEWEST_LATENCIES = 50
 _MOST_LATENCIES = 400
 _LATENCY_BLOCKS = 5
 
 
 class StartRunner:
-    """Runs the starts of one duel, and holds what they measured so far."""
+    """Runs the starts of one duel, and holds the measurements so far."""
 
     def __init__(self, order: DuelOrder, scratch: Path, powercap: Path) -> None:
         self.order = order
@@ -44,33 +44,33 @@ class StartRunner:
         self.probe = MachineProbe(order, scratch)
         self.contenders = {c.name: document.new_contender(c) for c in order.contenders}
         self.evidence: dict[str, Path] = {}
-        """By contender: what its first start computed, for the comparison."""
+        """By contender: the evidence of its first start, for the comparison."""
         self.absent: str | None = None
-        """Why the device is not here; None = it is."""
+        """Why the device is missing; None = it is present."""
         self._telemetry = host.TelemetrySampler(order.device)
         self._loader: LoaderProcess | None = None
 
     def begin(self, loader: LoaderProcess | None) -> None:
-        """Start the duel's clock. `loader` serves the batches of a duel that has a dataset."""
+        """Start the duel's clock. `loader` serves the batches of a duel with a dataset."""
         self._loader = loader
         if loader is not None:
             self.launcher.loader_folder = loader.folder
         self._began = time.monotonic()
 
     def look_for_device(self) -> None:
-        """Find out whether the device is here, and follow its faults from now on."""
+        """Find out whether the device is present, and watch its faults from now on."""
         self.absent = host.absence_reason(self.order.device)
         self._kernel_log = None
         if not self.absent and self.order.device != "cpu":
             self._kernel_log = KernelLog(gpu.pci_address(parse_device(self.order.device).ordinal))
 
     def forget(self, order: ContenderOrder) -> None:
-        """Drop everything that was measured of one contender."""
+        """Drop all measurements of one contender."""
         self.contenders[order.name] = document.new_contender(order)
         self.evidence.pop(order.name, None)
 
     def run(self, index: int, orders: Sequence[ContenderOrder]) -> None:
-        """One start: fresh processes of those of these contenders that are still in the duel."""
+        """Run one start: new processes of those of these contenders that are still in the duel."""
         running: dict[str, ContenderProcess] = {}
         try:
             for order in orders:
@@ -118,7 +118,7 @@ class StartRunner:
 
     @contextmanager
     def _awake(self, process: ContenderProcess) -> Iterator[None]:
-        """Thaw for a turn, freeze after it: a waiting contender may not even spin."""
+        """Thaw for a turn, freeze after it: a waiting contender must not use the CPU."""
         if self.order.limits.freeze:
             process.thaw()
         yield
@@ -148,8 +148,8 @@ class StartRunner:
                 process.freeze()
 
     def _compile_cold(self, order: ContenderOrder, running: dict[str, ContenderProcess]) -> None:
-        """Compile with empty caches in a process that is never timed. It fills the caches, so that
-        all timed processes begin alike."""
+        """Compile with empty caches in a process that is never timed. This fills the caches, so all
+        timed processes start under equal conditions."""
         prepared = self._launch(order, 0, running, purpose="pass")
         self.contenders[order.name]["cold"] = {
             "stages": dict.fromkeys(STAGES) | prepared["stages"],
@@ -175,7 +175,7 @@ class StartRunner:
         )
 
     def _collect_evidence(self, name: str, index: int, process: ContenderProcess) -> None:
-        """It must be finite in every start; that of the first start is compared."""
+        """It must be finite in every start; the first start's is compared."""
         path = self.scratch / f"{name}.evidence-{index}.npz"
         names = process.ask(
             {"do": "evidence", "path": str(path)},
@@ -205,7 +205,7 @@ class StartRunner:
             report_progress(event="round", start=index, round=number)
 
     def _wants_round(self, index: int, played: int, running: Iterable[str]) -> bool:
-        """A round is followed by its mirror; of epochs there are as many as ordered."""
+        """A round is followed by its mirror; the number of epochs is in the order."""
         if self.order.dataset is not None or played % 2 == 1:
             return self.order.dataset is None or played < self.order.limits.rounds
         blocks = [self.contenders[name]["starts"][-1]["blocks"] for name in running]
@@ -234,7 +234,7 @@ class StartRunner:
         record_block(start, block, {**turn, "telemetry": self._telemetry.sample(own_pids)})
 
     def _sample_latencies(self, index: int, running: dict[str, ContenderProcess]) -> None:
-        """After the rounds, one contender after another: steps waited for one by one."""
+        """Time single steps after the rounds, one contender after another."""
         message = {
             "do": "latency",
             "fewest": math.ceil(_FEWEST_LATENCIES / self.order.limits.starts),
@@ -261,8 +261,8 @@ class StartRunner:
 
 
 def schedule_rounds(names: Sequence[str], seed: str) -> Iterator[list[str]]:
-    """The order of turns in each round, endlessly: a seeded shuffle and then its mirror (AB BA),
-    so that positions balance after every second round."""
+    """The order of contenders in each round, without end: a seeded shuffle and then its mirror (AB
+    BA), so that positions balance after every second round."""
     shuffler = random.Random(seed)
     while True:
         turn = list(names)
@@ -272,6 +272,6 @@ def schedule_rounds(names: Sequence[str], seed: str) -> Iterator[list[str]]:
 
 
 def report_progress(**event: object) -> None:
-    """Write one line of JSON to standard output, which the process that started us reads."""
+    """Write a JSON line to standard output, for the process that started us."""
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()

@@ -31,7 +31,7 @@ class StdlibRuntime:
         return None
 
     def synchronise(self, outputs: object) -> None:
-        """Wait for every future among the outputs; anything else is ready already."""
+        """Wait for every future among the outputs; other objects are ready already."""
         for output in outputs if isinstance(outputs, list) else [outputs]:
             if isinstance(output, Future):
                 output.result()
@@ -73,7 +73,7 @@ class StdlibRuntime:
         return id(array)
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
-        """Nothing that could differ."""
+        """Nothing can differ."""
         return {}
 
 

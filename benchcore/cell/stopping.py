@@ -1,15 +1,15 @@
 """When a duel stops: rounds until a start is settled, starts until all pairs are.
 
 The start is the unit of inference. The interval within a start only shows when more rounds are
-useless; a duel ends by the intervals over its starts.
+useless; the intervals over starts end the duel.
 
-Stopping when an interval happens to be narrow favours the starts that happen to agree, so the
-interval then covers less than 95 %: with 3 starts at least, one look at the target would let
-up to 10 % of the intervals miss. Here the target must be met twice in a row, after the latest
-start and without it, and never with the fewest starts alone: at most 8.5 % miss (7.5 % with 5
-starts at least), and a false `different` stays at 5 %, since the verdict tests for `same` first;
-`tests/benchcore/cell/test_stopping.py` simulates it. Time is independent of a ratio: stopping by
-the budget costs no coverage.
+Stopping when an interval happens to be narrow favours starts that happen to agree, so the
+interval then covers less than 95 %. With at least 3 starts and one look at the target, up to 10 %
+of the intervals would miss. Here the target must be met twice in a row, with and without the
+latest start, and never with the fewest starts only: at most 8.5 % miss (7.5 % with at least 5
+starts). A false `different` stays at 5 %, because the verdict tests for `same` first;
+`tests/benchcore/cell/test_stopping.py` simulates it. Time is independent of the ratio, so
+stopping by the budget costs no coverage.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from itertools import combinations, combinations_with_replacement
 from benchcore.protocol import DuelOrder, StoppedBy
 
 MIN_STEPS = 50
-"""Timed steps of every contender over a duel, whatever else ends it."""
+"""Timed steps of every contender over a duel, before any other limit."""
 
 Times = Mapping[str, Mapping[int, float]]
-"""Of one start: per contender, the nanoseconds that a step took in each round that counts."""
+"""Of one start: per contender, the nanoseconds per step in each round that counts."""
 
-# Student's t, 97.5 %, for 1 to 10 degrees of freedom; beyond, the normal's quantile expanded.
+# Student's t, 97.5 %, for 1 to 10 degrees of freedom; beyond, an expansion of the normal quantile.
 _T_975 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
 _Z = 1.959964
 
@@ -43,14 +43,14 @@ def t_975(freedom: int) -> float:
 
 
 def half_width(samples: Sequence[float]) -> float:
-    """Half the 95 % interval of their mean; infinite where there are fewer than two."""
+    """Half the 95 % interval of the mean; infinite for fewer than two samples."""
     if len(samples) < 2:
         return math.inf
     return t_975(len(samples) - 1) * statistics.stdev(samples) / math.sqrt(len(samples))
 
 
 def log_ratio(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
-    """log(T_b / T_a) of one start, as the verdict takes it: the median of all pairwise means."""
+    """log(T_b / T_a) of one start, as in the verdict: the median of all pairwise means."""
     paired = _paired(a, b)
     means = [(one + other) / 2 for one, other in combinations_with_replacement(paired, 2)]
     return statistics.median(means) if means else None
@@ -65,9 +65,9 @@ def wants_round(
 ) -> bool:
     """Whether a start continues with another round and its mirror, after `played` rounds.
 
-    `times` and `steps` are of the contenders still running: a start without any is over. Its
-    share of the fewest steps, and the fewest rounds, come before every limit, degraded or not: on
-    a machine that is never quiet they would not end. The interval is of what may count.
+    `times` and `steps` are those of the contenders still running: a start without any is over. The
+    fewest steps per start and the fewest rounds come before every limit. They count degraded
+    blocks, or on a busy machine they would never end. The interval uses only blocks that may count.
     """
     if not times:
         return False
@@ -80,7 +80,7 @@ def wants_round(
 
 
 def seconds_left(order: DuelOrder, index: int, spent_s: float) -> float:
-    """Until a start's share of the budget is spent: those that must come are left theirs."""
+    """Time left of a start's share of the budget; the minimum starts still to come have theirs."""
     share = min(1.0, (index + 1) / order.limits.starts)
     return order.limits.budget_s * share - spent_s
 
@@ -88,10 +88,10 @@ def seconds_left(order: DuelOrder, index: int, spent_s: float) -> float:
 def why_stop(
     order: DuelOrder, names: Sequence[str], starts: Sequence[Times], start_s: Sequence[float]
 ) -> StoppedBy | None:
-    """What ends a duel after these starts; None = another start.
+    """The limit that ends a duel after these starts; None = another start.
 
-    `names` are the contenders still in the duel, `start_s` how long each start took: the next
-    one may take as long as the latest, and must still fit into the budget.
+    `names` are the contenders still in the duel, `start_s` the duration of each start. The next one
+    may take as long as the latest, and must fit into the budget.
     """
     if len(starts) < order.limits.starts and names:
         return None

@@ -16,7 +16,7 @@ from benchcore.cell.runtime import UnsupportedError
 from benchcore.program import REFERENCE, Program
 from benchcore.protocol import parse_device
 
-# What float32 operands are rounded to; in the bf16 cases no matmul has any left over.
+# The rounding of float32 operands; in the bf16 cases no matmul has float32 operands.
 _FP32_PRECISION = {
     REFERENCE: "ieee",
     "fp32_ieee": "ieee",
@@ -44,11 +44,11 @@ class TorchRuntime:
         torch = self._torch
         if precision not in _FP32_PRECISION:
             raise ValueError(
-                f"wanted precision {precision!r}, but torch here knows {sorted(_FP32_PRECISION)}"
+                f"wanted precision {precision!r}, but torch here has {sorted(_FP32_PRECISION)}"
             )
         if device != "cpu" and parse_device(device).ordinal >= torch.cuda.device_count():
             raise UnsupportedError(
-                f"wanted device {device!r}, but torch {torch.__version__} sees "
+                f"wanted device {device!r}, but torch {torch.__version__} finds "
                 f"{torch.cuda.device_count()} GPUs; choose 'cpu', or a build for CUDA"
             )
         self._refuse_missing(device, precision)
@@ -69,12 +69,12 @@ class TorchRuntime:
             missing = precision not in ("fp32_ieee", REFERENCE) and capability < _AMPERE
         if missing:
             raise UnsupportedError(
-                f"wanted precision {precision!r} on {device!r}, which has no unit for it: torch "
-                "would compute in another one; plan 'fp32_ieee' there, or another device"
+                f"wanted precision {precision!r} on {device!r}, which has no unit for it, so torch "
+                "would use another one; plan 'fp32_ieee' there, or use another device"
             )
 
     def _fp32_switches(self) -> tuple[Any, ...]:
-        """Every backend's switches since 2.9, matmul before convolution."""
+        """The switches of every backend since 2.9, matmul before convolution."""
         backends = self._torch.backends
         cuda = (backends.cuda.matmul, backends.cudnn.conv)
         return (*cuda, backends.mkldnn.matmul, backends.mkldnn.conv)
@@ -87,7 +87,7 @@ class TorchRuntime:
         if self._has_switches():
             for switch in self._fp32_switches():
                 switch.fp32_precision = fp32
-        else:  # the switches before 2.9; never mixed with the ones above
+        else:  # the switches before 2.9; never mixed with the newer ones
             torch.backends.cuda.matmul.allow_tf32 = fp32 == "tf32"
             torch.backends.cudnn.allow_tf32 = fp32 == "tf32"
 
@@ -96,7 +96,7 @@ class TorchRuntime:
             self._torch.cuda.synchronize(self._device)
 
     def canary(self, make_operands: Callable[[], Operands]) -> Products | None:
-        """`torch.matmul` and `conv2d`, cast or under autocast as the case has it."""
+        """`torch.matmul` and `conv2d`, cast or under autocast as in the case."""
         torch, given = self._torch, make_operands()
         dtypes = {"bf16": torch.bfloat16, REFERENCE: torch.float64}
         dtype = dtypes.get(self._precision, torch.float32)
@@ -119,13 +119,13 @@ class TorchRuntime:
         self._wait()
 
     def release(self, outputs: object) -> None:
-        """A CUDA stream runs in order, and waiting for it would drain it."""
+        """A CUDA stream runs in order, so waiting for these would drain it."""
 
     def compile_seconds(self) -> dict[str, float | None]:
         """Dynamo's own clock: `trace` is its front end, `compile` the back end.
 
-        The back end runs within a frame's compilation, but for a backward pass, which is compiled
-        when it is first needed.
+        The back end runs within a frame's compilation, except for a backward pass, which is
+        compiled when it is first needed.
         """
         dynamo = self._dynamo()
         if dynamo is None or not self.num_compilations():
@@ -142,7 +142,7 @@ class TorchRuntime:
         return 0 if dynamo is None else int(dynamo.utils.counters["stats"]["unique_graphs"])
 
     def num_cache_hits(self) -> int | None:
-        """Graphs whose compiled form either of the two disk caches had."""
+        """Graphs whose compiled form was in either of the two disk caches."""
         dynamo = self._dynamo()
         if dynamo is None or not self.num_compilations():
             return None
@@ -166,7 +166,7 @@ class TorchRuntime:
         return seen | count_calls(self._torch, program.step)
 
     def _dynamo(self) -> Any:
-        """The compiler, if the workload imported it: eager work never pays for its import."""
+        """The compiler, if the workload imported it: eager work never imports it."""
         return sys.modules.get("torch._dynamo")
 
     def allocator_peak_bytes(self) -> int | None:
@@ -176,7 +176,7 @@ class TorchRuntime:
         return self._torch.cuda.max_memory_allocated(self._device)
 
     def effective(self) -> dict[str, Any]:
-        """Precision, threads and versions as torch sees them."""
+        """Precision, threads and versions as torch reports them."""
         torch = self._torch
         return {
             "versions": {
@@ -195,7 +195,7 @@ class TorchRuntime:
         return array.data_ptr()
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
-        """From the tensors and the module, and from the switches in force."""
+        """Read from the tensors, the module, and the switches in force."""
         torch = self._torch
         params, inputs = held.get("params", ()), held.get("inputs", ())
         cpu = self._device.type == "cpu"
@@ -203,7 +203,7 @@ class TorchRuntime:
         dtype = join_readings(_word(tensor.dtype) for tensor in params)
         output_dtype = _word(held.get("output_dtype", "none"))
         matmul, conv = self._read_switches(cpu)
-        if {dtype, output_dtype} != {"float32"}:  # cast before any switch for float32 applies
+        if {dtype, output_dtype} != {"float32"}:  # float32's switches have no effect
             matmul = conv = output_dtype
         return {
             "device": "cpu" if cpu else "gpu",
@@ -223,7 +223,7 @@ class TorchRuntime:
         }
 
     def _read_switches(self, cpu: bool) -> tuple[str, str]:
-        """What float32 matmuls and convolutions are rounded to; `none` is torch's old default."""
+        """The rounding of float32 matmuls and convolutions; `none` is torch's old default."""
         backends = self._torch.backends
         if not self._has_switches():
             names = {False: "ieee", True: "tf32"}
@@ -233,7 +233,7 @@ class TorchRuntime:
         return matmul.replace("none", "ieee"), conv.replace("none", "ieee" if cpu else "tf32")
 
     def _layouts(self, tensors: tuple[Any, ...]) -> set[str]:
-        """Layouts of tensors with four axes; a 1x1 kernel is the same in both."""
+        """Layouts of tensors with four axes; a 1x1 kernel fits both."""
         formats = self._torch.contiguous_format, self._torch.channels_last
         found = set()
         for tensor in tensors:

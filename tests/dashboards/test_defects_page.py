@@ -59,8 +59,10 @@ def test_the_page_holds_every_error_its_number_and_who_catches_it(tmp_path: Path
 
 
 def test_a_disturbed_machine_is_told_before_any_number() -> None:
-    page = render_study(_make_study(disturbed="70% of the CPUs others had"))
-    assert 0 < page.index("70% of the CPUs others had") < page.index("2.0x (1.9 to 2.1)")
+    page = render_study(_make_study(disturbed="70% of the CPUs used by other processes"))
+    assert (
+        0 < page.index("70% of the CPUs used by other processes") < page.index("2.0x (1.9 to 2.1)")
+    )
 
 
 def test_what_comes_from_a_document_is_escaped() -> None:

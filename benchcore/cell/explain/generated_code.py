@@ -1,8 +1,8 @@
 """Reads inductor's generated code: its kernels, its library calls, and a stable hash.
 
 Each compiled graph is one Python file: kernels as `NAME = async_compile.KIND(...)`, and a function
-`call` that runs them. Comments name places in the user's source and paths name the machine; both
-are left out of the hash.
+`call` that runs them. The hash ignores comments, which have the user's source lines, and paths,
+which depend on the machine.
 """
 
 from __future__ import annotations

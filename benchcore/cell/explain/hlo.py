@@ -1,4 +1,4 @@
-"""Reads XLA's optimised program as text: its instructions, and what each one's name stands for.
+"""Reads the text of XLA's optimised program: its instructions, and what each name means.
 
 The layout is XLA's `HloModule::ToString`: computations in braces, one instruction per line.
 """
@@ -38,7 +38,7 @@ class HloText:
                 inside = found[1]
             elif found := _INSTRUCTION.match(line):
                 self._take(found[1], found[2], line, inside)
-                # Its place in the source, and its name after that, change nothing.
+                # Source position and operation name don't change the program.
                 plain = _METADATA.sub("", line)
                 digest.update(_NAME.sub(lambda each: _number(each[1], numbers), plain).encode())
         self._digest = digest.hexdigest()

@@ -63,9 +63,9 @@ def profile_torch(
 
 
 def count_calls(torch: Any, step: Callable[[], object]) -> dict[str, Any]:
-    """Python's calls in a step, calls of `nn.Module` among them, and what autograd kept of it.
+    """Count a step's Python calls, calls of `nn.Module` among them, and what autograd saved.
 
-    `inference_mode` keeps neither a graph nor version counters, `no_grad` keeps the counters.
+    `inference_mode` saves neither a graph nor version counters, `no_grad` saves the counters.
     """
     called = torch.nn.Module._call_impl.__code__
     calls = count_python_calls(step, lambda code: code is called)
@@ -89,7 +89,7 @@ def _is_operator(event: Event) -> bool:
 
 
 def _waits_and_copies(host: Sequence[Event]) -> tuple[list[Event], list[Event]]:
-    """On a CPU: numbers read back into Python, and host data made into tensors."""
+    """On a CPU: values read into Python, and host data converted to tensors."""
     found: dict[str, list[Event]] = {"aten::_local_scalar_dense": [], "aten::lift_fresh": []}
     counters_end = -math.inf
     for each in host:
@@ -102,13 +102,13 @@ def _waits_and_copies(host: Sequence[Event]) -> tuple[list[Event], list[Event]]:
 
 
 def _bytes_of(event: Event) -> int:
-    """Of an operator's first tensor."""
+    """Bytes of an operator's first tensor."""
     dims, types = event.args.get("Input Dims", []), event.args.get("Input type", [])
     return math.prod(dims[0]) * _ITEM_BYTES.get(types[0], 8) if dims and types else 0
 
 
 def _label(event: Event) -> str:
-    """The event's name; of a convolution with its groups (input channels over kernel channels)."""
+    """The event's name; for a convolution also its groups (input / kernel channels)."""
     if graph := _GRAPH.match(event.name):
         return f"compiled graph {graph[1][:8]}"
     dims = event.args.get("Input Dims", [])
@@ -137,7 +137,7 @@ def _describe_program(operators: Sequence[Event], steps: int) -> dict[str, Any]:
 
 
 def _read_generated() -> list[str]:
-    """The sources of the graphs that this process compiled or loaded from caches; the file of a
+    """The sources of the graphs that this process compiled or loaded from caches. The file of a
     single kernel has no `call`."""
     cache = sys.modules.get("torch._inductor.codecache")
     modules = [] if cache is None else cache.PyCodeCache.modules

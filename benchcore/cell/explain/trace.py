@@ -1,4 +1,4 @@
-"""Reads the Chrome trace that both frameworks' profilers write, and summarises what ran."""
+"""Reads the Chrome trace that both frameworks' profilers write, and summarises its events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 WINDOW = "deadheat.steps"
-"""The annotation around the measured steps; earlier events are not theirs."""
+"""The annotation around the measured steps; earlier events belong to other work."""
 MOST_KERNELS = 20
 
 
@@ -64,7 +64,7 @@ def _event(item: dict[str, Any], names: dict[tuple[Any, Any], str]) -> Event:
 
 
 def in_window(events: Sequence[Event]) -> list[Event]:
-    """What the host did while it enqueued the steps: the same thread as the window's."""
+    """The host's events while it enqueued the steps: those on the window's thread."""
     window = next(each for each in events if each.name == WINDOW)
     return [
         each
@@ -76,7 +76,7 @@ def in_window(events: Sequence[Event]) -> list[Event]:
 
 
 def outermost(events: Iterable[Event]) -> list[Event]:
-    """The events that lie within no other event of the same thread."""
+    """The events that are not inside another event of the same thread."""
     kept: list[Event] = []
     ends: dict[tuple[str, str], float] = {}
     for each in sorted(events, key=lambda each: (each.begin_ns, -each.end_ns)):
@@ -88,7 +88,7 @@ def outermost(events: Iterable[Event]) -> list[Event]:
 
 
 def busy_ns(events: Iterable[Event]) -> int:
-    """Nanoseconds in which any of them ran, on any thread: the union of their intervals."""
+    """Nanoseconds in which at least one of them ran: the union of their intervals, all threads."""
     total = 0.0
     reached = float("-inf")
     for each in sorted(events, key=lambda each: each.begin_ns):
@@ -118,7 +118,7 @@ def summarise_kernels(
 
 
 def _own_times(events: Iterable[Event]) -> Iterator[tuple[Event, float]]:
-    """Each event's time without that of the events within it on its thread."""
+    """Each event's time without its children on the same thread."""
     open_events: dict[tuple[str, str], list[list[Any]]] = defaultdict(list)
     closed: list[list[Any]] = []
     for each in sorted(events, key=lambda each: (each.begin_ns, -each.end_ns)):

@@ -14,7 +14,7 @@ from benchcore.cell.failures.status import ContenderFailedError
 from benchcore.cell.failures.workarounds import WORKAROUNDS, Workaround
 
 MOST_BYTES = 8 << 20
-"""Of all files that are saved of one crash."""
+"""Limit for the files saved of one crash, together."""
 
 _BEFORE, _AFTER = ".before_optimizations.txt", "after_optimizations.txt"
 _MODULE = re.compile(r"module_(\d+)\.")
@@ -34,15 +34,15 @@ def save_hlo(
 ) -> dict[str, Any] | None:
     """Run the contender once more while XLA dumps, and save the HLO in a folder; None = no dump.
 
-    `flags` are the contender's own. `run` returns what ended it, or None: a random crash may not
-    recur, but the program is the same. The file of `command` is the module that was being
-    compiled, else the largest, which is the step. The dump folder has no spaces, which XLA's flags
-    can't contain.
+    `flags` are the contender's own. `run` returns the failure, or None: a random crash may not
+    recur, but the program is the same. `command` names the module that was being compiled, or else
+    the largest one, which is the step. The dump folder has no spaces, because XLA's flags can't
+    contain any.
     """
     with tempfile.TemporaryDirectory(prefix="hlo-") as folder:
         dumped = Path(folder)
         dumping = (f"--xla_dump_to={dumped}", "--xla_dump_hlo_as_text")
-        # Not a workaround: a number of its own, so that its caches are empty and XLA compiles.
+        # A number that no workaround has, so that its caches are empty and XLA compiles.
         ended = run(Workaround(number=WORKAROUNDS[-1].number + 1, flags=dumping))
         suspect = _find_suspect(dumped)
         if suspect is None:

@@ -1,4 +1,4 @@
-"""Reads the GPU faults that NVIDIA's driver reports to the kernel's log. Not run on a GPU."""
+"""Reads GPU faults, which NVIDIA's driver writes to the kernel's log. Not run on a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)[,:]? *(.*)")
 
 
 class Xid(TypedDict):
-    """One fault that NVIDIA's driver reported to the kernel."""
+    """One fault in the kernel's log."""
 
     number: int
     pci: str
@@ -22,7 +22,7 @@ class Xid(TypedDict):
 class KernelLog:
     """The faults of one GPU from now on.
 
-    `pci` is the GPU's address as NVML writes it; None = every GPU of the machine.
+    `pci` is the GPU's address in NVML's notation; None = every GPU of the machine.
     """
 
     def __init__(self, pci: str | None, log: Path = KERNEL_LOG) -> None:
@@ -48,10 +48,10 @@ class KernelLog:
         parts: list[bytes] = []
         while True:
             try:
-                part = os.read(self._file, 65536)  # of the kernel's own file: one record
+                part = os.read(self._file, 65536)  # one record per read
             except BlockingIOError:
                 break
-            except BrokenPipeError:  # records were overwritten before we read them; go on
+            except BrokenPipeError:  # records were overwritten before we read them; continue
                 continue
             if not part:
                 break
@@ -66,6 +66,6 @@ class KernelLog:
 
 
 def _short_pci(address: str) -> str:
-    """`0000:3b:00` of `00000000:3B:00.0`: NVML and the driver's log write it differently."""
+    """`0000:3b:00` from `00000000:3B:00.0`: NVML and the driver's log use different notations."""
     domain, bus, device = address.lower().partition(".")[0].split(":")[-3:]
     return f"{domain[-4:]}:{bus}:{device}"

@@ -33,7 +33,7 @@ class CrashLadder:
         self._untried: dict[str, Iterator[Workaround]] = {}
 
     def retry_crashed(self, index: int) -> None:
-        """After start `index`: repeat what crashed, with one workaround after another."""
+        """After start `index`: repeat crashed contenders, with one workaround after another."""
         for order in self._starts.order.contenders:
             contender = self._starts.contenders[order.name]
             status, failure = contender["status"], contender["failure"]
@@ -43,13 +43,13 @@ class CrashLadder:
     def _retry(self, order: ContenderOrder, index: int) -> None:
         """Repeat every start so far, this contender alone, until a workaround holds through all.
 
-        What was measured without that workaround is dropped, so two are never pooled. A crash that
-        no workaround avoids leaves what was measured before it.
+        Times without that workaround are dropped: the two are never pooled. If no workaround avoids
+        the crash, the times before it remain.
         """
         starts, name = self._starts, order.name
         clean = self._crashed.setdefault(name, starts.contenders[name])
         record = clean["ladder"] = clean["ladder"] or self._new_record(order, clean)
-        if name in starts.launcher.workarounds:  # it no longer holds
+        if name in starts.launcher.workarounds:  # it stopped helping
             used = starts.launcher.workarounds[name]
             record["attempts"][-1] = self._describe_attempt(name, used)
         for workaround in self._list_untried(order):
@@ -68,7 +68,7 @@ class CrashLadder:
         starts.contenders[name] = clean
 
     def _new_record(self, order: ContenderOrder, crashed: dict[str, Any]) -> dict[str, Any]:
-        """A ladder without attempts. The HLO of the crash is saved before the first one."""
+        """A ladder without attempts. Saves the HLO of the crash first."""
         starts, hlo = self._starts, None
         if hlo_dump.may_have_compiled(crashed["failure"]["stage"]):
             hlo = hlo_dump.save_hlo(
@@ -102,7 +102,7 @@ class CrashLadder:
         return self._untried.setdefault(order.name, usable)
 
     def mark_workarounds(self) -> None:
-        """Set the status `workaround`, which no ratio counts, where a workaround was needed."""
+        """Set the status `workaround`, which ratios leave out, for contenders that needed one."""
         for name, workaround in self._starts.launcher.workarounds.items():
             contender, clean = self._starts.contenders[name], self._crashed[name]
             held = contender["status"] == "ok"

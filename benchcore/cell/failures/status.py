@@ -24,24 +24,24 @@ from benchcore.cell.result.contender import Cause
 from benchcore.cell.runtime import UnsupportedError
 
 INFRASTRUCTURE = "infrastructure"
-"""Reported for a failure that no contender caused: it ends the duel, and no result has it."""
+"""Status of a failure that no contender caused: it ends the duel and is not in a result."""
 
 _PATTERNS: tuple[tuple[Cause, str], ...] = (
-    # Memory first: an allocation that fails while autotuning is no autotuner's bug.
+    # Memory first: an allocation that fails during autotuning is not the autotuner's bug.
     ("out_of_memory", r"RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|MemoryError|OutOfMemory"),
     ("illegal_address", r"CUDA_ERROR_ILLEGAL_ADDRESS|illegal memory access|MISALIGNED_ADDRESS"),
     ("autotuning", r"[Aa]utotuning failed|gemm_fusion_autotuner|redzone"),
     ("cuda_error", r"CUDA_ERROR_[A-Z]|CUDA error: |(CUDNN|CUBLAS)_STATUS_(?!SUCCESS)[A-Z]"),
 )
 _READ_FROM_LOG = frozenset({"crash", "oom"})
-"""Statuses whose cause the framework's own messages name better than we can."""
+"""Statuses for which the framework's own message is clearer than ours."""
 _BROKEN_BOARD = frozenset({48, 79, 94, 95})
-"""Xids of NVIDIA's catalogue that are the board's own: uncorrectable errors of its memory (48; 94
+"""Xids in NVIDIA's catalogue that mean a broken board: uncorrectable errors of its memory (48; 94
 and 95, contained or not), and a board that fell off its bus (79). No flag avoids these."""
 
 
 class ContenderFailedError(Exception):
-    """This contender can't go on; the duel can. Carries the fields of its result."""
+    """This contender can't continue, but the duel can. Carries the fields of its result."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Ending:
 
 
 def classify_exception(error: BaseException, stage: str) -> Ending:
-    """An exception that ended a contender in this stage, as far as Python knows."""
+    """Classify an exception that ended a contender in this stage, by what Python knows."""
     text = f"{type(error).__name__}: {error}"
     return Ending(*_classify(error, text, stage), text[:2000])
 
@@ -91,19 +91,19 @@ def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
 
 
 def classify_exit(code: int) -> Ending:
-    """The exit code of a process that ended without a result; below 0 = killed by a signal."""
+    """Classify the exit code of a process without a result; negative = killed by a signal."""
     if code >= 0:
         return Ending("crash", "no_result", f"ended with exit code {code} without a result")
     reason = f"killed by {Signals(-code).name}"
     if code == -SIGKILL:
-        return Ending("oom", "killed", f"{reason}, as the kernel does when memory runs out")
+        return Ending("oom", "killed", f"{reason}, which the kernel sends when memory runs out")
     return Ending("crash", "signal", reason)
 
 
 def find_cause(status: str, text: str, reported: Cause, xids: list[Xid] | None = None) -> Cause:
-    """The cause of a failure whose reason and log are `text`, and which was reported as `reported`.
+    """The cause of a failure with `text` (its reason and log) that was reported as `reported`.
 
-    A process that a CUDA error poisoned may end by any signal, so the framework's message decides.
+    After a CUDA error a process may end by any signal, so the framework's message decides.
     """
     if status not in _READ_FROM_LOG:
         return reported

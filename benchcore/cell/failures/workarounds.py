@@ -17,22 +17,22 @@ _RETRIED: frozenset[Cause] = frozenset({"illegal_address", "cuda_error", "autotu
 
 @dataclass(frozen=True, kw_only=True)
 class Workaround:
-    """One attempt, with these flags added to XLA_FLAGS; none = a plain retry."""
+    """One attempt: flags added to XLA_FLAGS; no flags = a plain retry."""
 
     number: int
     flags: tuple[str, ...]
     name: str = ""
-    """Its value of the setting `cure` of JAX's arms."""
+    """The value of the setting `cure` of JAX's arms that applies it."""
 
     def describe(self) -> str:
-        """As results write it."""
+        """The text for results."""
         return f"workaround {self.number} ({' '.join(self.flags) or 'a plain retry'})"
 
 
 def describe_attempt(
     status: str, failure: Mapping[str, Any] | None, workaround: Workaround | None = None
 ) -> dict[str, Any]:
-    """How an attempt ended, as results hold it."""
+    """The end of an attempt, in the format of results."""
     ended = failure or {}
     tried = workaround and {"rung": workaround.number, "flags": list(workaround.flags)}
     return {
@@ -62,31 +62,31 @@ WORKAROUNDS = tuple(
 
 
 HIGHEST = "fp32_ieee"
-"""JAX's precision `highest`: avoids crashes in TF32 products, but makes it a different case."""
+"""JAX's precision `highest` avoids crashes in TF32 products, but makes it a different case."""
 
 
 def highest_changes_case(precision: str) -> bool:
-    """Whether precision `highest` would change what a case computes: all but `tf32` have it."""
+    """Whether precision `highest` changes what a case computes: all but `tf32` already have it."""
     return precision == "tf32"
 
 
 def may_retry(framework: str, status: str, cause: Cause) -> bool:
-    """Whether an attempt makes sense: for crashes of JAX, but not for out of memory, timeouts,
-    wrong numbers or a broken board."""
+    """Whether a retry makes sense: for crashes of JAX, but not for out of memory, time-outs, wrong
+    numbers or a broken board."""
     return framework == "jax" and status == "crash" and cause in _RETRIED
 
 
 def usable_workarounds(device: str, knows: Callable[[str], bool]) -> Iterator[Workaround]:
-    """The workarounds that could help: on a CPU, where GPU flags do nothing, only a plain retry.
+    """The workarounds that could help. On a CPU, where GPU flags do nothing, only a plain retry.
 
-    A flag is checked only when its workaround is next: XLA aborts at an unknown flag.
+    A flag is only checked when its workaround is next: XLA aborts at an unknown flag.
     """
     usable = [each for each in WORKAROUNDS if device != "cpu" or not each.flags]
     return (each for each in usable if all(knows(flag) for flag in each.flags))
 
 
 def knows_flag(python: str, environment: Mapping[str, str], flag: str) -> bool:
-    """Whether the XLA of an environment accepts a flag, tried in a process of its own."""
+    """Whether an environment's XLA accepts a flag, checked in a separate process."""
     program = "import jax; jax.devices()"
     try:
         done = subprocess.run(
@@ -103,7 +103,7 @@ def knows_flag(python: str, environment: Mapping[str, str], flag: str) -> bool:
 
 
 def xla_flags_of(settings: Mapping[str, Any], device: str) -> tuple[str, ...]:
-    """XLA flags that a contender's settings set, its workaround flag included; none on a CPU.
+    """The XLA flags of a contender's settings and workaround; none on a CPU.
 
     Not run on a GPU.
     """

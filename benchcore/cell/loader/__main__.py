@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     die_with_parent()
     order_path, folder = (Path(argument) for argument in arguments)
     order = decode_order(json.loads(order_path.read_text(encoding="utf-8")))
-    assert order.dataset is not None, "an order without a dataset starts no loader"
+    assert order.dataset is not None, "only an order with a dataset starts a loader"
     server = LoaderServer(order.dataset, order.seed, folder)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The contender's end of the loader: batches as views of the ring buffer, waiting, a digest."""
+"""The contender's end of the loader: batches as views of the ring buffer, and their digest."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Split = str
 
 
 class LoaderFailedError(Exception):
-    """The loader died, hangs or can't decode: no contender's fault."""
+    """The loader died, hangs or can't decode an image: no contender's fault."""
 
 
 class LoaderClient:
     """A connection to the loader of this duel. `wait_ns` is the time spent waiting for batches.
 
-    Batches are hashed in canonical layout, in a thread of their own, before their slot is returned:
-    both sides do it, and neither's step waits for it.
+    A separate thread hashes batches in canonical layout before their slot is returned. Both sides
+    do it, and neither's step waits for it.
     """
 
     def __init__(self, dataset: Mapping[str, Any], folder: Path) -> None:
@@ -43,7 +43,7 @@ class LoaderClient:
         try:
             self._socket.connect(str(folder / "socket"))
         except OSError as error:
-            raise LoaderFailedError(f"the loader does not answer: {error}") from error
+            raise LoaderFailedError(f"the loader doesn't answer: {error}") from error
         self._channel = Channel(self._socket.fileno(), self._socket.fileno())
         with (folder / "ring").open("rb") as stream:
             self._ring = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -51,14 +51,14 @@ class LoaderClient:
     def batches(
         self, split: Split, epoch: int, *, layout: Layout, most: int | None = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Images and labels of an epoch, views that are valid until the next batch.
+        """Images and labels of an epoch, as views that are valid until the next batch.
 
-        The last batch of validation is filled up with black images of label -1. Raises
+        The last batch of validation is padded with black images of label -1. Raises
         LoaderFailedError.
         """
         from benchcore.cell.loader.ring_buffer import slot_arrays
 
-        self._await_hashes()  # every slot is returned before the next request
+        self._await_hashes()  # returns every slot before the next request
         request = {"split": split, "epoch": epoch, "layout": layout, "most": most}
         self._send(request)
         while "slot" in (message := self._receive()):
@@ -96,7 +96,7 @@ class LoaderClient:
         try:
             self._channel.send(message)
         except ChannelClosedError as error:
-            raise LoaderFailedError("the loader went away") from error
+            raise LoaderFailedError("the loader closed the connection") from error
 
     def _receive(self) -> dict[str, Any]:
         began = time.perf_counter_ns()
@@ -106,7 +106,7 @@ class LoaderClient:
             reason = f"no batch came from the loader for {self._timeout_s:g} s"
             raise LoaderFailedError(reason) from error
         except (ChannelClosedError, OSError) as error:
-            raise LoaderFailedError("the loader went away") from error
+            raise LoaderFailedError("the loader closed the connection") from error
         self.wait_ns += time.perf_counter_ns() - began
         if "failed" in message:
             raise LoaderFailedError(f"the loader failed: {message['failed']}")

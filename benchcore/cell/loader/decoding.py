@@ -1,4 +1,4 @@
-"""From an image file to the bytes that both sides get: decoded, cropped and flipped as planned."""
+"""Decodes, crops and flips an image file into the bytes that both sides get."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from PIL import Image, ImageOps
 Split = Literal["train", "val"]
 
 _RESIZE = 256 / 224
-"""Validation: the shorter side becomes 256 for a crop of 224, and in proportion for another."""
+"""Validation: the shorter side becomes 256 for a crop of 224, in proportion for other crops."""
 _AREA = (0.08, 1.0)
 _RATIO = (3 / 4, 4 / 3)
 _ATTEMPTS = 10
 _DEEPEST = 65535
-"""Pillow keeps 16-bit images as integers or floats up to here."""
+"""Pillow represents 16-bit images as integers or floats up to this value."""
 
 
 class BrokenImageError(Exception):
-    """The file is no image that can be decoded."""
+    """The file is not an image that can be decoded."""
 
 
 def decode(path: Path) -> Image.Image:
-    """The image upright and in 8-bit RGB, whatever it was. Raises BrokenImageError.
+    """The image upright and in 8-bit RGB. Raises BrokenImageError.
 
-    16-bit greyscale is scaled by 1/257, which takes 65535 to 255; palettes, CMYK and transparency
-    go through Pillow's own conversion.
+    16-bit greyscale is scaled by 1/257, which maps 65535 to 255. Pillow converts palettes, CMYK and
+    transparency.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            warnings.simplefilter("ignore", UserWarning)  # EXIF that lies about itself
+            warnings.simplefilter("ignore", UserWarning)  # broken EXIF data
             with Image.open(path) as opened:
                 opened.load()
                 return _to_rgb(ImageOps.exif_transpose(opened))
@@ -51,7 +51,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def crop_for_validation(image: Image.Image, side: int) -> np.ndarray:
-    """The shorter side resized (bilinear), then the centre: (side, side, 3) uint8."""
+    """Resize the shorter side (bilinear), then crop the centre: (side, side, 3) uint8."""
     wide, high = image.size
     scale = round(side * _RESIZE) / min(wide, high)
     resized = image.resize(
@@ -63,8 +63,8 @@ def crop_for_validation(image: Image.Image, side: int) -> np.ndarray:
 
 
 def crop_for_training(image: Image.Image, side: int, rng: np.random.Generator) -> np.ndarray:
-    """A random part, of 8 to 100 % of the area and 3/4 to 4/3 as wide as high, resized, and every
-    other one mirrored: torchvision's `RandomResizedCrop` and `RandomHorizontalFlip`."""
+    """Crop a random part of 8 to 100 % of the area with an aspect ratio of 3/4 to 4/3, resize it,
+    and flip half of them: torchvision's `RandomResizedCrop` and `RandomHorizontalFlip`."""
     box = _draw_box(image.width, image.height, rng)
     mirrored = rng.random() < 0.5
     cropped = image.resize((side, side), Image.Resampling.BILINEAR, box=box)

@@ -1,4 +1,4 @@
-"""Trains one epoch as the block of a duel that has a dataset, and validates after it."""
+"""Trains one epoch as the block of a duel with a dataset, and validates after it."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 _REPORT_NS = 2_000_000_000
 _AHEAD = 2
-"""Steps: the device works on the one while the other waits in its queue."""
+"""Steps in flight: the device runs one while the other waits in its queue."""
 _BACKWARD = {"gradient": 1e-2, "update": 1e-2, "travel": 1e-1}
-"""Flat parts of images leave many values near a kink of ReLU, where rounding alone decides: of 32
-of scikit-learn's digits, torch's eager gradient of MobileNetV3 is 2.3e-3 from that in float64 and
-its travel 1.9e-2, and compiled torch's travel was up to 2.8e-2 from JAX's. That both are one
-network is proven on batches without flat parts; here they show that both learn from the same."""
+"""Uniform parts of images put many values near a kink of ReLU, where rounding decides. On 32 of
+scikit-learn's digits, torch's eager gradient of MobileNetV3 differs by 2.3e-3 from float64 and its
+travel by 1.9e-2; compiled torch's travel differed by up to 2.8e-2 from JAX's. The proof uses
+batches without uniform parts; these tolerances show that both sides learn from the same data."""
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """A contender's network, the loader of its batches, and their place when the clock starts."""
+    """A contender's network, the loader of its batches, and where they are before timing starts."""
 
     training: Training
     loader: LoaderClient
     mode: DataMode
     runtime: Runtime
     read_mj: ReadMillijoules | None
-    """The device's energy counter, where it has one."""
+    """The device's energy counter, if it has one."""
     report_alive: Callable[[], object]
-    """Called every other second, so that the conductor's time-out starts again."""
+    """Called every other second, to restart the conductor's time-out."""
 
     def rehearse(self) -> None:
-        """Two steps and a validation compile everything; then reset to the initial state."""
+        """Compile everything with two steps and a validation; then reset to the initial state."""
         for _ in range(2):
             self.training.learn(self._first("train"))
         self.training.validate(self._first("val"))
@@ -52,7 +52,7 @@ class Trainer:
         self.loader.take_digest()
 
     def inspect_batch(self) -> Mapping[str, np.ndarray]:
-        """What a step gets of the first batch, loaded as an epoch's batches are."""
+        """What a step gets from the first batch, loaded in the same way as an epoch's batches."""
         seen = self.training.see(self._first("train"))
         self.loader.take_digest()
         return seen
@@ -62,11 +62,11 @@ class Trainer:
         return self.training.send(staged)
 
     def run(self, epoch: int) -> dict[str, Any]:
-        """Train on every full batch of the epoch, timed, and then validate, timed separately.
+        """Train on every full batch of the epoch, then validate, both timed separately.
 
-        The clock stops when the device has finished every step; losses are read after it. The host
-        fetches the next batch while the device works, and is two steps ahead at most. `wait_ns` is
-        how long it then waited for the loader.
+        The clock stops when the device has finished every step; losses are read afterwards. The
+        host fetches the next batch while the device works, and is at most two steps ahead.
+        `wait_ns` is how long it then waited for the loader.
         """
         source, path = self._make_source(epoch)
         compiled, waited = self.runtime.num_compilations(), self.loader.wait_ns
@@ -98,7 +98,7 @@ class Trainer:
         }
 
     def _make_source(self, epoch: int) -> tuple[Iterator[Any], DataMode]:
-        """Batches on the device, and where they really were before the clock started."""
+        """Batches on the device, and where they really were before timing started."""
         send = self.training.send
         if self.mode == "end-to-end":
             return map(send, self._stage(epoch)), "end-to-end"
@@ -130,12 +130,12 @@ class Trainer:
             if time.perf_counter_ns() - reported > _REPORT_NS:
                 reported = time.perf_counter_ns()
                 if self.read_mj:
-                    self.read_mj()  # a processor's counter starts again within minutes
+                    self.read_mj()  # a processor's counter overflows within minutes
                 self.report_alive()
 
 
 def seen_tolerances(precision: str, own: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Tolerances of a step's inputs, and of backward quantities where a case's own are narrower.
+    """Tolerances of a step's inputs; for backward quantities the wider of `own` and ours.
 
     Divisions on two devices differ in their last digits, which bf16 may round differently.
     """

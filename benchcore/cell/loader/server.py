@@ -1,8 +1,8 @@
 """The loader's server, one per duel: decodes batches into a memory-mapped ring buffer.
 
-A contender connects to a Unix socket and requests a split of an epoch. Only seed and epoch decide
-the order of the images and their crops, so every contender gets the same bytes. Each request names
-its layout, which is written here, so that no contender converts it in a timed loop.
+A contender connects to a Unix socket and requests a split of an epoch. The order of the images
+and their crops depend on seed and epoch only, so every contender gets the same bytes. Each request
+names its layout, which is written here, so no contender converts it in a timed loop.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from benchcore.cell.loader.ring_buffer import slot_arrays, slot_bytes
 from benchcore.protocol import DatasetOrder, Layout
 
 _SLOTS = 4
-"""Batches decoded ahead, and the one in use."""
+"""Batches decoded ahead, plus the one in use."""
 
 
 class LoaderServer:
-    """Serves the batches of one dataset order; the ring and the socket lie in `folder`."""
+    """Serves the batches of one dataset order; the ring buffer and the socket are in `folder`."""
 
     def __init__(self, order: DatasetOrder, seed: int, folder: Path) -> None:
         self._order = order
@@ -84,8 +84,8 @@ class LoaderServer:
             channel.receive()
 
     def _batches(self, split: Split, epoch: int) -> list[list[int]]:
-        """Indices: shuffled, without a last batch that is not full, in training; all, in order,
-        in validation."""
+        """Indices. In training shuffled and without an incomplete last batch; in validation all, in
+        order."""
         size, indices = self._order.batch, list(range(len(self._items[split])))
         if split == "train":
             self._rng(epoch).shuffle(indices)
@@ -119,7 +119,7 @@ class LoaderServer:
 
 
 def _returned(channel: Channel, *, wait: bool) -> Iterator[int]:
-    """Slots that the contender gave back; with `wait` at least one."""
+    """Slots that the contender returned; with `wait` at least one."""
     timeout_s = None if wait else 0.0
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The loader's server process as the conductor holds it, in an environment with Pillow."""
+"""The loader's server process, as the conductor controls it, in an environment with Pillow."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchcore.protocol import DuelOrder, encode, write_json
 
 _SHARED_MEMORY = Path("/dev/shm")
 _ROOM_BYTES = 1 << 30
-"""What must be free there; containers often have only 64 MB of it."""
+"""Required free space; containers often have only 64 MB."""
 _START_S = 60.0
 
 
 class LoaderProcess:
-    """A running loader, which its creator closes; `folder` holds its ring buffer and socket."""
+    """A running loader, which its creator must close; `folder` has its ring buffer and socket."""
 
     def __init__(self, order: DuelOrder, scratch: Path) -> None:
         assert order.dataset is not None, "only an order with a dataset has a loader"
@@ -54,14 +54,14 @@ class LoaderProcess:
         readable, _, _ = select.select([self._process.stdout], [], [], _START_S)
         if not readable or self._process.stdout.readline() != b"ready\n":
             self.close()
-            raise LoaderFailedError(f"the loader did not get ready: {self.log_tail()}")
+            raise LoaderFailedError(f"the loader didn't start: {self.log_tail()}")
 
     def log_tail(self) -> str:
-        """The end of what it wrote to its log."""
+        """The end of its log."""
         return self._log.read_text(errors="replace")[-2000:] or "its log is empty"
 
     def close(self) -> None:
-        """End it, and free its memory."""
+        """End it and free its memory."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdout is not None
@@ -70,7 +70,7 @@ class LoaderProcess:
 
 
 def _pick_folder() -> Path:
-    """Shared memory where the ring buffer fits, else the folder of temporary files."""
+    """Shared memory if the ring buffer fits, else the folder of temporary files."""
     usable = os.access(_SHARED_MEMORY, os.W_OK)
     if usable and shutil.disk_usage(_SHARED_MEMORY).free >= _ROOM_BYTES:
         return _SHARED_MEMORY

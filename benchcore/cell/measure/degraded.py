@@ -1,4 +1,4 @@
-"""Decides which blocks are degraded: their telemetry shows too much disturbance to count them."""
+"""Decides which blocks are degraded: those whose telemetry shows too much disturbance."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_STEAL_SHARE = 0.05
-"""Share of the CPU time that the hypervisor gave to others."""
+"""Share of CPU time that the hypervisor gave to other guests."""
 MAX_FOREIGN_CPU_SHARE = 0.15
-"""Of the CPUs in use: one busy process beside two of our threads takes a third of two CPUs, and a
-tenth is what ticks of 10 ms may err by in a block of 100 ms."""
+"""Share of the CPUs in use. One busy process next to two of our threads takes a third of two CPUs;
+the error of 10 ms ticks is up to a tenth in a block of 100 ms."""
 MAX_CLOCK_DRIFT = 0.05
-"""Of the SM clock, from the median of its start.
+"""Deviation of the SM clock from the median of its start.
 
-A CPU's frequency is recorded and degrades nothing. Virtual machines do not report it. Elsewhere it
-is that of the last tick, read once the block is over, when cores have begun to idle and clock
-down, so a rule would void blocks by how fast we read. It also follows the work: wide vector
-instructions lower it on the side that uses them. Interference shows as others' CPU time.
+A CPU's frequency is recorded but degrades no block. Virtual machines don't report it. Elsewhere it
+is the frequency of the last tick, read after the block, when cores have begun to idle, so a rule
+would depend on how fast we read. It also depends on the work: wide vector instructions lower it
+for the side that uses them. Interference shows as CPU time of other processes.
 """
 
-# NVML's bits. Idle (0x1), a clock that was set on purpose (0x2, 0x100) and the power cap (0x4) are
-# no disturbance: a large product always reaches the cap, on both sides. A cap that limits one block
-# more than others shows as a drift of the clock.
+# NVML's bits. Idle (0x1), clocks that users set (0x2, 0x100) and the power cap (0x4) are no
+# disturbance: a large product always reaches the cap, on both sides. A cap that slows one block
+# more than others shows as a change of the clock.
 THROTTLE_REASONS = {
     0x8: "hardware slowdown",
     0x10: "sync boost",
@@ -33,9 +33,9 @@ THROTTLE_REASONS = {
 
 
 def find_degraded(blocks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """Round -> why its block is degraded, of one contender's blocks in one start.
+    """Map round -> why its block is degraded, for one contender's blocks in one start.
 
-    The load average is not used: over a minute it contains our own threads and other blocks.
+    The load average is not used: over a minute it includes our own threads and other blocks.
     """
     clocks = [block["telemetry"]["sm_clock_mhz"] for block in blocks]
     known = [clock for clock in clocks if clock is not None]
@@ -45,7 +45,7 @@ def find_degraded(blocks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
 
 def leave_out_degraded(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The blocks of a start that may count."""
+    """The blocks of a start that are not degraded."""
     degraded = find_degraded(blocks)
     return [block for block in blocks if block["round"] not in degraded]
 
@@ -54,14 +54,14 @@ def _why(telemetry: Mapping[str, Any], median_mhz: float | None) -> str:
     found = []
     for key, most, text in (
         ("steal_share", MAX_STEAL_SHARE, "CPU time was stolen"),
-        ("foreign_cpu_share", MAX_FOREIGN_CPU_SHARE, "of the CPUs others had"),
+        ("foreign_cpu_share", MAX_FOREIGN_CPU_SHARE, "of the CPUs used by other processes"),
     ):
         share = telemetry.get(key)
         if share is not None and share > most:
             found.append(f"{share:.0%} {text} (at most {most:.0%})")
     if telemetry["foreign_processes"]:
         found.append(f"{telemetry['foreign_processes']} foreign processes on the GPU")
-    bits = int(telemetry["throttle_reasons"] or 0)  # to a JSON schema, 1.0 is an integer, too
+    bits = int(telemetry["throttle_reasons"] or 0)  # a JSON schema accepts 1.0 as an integer
     found += [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
     clock = telemetry["sm_clock_mhz"]
     if clock is not None and median_mhz and abs(clock / median_mhz - 1) > MAX_CLOCK_DRIFT:

@@ -12,7 +12,7 @@ from benchcore.cell.measure import gpu
 from benchcore.protocol import parse_device
 
 POWERCAP = Path("/sys/class/powercap")
-# A package holds its cores and often its memory; those subzones, and `psys`, would count twice.
+# A package includes its cores and often its memory; those subzones, and `psys`, would count twice.
 _ZONE = re.compile(r"intel-rapl:\d+")
 
 ReadMillijoules = Callable[[], float]
@@ -20,7 +20,7 @@ ReadMillijoules = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """A counter's difference over a window."""
+    """The increase of a counter over a window."""
 
     energy_mj: float
     window_ns: int
@@ -32,7 +32,7 @@ class Spent:
 
 
 def open_counter(device: str, powercap: Path = POWERCAP) -> ReadMillijoules | None:
-    """Reads the energy used since some moment, or None where the device has no such counter."""
+    """A function that reads the energy used so far; None if the device has no such counter."""
     if device == "cpu":
         zones = [_Zone(path) for path in _packages(powercap)]
         return (lambda: sum(zone.read_uj() for zone in zones) / 1e3) if zones else None
@@ -43,7 +43,7 @@ def open_counter(device: str, powercap: Path = POWERCAP) -> ReadMillijoules | No
 
 
 def measure(read: ReadMillijoules, work: Callable[[], object]) -> Spent:
-    """The counter's difference over `work`."""
+    """The counter's increase during `work`."""
     before, began = read(), time.perf_counter_ns()
     work()
     window_ns = time.perf_counter_ns() - began
@@ -51,7 +51,7 @@ def measure(read: ReadMillijoules, work: Callable[[], object]) -> Spent:
 
 
 def _packages(powercap: Path) -> list[Path]:
-    """Folders of the processor packages, if every one of their counters can be read."""
+    """Folders of the processor packages; empty unless all of their counters can be read."""
     packages = [
         path
         for path in sorted(powercap.glob("intel-rapl:*"))
@@ -68,7 +68,7 @@ def _is_package(path: Path) -> bool:
 
 
 def _is_readable(path: Path) -> bool:
-    """Most kernels let only root read it."""
+    """Most kernels allow only root to read it."""
     try:
         return _read_int(path / "energy_uj") >= 0 and _read_int(path / "max_energy_range_uj") > 0
     except (OSError, ValueError):
@@ -80,7 +80,7 @@ def _read_int(path: Path) -> int:
 
 
 class _Zone:
-    """One package's counter, which starts from 0 again when it is full (minutes, under load)."""
+    """One package's counter, which overflows to 0 within minutes under load."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""NVML: which GPU this is, its clocks, temperature, energy and processes. Not run on a GPU."""
+"""NVML: identity of the GPU, its clocks, temperature, energy and processes. Not run on a GPU."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def _nvml() -> Any:
 
 
 def survey() -> tuple[bool, str]:
-    """Whether there is a usable GPU, and a description of what there is."""
+    """Whether there is a usable GPU, and a description of it or of the reason."""
     try:
         import pynvml
     except ImportError:
-        return False, "nvidia-ml-py, which would see one, is not installed"
+        return False, "the package nvidia-ml-py, which detects GPUs, is not installed"
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -39,7 +39,7 @@ def survey() -> tuple[bool, str]:
 
 
 def absence_reason(index: int) -> str | None:
-    """Why there is no GPU of that index; None = there is one."""
+    """Why there is no GPU with that index; None = there is one."""
     usable, found = survey()
     visible = _visible()
     if usable and index < (_nvml().nvmlDeviceGetCount() if visible is None else len(visible)):
@@ -54,9 +54,9 @@ def _visible() -> list[str] | None:
 
 
 def _find(index: int) -> Any:
-    """NVML's handle of what CUDA calls by this index, which is not always NVML's own.
+    """NVML's handle of the GPU that CUDA calls `index`; NVML's own order may differ.
 
-    Of a board in MIG mode CUDA sees the first instance alone, unless another one is named.
+    CUDA uses only the first instance of a board in MIG mode, unless another one is named.
     """
     nvml, visible = _nvml(), _visible()
     named = str(index) if visible is None else visible[index]
@@ -75,12 +75,12 @@ def _find(index: int) -> Any:
 
 
 def _is_instance(handle: Any) -> bool:
-    """Whether it is a part of a board: a MIG instance."""
+    """Whether it is a MIG instance, a part of a board."""
     return bool(_nvml().nvmlDeviceIsMigDeviceHandle(handle).value)
 
 
 def _mig_mode(board: Any) -> int | None:
-    """None = the board can't be divided."""
+    """None = the board doesn't support MIG."""
     nvml = _nvml()
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(board)
@@ -90,8 +90,8 @@ def _mig_mode(board: Any) -> int | None:
 
 
 def _describe_mig(handle: Any) -> str | None:
-    """`off`, the instance's compute and GPU slices (`1c.3g`), or `on` where there is no instance;
-    None for a board that can't be divided."""
+    """`off`, the instance's compute and GPU slices (`1c.3g`), or `on` without an instance; None for
+    a board that doesn't support MIG."""
     nvml = _nvml()
     if _is_instance(handle):
         has = nvml.nvmlDeviceGetAttributes(handle)
@@ -101,7 +101,7 @@ def _describe_mig(handle: Any) -> str | None:
 
 
 def describe(index: int) -> dict[str, Any]:
-    """Model, memory in bytes, driver version and MIG instance of a GPU as CUDA counts them."""
+    """Model, memory in bytes, driver version and MIG instance of a GPU, by CUDA's index."""
     nvml, handle = _nvml(), _find(index)
     return {
         "model": nvml.nvmlDeviceGetName(handle),
@@ -112,7 +112,7 @@ def describe(index: int) -> dict[str, Any]:
 
 
 def list_gpus() -> list[dict[str, Any]]:
-    """UUID, name and memory of every GPU that this process sees."""
+    """UUID, name and memory of every GPU visible to this process."""
     nvml = _nvml()
     handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
     return [
@@ -128,7 +128,8 @@ def list_gpus() -> list[dict[str, Any]]:
 def sample(index: int, own_pids: frozenset[int]) -> dict[str, float | int | None]:
     """Clocks, throttle reasons, temperature, power and foreign processes; None where unknown.
 
-    A MIG instance has its board's clocks and temperature; the board's power is of all instances.
+    A MIG instance reports its board's clocks and temperature; the board's power covers all
+    instances.
     """
     nvml, handle = _nvml(), _find(index)
     part = _is_instance(handle)
@@ -154,7 +155,7 @@ def sample(index: int, own_pids: frozenset[int]) -> dict[str, float | int | None
 
 
 def pci_address(index: int) -> str | None:
-    """The board's PCI address as NVML writes it (`00000000:3B:00.0`); None = unknown."""
+    """The board's PCI address in NVML's notation (`00000000:3B:00.0`); None = unknown."""
     nvml, handle = _nvml(), _find(index)
     if _is_instance(handle):
         handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
@@ -165,7 +166,7 @@ def pci_address(index: int) -> str | None:
 
 
 def total_energy_mj(index: int) -> int | None:
-    """Millijoules since the driver was loaded; None before Volta, and of a MIG instance."""
+    """Millijoules since the driver was loaded; None before Volta and for MIG instances."""
     nvml, handle = _nvml(), _find(index)
     try:
         return nvml.nvmlDeviceGetTotalEnergyConsumption(handle)
@@ -190,8 +191,8 @@ def process_bytes(index: int, pid: int) -> int | None:
 def count_foreign(pids: list[int], own_pids: frozenset[int]) -> int:
     """Processes on the GPU that are not ours.
 
-    In a container NVML reports the host's process ids, so none of ours is known. Then every process
-    beyond the number of ours is foreign.
+    In a container NVML reports the host's process ids, so ours can't be recognised. Then every
+    process beyond the number of ours is foreign.
     """
     known = own_pids & set(pids)
     return len(pids) - len(known) if known else max(0, len(pids) - len(own_pids))

@@ -1,4 +1,4 @@
-"""What machine this is, and what disturbed it: read from the kernel, without a library."""
+"""Describes this machine and what disturbs it, from the kernel's files, without a library."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from benchcore.protocol import parse_device
 
 _PROC = Path("/proc")
 _SHORTEST_S = 0.1
-"""Seconds of CPU time; shares of less are noise."""
+"""Seconds of CPU time; shares of a shorter time are noise."""
 _SYS_CPU = Path("/sys/devices/system/cpu")
 
 
 def usable_cpus() -> int:
-    """How many CPUs this process may use: its affinity, not the machine's size."""
+    """Number of CPUs that this process may use: its affinity, not the machine's size."""
     if hasattr(os, "sched_getaffinity"):  # Linux only
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def describe_host() -> dict[str, Any]:
-    """CPU model, CPUs in use, memory, the caches they reach (None = unknown), and the system."""
+    """CPU model, CPUs in use, memory, data caches (None = unknown), and the operating system."""
     return {
         "cpu_model": _cpu_model(),
         "cpus": usable_cpus(),
@@ -39,8 +39,8 @@ def describe_host() -> dict[str, Any]:
 
 
 def describe_device(device: str) -> dict[str, Any]:
-    """What identifies a series' device: model, count, memory, driver; of a GPU also its MIG mode
-    and the host's CPUs. Never a host's name."""
+    """The device's part of a series' identity: model, count, memory, driver; for a GPU also its MIG
+    mode and the host's CPUs. Never a host's name."""
     host = describe_host()
     if device == "cpu":
         facts = {
@@ -63,7 +63,7 @@ def describe_device(device: str) -> dict[str, Any]:
 
 
 def absence_reason(device: str) -> str | None:
-    """Why nothing can be measured on a device of that name here; None = it can."""
+    """Why a device of that name can't be measured here; None = it can."""
     wanted = parse_device(device)
     if wanted.kind == "cpu":
         return None
@@ -75,7 +75,7 @@ def absence_reason(device: str) -> str | None:
 
 
 def _fingerprint(facts: dict[str, Any]) -> str:
-    """Memory counts in whole GiB: the kernel's own share of it changes from boot to boot."""
+    """Memory counts in whole GiB: the kernel's reserved share changes from boot to boot."""
     stable = {**facts, "memory_bytes": round((facts["memory_bytes"] or 0) / 2**30)}
     return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -88,7 +88,7 @@ def _cpu_model() -> str:
 
 
 def _cache_bytes() -> int | None:
-    """All data caches that the usable CPUs reach, one that several share counted once."""
+    """Bytes of all data caches of the usable CPUs; a shared cache counts once."""
     if not hasattr(os, "sched_getaffinity"):  # Linux only
         return None
     sizes: dict[tuple[str, ...], int] = {}
@@ -106,12 +106,12 @@ def _cache_bytes() -> int | None:
 def _read(name: str) -> str:
     try:
         return (_PROC / name).read_text()
-    except OSError:  # not Linux: the counter does not exist here
+    except OSError:  # not Linux: no such counter
         return ""
 
 
 class TelemetrySampler:
-    """Samples what disturbs a block, from `begin` to `sample`."""
+    """Samples the disturbances of a block, from `begin` to `sample`."""
 
     def __init__(self, device: str) -> None:
         self._gpu_index = None if device == "cpu" else parse_device(device).ordinal
@@ -141,7 +141,7 @@ class TelemetrySampler:
 
 @dataclass(frozen=True, kw_only=True)
 class _CpuUse:
-    """Seconds of the CPUs in use so far: passed, idle, stolen, and used by us."""
+    """CPU seconds so far of the CPUs in use: elapsed, idle, stolen, and used by us."""
 
     capacity_s: float
     idle_s: float
@@ -150,7 +150,7 @@ class _CpuUse:
 
 
 def _read_cpu_use(own_pids: frozenset[int]) -> _CpuUse | None:
-    """None where the kernel does not report it (no Linux)."""
+    """None if the kernel doesn't report it (not Linux)."""
     lines = [line.split() for line in _read("stat").splitlines() if line.startswith("cpu")]
     mine = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)} if lines else set()
     ticks = [[int(field) for field in line[1:9]] for line in lines if line[0] in mine]
@@ -166,13 +166,13 @@ def _read_cpu_use(own_pids: frozenset[int]) -> _CpuUse | None:
 
 
 def _used_ticks(pid: int) -> int:
-    """CPU time of all threads of a process (fields 14 and 15 of its stat); 0 once it is gone."""
+    """CPU time of all threads of a process (fields 14 and 15 of its stat); 0 if it has ended."""
     fields = _read(f"{pid}/stat").rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12]) if fields else 0
 
 
 def _shares(before: _CpuUse | None, after: _CpuUse | None) -> dict[str, float | None]:
-    """Shares of the CPUs that the hypervisor gave to others, and that foreign processes used.
+    """Shares of the CPUs that the hypervisor gave to other guests, and that foreign processes used.
 
     Idle and own time are counted in ticks of 10 ms, so a shorter time has no shares.
     """
@@ -190,10 +190,10 @@ def _shares(before: _CpuUse | None, after: _CpuUse | None) -> dict[str, float | 
 
 
 def _mean_mhz() -> float | None:
-    """Of the CPUs in use; None where the kernel does not measure it.
+    """Mean frequency of the CPUs in use; None if the kernel doesn't measure it.
 
-    Without a frequency driver, and without the two counters that x86 has for it, `cpuinfo` repeats
-    what was calibrated at boot: on a virtual machine it stayed at 2596.132 idle and under load.
+    Without a frequency driver and x86's two counters for it, `cpuinfo` repeats the value calibrated
+    at boot: on a virtual machine it stayed at 2596.132 idle and under load.
     """
     processors = [
         dict(part.split(":", 1) for part in map(_squeeze, text.splitlines()) if ":" in part)

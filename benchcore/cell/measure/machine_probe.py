@@ -1,6 +1,6 @@
 """Measures the machine itself, without a framework: a matrix product and a copy after each round.
 
-A change of these times is no framework's doing. In a GPU's duel they are of the host, not the GPU.
+No framework can cause a change of these times. In a GPU's duel they measure the host, not the GPU.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from benchcore.protocol import DuelOrder
 
 _SIDE = 512
 _COPIED_BYTES = 64 << 20
-"""More than most caches hold; it is read once and written once."""
+"""Larger than most caches; it is read once and written once."""
 _UNMEASURED_S = 0.02
 _MEASURED_S = 0.03
 _SEED = 20261001
 
 
 class MachineProbe:
-    """Measures after rounds, in duels whose order wants it; `rows` holds the times."""
+    """Measures after rounds, in duels whose order requests it; `rows` has the times."""
 
     def __init__(self, order: DuelOrder, scratch: Path) -> None:
         self._order = order
@@ -37,8 +37,8 @@ class MachineProbe:
         self.failure: str | None = None
 
     def measure(self, start: int, number: int) -> None:
-        """Measure after a round, while all contenders are frozen. If the probe dies, the document
-        has its failure, and the duel continues without it."""
+        """Measure after a round, while all contenders are frozen. If the probe fails, the document
+        records its failure, and the duel continues without it."""
         if not self._order.limits.probe or self.failure is not None:
             return
         try:
@@ -62,19 +62,19 @@ class MachineProbe:
         return seen
 
     def close(self) -> None:
-        """End its process, if there is one."""
+        """End its process, if it runs."""
         if self._process is not None:
             self._process.close()
             self._process = None
 
     def describe(self) -> dict[str, Any] | None:
-        """The document's part; None where the order does not want it."""
+        """The document's part; None if the order doesn't request it."""
         return {"rows": self.rows, "failure": self.failure} if self._order.limits.probe else None
 
 
 def serve_probe(channel: Channel) -> None:
-    """Answer each message with nanoseconds of one product and one copy, until the conductor goes
-    away. Without numpy there is no product."""
+    """Answer each message with the nanoseconds of one product and one copy, until the conductor
+    closes the pipe. Without numpy there is no product."""
     multiply, copy = _make_product(), _make_copy()
     try:
         while True:
@@ -86,7 +86,7 @@ def serve_probe(channel: Channel) -> None:
 
 
 def _make_product() -> Callable[[], object] | None:
-    """By numpy's BLAS, in all of its threads."""
+    """A product by numpy's BLAS with all of its threads."""
     try:
         import numpy as np
     except ImportError:
@@ -98,7 +98,7 @@ def _make_product() -> Callable[[], object] | None:
 
 
 def _make_copy() -> Callable[[], object]:
-    """By the C library, in one thread."""
+    """A copy by the C library in one thread."""
     source, target = (memoryview(bytearray(os.urandom(1) * _COPIED_BYTES)) for _ in range(2))
 
     def copy() -> None:
@@ -108,7 +108,7 @@ def _make_copy() -> Callable[[], object]:
 
 
 def _time(step: Callable[[], object]) -> int:
-    """Nanoseconds of a step, in a window after steps that are not measured."""
+    """Nanoseconds of a step, timed in a window after untimed steps."""
     _repeat(step, _UNMEASURED_S)
     return max(1, _repeat(step, _MEASURED_S))
 

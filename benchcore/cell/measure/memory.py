@@ -1,4 +1,4 @@
-"""How much memory this process holds: counted by the kernel on a CPU, by the driver on a GPU."""
+"""The memory of this process, counted by the kernel on a CPU and by the driver on a GPU."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from benchcore.protocol import parse_device
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # proc(5): sets the peak back to what is resident now
+_RESET_PEAK = "5"  # proc(5): resets the peak to the current resident size
 
 
 def take_baseline(device: str) -> int | None:
-    """Bytes held now, once the framework and its context are there; the peak starts from here."""
+    """Bytes in use now, after the framework's start; resets the peak."""
     if device != "cpu":
         return gpu.process_bytes(parse_device(device).ordinal, os.getpid())
     try:
         _CLEAR.write_text(_RESET_PEAK)
     except OSError:
-        return _resident_peak()  # not allowed here: then the peak is that of the whole process
+        return _resident_peak()  # no permission: the peak then covers the whole process
     return _read_status("VmRSS")
 
 
 def read_peak(device: str) -> int | None:
-    """Most bytes held. On a GPU those held now: neither framework's allocator returns memory."""
+    """Peak bytes. On a GPU the bytes in use now: neither framework's allocator returns memory."""
     if device != "cpu":
         return gpu.process_bytes(parse_device(device).ordinal, os.getpid())
     return _resident_peak()
 
 
 def _resident_peak() -> int | None:
-    """VmHWM, as `ru_maxrss` may be the peak of our parent process from before our exec."""
+    """VmHWM: `ru_maxrss` may be the peak of our parent process, from before our exec."""
     peak = _read_status("VmHWM")
     if peak is not None:
         return peak

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 PROBES: Mapping[str, Callable[[], float | None]] = {}
-"""By key in the start's `measured`; None where this machine has no such counter."""
+"""By the metric's key in the start's `measured`; a probe returns None without its counter."""
 
 
 def probe_metrics() -> dict[str, float | None]:
-    """What every probe reads now."""
+    """The current value of every probe."""
     return {key: probe() for key, probe in PROBES.items()}

@@ -1,4 +1,4 @@
-"""Measures memory, a profile and energy after the timed starts, in processes of their own."""
+"""Measures memory, a profile and energy after the timed starts, in separate processes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from benchcore.protocol import ContenderOrder, DuelOrder
 IDLE_S = 2.0
 SETTLE_S = 1.0
 WINDOW_S = 5.0
-"""Counters step every 100 ms on some devices, and a window shorter than 5 s shows it."""
+"""Some devices update their counter every 100 ms, which distorts windows shorter than 5 s."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What a pass found, under the start's own keys, and its failures."""
+    """The results of a pass, under the start's own keys, and its failures."""
 
     found: dict[str, Any] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ Launch = Callable[[ContenderOrder], ContenderProcess]
 class ResourcePasses:
     """The passes of one duel, after its last start. `launch` starts a contender and runs one step.
 
-    A pass that fails loses its own columns only: the contender's times stay valid.
+    A pass that fails loses only its own columns: the contender's times stay valid.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ResourcePasses:
             list(pool.map(ContenderProcess.close, held.values()))
 
     def _num_parallel(self) -> int:
-        """Memory on a CPU is each process's own; on a GPU the processes would compete."""
+        """On a CPU memory is counted per process; on a GPU parallel processes would compete."""
         return host.usable_cpus() if self._order.device == "cpu" else 1
 
     def _profile(self, process: ContenderProcess) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class ResourcePasses:
         return {"profile": self._ask(process, {"do": "profile"}, "profile")}
 
     def _meter(self, order: ContenderOrder, read: energy.ReadMillijoules) -> dict[str, Any]:
-        """Idle power with the contender frozen; then, after a second of steps, a window of them."""
+        """Measure idle power with the contender frozen; then, after a second of steps, a window."""
         process = self._launch(order)
         try:
             return {"energy": self._measure_energy(process, read)}

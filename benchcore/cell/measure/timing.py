@@ -26,7 +26,8 @@ def warm_up(
     limit_s: float,
     block_ms: float,
 ) -> dict[str, Any]:
-    """Run blocks until the last five agree within 2 %, or the limit; settle `steps_per_block`."""
+    """Run blocks until the last five agree within 2 %, or until the limit; set
+    `steps_per_block`."""
     deadline = time.perf_counter() + limit_s
     before = num_compilations()
     step_ns: float = run_steps(1)
@@ -52,7 +53,7 @@ def sample_latency(
     budget_s: float,
     report_alive: Callable[[], object] = lambda: None,
 ) -> list[int]:
-    """Nanoseconds of each step, waited for one by one: `fewest` of them, more within the budget.
+    """Nanoseconds of each step, waited for one by one: at least `fewest`, more within the budget.
 
     `report_alive` is called between samples every other second.
     """
@@ -73,7 +74,7 @@ def sample_latency(
 
 
 def record_calls(step: Step, enqueued_ns: list[int]) -> Step:
-    """The same step, which records what a clock reads that does not wait for the device."""
+    """The same step, which also records the time until the call returns, without a wait."""
 
     def recorded() -> object:
         began = time.perf_counter_ns()
@@ -85,7 +86,7 @@ def record_calls(step: Step, enqueued_ns: list[int]) -> Step:
 
 
 def clock_resolution_ns() -> int:
-    """The smallest observed step of the clock, or the one it claims, whichever is longer."""
+    """The smallest observed step of the clock, or its documented one, whichever is longer."""
     readings = [time.perf_counter_ns() for _ in range(_CLOCK_READINGS)]
     steps = [later - earlier for earlier, later in pairwise(readings) if later > earlier]
     claimed_ns = time.get_clock_info("perf_counter").resolution * 1e9
@@ -93,9 +94,9 @@ def clock_resolution_ns() -> int:
 
 
 def run_for(run_steps: Callable[[int], int], seconds: float) -> int:
-    """Run steps for a meter's window; the number of steps. `run_steps` waits for the device.
+    """Run steps for a window of `seconds`; return their number. `run_steps` waits for the device.
 
-    Groups of steps take a tenth of a second each, so that the device does not wait for us.
+    Groups of steps take a tenth of a second each, so that the device stays busy.
     """
     deadline = time.perf_counter() + seconds
     steps = 0
@@ -113,7 +114,8 @@ def run_window(
     steps: int,
     annotate: Callable[[], AbstractContextManager[Any]],
 ) -> int:
-    """Enqueue steps within an annotation, and wait for them after it; nanoseconds of both."""
+    """Enqueue steps within an annotation, and wait for them after it; return nanoseconds of
+    both."""
     began = time.perf_counter_ns()
     with annotate():
         outputs = [step() for _ in range(steps)]
@@ -122,27 +124,27 @@ def run_window(
 
 
 _KEPT_BYTES = 4 << 20
-"""This fits any cache that matters, and an allocator that keeps it requests no pages."""
+"""Bytes. This fits any relevant cache, and an allocator reuses it without requesting pages."""
 LARGEST_GROUP = 64
-"""XLA keeps at most 32 computations in flight on a CPU: one that is not done when the last 64 are
-was overtaken by all of them."""
+"""XLA has at most 32 computations in flight on a CPU. One that is unfinished when the last 64 have
+finished was overtaken by all of them."""
 
 
 def choose_group_size(outputs: object) -> int:
-    """How many steps' results are kept while as many more are enqueued: at least one, so that the
-    device works on it while another waits in its queue; `LARGEST_GROUP` where results are tiny."""
+    """How many steps' results are retained while as many more are enqueued. At least one, so that
+    the device works on it while another waits in its queue; `LARGEST_GROUP` for tiny results."""
     return max(1, min(LARGEST_GROUP, _KEPT_BYTES // 2 // max(1, _num_bytes(outputs))))
 
 
 def run_steps(
     step: Step, steps: int, group: int, release: Synchronise, synchronise: Synchronise
 ) -> int:
-    """Enqueue `steps` steps and wait for the last `group` of them; nanoseconds of both.
+    """Enqueue `steps` steps and wait for the last `group` of them; return nanoseconds of both.
 
-    Before these, tiny results are dropped as a user's loop drops them: to keep and wait for each
-    costs more than their bytes (measured: JAX 0.10 on a CPU, 12 % of 8 us). Large ones are released
-    when they are ready and as many more are in the queue: if all of them stay, each step gets
-    fresh pages from the kernel, and a matmul seems up to 17 % slower (measured on a CPU).
+    Earlier tiny results are dropped, as in a user's loop: to retain and wait for each one costs
+    more than its bytes (measured: JAX 0.10 on a CPU, 12 % of 8 us). Large ones are released when
+    they are ready and as many more are in the queue. If all were retained, each step would get new
+    pages from the kernel, and a matmul would seem up to 17 % slower (measured on a CPU).
     """
     num_dropped = max(0, steps - group) if group == LARGEST_GROUP else 0
     outputs: list[object] = []
@@ -158,7 +160,7 @@ def run_steps(
 
 
 def _num_bytes(outputs: object) -> int:
-    """Bytes of the arrays among nested outputs; anything else counts nothing."""
+    """Bytes of the arrays among nested outputs; other objects count as 0."""
     if isinstance(outputs, Mapping):
         return sum(map(_num_bytes, outputs.values()))
     if isinstance(outputs, list | tuple):

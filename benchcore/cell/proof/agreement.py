@@ -1,4 +1,4 @@
-"""Compares the evidence of a duel's contenders pair by pair: did they compute the same?"""
+"""Compares the evidence of a duel's contenders pair by pair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def find_non_finite(path: Path) -> str | None:
-    """Name of the first quantity that holds a NaN or an infinity."""
+    """Name of the first quantity with a NaN or an infinity."""
     import numpy as np
 
     for quantity, values in _load(path).items():
@@ -24,10 +24,10 @@ def find_non_finite(path: Path) -> str | None:
 def compare_all(
     evidence: Mapping[str, Path], tolerances: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """One row for each pair of contenders and each quantity that must agree by the workload's spec.
+    """One row per pair of contenders and quantity that must agree by the workload's spec.
 
     `max_relative` is max|a-b| over max(max|a|, max|b|) and decides; `l2_relative` is the global
-    relative L2 distance. A quantity that one side lacks does not agree.
+    relative L2 distance. A quantity that one side doesn't have does not agree.
     """
     loaded = {name: _load(path) for name, path in evidence.items()}
     return [

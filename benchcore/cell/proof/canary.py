@@ -1,7 +1,7 @@
-"""The canary: proves at run time in which precision a contender multiplies and convolves.
+"""The canary: measures the precision in which a contender really multiplies and convolves.
 
-Operands rounded to a unit roundoff u give a product whose error, as a share of its norm, is about
-0.6 u, however long the sums are: the errors are as random as the terms. So the error shows u:
+Operands rounded to a unit roundoff u give a product with a relative error of about 0.6 u of its
+norm, for sums of any length: the errors are as random as the terms. So the error reveals u:
 
     fp64 u = 2^-53, fp32 2^-24 (3e-7 measured: its sums round too), tf32 2^-11, bf16 2^-8, fp8 2^-4
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _BORDERS = ((2**-40, REFERENCE), (2**-17.5, "fp32_ieee"), (2**-9.5, "tf32"), (2**-6, "bf16"))
 _COARSER = "coarser than bf16"
 _WANTED = {"bf16_autocast": "bf16"}
-"""What the canary should see where the precision has another name."""
+"""The precision that the canary should measure, if it has another name."""
 _SEED = 20260101
 
 
 class CanaryContradictsError(Exception):
-    """The contender computes in another precision than its case is labelled with."""
+    """The contender computes in another precision than its case's label."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Products:
 
 
 def make_operands() -> Operands:
-    """Standard normals, always the same; sizes that are multiples of what tensor cores take."""
+    """Standard normals, always the same; sizes are multiples of those that tensor cores take."""
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(_SEED))
@@ -64,10 +64,10 @@ def make_operands() -> Operands:
 def run_canary(
     compute: Callable[[Callable[[], Operands]], Products | None], precision: str
 ) -> dict[str, Any] | None:
-    """Errors of a runtime's matmul and convolution, and the precision that they show.
+    """Errors of a runtime's matmul and convolution, and the precision that they reveal.
 
-    `compute` is `Runtime.canary`; None where no framework computes. Raises CanaryContradictsError
-    when the label is wrong.
+    `compute` is `Runtime.canary`; returns None if no framework computes. Raises
+    CanaryContradictsError if the label is wrong.
     """
     products = compute(make_operands)
     if products is None:
@@ -84,7 +84,7 @@ def run_canary(
 
 
 def measure(operands: Operands, products: Products) -> dict[str, float]:
-    """Error of each against float64, as a share of the exact result's norm."""
+    """Error of each against float64, relative to the exact result's norm."""
     import numpy as np
 
     left, right, images, kernel = (
@@ -117,7 +117,7 @@ def classify(error: float) -> str:
 
 
 def _check(found: Mapping[str, Any], precision: str) -> None:
-    """Both must show the label's precision: neither coarser (it would cheat) nor finer (slower)."""
+    """Both must match the label: coarser would be unfairly fast, finer unfairly slow."""
     wanted = _WANTED.get(precision, precision)
     wrong = [
         f"the {what} errs by {found[f'{key}_error']:.2g}, as {found[f'{key}_seen']} does"

@@ -1,4 +1,4 @@
-"""What a contender computes for a proof: a workload's proof case, in any precision and seed."""
+"""A contender's part of a proof: computes a workload's proof case in any precision and seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's training images, as torchvision's weights document them; red, green, blue."""
+"""Of ImageNet's training images, as documented with torchvision's weights: red, green, blue."""
 
 
 def list_proof_cases(spec: Spec, *, from_checkpoint: bool) -> Mapping[str, Any]:
@@ -31,12 +31,12 @@ def save_proof(
 ) -> list[str]:
     """Build with the message's seed and save the evidence, or its parts; returns their names.
 
-    Evidence in float64 is kept for proofs of other precisions on the same arrays.
+    float64 evidence is stored, for proofs of other precisions on the same arrays.
     """
     import numpy as np
 
     cases = list_proof_cases(spec, from_checkpoint=message["checkpoint"] is not None)
-    case, labelled = (  # the reference's precision is no case's own
+    case, labelled = (  # no case has the reference's precision
         dataclasses.replace(cases[message["use_case"]], precision=message[key])
         for key in ("precision", "label")
     )
@@ -67,7 +67,7 @@ def save_proof(
 
 
 def digest(arrays: Arrays) -> str:
-    """SHA-256 of names, shapes, types and bytes: shows that contenders got the same inputs."""
+    """SHA-256 of names, shapes, types and bytes: checks that contenders got the same inputs."""
     sha = hashlib.sha256()
     for group in (arrays.params, arrays.inputs):
         for name in sorted(group):
@@ -78,8 +78,8 @@ def digest(arrays: Arrays) -> str:
 
 
 def put_test_images(arrays: Arrays, test_images: list[np.ndarray]) -> Arrays:
-    """Photographs (high, wide, 3) uint8 in place of the first `images`, where they are such:
-    (batch, 3, side, side). The middle square, averaged down, scaled as ImageNet's are."""
+    """Replace the first `images`, if they are (batch, 3, side, side), by photographs (height,
+    width, 3) uint8: the central square, averaged down, normalised like ImageNet's."""
     images = arrays.inputs.get("images")
     if images is None or images.ndim != 4 or images.shape[1] != 3:
         return arrays

@@ -1,8 +1,8 @@
-"""Decides whether two contenders compute the same function, by a float64 reference of each.
+"""Decides whether two contenders compute the same function, using a float64 reference of each.
 
-First the two float64 references must agree: that proves one function, whatever its rounding.
-Then each side's error in the case's precision must be no more than 3 times the other's, and under a
-ceiling: a fixed tolerance of gradients would be wrong, as float32 may be percents from float64.
+First the two float64 references must agree: this proves one function, apart from rounding. Then
+each side's error in the case's precision must be at most 3 times the other's, and below a ceiling.
+A fixed tolerance for gradients would be wrong: float32 may differ from float64 by per cents.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
 
 REFERENCE_BOUND = 2e-8
-"""How far the references may be apart: less than one rounding to float32 (3e-8).
+"""Largest relative difference of the references: less than one rounding to float32 (3e-8).
 
-torch's own float64 kernel of the hard sigmoid multiplies by 1/6 in float32 as it goes backward,
-which puts MobileNetV3's gradient 5e-9 off; others were 1e-11 or less apart. A wrong padding,
-epsilon or activation gives 1e-4 and more."""
+torch's own float64 kernel of the hard sigmoid multiplies by 1/6 in float32 in its backward pass,
+which changes MobileNetV3's gradient by 5e-9; all others differed by at most 1e-11. A wrong
+padding, epsilon or activation gives at least 1e-4."""
 RATIO = 3.0
 """One side's error may be this many times the other side's."""
 _BY_LARGEST = ("logits", "loss", "layer")
-"""Compared by max|a-b| / max|b|; all else by its global relative L2 norm, since an array whose true
-gradient is zero has any relative error."""
+"""Compared by max|a-b| / max|b|. All others use their global relative L2 norm, because an array
+whose true gradient is zero may have any relative error."""
 _BACKWARD = ("gradient", "update", "travel", "loss_trace")
-"""What rounding may move much further than itself: a ReLU's input falls on either side of zero."""
+"""Quantities that rounding moves by much more than itself: a ReLU's input changes its sign."""
 _FLOORS = {"gradient": 1e-5, "update": 1e-5, "travel": 1e-5}
 _FLOOR = 1e-6
 _COARSER = {"fp32_ieee": 1.0, "tf32": 100.0, "bf16": 1000.0, "bf16_autocast": 1000.0}
-"""Factors of the floors, where a sum's rounding may differ by a digit of that precision."""
+"""Factors of the floors, because a sum's rounding may differ by a digit of that precision."""
 _CEILINGS = {
     "fp32_ieee": {"logits": 1e-5, "loss": 1e-4},
     "tf32": {"logits": 5e-3, "loss": 2e-2},
     "bf16": {"logits": 5e-2, "loss": 1e-1},
     "bf16_autocast": {"logits": 5e-2, "loss": 1e-1},
 }
-"""No precision is so coarse; wider models erred by 1.4e-6, 1.2e-3 and 1.6e-2 (logits, CPU)."""
+"""No precision is that coarse; wider models erred by 1.4e-6, 1.2e-3 and 1.6e-2 (logits, CPU)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What one contender computed in one use case, in the case's precision and in float64."""
+    """The results of one contender in one use case, in the case's precision and in float64."""
 
     found: Arrays
     exact: Arrays
 
 
 def gather(seeds: Sequence[Arrays]) -> dict[str, np.ndarray]:
-    """The first seed's evidence; the loss is its trace's first one, the trace that of all seeds."""
+    """The first seed's evidence, with `loss` from its trace; `loss_trace` has all seeds."""
     import numpy as np
 
     gathered = dict(seeds[0])
@@ -63,7 +63,7 @@ def gather(seeds: Sequence[Arrays]) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Bounds of the errors; `tolerances` are what the workload allows two contenders."""
+    """Bounds of the errors; `tolerances` are the workload's between two contenders."""
 
     precision: str
     tolerances: Mapping[str, float]
@@ -84,9 +84,9 @@ def judge(a: Evidence, b: Evidence, rule: Rule) -> list[dict[str, Any]]:
 def judge_quantity(
     quantity: str, a: Evidence, b: Evidence, rule: Rule, scale: float | None = None
 ) -> dict[str, Any]:
-    """Errors of both sides against b's reference, their bounds, and whether all are kept.
+    """Errors of both sides against b's reference, their bounds, and whether all are met.
 
-    An error is None where it can't be had: a side lacks the quantity, its shape is another one, it
+    An error is None if it is undefined: a side doesn't have the quantity, or in another shape, it
     is not finite, or the reference is all zeros, which proves nothing.
     """
     exact, kind = b.exact.get(quantity), quantity.partition("/")[0]
@@ -120,7 +120,7 @@ def _within(error: float | None, bound: float | None) -> bool:
 def measure(
     found: np.ndarray | None, exact: np.ndarray | None, kind: str, scale: float | None = None
 ) -> float | None:
-    """How far `found` is from `exact`, as a share of `exact` or of `scale`; None = it can't be."""
+    """Difference of `found` and `exact`, relative to `exact` or to `scale`; None = undefined."""
     import numpy as np
 
     if found is None or exact is None or found.shape != exact.shape or not exact.size:
@@ -138,7 +138,7 @@ def measure(
 
 
 def trace_drift(quantity: str, a: Evidence, b: Evidence, rule: Rule) -> list[dict[str, Any]]:
-    """Where a quantity went wrong: one row per part, layers in forward order, arrays in canonical.
+    """Locate a difference: one row per part, layers in forward order, arrays in canonical order.
 
     A layer's error is relative to itself, an array's to the whole quantity's norm. The parts of
     logits and losses are the layers' outputs; those of a gradient or an update are its arrays.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _NUM_PARALLEL = 2
-"""Imports and compilation use one core; the evidence of three would not fit a small memory."""
+"""Imports and compilation use one core; three processes' evidence would not fit a small memory."""
 
 
 class ProofRun:
@@ -42,7 +42,7 @@ class ProofRun:
         self._num_proved, self._reporting = 0, Lock()
 
     def run(self) -> dict[str, Any]:
-        """Compare every pair; the proof document."""
+        """Compare every pair; return the proof document."""
         order, started_at = self._order, utc_now()
         self._compute("evidence", [c.name for c in order.contenders])
         rows = [row for a, b in self._pairs() for row in self._judge(a, b)]
@@ -65,7 +65,7 @@ class ProofRun:
         return combinations([contender.name for contender in self._order.contenders], 2)
 
     def _compute(self, what: str, names: list[str]) -> None:
-        """Fresh processes, one per contender and precision; on a GPU one after another."""
+        """New processes, one per contender and precision; on a GPU one after another."""
         wanted = [
             (contender, precision)
             for contender in self._order.contenders
@@ -77,7 +77,7 @@ class ProofRun:
             list(pool.map(lambda each: self._attempt(each[0], each[1], what), wanted))
 
     def _attempt(self, contender: ContenderOrder, precision: str, what: str) -> None:
-        """A contender's failure is recorded, and the others go on."""
+        """Record a contender's failure; the others continue."""
         try:
             if contender.environment_failure:
                 reason = contender.environment_failure
@@ -126,7 +126,7 @@ class ProofRun:
                     self._report_progress()
 
     def _report_progress(self) -> None:
-        """Print a line of JSON with the share of the evidence that is done."""
+        """Print a JSON line with the completed share of the evidence."""
         each = sum(len(self._seeds(use_case)) for use_case in self._order.use_cases)
         with self._reporting:
             self._num_proved += 1
@@ -135,7 +135,7 @@ class ProofRun:
             sys.stdout.flush()
 
     def _seeds(self, use_case: str) -> range:
-        """Several where there is a loss trace."""
+        """Several seeds for a loss trace, else one."""
         num_seeds = self._order.num_seeds if use_case == "train" else 1
         return range(self._order.seed, self._order.seed + num_seeds)
 
@@ -170,7 +170,7 @@ class ProofRun:
         return Evidence(found=found, exact=exact)
 
     def _explain(self, failed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The parts of every quantity that failed, computed by fresh processes."""
+        """Compare the parts of every quantity that failed, computed by new processes."""
         failed = [row for row in failed if not {row["a"], row["b"]} & self._failures.keys()]
         if not failed:
             return []
@@ -212,16 +212,16 @@ _NOTHING = {
 
 
 def _explain_bound(row: Mapping[str, Any], a: str, b: str) -> str:
-    """Which of the three bounds is broken."""
+    """Which of the three bounds is exceeded."""
     quantity = row["quantity"]
     if any(row[f"{of}_error"] is None for of in ("oracle", "a", "b")):
         return f"{quantity!r} can't be compared: missing, another shape, not finite or all zeros"
     if row["oracle_error"] > row["oracle_bound"]:
-        apart = f"{row['oracle_error']:.2g} apart in float64, of at most {row['oracle_bound']:.2g}"
-        return f"not the same function: {quantity!r} of {a} and {b} is {apart}"
+        apart = f"{row['oracle_error']:.2g}, more than the allowed {row['oracle_bound']:.2g}"
+        return f"not the same function: {quantity!r} of {a} and {b} differs in float64 by {apart}"
     of, name = ("a", a) if row["a_error"] > row["a_bound"] else ("b", b)
     error, bound = row[f"{of}_error"], row[f"{of}_bound"]
-    return f"{quantity!r} of {name} errs by {error:.2g} against float64, of at most {bound:.2g}"
+    return f"{quantity!r} of {name} errs by {error:.2g} against float64, more than {bound:.2g}"
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What a result document holds of one contender, beside its starts."""
+"""The types of a contender's part of a result document, except for its starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Cause = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class XidRecord:
-    """A fault of a GPU that the kernel logged."""
+    """A GPU fault in the kernel's log."""
 
     number: Count
     pci: Text
@@ -40,21 +40,21 @@ class XidRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a contender went no further."""
+    """Why a contender failed."""
 
     stage: Text
     start: Count
     reason: Text
     traceback: str | None
     cause: Cause = ABSENT
-    """Absent before it was recorded."""
+    """Absent in documents from before it was recorded."""
     xids: list[XidRecord] | None = None
-    """Of the time of the failure; null: the log can't be read, or there is no GPU."""
+    """At the time of the failure; null: the log can't be read, or there is no GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """How a contender that had crashed ended under precision highest."""
+    """The result of a crashed contender's retry with precision highest."""
 
     status: Status
     cause: str | None
@@ -64,7 +64,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """How a contender that had crashed ended under one workaround."""
+    """The result of a crashed contender's retry with one workaround."""
 
     rung: Positive
     """Number of the workaround in the ladder."""
@@ -92,17 +92,17 @@ class Ladder:
     """The workarounds tried after a crash."""
 
     cure: Positive | None
-    """The workaround that all starts were measured under; null: none held."""
+    """The workaround under which all starts were measured; null: none helped."""
     attempts: list[Attempt]
     highest: Trial | None
-    """Whether it runs with precision highest, which is a different case: advice, never a value;
-    null: not tried."""
+    """Whether it runs with precision highest, which is a different case: advice only; null: not
+    tried."""
     hlo: HloDump | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """An environment with an implementation and its settings, and what was measured of it."""
+    """An environment with an implementation and its settings, and the measurements of it."""
 
     name: Name
     arm: Name
@@ -116,7 +116,7 @@ class Contender:
     status: Status
     failure: Failure | None
     cold: ColdStart | None = None
-    """Null where nothing is compiled."""
+    """Null if nothing is compiled."""
     starts: list[Start]
     ladder: Ladder | None = None
-    """Null for contenders that did not crash, or whose crash no workaround is for."""
+    """Null for contenders that did not crash, or whose crash has no workaround."""

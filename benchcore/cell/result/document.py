@@ -21,7 +21,7 @@ _WIDTH = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """How far the evidence of two contenders is apart in one quantity."""
+    """The difference of two contenders' evidence in one quantity."""
 
     a: Name
     b: Name
@@ -45,7 +45,7 @@ class ProbeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """The machine itself after each round, without a framework."""
+    """Measurements of the machine after each round, without a framework."""
 
     rows: list[ProbeRow]
     failure: str | None
@@ -66,7 +66,7 @@ class ResultDocument:
     contenders: Annotated[list[Contender], Rule(min_items=1)]
     equivalence: list[Evidence]
     probe: Probe | None = None
-    """Null or absent where it was not wanted."""
+    """Null or absent if the order did not request it."""
 
 
 def make_schemas() -> dict[str, str]:
@@ -85,7 +85,7 @@ def make_schemas() -> dict[str, str]:
 
 
 def _format(value: Any, margin: int = 0) -> str:
-    """JSON in which everything that fits has one line."""
+    """JSON in which every value that fits is on one line."""
     line = json.dumps(value)
     if margin + len(line) <= _WIDTH or not isinstance(value, dict):
         return line

@@ -1,4 +1,4 @@
-"""What a result document holds of its duel, and of the machine it ran on."""
+"""The types of a result document's duel, and of the machine it ran on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchcore.protocol import DataMode, SlurmJob, StoppedBy, Track
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What was trained on, without a path of the machine: each round is then an epoch."""
+    """The training dataset, without paths of this machine. With it, each round is an epoch."""
 
     name: Text
     sha256: Sha256
@@ -37,7 +37,7 @@ class Dataset:
 class Duel:
     """The case, its limits, and the analytic work of a step.
 
-    What may be absent was recorded later than the first results.
+    Fields that may be absent are newer than the first results.
     """
 
     hash: Hash
@@ -58,7 +58,7 @@ class Duel:
     target: Annotated[float, Rule(exclusive_minimum=0)] = ABSENT
     budget_s: Amount = ABSENT
     stopped_by: StoppedBy = ABSENT
-    """What ended the duel; absent where the number of starts was fixed before it could vary."""
+    """The limit that ended the duel; absent in documents with a fixed number of starts."""
     freeze: bool
     flops_per_step: Count
     least_bytes_per_step: Count
@@ -83,10 +83,9 @@ class DeviceRecord:
     memory_bytes: Count | None
     driver: str | None
     mig: str | None = None
-    """Of a GPU: off, compute and GPU slices (1c.3g), on without an instance; null: can't be
-    divided."""
+    """For a GPU: off, compute and GPU slices (1c.3g), on without an instance; null: no support."""
     cpu_model: Text = ABSENT
-    """Of a GPU: the CPUs that feed it."""
+    """For a GPU: the CPUs of its host."""
     cpus: Positive = ABSENT
     fingerprint: Hash
 
@@ -107,7 +106,7 @@ class Host:
     cpu_model: Text
     cpus: Positive
     cache_bytes: Count | None = None
-    """Data caches of the CPUs in use; absent before it was recorded."""
+    """Data caches of the CPUs in use; absent in documents from before it was recorded."""
     memory_bytes: Count
     system: Text
 
@@ -121,7 +120,7 @@ class Allocation:
     node: Text
     slurm_job_id: str | None
     slurm: SlurmJob | None = None
-    """The Slurm job around the duel; null: in none."""
+    """The Slurm job of the duel; null: none."""
     started_at: Time
     ended_at: Time
     device: DeviceRecord

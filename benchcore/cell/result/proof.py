@@ -1,4 +1,4 @@
-"""What a proof document holds: the errors of two contenders against a reference in float64."""
+"""The types of a proof document: the errors of two contenders against a float64 reference."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class ProofContender:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofRow:
-    """One quantity of a pair. Errors are shares of the reference's size; null = it could not be
-    compared."""
+    """One quantity of a pair. Errors are relative to the reference; null = can't be compared."""
 
     use_case: str
     a: str
@@ -47,7 +46,7 @@ class ProofRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ProofDocument:
-    """What the equivalence pass found of one workload in one precision."""
+    """The result of the equivalence proof of one workload in one precision."""
 
     schema: Literal[1]
     workload: _Short

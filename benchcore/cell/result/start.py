@@ -1,4 +1,4 @@
-"""What a result document holds of one start of a contender."""
+"""The types of one start of a contender in a result document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchcore.json_types import ABSENT, Amount, Count, Positive, Rule, Sha256, 
 from benchcore.protocol import Status
 
 STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
-"""Of a contender's process, in their order."""
+"""The stages of a contender's process, in order."""
 
 Stages = Annotated[dict[str, Amount | None], Rule(keys=STAGES)]
 """Seconds by stage; null = not reached, or not separable."""
@@ -34,7 +34,7 @@ class Telemetry:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """The steps that one contender did in its turn of a round."""
+    """The steps of one contender in its turn of a round."""
 
     round: Count
     position: Count
@@ -54,7 +54,7 @@ class WarmUp:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Measured after the last start, in a process of its own."""
+    """Measured after the last start, in a separate process."""
 
     planned_bytes: Count | None
     allocator_peak_bytes: Count | None
@@ -93,7 +93,7 @@ class CompiledProgram:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What the framework's profiler saw of `steps` steps, after the last start."""
+    """The result of the framework's profiler for `steps` steps, after the last start."""
 
     steps: Positive
     plain_ns: Positive
@@ -109,16 +109,16 @@ class Profile:
     python_calls: Count | None = None
     """Python functions that one step called; absent before they were counted."""
     module_calls: Count | None = None
-    """Calls among them of Flax's own code or of an nn.Module."""
+    """Calls among them into Flax or an nn.Module."""
     grad_mode: Literal["inference_mode", "no_grad", "tracked"] | None = None
-    """What torch kept of a step's outputs for a backward pass."""
+    """What torch saved of a step's outputs for a backward pass."""
     missing: dict[str, Text]
     """Why a counter is null, or what it leaves out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Canary:
-    """Errors of small products against float64, as shares of the norm."""
+    """Errors of small products against float64, relative to the norm."""
 
     matmul_error: Amount
     conv_error: Amount
@@ -129,7 +129,7 @@ class Canary:
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """Of training on a dataset: the results of one block."""
+    """One epoch of training on a dataset; it is one block."""
 
     epoch: Count
     wait_ns: Count
@@ -137,7 +137,7 @@ class Epoch:
     loss: float
     """Mean over the steps."""
     correct: Count
-    """Images of val whose largest logit is their label's."""
+    """Images of val whose largest logit is at their label."""
     validation_ns: Positive
     gross_mj: Amount | None
     """Energy of the device over the block's time."""
@@ -159,19 +159,19 @@ class Start:
     clock_resolution_ns: Positive | None = None
     """The smallest step of the block's clock; absent before it was recorded."""
     compilations_in_blocks: Count | None
-    """While a clock ran: in the blocks' steps and in those waited for one by one."""
+    """During timing: in the blocks' steps and in those waited for one by one."""
     blocks: list[Block]
     latency_ns: list[Count] | None
     enqueued_ns: list[Count] | None = None
-    """Of the same steps, until the call returned: what a clock that waits for nothing reads. Taken
-    in the track `defects` alone."""
+    """Of the same steps, until the call returned: the reading of a clock that doesn't wait for the
+    device. Only in the track `defects`."""
     memory: Memory
     energy: Energy | None
     profile: Profile | None = None
-    """Null = no profiler, or its pass failed; absent before there was one."""
+    """Null = no profiler, or its pass failed; absent in older documents."""
     inputs_sha256: Sha256 | None
     canary: Canary | None = None
-    """Null = nothing computes."""
+    """Null = no framework computes."""
     epochs: list[Epoch] | None = None
     measured: dict[str, float | None] = ABSENT
     """Metrics without a field of their own, by key; absent where there are no probes of any."""
@@ -179,7 +179,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class ColdStart:
-    """A compilation in a process of its own, before the first start, with empty caches."""
+    """A compilation in a separate process, before the first start, with empty caches."""
 
     stages: Stages
     """Seconds; null = not reached or not separable."""

@@ -96,7 +96,10 @@ def test_a_missing_library_to_see_a_gpu_is_reported(
     order = make_order(make_contender("bare", python=str(bare)), device="cuda")
     (contender,) = _run(order, state, snapshot)["contenders"]
     assert contender["status"] == "unsupported"
-    assert "nvidia-ml-py, which would see one, is not installed" in contender["failure"]["reason"]
+    assert (
+        "the package nvidia-ml-py, which detects GPUs, is not installed"
+        in contender["failure"]["reason"]
+    )
 
 
 def test_an_order_for_no_device_at_all_is_refused(state: State, snapshot: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_machine_that_was_never_left_alone_is_told_and_still_shows_directions(
         for block in (block for start in each["starts"] for block in start["blocks"]):
             block["telemetry"] |= {"foreign_cpu_share": 0.7}
     found = _study(tmp_path, document)
-    assert "70% of the CPUs others had" in found["disturbed"]
+    assert "70% of the CPUs used by other processes" in found["disturbed"]
     assert _switch(found, "torch-eager")["speedup"] == pytest.approx(4)
     assert _study(tmp_path / "quiet", make_study())["disturbed"] is None
 

@@ -189,7 +189,11 @@ def test_another_data_mode_on_one_side_voids_the_pair(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('        channel.send({"end": True})', "        os._exit(1)", "the loader went away"),
+        (
+            '        channel.send({"end": True})',
+            "        os._exit(1)",
+            "the loader closed the connection",
+        ),
         (
             '        channel.send({"end": True})',
             "        threading.Event().wait()",
