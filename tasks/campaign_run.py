@@ -63,6 +63,7 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
         "marks": marks,
         "failures": pipeline.list_failed(campaign, root),
         "ratios": ratios,
+        "notes": pipeline.list_notes(campaign, root),
     }
 
 

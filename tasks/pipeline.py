@@ -144,6 +144,11 @@ def list_failed(campaign: str, root: str) -> list[dict[str, Any]]:
     return list_failures(open_database(State(Path(root)).database_url), campaign)
 
 
+def list_notes(campaign: str, root: str) -> list[str]:
+    """What a reader must know of the campaign's versions, such as a newer one that exists."""
+    return list(load_campaign(State(Path(root)), campaign).notes)
+
+
 def list_requests(campaign: str, root: str) -> list[str]:
     """The version requests of a campaign's plan."""
     return list(load_campaign(State(Path(root)), campaign).releases)

@@ -22,6 +22,7 @@ from benchcore.state import State, open_state
 REPOSITORY = Path(__file__).parent.parent
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")  # the tests fetch no Python
 _MINUTES = (
     *("test_compare", "test_up", "test_programs", "test_slurm_campaign", "test_nightly"),
     *("test_real_metrics", "test_real_duel", "test_deployments", "test_confirm", "test_proofs"),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,12 @@ from benchcore.errors import UserError
 
 OLDEST = (3, 11)
 """The oldest Python that the inside ring supports."""
+_EXECUTABLE = re.compile(r"python3\.(\d+)")
+_CONDA_ROOTS = ("anaconda3", "miniconda3", "miniforge3", "mambaforge", "micromamba")
+"""Folders in a home that the installers of conda and mamba suggest."""
+_CONDA_ROOT = Path("/opt/conda")
+_RELEVANT = ("PATH=", "HOME=", "UV_", "PYENV_", "CONDA_", "MAMBA_")
+_FETCH_TIMEOUT_S = 300
 
 _IDENTIFY = """
 import json, os, sys, sysconfig
@@ -51,24 +61,46 @@ class Interpreter:
 
 
 def find_interpreters() -> list[Interpreter]:
-    """Every final CPython >= 3.11 with a GIL: on PATH, of uv, or running this; newest first. Cached
-    per process, because pyenv's shims take seconds to answer."""
-    relevant = ("PATH", "UV_", "PYENV_")
-    return list(_search(tuple(each for each in os.environ.items() if each[0].startswith(relevant))))
+    """Every final CPython >= 3.11 with a GIL, newest first: on PATH, managed by uv, in the folders
+    of pyenv, conda and mamba, or running this. Cached per process: pyenv's shims take seconds."""
+    variables = [each for each in os.environ.items() if "=".join(each).startswith(_RELEVANT)]
+    return list(_search(tuple(variables)))
 
 
 @lru_cache(maxsize=8)
 def _search(_variables: tuple[tuple[str, str], ...]) -> tuple[Interpreter, ...]:
     found: dict[tuple[str, str], Interpreter] = {}
     seen: set[str] = set()
-    for path in [*_listed_by_uv(), sys.executable]:
-        facts = _identify(Path(path))
+    paths = dict.fromkeys([*_listed_by_uv(), sys.executable, *map(str, _list_in_folders())])
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        identified = list(pool.map(_identify, map(Path, paths)))
+    for facts in identified:
         if facts is None or facts["executable"] in seen or not _fits(facts):
             continue
         seen.add(facts["executable"])
         interpreter = Interpreter(Path(facts["executable"]), facts["version"])
         found.setdefault((facts["version"], facts["base_prefix"]), interpreter)
     return tuple(sorted(found.values(), key=lambda each: each.release, reverse=True))
+
+
+@cache
+def fetch_interpreter(minor: str) -> str | None:
+    """Have uv install a Python such as `3.12`; why it could not, None = it is here now.
+
+    uv's setting `python-downloads` forbids it, as does UV_PYTHON_DOWNLOADS. `manual` forbids it,
+    too: nobody typed the command. A process tries once.
+    """
+    setting = os.environ.get("UV_PYTHON_DOWNLOADS", "")
+    if setting in ("never", "manual"):
+        return f"UV_PYTHON_DOWNLOADS={setting} forbids uv to fetch it"
+    arguments = ["python", "install", "--no-bin", minor]
+    answer = run_uv(arguments, timeout_s=_FETCH_TIMEOUT_S, may_fetch_python=True)
+    if answer.failure is None:
+        _search.cache_clear()
+        return None
+    if answer.failure in ("unreachable", "uncached"):
+        return "uv could not fetch it: its download host did not answer"
+    return f"uv could not fetch it: {' '.join(answer.message.split())[:200]}"
 
 
 def inspect_interpreter(python: Path) -> Interpreter:
@@ -113,6 +145,35 @@ def _listed_by_uv() -> list[str]:
     if answer.failure is not None:
         return []
     return [item["path"] for item in json.loads(answer.output) if item.get("path")]
+
+
+def _list_in_folders() -> Iterator[Path]:
+    """The executables of pyenv's versions and of conda's and mamba's environments. Their names
+    hold the version, so that older ones need not be started."""
+    for prefix in dict.fromkeys(_list_prefixes()):
+        for path in sorted(prefix.glob("bin/python3.*")):
+            version = _EXECUTABLE.fullmatch(path.name)
+            if version and (3, int(version[1])) >= OLDEST:
+                yield path
+
+
+def _list_prefixes() -> Iterator[Path]:
+    home = Path.home()
+    yield from sorted(Path(os.environ.get("PYENV_ROOT") or home / ".pyenv").glob("versions/*"))
+    roots = [home / name for name in _CONDA_ROOTS] + [_CONDA_ROOT]
+    if root := os.environ.get("MAMBA_ROOT_PREFIX"):
+        roots.append(Path(root))
+    if program := os.environ.get("CONDA_EXE"):
+        roots.append(Path(program).parent.parent)
+    for root in roots:
+        yield root
+        yield from sorted(root.glob("envs/*"))
+    for folder in filter(None, os.environ.get("CONDA_ENVS_PATH", "").split(os.pathsep)):
+        yield from sorted(Path(folder).glob("*"))
+    for folder in (home / ".conda", home / ".mamba"):
+        with suppress(OSError, UnicodeDecodeError):
+            lines = (folder / "environments.txt").read_text(encoding="utf-8").splitlines()
+            yield from (Path(line.strip()) for line in lines if line.strip())
 
 
 def _identify(python: Path) -> dict[str, Any] | None:

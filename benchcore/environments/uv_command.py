@@ -46,11 +46,12 @@ def run_uv(
     stdin: str = "",
     settings: Mapping[str, str] | None = None,
     timeout_s: float = 300,
+    may_fetch_python: bool = False,
 ) -> UvAnswer:
-    """Run uv once with the user's settings; it never downloads an interpreter."""
+    """Run uv once with the user's settings; it downloads no interpreter, unless it may."""
     environment = {
         **os.environ,
-        "UV_PYTHON_DOWNLOADS": "never",
+        **({} if may_fetch_python else {"UV_PYTHON_DOWNLOADS": "never"}),
         "NO_COLOR": "1",
         **(settings or {}),
     }

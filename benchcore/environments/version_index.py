@@ -27,6 +27,14 @@ class Found:
     interpreter: Interpreter
 
 
+@dataclass(frozen=True)
+class Later:
+    """A version for Pythons newer than any found, and the lowest of them, such as `3.12`."""
+
+    version: str
+    python: str
+
+
 @dataclass
 class VersionIndex:
     """Queries uv. After the first failed contact it queries only uv's cache, and is `offline`."""
@@ -85,12 +93,18 @@ class VersionIndex:
                 return Found(version_there, each)
         return None
 
-    def find_newest_for_later_pythons(self, interpreter: Interpreter) -> str | None:
+    def find_newest_for_later_pythons(self, interpreter: Interpreter) -> Later | None:
         """The highest version for Python versions newer than the interpreter's."""
         first = interpreter.release[1] + 1
         minors = range(first, max(first, _LATEST_KNOWN_MINOR) + 1)
-        offers = [self.query("", interpreter, python_version=f"3.{minor}") for minor in minors]
-        return max((offer for offer in offers if offer), key=Version, default=None)
+        offers = {
+            f"3.{minor}": self.query("", interpreter, python_version=f"3.{minor}")
+            for minor in minors
+        }
+        newest = max((offer for offer in offers.values() if offer), key=Version, default=None)
+        if newest is None:
+            return None
+        return Later(newest, next(minor for minor, offer in offers.items() if offer == newest))
 
 
 @dataclass(frozen=True, kw_only=True)

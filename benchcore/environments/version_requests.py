@@ -16,8 +16,14 @@ from typing import Literal
 
 from packaging.version import InvalidVersion, Version
 
-from benchcore.environments.interpreters import Interpreter, inspect_interpreter, query_python
-from benchcore.environments.version_index import Found, VersionIndex
+from benchcore.environments.interpreters import (
+    Interpreter,
+    fetch_interpreter,
+    find_interpreters,
+    inspect_interpreter,
+    query_python,
+)
+from benchcore.environments.version_index import Found, Later, VersionIndex
 from benchcore.errors import UserError
 from benchcore.protocol import Framework
 
@@ -118,25 +124,40 @@ def _resolve_latest(
     newest = index.find_highest("", candidates)
     if newest is None:
         raise _explain_latest(index, request, candidates)
+    later = index.find_newest_for_later_pythons(candidates[0])
+    why = ""
+    if later is not None and Version(later.version) > Version(newest.version):
+        why = _explain_missing(index, later, python)
+        if not why:
+            candidates = pick_interpreters(find_interpreters(), python)
+            newest = index.find_highest("", candidates) or newest
+            why = "where it can't be installed"
     found = newest
     if request.selector == "previous":
         below = index.find_highest(f"<{Version(newest.version).public}", candidates)
         if below is None:
             raise _explain_latest(index, request, candidates)
         found = below
-    return _release(request, found, index, _notes_on_newer(index, newest, candidates[0], python))
+    notes: tuple[str, ...] = ()
+    if later is not None and Version(later.version) > Version(newest.version):
+        name = {"jax": "JAX", "torch": "PyTorch"}[request.framework]
+        notes = (
+            f"{name} {newest.version}: newer {later.version} needs Python >= {later.python}, {why}",
+        )
+    return _release(request, found, index, notes)
 
 
-def _notes_on_newer(
-    index: VersionIndex, newest: Found, top: Interpreter, python: str | None
-) -> tuple[str, ...]:
-    newer = index.find_newest_for_later_pythons(top)
-    if newer is None or Version(newer) <= Version(newest.version):
-        return ()
-    which = "the requested one" if python else "the newest found"
+def _explain_missing(index: VersionIndex, later: Later, python: str | None) -> str:
+    """Why there is no Python for a later version; empty = there is one now, as uv fetched it."""
+    if python is not None:
+        return f"and {python} was requested"
+    if index.offline:
+        return "which was not found (no network to fetch it)"
+    refusal = fetch_interpreter(later.python)
+    if refusal is None:
+        return ""
     return (
-        f"{index.framework} {newer} exists but needs a newer Python than {top.version}, {which}; "
-        "put a newer one on PATH, or run `uv python install`",
+        f"which was not found ({refusal}); install one, or run `uv python install {later.python}`"
     )
 
 

@@ -48,7 +48,7 @@ from flows.cli.options import (
     UseCaseOption,
     WorkloadArgument,
 )
-from flows.cli.printing import OUT, print_json, print_rows
+from flows.cli.printing import OUT, print_json, print_notes, print_rows
 from flows.cli.why import print_bottlenecks
 
 _MAX_PACKAGES = 12
@@ -129,7 +129,7 @@ def compare(
             "holds_for": format_scope(found),
             "physics": format_physics(found),
         }
-        kept = {key: outcome[key] for key in ("campaign", "dashboard", "failures")}
+        kept = {key: outcome[key] for key in ("campaign", "dashboard", "failures", "notes")}
         print_json({**kept, **told, **found})
     else:
         print_comparison(found, outcome)
@@ -139,6 +139,7 @@ def compare(
 
 def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
     """Verdict, scope, agreement and differences, as text."""
+    print_notes(outcome["notes"])
     for side in ("a", "b"):
         took = found[side]["median_step_ns"]
         time = "no time that counts" if took is None else f"{format_ns(took)} a step"

@@ -26,7 +26,7 @@ from flows.cli.options import (
     SiteOption,
     StateOption,
 )
-from flows.cli.printing import OUT, print_failures, print_json, print_ratios
+from flows.cli.printing import OUT, print_failures, print_json, print_notes, print_ratios
 
 
 def nightly(
@@ -123,6 +123,7 @@ def _print_outcome(outcome: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(outcome)
         return
+    print_notes(outcome["notes"])
     print_ratios(outcome["ratios"], outcome["campaign"])
     print_failures(outcome["failures"])
     OUT.print(f"Dashboard: {outcome['dashboard']}", soft_wrap=True, highlight=False)

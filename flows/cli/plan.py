@@ -6,7 +6,7 @@ from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
 from benchcore.running.plans import draft_night, name_night
 from flows.cli.options import JsonOption, NightOption, ProfileOption, PythonOption, SiteOption
-from flows.cli.printing import OUT, print_json, print_rows
+from flows.cli.printing import OUT, print_json, print_notes, print_rows
 from flows.cli.progress_display import format_count
 
 
@@ -41,5 +41,4 @@ def plan(
     print_rows(rows, tuple(rows[0]), title=f"{drafted.campaign} on {drafted.site}")
     hours = sum(duel.expected_s for duel in drafted.duels) / 3600
     OUT.print(f"{len(rows)} duels, about {hours:.1f} h", highlight=False)
-    for note in drafted.notes:
-        OUT.print(f"note: {note}", markup=False, soft_wrap=True)
+    print_notes(drafted.notes)

@@ -45,6 +45,12 @@ def print_ratios(rows: Sequence[Row], campaign: str) -> None:
             OUT.print(f"outlier: in {row['case']}, {who}", markup=False, soft_wrap=True)
 
 
+def print_notes(notes: Sequence[str]) -> None:
+    """What a reader must know of the versions before the numbers, one line each."""
+    for note in notes:
+        OUT.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+
+
 def print_failures(rows: Sequence[Row]) -> None:
     """The contenders that did not end well; nothing if all did."""
     if rows:

@@ -26,7 +26,14 @@ from benchcore.store.reports.workarounds import list_workarounds
 from dashboards.workarounds import describe_workarounds
 from flows.cli.costs import print_costs
 from flows.cli.options import STATE, JsonOption, StateOption
-from flows.cli.printing import OUT, print_failures, print_json, print_ratios, print_rows
+from flows.cli.printing import (
+    OUT,
+    print_failures,
+    print_json,
+    print_notes,
+    print_ratios,
+    print_rows,
+)
 from flows.cli.why import print_bottlenecks
 
 _CampaignArgument = Annotated[str, typer.Argument(help="Name of the campaign.")]
@@ -86,12 +93,13 @@ def report(
     from dashboards.publish import publish_campaign  # Altair, which `ingest` does without
 
     opened = open_state(state)
-    load_campaign(opened, campaign)
+    notes = load_campaign(opened, campaign).notes
     page = publish_campaign(opened, campaign)
     found = _read_report(open_database(opened.database_url), campaign)
     if as_json:
-        print_json({"campaign": campaign, "dashboard": str(page), **found})
+        print_json({"campaign": campaign, "dashboard": str(page), "notes": notes, **found})
         return
+    print_notes(notes)
     _print_report(found, campaign)
     OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
 

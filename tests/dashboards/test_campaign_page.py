@@ -224,6 +224,14 @@ def test_a_convolution_at_a_multiple_of_the_others_time_is_called_an_outlier() -
     )
 
 
+def test_an_older_version_is_named_under_the_headline() -> None:
+    frames = sample_frames(num_nights=1)
+    note = "JAX 0.10.2: newer 0.12.0.1 needs Python >= 3.12, which was not found"
+    page = _render(replace(frames, night=replace(frames.night, notes=(note,))))
+    between = page.partition("</h1>")[2].partition("<main>")[0]
+    assert between.strip().startswith(f'<p class="note">{note.replace(">", "&gt;")}</p>')
+
+
 def test_two_modes_of_a_series_are_told_under_its_history_on_their_device_alone() -> None:
     frames = sample_frames(num_nights=1)
     device = frames.ratios["device_fingerprint"].iloc[0]

@@ -69,7 +69,7 @@ def _found(**changes: Any) -> dict[str, Any]:
 
 
 def _print(capsys: pytest.CaptureFixture[str], found: dict[str, Any]) -> str:
-    print_comparison(found, {"failures": [], "dashboard": "page"})
+    print_comparison(found, {"failures": [], "dashboard": "page", "notes": ["a caveat"]})
     return capsys.readouterr().out
 
 

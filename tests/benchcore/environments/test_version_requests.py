@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from benchcore.environments import uv_command, version_index
+from benchcore.environments import uv_command, version_index, version_requests
 from benchcore.environments.interpreters import Interpreter, find_interpreters
 from benchcore.environments.uv_command import UvAnswer, classify_failure, run_uv_or_cached, shorten
 from benchcore.environments.version_requests import Request, parse_request, resolve
@@ -209,11 +209,40 @@ def test_a_release_that_no_found_python_can_run_is_told(index: FakeIndex) -> Non
 
     assert release.version == "0.10.2"
     assert release.notes == (
-        "jax 0.12.0 exists but needs a newer Python than 3.11.7, the newest found; put a newer "
-        "one on PATH, or run `uv python install`",
+        "JAX 0.10.2: newer 0.12.0 needs Python >= 3.12, which was not found (UV_PYTHON_DOWNLOADS="
+        "never forbids uv to fetch it); install one, or run `uv python install 3.12`",
     )
-    [note] = resolve(parse_request("jax"), [PY311, PY312], python="3.11").notes
-    assert "newer Python than 3.11.7, the requested one" in note
+    assert resolve(parse_request("jax"), [PY311, PY312], python="3.11").notes == (
+        "JAX 0.10.2: newer 0.12.0 needs Python >= 3.12, and 3.11 was requested",
+    )
+
+
+def test_a_python_that_uv_may_fetch_runs_the_newest_release(
+    index: FakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index({"3.11": ["0.10.2"], "3.12": ["0.11.0"], "3.13": ["0.12.0"], "3.14": ["0.12.0"]})
+    fetched: list[str] = []
+    monkeypatch.setattr(version_requests, "fetch_interpreter", fetched.append)
+    monkeypatch.setattr(version_requests, "find_interpreters", lambda: [PY313, PY311])
+
+    release = resolve(parse_request("jax"), [PY311])
+
+    assert fetched == ["3.13"]
+    assert (release.version, release.python, release.notes) == ("0.12.0", PY313.path, ())
+    assert resolve(parse_request("jax@previous"), [PY311]).version == "0.10.2"
+
+
+def test_a_fetched_python_that_lacks_wheels_is_named(
+    index: FakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index({"3.11": ["0.10.2"], "3.13": ["0.12.0"]}, broken={"3.13": ["0.12.0"]})
+    monkeypatch.setattr(version_requests, "fetch_interpreter", lambda minor: None)
+    monkeypatch.setattr(version_requests, "find_interpreters", lambda: [PY313, PY311])
+    release = resolve(parse_request("jax"), [PY311])
+    assert release.version == "0.10.2"
+    assert release.notes == (
+        "JAX 0.10.2: newer 0.12.0 needs Python >= 3.13, where it can't be installed",
+    )
 
 
 def test_answers_from_the_cache_are_told(index: FakeIndex) -> None:
@@ -337,6 +366,8 @@ def test_a_system_python_without_the_framework_is_refused() -> None:
 @pytest.fixture
 def only_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Interpreter]:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path))
     return find_interpreters()
 
 
@@ -351,7 +382,8 @@ def test_the_real_index_limits_the_release_to_the_pythons_found(
     assert Version(release.version) < Version("0.11")
     assert Path(release.python) == Path(os.path.realpath(release.python))
     assert len(release.notes) == 1
-    assert "needs a newer Python than 3.11" in release.notes[0]
+    assert release.notes[0].startswith(f"JAX {release.version}: newer ")
+    assert "needs Python >= 3.12, which was not found" in release.notes[0]
 
 
 @pytest.mark.provisions
