@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from benchcore.verdict.confirmation.decide import LOOKS, Finding, HistoryLevels, Start, decide
+from benchcore.verdict.confirmation.decide import LOOKS, Finding, Start, decide
+from benchcore.verdict.history.levels import HistoryLevels
 
 CELLS = ("a_old", "a_new", "b_old", "b_new", "control")
 TRUTHS: Mapping[str, Mapping[str, float]] = {

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchcore.verdict.confirmation.decide import HistoryLevels
 from benchcore.verdict.duel.ratios import ContenderTimes, Exclusion
+from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.series import SeriesKey
 
 _UNCHECKED = Exclusion(frozenset(), "the data checks have not seen this duel run")

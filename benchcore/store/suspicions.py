@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 from sqlalchemy import Engine, Select, func, select
 from sqlalchemy.orm import Session
 
@@ -18,9 +17,9 @@ from benchcore.store.database import begin_writing
 from benchcore.store.models import ContenderRun, DuelRun, EventRow, StartRun, SuspicionRow
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.series import read_series
-from benchcore.verdict.confirmation.decide import HistoryLevels
 from benchcore.verdict.confirmation.event_states import BASELINES
 from benchcore.verdict.history.detect import Detection, detect_shifts
+from benchcore.verdict.history.levels import measure_levels
 from benchcore.verdict.history.modes import describe_modes
 from benchcore.verdict.history.series import Night, Series, SeriesKey
 from benchcore.verdict.history.suspicions import (
@@ -35,8 +34,6 @@ from benchcore.verdict.history.suspicions import (
 _KEY = tuple(field.name for field in dataclasses.fields(SeriesKey))
 _SIDE = tuple(field.name for field in dataclasses.fields(ContenderRecord))
 _ANSWERED = ("confirmed", "refuted", "unknown")
-_OF_A_LEVEL = 10
-"""Nights next to a shift whose median is the level there."""
 _LISTED = (
     *("id", "state", "trigger", "ratio", "low", "high", "reason", "before_run", "since_run"),
     *("after_run", "finding"),
@@ -192,18 +189,23 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
     with Session(engine) as session:
         row = session.get_one(SuspicionRow, suspicion)
         key = series_key(row)
-        nights = {
-            night.duel_run: night for series in read_series(engine, key) for night in series.nights
-        }
-        gone = [each for each in (row.before_run, row.after_run) if each not in nights]
-        if gone:
+        series = next(iter(read_series(engine, key)), None)
+        nights = {night.duel_run: night for night in series.nights} if series else {}
+        rests_on = (row.before_run, row.since_run, row.after_run)
+        gone = [each for each in rests_on if each not in nights]
+        if series is None or gone:
             raise UserError(
                 f"wanted the nights that suspicion {suspicion} rests on, but the duel runs "
                 f"{', '.join(gone)} no longer count; run `deadheat suspicions` to ask anew"
             )
         before, after = nights[row.before_run], nights[row.after_run]
-        earlier = [each.log_ratio for each in nights.values() if each.at <= before.at]
-        later = [each.log_ratio for each in nights.values() if each.at >= after.at]
+        levels = measure_levels(
+            series,
+            trigger=row.trigger,
+            before=row.before_run,
+            since=row.since_run,
+            after=row.after_run,
+        )
         run = session.get_one(DuelRun, after.duel_run)
         sides = dict(_read_sides(session, before, after))
         return SuspicionRecord(
@@ -212,11 +214,8 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
             trigger=row.trigger,
             device=run.device["name"],
             device_model=run.device_model,
-            asked=HistoryLevels(
-                before=float(np.median(earlier[-_OF_A_LEVEL:])),
-                after=float(np.median(later[:_OF_A_LEVEL])),
-                a=sides["a_new"].framework,
-                b=sides["b_new"].framework,
+            asked=dataclasses.replace(
+                levels, a=sides["a_new"].framework, b=sides["b_new"].framework
             ),
             **sides,
         )

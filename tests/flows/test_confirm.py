@@ -25,7 +25,8 @@ from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running.duel_process import run_duel
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
-from benchcore.verdict.confirmation.decide import HistoryLevels, Start, decide
+from benchcore.verdict.confirmation.decide import Start, decide
+from benchcore.verdict.history.levels import HistoryLevels
 from flows.cli.main import app
 
 pytestmark = [pytest.mark.provisions, pytest.mark.usefixtures("prefect_api")]

@@ -16,6 +16,8 @@ from benchcore.verdict.confirmation.machine_check import (
     check_machine,
     describe_machine,
 )
+from benchcore.verdict.confirmation.machine_level import LASTING_NIGHTS, judge_machine_level
+from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, swap_sides
 
 Start = Mapping[str, Mapping[int, float]]
@@ -36,16 +38,6 @@ _DIFFER_ALPHA = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryLevels:
-    """log(T_b / T_a) of the nights before and after, as the history has them, and both names."""
-
-    before: float
-    after: float
-    a: str = "a"
-    b: str = "b"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Finding:
     """Log ratios with their intervals, from starts as samples; what is to be done about the
     suspicion, and whom its starts blame.
@@ -53,8 +45,9 @@ class Finding:
     `change` is how log(T_b / T_a) changed from the old environments to the new ones. `a` and `b`
     are log(T_new / T_old) of one side, above 0 = slower; None = its environment is the same, and
     so can't have changed anything. `control` is the old environment of a against itself. `level` is
-    today's log(T_b / T_a) with the new environments. `machine` is what its probe without a
-    framework says; None = there was none.
+    today's log(T_b / T_a) with the new environments, and `machine_level` is how far it is from the
+    nights before, where no framework moved; None = it can't be judged. `machine` is what its probe
+    without a framework says; None = there was none.
     """
 
     num_starts: int
@@ -64,6 +57,7 @@ class Finding:
     control: Judgement
     level: float | None
     machine: MachineCheck | None = None
+    machine_level: Judgement | None = None
     verdict: Answer = "more"
     culprit: Blamed = "unknown"
     reason: str = ""
@@ -133,28 +127,62 @@ def decide(
     """What each of a night's suspicions is, by its starts so far.
 
     Each rung of the ladder is one of `num_looks`, and has its share of `alpha`. What is `different`
-    is confirmed if it passes the false-discovery control over all of the night's suspicions;
-    `same` is refuted; else it takes `more` starts, and on the `final` rung stays `unknown`. More
-    are also taken while it is open whether a side moved, so that the right one is blamed, and while
-    a change shows only with starts in which the machine itself was slower: on the final rung such a
-    change is `infrastructure`.
+    is confirmed if it passes the false-discovery control over all tests of the night: of the
+    ratio, of the control, and of the machine's level. `same` is refuted; else it takes `more`
+    starts, and on the `final` rung stays `unknown`, as does a change that lasts and whose cause no
+    test shows. More are also taken while it is open whether a side moved, so that the right one is
+    blamed, and while a change shows only with starts in which the machine itself was slower: on the
+    final rung such a change is `infrastructure`.
     """
-    judged = [judge_cells(starts, bound) for starts, _ in starts_of]
+    judged = [_judge_all(starts, asked, bound) for starts, asked in starts_of]
     look = alpha / num_looks
-    passed = pass_false_discovery([each.change.p for each in judged], look)
     findings = []
-    for (starts, asked), each, sure in zip(starts_of, judged, passed, strict=True):
-        culprit, reason = _attribute(each, asked, look)
-        verdict = _answer(each.change, sure, final)
+    for (starts, asked), each, sure in zip(starts_of, judged, _pass_all(judged, look), strict=True):
+        culprit, reason = _attribute(each, asked, sure, look)
+        verdict = _answer(each.change, "change" in sure, final)
         blamed = _blame_machine(starts, each, look, bound)
         if blamed:
             culprit, reason = "infrastructure", blamed
         if verdict == "confirmed" and not final and (blamed or not _is_settled(each, look)):
             verdict = "more"
-        if culprit == "infrastructure" and verdict == "refuted":
+        if verdict == "refuted" and culprit == "infrastructure":
             verdict = "confirmed"
+        if verdict == "refuted" and culprit == "unknown" and asked.num_after >= LASTING_NIGHTS:
+            verdict = "unknown"
         findings.append(replace(each, verdict=verdict, culprit=culprit, reason=reason))
     return findings
+
+
+def _judge_all(starts: Sequence[Start], asked: HistoryLevels, bound: float) -> Finding:
+    """Each test of one suspicion; the machine's is only made where both sides are the same."""
+    judged = judge_cells(starts, bound)
+    if not _is_still(judged):
+        return judged
+    levels = [float(pairs.mean()) for pairs in _contrasts(starts, {"b_new": 1, "a_new": -1})]
+    return replace(judged, machine_level=judge_machine_level(levels, asked))
+
+
+_Claim = Literal["change", "control", "machine_level"]
+_CLAIMS: tuple[_Claim, ...] = ("change", "control", "machine_level")
+
+
+def _pass_all(judged: Sequence[Finding], alpha: float) -> list[set[_Claim]]:
+    """Which tests of each suspicion pass the false-discovery control over all tests of the night.
+
+    What is not `different` makes no claim: it counts as a test, and never passes.
+    """
+    tests: list[tuple[int, _Claim, float]] = []
+    for number, each in enumerate(judged):
+        for claim in _CLAIMS:
+            found: Judgement | None = getattr(each, claim)
+            if found is not None and found.p is not None:
+                tests.append((number, claim, found.p if found.verdict == "different" else 1.0))
+    passed = pass_false_discovery([p for *_, p in tests], alpha)
+    sure: list[set[_Claim]] = [set() for _ in judged]
+    for (number, claim, p), passes in zip(tests, passed, strict=True):
+        if passes and p < 1.0:
+            sure[number].add(claim)
+    return sure
 
 
 def pass_false_discovery(p_values: Iterable[float | None], alpha: float) -> list[bool]:
@@ -186,8 +214,10 @@ def _is_settled(judged: Finding, alpha: float) -> bool:
     )
 
 
-def _attribute(judged: Finding, asked: HistoryLevels, alpha: float) -> tuple[Blamed, str]:
-    if _moved(judged.control, alpha):
+def _attribute(
+    judged: Finding, asked: HistoryLevels, sure: set[_Claim], alpha: float
+) -> tuple[Blamed, str]:
+    if "control" in sure:
         told = _tell(judged.control)
         return "infrastructure", f"the old environment differs from itself by {told}"
     effects = {"a": judged.a, "b": judged.b}
@@ -196,15 +226,28 @@ def _attribute(judged: Finding, asked: HistoryLevels, alpha: float) -> tuple[Bla
         told = " and ".join(f"{getattr(asked, side)} by {_tell(effects[side])}" for side in moved)
         culprit: Blamed = "both" if len(moved) == 2 else "a" if moved == ["a"] else "b"
         return culprit, f"a step's time changed in {told}"
-    still = all(each is None or each.verdict == "same" for each in effects.values())
-    if judged.change.verdict != "same" or not still or judged.level is None:
+    if not _is_still(judged) or judged.level is None:
         return "unknown", judged.change.reason
-    if abs(judged.level - asked.after) < abs(judged.level - asked.before):
+    level = judged.machine_level
+    if level is None or level.verdict == "same":
+        return "neither", "old and new environments are equally fast, and so no framework moved"
+    if "machine_level" in sure:
         return "infrastructure", (
-            "old and new environments are equally fast, and the ratio is where the nights are "
-            "since: what changed is neither of them"
+            "old and new environments are equally fast, and the ratio stays where the nights are "
+            f"since: {_tell(level)} from the level before"
         )
-    return "neither", "old and new environments are equally fast, and the ratio is as it was before"
+    return "unknown", (
+        "old and new environments are equally fast; whether the machine moved the ratio is open: "
+        f"{_tell(level)} from the level before"
+    )
+
+
+def _is_still(judged: Finding) -> bool:
+    """Whether no framework moved: neither the ratio nor either side's time."""
+    sides = (judged.a, judged.b)
+    return judged.change.verdict == "same" and all(
+        each is None or each.verdict == "same" for each in sides
+    )
 
 
 def _blame_machine(

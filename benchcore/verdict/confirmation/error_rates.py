@@ -13,10 +13,10 @@ from benchcore.verdict.confirmation.decide import (
     ALPHA,
     LOOKS,
     Finding,
-    HistoryLevels,
     Start,
     decide,
 )
+from benchcore.verdict.history.levels import HistoryLevels
 
 CELLS = ("a_old", "a_new", "b_old", "b_new", "control")
 """Of a trial's start, in the order of its contenders."""

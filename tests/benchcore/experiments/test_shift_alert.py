@@ -9,7 +9,8 @@ import pytest
 
 from benchcore.experiments.shift_alert import write_alert
 from benchcore.store.records import ContenderRecord, SuspicionRecord
-from benchcore.verdict.confirmation.decide import Finding, HistoryLevels
+from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.series import SeriesKey
 from benchcore.verdict.samples import Judgement
 

@@ -23,8 +23,8 @@ from benchcore.planning.profiles import load_profile
 from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.state import State, open_state
 from benchcore.store.records import ContenderRecord, DuelRecord, FailedCheck, SuspicionRecord
-from benchcore.verdict.confirmation.decide import HistoryLevels
 from benchcore.verdict.duel.ratios import ContenderTimes
+from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.series import SeriesKey
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,11 @@ import pytest
 from benchcore.verdict.confirmation.decide import (
     ALPHA,
     Finding,
-    HistoryLevels,
     Start,
     decide,
     pass_false_discovery,
 )
+from benchcore.verdict.history.levels import HistoryLevels
 
 ASKED = HistoryLevels(before=0.2, after=0.23, a="jax", b="torch")
 
@@ -92,18 +92,39 @@ def test_what_does_not_show_again_is_refuted_and_nobody_is_blamed() -> None:
     assert found.level == pytest.approx(0.2, abs=0.02)
 
 
+MOVED = HistoryLevels(before=0.2, after=0.26, num_before=20, num_after=5, spread=0.005)
+
+
 def test_a_level_that_stays_where_both_environments_are_alike_is_infrastructure() -> None:
-    found = _decide(_starts(level=0.26), asked=HistoryLevels(before=0.2, after=0.26))
+    found = _decide(_starts(level=0.26), asked=MOVED)
     assert (found.verdict, found.culprit) == ("confirmed", "infrastructure")
-    assert "what changed is neither" in found.reason
+    assert "the ratio stays where the nights are since: +6" in found.reason
 
 
 def test_without_any_new_environment_only_the_level_tells() -> None:
     starts = _starts(level=0.26)
     for start in starts:
         start["a_old"], start["b_old"] = start["a_new"], start["b_new"]
-    found = _decide(starts, asked=HistoryLevels(before=0.2, after=0.26))
+    found = _decide(starts, asked=MOVED)
     assert (found.a, found.b, found.culprit) == (None, None, "infrastructure")
+
+
+def test_a_level_within_what_nights_spread_blames_nobody() -> None:
+    """The nearer of two levels is no evidence: nights of 2 % go that far by themselves."""
+    found = _decide(_starts(level=0.26), asked=replace(MOVED, spread=0.02))
+    assert (found.verdict, found.culprit) == ("unknown", "unknown")
+    assert "whether the machine moved the ratio is open: +6" in found.reason
+    soon = _decide(_starts(level=0.26), asked=replace(MOVED, num_after=2))
+    assert (soon.verdict, soon.culprit) == ("refuted", "neither")
+
+
+def test_a_machines_level_is_one_test_of_all_the_nights_tests() -> None:
+    """Alone it passes; among many quiet ones the same level is not sure enough."""
+    weak = (_starts(level=0.245), replace(MOVED, after=0.245, spread=0.007))
+    assert decide([weak], final=True)[0].culprit == "infrastructure"
+    quiet = [(_starts(1000 + number), ASKED) for number in range(30)]
+    found = decide([weak, *quiet], final=True)[0]
+    assert (found.verdict, found.culprit) == ("unknown", "unknown")
 
 
 def test_a_control_that_moved_blames_the_infrastructure_whatever_else_moved() -> None:
@@ -172,8 +193,9 @@ def test_looks_share_the_error() -> None:
     p = _decide(_starts(b=0.03, effect=0.006, unchanged="a")).change.p
     assert p is not None
     starts = [(_starts(b=0.03, effect=0.006, unchanged="a"), ASKED)]
-    sure = decide(starts, final=False, num_looks=1, alpha=1.01 * p)
-    three = decide(starts, final=False, num_looks=3, alpha=1.01 * p)
+    # The control is the second test.
+    sure = decide(starts, final=False, num_looks=1, alpha=2.02 * p)
+    three = decide(starts, final=False, num_looks=3, alpha=2.02 * p)
     assert (sure[0].verdict, three[0].verdict) == ("confirmed", "more")
 
 

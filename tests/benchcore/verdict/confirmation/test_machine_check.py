@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchcore.verdict.confirmation.decide import Finding, HistoryLevels, Start, decide
+from benchcore.verdict.confirmation.decide import Finding, Start, decide
 from benchcore.verdict.confirmation.machine_check import check_machine, describe_machine
+from benchcore.verdict.history.levels import HistoryLevels
 
 ASKED = HistoryLevels(before=0.2, after=0.23, a="jax", b="torch")
 

@@ -1,0 +1,367 @@
+"""Simulate a site's nights from the first suspicion to the event, and count what was false.
+
+Every night each series gains a value; `suspect` and `reconcile` open suspicions, and all open ones
+are confirmed that night: starts are drawn for each look, and `decide` judges them together. This is
+what `deadheat nightly` and `deadheat confirm` do, without the store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import numpy as np
+
+from benchcore.verdict.confirmation.decide import LOOKS, Finding, Start, decide
+from benchcore.verdict.history.detect import detect_shifts
+from benchcore.verdict.history.levels import HistoryLevels, measure_levels
+from benchcore.verdict.history.series import Night, Series, SeriesKey
+from benchcore.verdict.history.suspicions import StoredSuspicion, Suspicion, reconcile, suspect
+
+NOISES = (0.003, 0.007, 0.02)
+STATES = ("shared", "independent")
+RELEASES = (14, 22, 30, 38, 46, 54)
+"""Nights with a new environment for every series: of a and b, turn about."""
+SIZES = (0.03, 0.05, 0.10)
+_BIMODAL, _SHARE, _APART = 0.15, (0.2, 0.5), (3.0, 6.0)
+"""Share of the series with two modes, share of nights in the upper mode, and how far apart the
+modes are, in standard deviations of the night's noise."""
+_OUTLIERS, _OFF = 0.01, (0.05, 0.30)
+_OWN = 0.5
+"""Spread of one contender's time from start to start, as a share of the night's noise. It does not
+cancel between the old and the new environment; the state of the night or machine does."""
+_WITHIN, _ROUNDS = 0.003, 6
+_SHARED_BY_ALL = 0.03
+_NEAR = 5
+_FIRST_NIGHT = datetime(2026, 1, 1, 3, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """A change that was put in: from this night on `side`, or the machine, moved the ratio."""
+
+    night: int
+    culprit: Literal["a", "b", "infrastructure"]
+    log_ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What is simulated. `shifts` releases move a framework, `machine_shifts` nights the machine.
+
+    The state of a night (its noise, mode and outlier) is shared by all starts of a confirmation in
+    that night in the first half of each noise's series; in the others each start has its own.
+    """
+
+    series: int = 500
+    nights: int = 60
+    shifts: int = 18
+    machine_shifts: int = 6
+    seed: int = 2
+
+
+@dataclass
+class SimulatedSeries:
+    """One series: its truth, the nights as measured, and what the chain made of them."""
+
+    noise: float
+    state: str
+    bimodal: bool
+    share: float
+    apart: float
+    truths: list[Truth]
+    state_of_night: np.ndarray
+    nights: tuple[Night, ...] = ()
+    known: dict[int, tuple[StoredSuspicion, Suspicion]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """A confirmed suspicion of series `series`: opened in `night`, about a change in `since`."""
+
+    series: int
+    night: int
+    since: int
+    trigger: str
+    culprit: str
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What a simulated site came to. `suspicions` counts confirmations by trigger."""
+
+    site: Site
+    series: list[SimulatedSeries]
+    events: list[Event] = field(default_factory=list)
+    suspicions: Counter[str] = field(default_factory=Counter[str])
+    verdicts: Counter[str] = field(default_factory=Counter[str])
+    starts: int = 0
+
+
+def simulate(site: Site) -> Outcome:
+    """Run the whole chain, night after night; the same site gives the same outcome."""
+    rng = np.random.default_rng(site.seed)
+    outcome = Outcome(site=site, series=list(_draw_series(rng, site)))
+    for night in range(site.nights):
+        _run_night(rng, outcome, night)
+    return outcome
+
+
+def _draw_series(rng: np.random.Generator, site: Site) -> Iterator[SimulatedSeries]:
+    truths = _draw_truths(rng, site)
+    for number in range(site.series):
+        one = SimulatedSeries(
+            noise=NOISES[number % len(NOISES)],
+            state=STATES[number // len(NOISES) % len(STATES)],
+            bimodal=bool(rng.random() < _BIMODAL),
+            share=rng.uniform(*_SHARE),
+            apart=rng.uniform(*_APART),
+            truths=truths.get(number, []),
+            state_of_night=np.zeros(site.nights),
+        )
+        one.state_of_night = np.array([_draw_state(rng, one) for _ in range(site.nights)])
+        one.nights = tuple(_make_nights(rng, one, number))
+        yield one
+
+
+def _draw_truths(rng: np.random.Generator, site: Site) -> Mapping[int, list[Truth]]:
+    """Series that change, one change each: of every noise, state and size in turn, either way."""
+    kinds = rng.permutation(len(NOISES) * len(STATES))
+    places = rng.permutation(site.series // len(kinds)) * len(kinds)
+    chosen = [places[n] + kinds[n % len(kinds)] for n in range(site.shifts + site.machine_shifts)]
+    truths: dict[int, list[Truth]] = {}
+    for number, series in enumerate(map(int, chosen)):
+        log_ratio = float(rng.choice([-1, 1])) * math.log1p(
+            SIZES[number // len(kinds) % len(SIZES)]
+        )
+        release = int(rng.integers(sum(night < site.nights for night in RELEASES)))
+        night, culprit = RELEASES[release], "ab"[release % 2]
+        if number >= site.shifts:
+            night, culprit = int(rng.integers(12, site.nights - 6)), "infrastructure"
+        truths[series] = [Truth(night=night, culprit=culprit, log_ratio=log_ratio)]  # type: ignore[arg-type]
+    return truths
+
+
+def _draw_state(rng: np.random.Generator, one: SimulatedSeries) -> float:
+    """What moves the ratio of a night, or of a start, whatever the environments are."""
+    state = rng.normal(0, one.noise)
+    if one.bimodal and rng.random() < one.share:
+        state += one.apart * one.noise
+    if rng.random() < _OUTLIERS:
+        state += rng.choice([-1, 1]) * rng.uniform(*_OFF)
+    return float(state)
+
+
+def _version(side: str, night: int) -> int:
+    """How many releases of this side there were until this night."""
+    return sum(each <= night and "ab"[n % 2] == side for n, each in enumerate(RELEASES))
+
+
+def _cell_level(one: SimulatedSeries, side: str, night: int) -> float:
+    """By how much the truth moves the time of a side in the environment of that night."""
+    sign = 1 if side == "b" else -1
+    return sum(
+        sign * each.log_ratio for each in one.truths if each.culprit == side and each.night <= night
+    )
+
+
+def _machine_level(one: SimulatedSeries, night: int) -> float:
+    return sum(
+        each.log_ratio
+        for each in one.truths
+        if each.culprit == "infrastructure" and each.night <= night
+    )
+
+
+def _make_nights(rng: np.random.Generator, one: SimulatedSeries, number: int) -> Iterator[Night]:
+    key = SeriesKey(
+        workload="simulated",
+        case_name=str(number),
+        track="default",
+        a_arm="jax-jit",
+        b_arm="torch-eager",
+        device_fingerprint="0" * 16,
+        method=1,
+    )
+    for night, state in enumerate(one.state_of_night):
+        own = rng.normal(0, _OWN * one.noise * math.sqrt(2 / 3))  # of both sides, over three starts
+        level = _cell_level(one, "b", night) - _cell_level(one, "a", night)
+        versions = {side: f"{side}-{_version(side, night)}" for side in "ab"}
+        yield Night(
+            key=key,
+            at=_FIRST_NIGHT + timedelta(days=night),
+            duel_run=f"{number:06x}{night:010x}",
+            log_ratio=float(level + _machine_level(one, night) + state + own),
+            a=versions["a"],
+            b=versions["b"],
+            a_environment=versions["a"],
+            b_environment=versions["b"],
+        )
+
+
+def _draw_start(
+    rng: np.random.Generator, one: SimulatedSeries, suspicion: Suspicion, night: int
+) -> Start:
+    """A fresh start in this night of the environments of before and after the suspected change."""
+    old, new = _index(suspicion.before), _index(suspicion.after)
+    state = one.state_of_night[night] if one.state == "shared" else _draw_state(rng, one)
+    shared = rng.normal(0, _SHARED_BY_ALL)
+    ratio = {"a": 0.0, "b": float(state) + _machine_level(one, night)}
+    start: dict[str, Mapping[int, float]] = {}
+    for side in "ab":
+        for cell, of_night in ((f"{side}_old", old), (f"{side}_new", new)):
+            level = shared + ratio[side] + _cell_level(one, side, of_night)
+            start[cell] = _draw_rounds(rng, one, level)
+        if _version(side, old) == _version(side, new):
+            start[f"{side}_old"] = start[f"{side}_new"]
+    start["control"] = _draw_rounds(rng, one, shared + _cell_level(one, "a", old))
+    return start
+
+
+def _draw_rounds(
+    rng: np.random.Generator, one: SimulatedSeries, level: float
+) -> Mapping[int, float]:
+    own = rng.normal(0, _OWN * one.noise)
+    return dict(enumerate(np.exp(level + own + rng.normal(0, _WITHIN, _ROUNDS)).tolist()))
+
+
+def _index(night: Night) -> int:
+    return (night.at - _FIRST_NIGHT).days
+
+
+def _run_night(rng: np.random.Generator, outcome: Outcome, night: int) -> None:
+    """Bring the suspicions up to date, and confirm all that are open, look by look."""
+    open_ones: list[tuple[int, int]] = []
+    for number, one in enumerate(outcome.series):
+        open_ones += [(number, each) for each in _refresh(one, night)]
+    starts: dict[tuple[int, int], list[Start]] = {each: [] for each in open_ones}
+    levels = {each: _levels(outcome.series[each[0]], each[1], night) for each in open_ones}
+    findings: dict[tuple[int, int], Finding] = {}
+    for look in LOOKS:
+        for each in open_ones:
+            if each in findings and findings[each].verdict != "more":
+                continue
+            one = outcome.series[each[0]]
+            while len(starts[each]) < look:
+                starts[each].append(_draw_start(rng, one, one.known[each[1]][1], night))
+        given = [(starts[each], levels[each]) for each in starts]
+        for each, found in zip(starts, decide(given, final=look == LOOKS[-1]), strict=True):
+            if each not in findings or findings[each].verdict == "more":
+                findings[each] = found
+    outcome.starts += sum(map(len, starts.values()))
+    for each, found in findings.items():
+        _record(outcome, each, found, night)
+
+
+def _refresh(one: SimulatedSeries, night: int) -> list[int]:
+    """Open, keep or let pass the suspicions of a series; the ids of the open ones."""
+    nights = one.nights[: night + 1]
+    series = Series(key=nights[0].key, nights=nights)
+    found = suspect(series, None, detect_shifts(series.values, series.numbers))
+    for change in reconcile(found, [stored for stored, _ in one.known.values()]):
+        number = len(one.known) if change.known is None else change.known
+        if change.found is None:
+            _set_state(one, number, "passed")
+            continue
+        stored = StoredSuspicion(
+            id=number,
+            trigger=change.found.trigger,
+            number=change.found.since.number,
+            ratio=change.found.ratio,
+            state="open",
+        )
+        one.known[number] = (stored, change.found)
+    return [number for number, (stored, _) in one.known.items() if stored.state == "open"]
+
+
+def _set_state(one: SimulatedSeries, number: int, state: str) -> None:
+    stored, found = one.known[number]
+    values = {name: getattr(stored, name) for name in ("id", "trigger", "number", "ratio")}
+    one.known[number] = (StoredSuspicion(**values, state=state), found)  # type: ignore[arg-type]
+
+
+def _levels(one: SimulatedSeries, number: int, night: int) -> HistoryLevels:
+    """As `benchcore.store.suspicions.read_suspicion` reads them."""
+    found, nights = one.known[number][1], one.nights[: night + 1]
+    return measure_levels(
+        Series(key=nights[0].key, nights=nights),
+        trigger=found.trigger,
+        before=found.before.duel_run,
+        since=found.since.duel_run,
+        after=found.after.duel_run,
+    )
+
+
+def _record(outcome: Outcome, which: tuple[int, int], found: Finding, night: int) -> None:
+    one = outcome.series[which[0]]
+    suspicion = one.known[which[1]][1]
+    outcome.suspicions[suspicion.trigger] += 1
+    outcome.verdicts[found.verdict] += 1
+    _set_state(one, which[1], "open" if found.verdict == "more" else found.verdict)
+    if found.verdict == "confirmed":
+        event = Event(
+            series=which[0],
+            night=night,
+            since=_index(suspicion.since),
+            trigger=suspicion.trigger,
+            culprit=found.culprit,
+        )
+        outcome.events.append(event)
+
+
+def rate(outcome: Outcome) -> list[dict[str, Any]]:
+    """A row per noise and state of nights, and one for all: what was found, and what was false."""
+    groups: list[tuple[str, list[int]]] = [("all", list(range(len(outcome.series))))]
+    for state in STATES:
+        of_state = [n for n, one in enumerate(outcome.series) if one.state == state]
+        groups.append((state, of_state))
+        groups += [
+            (f"{state}, {noise:.1%}", [n for n in of_state if outcome.series[n].noise == noise])
+            for noise in NOISES
+        ]
+    modes = [number for number, one in enumerate(outcome.series) if one.bimodal]
+    groups.append(("two modes", modes))
+    rows = [{"series of": name, **_count(outcome, members)} for name, members in groups]
+    rows[0] |= {
+        "starts": outcome.starts,
+        **{f"suspicions by {name}": count for name, count in sorted(outcome.suspicions.items())},
+        **dict(sorted(outcome.verdicts.items())),
+    }
+    return rows
+
+
+def _count(outcome: Outcome, members: Sequence[int]) -> dict[str, Any]:
+    tally: Counter[str] = Counter()
+    delays: list[int] = []
+    for number in members:
+        events = [event for event in outcome.events if event.series == number]
+        for truth in outcome.series[number].truths:
+            kind = "machine" if truth.culprit == "infrastructure" else "framework"
+            tally[f"{kind} shifts"] += 1
+            near = [
+                event
+                for event in events
+                if abs(event.since - truth.night) <= _NEAR and event.night >= truth.night
+            ]
+            right = [event for event in near if event.culprit == truth.culprit]
+            if right:
+                delays.append(right[0].night - truth.night)
+                tally[f"{kind} found"] += 1
+                tally[f"{kind} in 3 nights"] += delays[-1] <= 3
+            tally["opened again"] += max(len(near) - 1, 0)
+            tally["wrongly blamed"] += bool(near) and not right
+            events = [event for event in events if event not in near]
+        tally["false"] += len(events)
+        tally["false infrastructure"] += sum(e.culprit == "infrastructure" for e in events)
+    names = ("framework shifts", "framework found", "framework in 3 nights", "machine shifts")
+    names += ("machine found", "machine in 3 nights", "wrongly blamed", "opened again", "false")
+    nights = len(members) * outcome.site.nights
+    return {
+        **{name: tally[name] for name in (*names, "false infrastructure")},
+        "false per 1,000 series-nights": 1000 * tally["false"] / max(nights, 1),
+        "mean delay": float(np.mean(delays)) if delays else None,
+    }

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchcore.verdict.confirmation.machine_level import judge_machine_level
+from benchcore.verdict.history.levels import HistoryLevels, measure_spread
+
+
+def _levels(**given: float) -> HistoryLevels:
+    values = {"before": 0.0, "after": 0.05, "num_before": 20, "num_after": 5, "spread": 0.007}
+    return HistoryLevels(**{**values, **given})  # type: ignore[arg-type]
+
+
+def test_a_change_beyond_what_matters_is_different() -> None:
+    found = judge_machine_level([0.051, 0.049, 0.05], _levels())
+    assert found is not None and found.verdict == "different"
+    assert found.low is not None and found.high is not None
+    assert found.low < 0.05 < found.high
+    # By hand: (0.05 - log 1.01) / hypot(0.007 sqrt(1.05), 0.001 / sqrt 3), 19 degrees of freedom.
+    assert found.p == pytest.approx(2.2e-5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("levels", "given"),
+    [
+        ([0.05], {}),
+        ([0.05, 0.051], {"num_after": 2}),
+        ([0.05, 0.051], {"spread": None}),
+    ],
+)
+def test_what_cant_be_tested_has_no_judgement(levels: list[float], given: dict[str, float]) -> None:
+    assert judge_machine_level(levels, _levels(**given)) is None
+
+
+def test_a_level_that_went_the_other_way_than_the_nights_is_no_evidence() -> None:
+    found = judge_machine_level([-0.051, -0.049], _levels())
+    assert found is not None and found.verdict == "same"
+
+
+@pytest.mark.parametrize("modes", [False, True])
+@pytest.mark.parametrize("state", ["shared", "own"])
+def test_unchanged_levels_are_rarely_called_different(state: str, modes: bool) -> None:
+    """Of 1,000 pairs of unchanged levels, with starts that share their night's state or not; two
+    modes 4 standard deviations apart are no change."""
+    rng = np.random.default_rng(5)
+
+    def draw(count: int) -> np.ndarray:
+        return rng.normal(0, 0.007, count) + modes * 0.028 * (rng.random(count) < 0.3)
+
+    called = 0
+    for _ in range(1000):
+        nights = draw(20)
+        spread = measure_spread(nights)
+        starts = draw(1) + rng.normal(0, 0.002, 5) if state == "shared" else draw(5)
+        asked = _levels(before=float(np.median(nights)), after=float(draw(5).mean()))
+        asked = HistoryLevels(before=asked.before, after=math.copysign(0.05, starts.mean()),
+                              num_before=20, num_after=5, spread=spread)  # fmt: skip
+        found = judge_machine_level(starts.tolist(), asked)
+        called += found is not None and found.verdict == "different"
+    assert called <= 50
