@@ -65,10 +65,10 @@ def _start(rng: np.random.Generator, moved: Mapping[str, float], effect: float) 
 
 def climb(suspected: Suspected) -> Finding:
     """What the ladder's rungs come to, each suspicion on a night of its own."""
-    asked = HistoryLevels(before=_LEVEL, after=_LEVEL + 0.03)
+    levels = HistoryLevels(before=_LEVEL, after=_LEVEL + 0.03)
     for rung in LOOKS:
         final = rung == LOOKS[-1]
-        (found,) = decide([(suspected.starts[:rung], asked)], final=final)
+        (found,) = decide([(suspected.starts[:rung], levels)], final=final)
         if found.verdict != "more":
             return found
     raise AssertionError("the last rung decides")

@@ -9,7 +9,7 @@ FOUND: dict[str, Any] = {
     "low": 1.3,
     "high": 1.36,
     "verdict": "different",
-    "reason": "95 % interval excludes no difference",
+    "reason": "95 % interval excludes equality",
     "scope": "this node",
     "node": "n1",
     "device": "Some CPU",

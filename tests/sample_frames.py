@@ -101,7 +101,7 @@ PROGRAMS = (
         "case": "resnet50 infer_b4",
         "pair": "jax-0.12.0.1 against jax-0.12.0",
         "same": None,
-        "words": "no program was kept of one of them",
+        "words": "one of them has no stored program",
     },
 )
 PAGES = (

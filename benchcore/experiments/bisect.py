@@ -182,7 +182,7 @@ def _describe(
             {
                 "version": each.version,
                 "before": each.before,
-                "untold": each.untold,
+                "untold": each.undecided,
                 **each.effect.ratios,
             }
             for each in found.culprits
@@ -196,13 +196,15 @@ def _describe(
 def _summarise(found: Bisection) -> str:
     """`2.14.0 takes 1.05 times as long as 2.13.1 (1.04 to 1.06)`, per culprit, and the reason."""
     if not found.culprits:
-        return f"no version is to blame: {found.reason}"
+        return f"no version is the cause: {found.reason}"
     parts = []
     for each in found.culprits:
         factor = each.effect.ratios
         text = f"{each.version} takes {factor['ratio']:.3g} times as long as {each.before}"
         text += f" ({factor['low']:.3g} to {factor['high']:.3g})"
-        if each.untold:
-            text += f"; {', '.join(each.untold)} could not be judged and may be the cause instead"
+        if each.undecided:
+            text += (
+                f"; {', '.join(each.undecided)} could not be judged and may be the cause instead"
+            )
         parts.append(text)
     return f"{'; '.join(parts)}; {found.reason}"

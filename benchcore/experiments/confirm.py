@@ -72,7 +72,7 @@ class _Progress:
     @property
     def names(self) -> dict[str, str]:
         """The frameworks of both sides."""
-        return {"a": self.suspicion.asked.a, "b": self.suspicion.asked.b}
+        return {"a": self.suspicion.levels.a, "b": self.suspicion.levels.b}
 
     @property
     def undecided(self) -> bool:
@@ -135,7 +135,7 @@ def _measure(
 
 def _judge(begun: Sequence[_Progress], looks: tuple[int, ...], last: int) -> None:
     """Judge all that were begun together: the false-discovery control needs every one of them."""
-    given = [(each.starts, each.suspicion.asked) for each in begun]
+    given = [(each.starts, each.suspicion.levels) for each in begun]
     findings = decide(given, final=last == looks[-1], num_looks=len(looks))
     for each, finding in zip(begun, findings, strict=True):
         if each.undecided:

@@ -28,8 +28,8 @@ from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.verdict.confirmation.dependency_search import (
     Attribution,
-    Blame,
     Moved,
+    PackageCulprit,
     find_path,
     name_state,
     search_dependencies,
@@ -71,9 +71,9 @@ def run_dependency_search(
         draft,
         lambda old, new: f"{shorten_state(old)} against {shorten_state(new)}",
     )
-    ask_resolver = why_not(between)
-    path = find_path(between.moves, ask_resolver)
-    found = search_dependencies(path, rounds.judge, ask_resolver, looks)
+    resolver = why_not(between)
+    path = find_path(between.moves, resolver)
+    found = search_dependencies(path, rounds.judge, resolver, looks)
     return {
         "verdict": found.search.verdict,
         "summary": _summarise(found),
@@ -83,7 +83,7 @@ def run_dependency_search(
         "moves": _list_moves(between),
         "differences": _read_other_differences(rounds.campaigns, state),
         "refused": [{"move": move, "reason": reason} for move, reason in path.refused],
-        "blames": [_describe_blame(each) for each in found.blames],
+        "blames": [_describe_culprit(each) for each in found.culprits],
         "rounds": describe_rounds(found.search),
         "lost": rounds.lost,
         "campaigns": rounds.campaigns,
@@ -118,35 +118,37 @@ def describe_rounds(search: Bisection) -> list[dict[str, Any]]:
             **each.found.ratios,
             "reason": each.found.reason,
         }
-        for each in search.steps
+        for each in search.rounds
     ]
 
 
-def _describe_blame(blame: Blame) -> dict[str, Any]:
+def _describe_culprit(culprit: PackageCulprit) -> dict[str, Any]:
     return {
-        "packages": blame.packages,
-        "manner": blame.manner,
-        "partners": blame.partners,
-        **blame.effect.ratios,
-        "alone": blame.alone and {**blame.alone.ratios, "verdict": blame.alone.verdict},
-        "reason": blame.reason,
+        "packages": culprit.packages,
+        "manner": culprit.manner,
+        "partners": culprit.partners,
+        **culprit.effect.ratios,
+        "alone": culprit.alone and {**culprit.alone.ratios, "verdict": culprit.alone.verdict},
+        "reason": culprit.reason,
     }
 
 
 def _summarise(found: Attribution) -> str:
     """`numpy makes a step take 1.05 times as long (1.04 to 1.06)`, per culprit, and the reason."""
-    if not found.blames:
-        return f"no dependency is to blame: {found.search.reason}"
-    return f"{'; '.join(_summarise_blame(each) for each in found.blames)}; {found.search.reason}"
+    if not found.culprits:
+        return f"no dependency is the cause: {found.search.reason}"
+    return (
+        f"{'; '.join(_summarise_culprit(each) for each in found.culprits)}; {found.search.reason}"
+    )
 
 
-def _summarise_blame(blame: Blame) -> str:
-    factor = blame.effect.ratios
-    text = f"{' and '.join(blame.packages)} makes a step take {factor['ratio']:.3g} times as long"
+def _summarise_culprit(culprit: PackageCulprit) -> str:
+    factor = culprit.effect.ratios
+    text = f"{' and '.join(culprit.packages)} makes a step take {factor['ratio']:.3g} times as long"
     text += f" ({factor['low']:.3g} to {factor['high']:.3g})"
-    if blame.manner == "together":
-        text += f", but only together with {', '.join(blame.partners)}"
-    return f"{text}: {blame.reason}"
+    if culprit.manner == "together":
+        text += f", but only together with {', '.join(culprit.partners)}"
+    return f"{text}: {culprit.reason}"
 
 
 def shorten_state(moved: Moved) -> str:

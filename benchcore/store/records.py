@@ -77,7 +77,7 @@ class SuspicionRecord:
     trigger: str
     device: str
     device_model: str
-    asked: HistoryLevels
+    levels: HistoryLevels
     a_old: ContenderRecord
     a_new: ContenderRecord
     b_old: ContenderRecord

@@ -214,7 +214,7 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
             trigger=row.trigger,
             device=run.device["name"],
             device_model=run.device_model,
-            asked=dataclasses.replace(
+            levels=dataclasses.replace(
                 levels, a=sides["a_new"].framework, b=sides["b_new"].framework
             ),
             **sides,

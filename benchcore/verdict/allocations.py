@@ -18,13 +18,13 @@ from benchcore.verdict.samples import (
 )
 
 _FAR = 5.0
-"""Standard deviations from its allocation's mean, beyond which a pair is an outlier. Of clean pairs
-it is one in two million, were the deviation known; it is learned from as few as a dozen pairs."""
+"""Standard deviations from its allocation's mean beyond which a pair is an outlier. With a known
+deviation, one in two million clean pairs would be; it is estimated from as few as a dozen pairs."""
 _MOST_CENTRES = 32
 _FEWEST_FOR_SPREAD = 6
 _FEWEST_TO_SPARE_ONE = 5
 _ODD_ALPHA = 1e-3
-"""How sure it must be that one allocation is not like the others before it is left out."""
+"""Significance at which one allocation counts as different from the others and is left out."""
 
 
 def judge_allocations(
@@ -36,12 +36,13 @@ def judge_allocations(
     """Test whether b is slower than a: one array of log(t_b / t_a) per allocation.
 
     Allocations differ by more than their pairs do (memory layout, autotuning, the node), so
-    Student's t is taken over one mean an allocation. A pair far from its allocation's median is an
-    outlier and takes no part, nor does one allocation of five or more that is unlike the others.
+    Student's t uses one mean per allocation. A pair far from its allocation's median is an outlier
+    and is left out. With five or more allocations, one that differs from the others is left out
+    too.
 
     A significant difference is `different`, however small, unless `prefer` is `same`. Three
-    allocations can agree by chance, so for `same` the spread between them is taken to be half the
-    bound at least.
+    allocations can agree by chance, so for `same` the spread between them counts as at least half
+    the bound.
     """
     kept = [number for number, pairs in enumerate(allocations) if len(pairs)]
     if not kept:
@@ -51,7 +52,7 @@ def judge_allocations(
     if len(kept) == 1:
         return Judgement(
             log_ratio=mean,
-            reason="one allocation is a suspicion only: its pairs are not independent starts",
+            reason="one allocation only raises a suspicion: its pairs are not independent starts",
         )
     odd = _find_odd(means)
     left_out = None if odd is None else kept[odd]
@@ -62,7 +63,7 @@ def judge_allocations(
     if spread <= 1e-9 * max(abs(mean), 1e-3):
         return Judgement(
             log_ratio=mean,
-            reason="the allocations agree to the last digit, as no independent starts do",
+            reason="the allocations agree to the last digit, so they are not independent starts",
             left_out=left_out,
         )
     found = judge_samples(
@@ -75,10 +76,10 @@ def judge_allocations(
 
 
 def _locate(allocations: Sequence[np.ndarray]) -> np.ndarray:
-    """One log ratio an allocation: the mean of its pairs less the outliers among them.
+    """One log ratio per allocation: the mean of its pairs without the outliers.
 
-    How far pairs spread is learned from all allocations together, as four pairs say too little;
-    only an allocation that is noisy throughout has a spread of its own.
+    The spread of pairs is estimated from all allocations together, because four pairs show too
+    little. Only an allocation that is noisy throughout has a spread of its own.
     """
     residuals = [_residuals(pairs) for pairs in allocations]
     spread = robust_deviation(np.concatenate(residuals))
@@ -93,16 +94,17 @@ def _locate(allocations: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _residuals(pairs: np.ndarray) -> np.ndarray:
-    """Of the pairs from their median, stretched as few pairs lie too near their own median."""
+    """Residuals from the median, scaled up, because a few pairs lie too near to their own
+    median."""
     count = len(pairs)
     return (pairs - np.median(pairs)) * count / (count - 0.8) if count > 1 else np.zeros(0)
 
 
 def _skip_outliers(pairs: np.ndarray, far: float) -> float:
-    """The mean of the pairs that lie within `far` of it, where most of them lie so.
+    """The mean around which most pairs lie within `far`.
 
-    Least squares with the squares cut off at far²: of four pairs, two may be outliers that don't
-    agree with each other, and the two that do are found; their median would lie amid the four.
+    Least squares with each square limited to far². If two of four pairs are outliers in different
+    directions, it finds the two that agree, while the median would lie between all four.
     """
     centres = np.quantile(pairs, np.linspace(0, 1, min(len(pairs), _MOST_CENTRES)))
     centres = np.append(centres, np.median(pairs))
@@ -113,7 +115,7 @@ def _skip_outliers(pairs: np.ndarray, far: float) -> float:
 
 
 def _find_odd(means: np.ndarray) -> int | None:
-    """The one allocation that the others' spread doesn't explain, if there are others enough."""
+    """The one allocation that the others' spread doesn't explain, if there are enough others."""
     count = len(means)
     if count < _FEWEST_TO_SPARE_ONE:
         return None

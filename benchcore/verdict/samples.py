@@ -10,15 +10,15 @@ import numpy as np
 
 Verdict = Literal["same", "different", "unknown"]
 Preference = Literal["same", "different"]
-"""Which verdict wins where samples show a difference too small to matter.
+"""Which verdict wins if samples show a difference too small to matter.
 
-`same`: relevance before significance. With samples enough any two programs differ by something, so
-within the bound a night says `same`. `different`: significance before relevance, and the interval
-says whether it matters; it is what a t-test on the samples finds, neither more nor less.
+`same`: relevance before significance. With enough samples any two programs differ, so within the
+bound the verdict is `same`. `different`: significance before relevance, as in a plain t-test; the
+interval shows whether the difference matters.
 """
 
 EQUIVALENCE_BOUND = 0.02
-"""Contenders within 2 % of each other are the same, unless the caller names another bound."""
+"""Contenders within 2 % of each other are the same, unless the caller sets another bound."""
 ALPHA = 0.05
 _SD_OF_MAD = 1.4826
 _LARGEST_LOG = 700.0
@@ -26,10 +26,10 @@ _LARGEST_LOG = 700.0
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """log(t_b / t_a): above 0 = a is faster. `low` to `high` is its 95 % interval, `p` of no
-    difference.
+    """log(t_b / t_a): above 0 = a is faster. `low` to `high` is its 95 % interval, `p` the p-value
+    of no difference.
 
-    `left_out` is the index of the sample that was unlike all others; None = there was none.
+    `left_out` is the index of the sample that differed from all others; None = there was none.
     """
 
     verdict: Verdict = "unknown"
@@ -42,7 +42,7 @@ class Judgement:
 
     @property
     def ratios(self) -> dict[str, float | None]:
-        """t_b / t_a under `ratio`, and the ends of its interval under `low` and `high`."""
+        """t_b / t_a as `ratio`, and the ends of its interval as `low` and `high`."""
         logs = {"ratio": self.log_ratio, "low": self.low, "high": self.high}
         return {name: None if log is None else math.exp(log) for name, log in logs.items()}
 
@@ -70,11 +70,10 @@ def judge_samples(
     prefer: Preference,
     least_spread: float = 0.0,
 ) -> Judgement:
-    """The verdict over two log ratios or more, independent of each other, by Student's t.
+    """The verdict over at least two independent log ratios, by Student's t.
 
-    `different`: the 95 % interval excludes no difference. `same`: the 90 % interval lies within the
-    bound (two one-sided tests at 5 %), where the samples are taken to spread by `least_spread` at
-    the least.
+    `different`: the 95 % interval excludes 0. `same`: the 90 % interval lies within the bound (two
+    one-sided tests at 5 %), where the samples' spread counts as at least `least_spread`.
     """
     mean, spread = float(samples.mean()), float(samples.std(ddof=1))
     freedom, root = len(samples) - 1, math.sqrt(len(samples))
@@ -84,13 +83,13 @@ def judge_samples(
     is_same = abs(mean) + one_sided <= math.log1p(equivalence_bound)
     verdict: Verdict = "unknown"
     reason = (
-        f"95 % interval ±{math.expm1(min(half, _LARGEST_LOG)):.1%} is too wide to tell a "
+        f"95 % interval ±{math.expm1(min(half, _LARGEST_LOG)):.1%} is too wide to distinguish a "
         f"difference of {equivalence_bound:.1%} from none"
     )
     if is_same and not (is_different and prefer == "different"):
         verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
     elif is_different:
-        verdict, reason = "different", "95 % interval excludes no difference"
+        verdict, reason = "different", "95 % interval excludes equality"
     return Judgement(
         verdict=verdict,
         log_ratio=mean,
@@ -102,26 +101,26 @@ def judge_samples(
 
 
 def _tail(mean: float, error: float, freedom: int) -> float:
-    """How likely a mean so far from nil is where there is no difference."""
+    """The p-value of a mean so far from 0."""
     if error == 0.0:
         return float(mean == 0.0)
     return 2 * t_tail(abs(mean) / error, freedom)
 
 
 def t_quantile(share: float, freedom: float) -> float:
-    """Student's t below which this share lies. `scipy.stats.t.ppf` takes 1.5 s more to import."""
-    from scipy.special import stdtrit  # 0.4 s, spared where nothing is judged
+    """The quantile of Student's t. `scipy.stats.t.ppf` takes 1.5 s more to import."""
+    from scipy.special import stdtrit  # 0.4 s, only where something is judged
 
     return float(stdtrit(freedom, share))
 
 
 def t_tail(t: float, freedom: float) -> float:
-    """The share of Student's t above this one: `scipy.stats.t.sf`."""
+    """The upper tail of Student's t, like `scipy.stats.t.sf`."""
     from scipy.special import stdtr  # as above
 
     return float(stdtr(freedom, -t))
 
 
 def robust_deviation(residuals: np.ndarray) -> float:
-    """Their standard deviation, from the median distance from nil; half of them may be outliers."""
+    """Standard deviation from the median absolute value; up to half may be outliers."""
     return _SD_OF_MAD * float(np.median(np.abs(residuals))) if len(residuals) else 0.0

@@ -117,4 +117,4 @@ def test_a_page_tells_of_series_that_go_to_and_fro_between_two_levels(
     open_history(state, make_history(logs.tolist())).dispose()
     _plan(state, "history")
     page = publish_campaign(state, "history").read_text(encoding="utf-8")
-    assert "torch-compile: two levels, and nights go to and fro between them" in page
+    assert "torch-compile: nights alternate between two levels" in page

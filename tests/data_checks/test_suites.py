@@ -211,7 +211,7 @@ WRONG = {
                 "jax-0.9",
                 "torch-2.10",
                 "ran alike",
-                "the two sides did not run alike: torch-2.10 left no manifest",
+                "the two sides did not run alike: torch-2.10 has no manifest",
             )
         },
     ),

@@ -1,5 +1,5 @@
-"""What the database knows of our own verdicts' errors: trials with a known truth, and how starts
-spread in every series."""
+"""Error rates of our own verdicts from stored calibration runs, and the spread of starts in every
+series."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NEWEST_NIGHTS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Played:
+class _RunStart:
     """One start of a calibration run: which side was slowed down, and why it does not count."""
 
     number: int
@@ -51,10 +51,10 @@ class _Played:
 
 
 def measure_calibration(engine: Engine) -> dict[str, Any]:
-    """Rates with their intervals, what each trial came to, the smallest effect that a confirmation
-    finds in each series, and which starts don't count, and why."""
-    trials, unfinished, lost = read_trials(engine)
-    outcomes = [judge_run(each) for each in trials]
+    """Rates with their intervals, each run's outcome, the smallest effect that a confirmation
+    detects in each series, and the starts that don't count, with the reason."""
+    runs, unfinished, lost = read_runs(engine)
+    outcomes = [judge_run(each) for each in runs]
     return {
         "rates": [_describe_rate(name, rate) for name, rate in compute_rates(outcomes).items()],
         "trials": [_describe(each) for each in outcomes],
@@ -72,66 +72,66 @@ def _describe_rate(name: str, rate: Rate) -> dict[str, Any]:
 
 
 def _describe(outcome: CalibrationOutcome) -> dict[str, Any]:
-    trial, finding = outcome.trial, outcome.finding
-    names: dict[str, str] = dict(zip(("a", "b"), trial.names, strict=True))
+    run, finding = outcome.run, outcome.finding
+    names: dict[str, str] = dict(zip(("a", "b"), run.names, strict=True))
     effect = outcome.effect
     return {
-        "trial": trial.number,
-        "series": trial.title,
-        "device": trial.device,
-        "slowed": names.get(trial.slowed or ""),
-        "percent": trial.percent,
+        "trial": run.number,
+        "series": run.title,
+        "device": run.device,
+        "slowed": names.get(run.slowed or ""),
+        "percent": run.percent,
         "measured": None if effect is None else math.expm1(effect),
-        "starts": len(trial.starts),
+        "starts": len(run.starts),
         "alarm": outcome.alarm,
-        "outcome": _word(outcome),
+        "outcome": _describe_outcome(outcome),
         "blamed": names.get(finding.culprit, finding.culprit) if outcome.alarm else None,
         "reason": finding.reason,
     }
 
 
-def _word(outcome: CalibrationOutcome) -> str:
-    if outcome.trial.slowed is None:
-        return "false alarm" if outcome.alarm else "quiet, as it should be"
+def _describe_outcome(outcome: CalibrationOutcome) -> str:
+    if outcome.run.slowed is None:
+        return "false alarm" if outcome.alarm else "no alarm, correctly"
     if not outcome.found:
         return "missed"
-    return "found" if outcome.right else "found, another blamed"
+    return "found" if outcome.right else "found, with another culprit"
 
 
-def read_trials(engine: Engine) -> tuple[list[CalibrationRun], int, list[str]]:
-    """The trials that can be judged, oldest first; how many have too few starts as yet; and why
-    starts don't count. One that misses some of its starts is judged once a later one has begun."""
-    of_trial = defaultdict[tuple[Any, ...], list[_Played]](list)
+def read_runs(engine: Engine) -> tuple[list[CalibrationRun], int, list[str]]:
+    """The runs that can be judged, oldest first; how many still have too few starts; and why starts
+    don't count. A run with missing starts is judged once a later one has begun."""
+    of_run = defaultdict[tuple[Any, ...], list[_RunStart]](list)
     lost = list[str]()
     for each in _read_starts(engine):
         if each.lost is not None:
             lost.append(each.lost)
         else:
             same = (each.number // STARTS, each.title, each.device, each.slowed, each.percent)
-            of_trial[same].append(each)
-    trials, unfinished = list[CalibrationRun](), 0
-    last = max((key[0] for key in of_trial), default=0)
-    for key, played in of_trial.items():
+            of_run[same].append(each)
+    runs, unfinished = list[CalibrationRun](), 0
+    last = max((key[0] for key in of_run), default=0)
+    for key, starts in of_run.items():
         number, title, device, slowed, percent = key
-        ended = len(played) >= STARTS or number < last
-        if len(played) < FEWEST_STARTS or not ended:
+        ended = len(starts) >= STARTS or number < last
+        if len(starts) < FEWEST_STARTS or not ended:
             unfinished += 1
             continue
-        trials.append(
+        runs.append(
             CalibrationRun(
                 number=number,
                 title=title,
                 device=device,
                 slowed=slowed,
                 percent=percent,
-                names=played[0].names,
-                starts=tuple(each.start for each in played),
+                names=starts[0].names,
+                starts=tuple(each.start for each in starts),
             )
         )
-    return trials, unfinished, lost
+    return runs, unfinished, lost
 
 
-def _read_starts(engine: Engine) -> list[_Played]:
+def _read_starts(engine: Engine) -> list[_RunStart]:
     records = read_calibration_runs(engine)
     with Session(engine) as session:
         query = select(DuelRun).where(IS_CALIBRATION_RUN)
@@ -164,12 +164,12 @@ def _read_slowdowns(session: Session) -> Mapping[str, dict[str, tuple[int, int]]
     return slowdowns
 
 
-def _read_start(record: DuelRecord, duel: DuelRun, slowdowns: _Slowdowns) -> _Played:
+def _read_start(record: DuelRecord, duel: DuelRun, slowdowns: _Slowdowns) -> _RunStart:
     sides: dict[str, ContenderTimes] = dict(zip(CELLS, record.sides, strict=False))
     percents = {cell: slowdowns.get(side.name, (0, 0))[0] for cell, side in sides.items()}
     slowed = [cell for cell in ("a_new", "b_new") if percents.get(cell)]
     names = (record.sides[0].framework, record.sides[min(2, len(record.sides) - 1)].framework)
-    return _Played(
+    return _RunStart(
         number=duel.seed,
         slowed=slowed[0][0] if slowed else None,
         percent=max(percents.values(), default=0),

@@ -134,7 +134,7 @@ def list_programs(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     for pair, workload, case in pairs:
         a, b = (programs.get((pair.duel_run, name)) for name in (pair.a, pair.b))
         change = compare_programs(b, a)
-        found = {"same": change.same, "words": change.words}
+        found = {"same": change.same, "words": change.summary}
         rows.append({"case": f"{workload} {case}", "pair": f"{pair.a} against {pair.b}", **found})
     return rows
 

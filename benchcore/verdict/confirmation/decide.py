@@ -1,5 +1,5 @@
-"""Decide a suspicion from fresh starts of old and new environments: whether the ratio moved, which
-framework moved it and by how much, or whether the machine did."""
+"""Decide a suspicion from fresh starts of old and new environments: whether the ratio changed, and
+whether a framework (which, by how much) or the machine caused it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, swap_sides
 
 Start = Mapping[str, Mapping[int, float]]
-"""Of one start: the nanoseconds of a step in each round, by cell: `a_old`, `a_new`, `b_old` and
-`b_new` are both sides in the environments of before and after, and `control` is `a_old` once more.
-A side whose environment did not change has the same rounds under both of its cells. `gemm` and
-`copy`, where they are, are the machine itself (`benchcore.verdict.confirmation.machine_check`)."""
-Blamed = Literal["a", "b", "both", "neither", "infrastructure", "unknown"]
+"""One start: nanoseconds per step in each round, by cell. `a_old`, `a_new`, `b_old` and `b_new` are
+both sides in the environments of before and after the change; `control` is `a_old` once more. A
+side with an unchanged environment has the same rounds in both of its cells. `gemm` and `copy`, if
+present, measure the machine itself (`benchcore.verdict.confirmation.machine_check`)."""
+CulpritSide = Literal["a", "b", "both", "neither", "infrastructure", "unknown"]
 Answer = Literal["confirmed", "refuted", "unknown", "more"]
 
 LOOKS = (5, 8, 12)
-"""Starts after which a suspicion is judged, as long as it is undecided."""
+"""Numbers of starts after which an undecided suspicion is judged."""
 ALPHA = 0.01
-"""Of a suspicion being confirmed where nothing changed, over all rungs of the ladder together."""
+"""Probability of confirming a suspicion where nothing changed, over all looks together."""
 
 _CHANGE: Mapping[str, int] = {"b_new": 1, "a_new": -1, "b_old": -1, "a_old": 1}
 _DIFFER_ALPHA = 0.05
@@ -39,15 +39,14 @@ _DIFFER_ALPHA = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Log ratios with their intervals, from starts as samples; what is to be done about the
-    suspicion, and whom its starts blame.
+    """Log ratios with their intervals over starts, the decision on the suspicion, and its cause.
 
-    `change` is how log(T_b / T_a) changed from the old environments to the new ones. `a` and `b`
-    are log(T_new / T_old) of one side, above 0 = slower; None = its environment is the same, and
-    so can't have changed anything. `control` is the old environment of a against itself. `level` is
-    today's log(T_b / T_a) with the new environments, and `machine_level` is how far it is from the
-    nights before, where no framework moved; None = it can't be judged. `machine` is what its probe
-    without a framework says; None = there was none.
+    `change` is the change of log(T_b / T_a) from the old environments to the new ones. `a` and `b`
+    are log(T_new / T_old) of one side, above 0 = slower; None = its environment is unchanged, so it
+    can't be the cause. `control` compares the old environment of a with itself. `level` is today's
+    log(T_b / T_a) with the new environments. `machine_level` is its distance from the nights before
+    if no framework changed; None = it can't be judged. `machine` is the result of the probe without
+    a framework; None = there was none.
     """
 
     num_starts: int
@@ -59,7 +58,7 @@ class Finding:
     machine: MachineCheck | None = None
     machine_level: Judgement | None = None
     verdict: Answer = "more"
-    culprit: Blamed = "unknown"
+    culprit: CulpritSide = "unknown"
     reason: str = ""
 
 
@@ -72,7 +71,7 @@ def judge_cells(starts: Sequence[Start], bound: float = EQUIVALENCE_BOUND) -> Fi
         enough = len(starts) > 1
         reason = "both environments are the ones of before" if enough else "fewer than two starts"
         change = Judgement(verdict="same" if enough else "unknown", reason=reason)
-    else:  # where one side alone may have changed, the ratio changed by that side's effect
+    else:  # one side is unchanged, so the ratio changed by the other side's effect
         change = b if a is None else _negate(a)
         assert change is not None
     levels = [pairs.mean() for pairs in _contrasts(starts, {"b_new": 1, "a_new": -1})]
@@ -104,8 +103,8 @@ def _judge(starts: Sequence[Start], terms: Mapping[str, int], bound: float) -> J
 
 
 def _contrasts(starts: Sequence[Start], terms: Mapping[str, int]) -> list[np.ndarray]:
-    """One array a start that has such rounds: the signed sum of the logs, one value a round that
-    all of these cells ran."""
+    """One array per start with rounds of all these cells: the signed sum of their logs, one value
+    per such round."""
     arrays = []
     for start in starts:
         cells = [(start.get(name, {}), sign) for name, sign in terms.items()]
@@ -124,42 +123,43 @@ def decide(
     bound: float = EQUIVALENCE_BOUND,
     alpha: float = ALPHA,
 ) -> list[Finding]:
-    """What each of a night's suspicions is, by its starts so far.
+    """Decide each of a night's suspicions from its starts so far.
 
-    Each rung of the ladder is one of `num_looks`, and has its share of `alpha`. What is `different`
-    is confirmed if it passes the false-discovery control over all tests of the night: of the
-    ratio, of the control, and of the machine's level. `same` is refuted; else it takes `more`
-    starts, and on the `final` rung stays `unknown`, as does a change that lasts and whose cause no
-    test shows. More are also taken while it is open whether a side moved, so that the right one is
-    blamed, and while a change shows only with starts in which the machine itself was slower: on the
-    final rung such a change is `infrastructure`.
+    Each of the `num_looks` looks has its share of `alpha`. A `different` suspicion is confirmed if
+    it passes the false-discovery control over all tests of the night: of the ratio, of the control,
+    and of the machine's level. `same` refutes it. Others need `more` starts, and stay `unknown` at
+    the `final` look, like a lasting change without a known cause. More starts also follow while it
+    is open whether a side changed, so that the right side is named, and while a change only shows
+    in starts in which the machine itself was slower. At the final look such a change is
+    `infrastructure`.
     """
-    judged = [_judge_all(starts, asked, bound) for starts, asked in starts_of]
+    judged = [_judge_all(starts, history, bound) for starts, history in starts_of]
     look = alpha / num_looks
     findings = []
-    for (starts, asked), each, sure in zip(starts_of, judged, _pass_all(judged, look), strict=True):
-        culprit, reason = _attribute(each, asked, sure, look)
+    passed = _pass_all(judged, look)
+    for (starts, history), each, sure in zip(starts_of, judged, passed, strict=True):
+        culprit, reason = _attribute(each, history, sure, look)
         verdict = _answer(each.change, "change" in sure, final)
-        blamed = _blame_machine(starts, each, look, bound)
-        if blamed:
-            culprit, reason = "infrastructure", blamed
-        if verdict == "confirmed" and not final and (blamed or not _is_settled(each, look)):
+        machine_reason = _suspect_machine(starts, each, look, bound)
+        if machine_reason:
+            culprit, reason = "infrastructure", machine_reason
+        if verdict == "confirmed" and not final and (machine_reason or not _is_settled(each, look)):
             verdict = "more"
         if verdict == "refuted" and culprit == "infrastructure":
             verdict = "confirmed"
-        if verdict == "refuted" and culprit == "unknown" and asked.num_after >= LASTING_NIGHTS:
+        if verdict == "refuted" and culprit == "unknown" and history.num_after >= LASTING_NIGHTS:
             verdict = "unknown"
         findings.append(replace(each, verdict=verdict, culprit=culprit, reason=reason))
     return findings
 
 
-def _judge_all(starts: Sequence[Start], asked: HistoryLevels, bound: float) -> Finding:
-    """Each test of one suspicion; the machine's is only made where both sides are the same."""
+def _judge_all(starts: Sequence[Start], history: HistoryLevels, bound: float) -> Finding:
+    """All tests of one suspicion; the machine's level is only tested if both sides are the same."""
     judged = judge_cells(starts, bound)
     if not _is_still(judged):
         return judged
     levels = [float(pairs.mean()) for pairs in _contrasts(starts, {"b_new": 1, "a_new": -1})]
-    return replace(judged, machine_level=judge_machine_level(levels, asked))
+    return replace(judged, machine_level=judge_machine_level(levels, history))
 
 
 _Claim = Literal["change", "control", "machine_level"]
@@ -169,7 +169,7 @@ _CLAIMS: tuple[_Claim, ...] = ("change", "control", "machine_level")
 def _pass_all(judged: Sequence[Finding], alpha: float) -> list[set[_Claim]]:
     """Which tests of each suspicion pass the false-discovery control over all tests of the night.
 
-    What is not `different` makes no claim: it counts as a test, and never passes.
+    A test that is not `different` makes no claim: it counts as a test, and never passes.
     """
     tests: list[tuple[int, _Claim, float]] = []
     for number, each in enumerate(judged):
@@ -186,8 +186,8 @@ def _pass_all(judged: Sequence[Finding], alpha: float) -> list[set[_Claim]]:
 
 
 def pass_false_discovery(p_values: Iterable[float | None], alpha: float) -> list[bool]:
-    """Which of them Benjamini and Hochberg's step-up procedure lets pass: of those, at most the
-    share `alpha` is expected to be false. None never passes."""
+    """Which p-values pass Benjamini and Hochberg's step-up procedure: the expected share of false
+    ones among them is at most `alpha`. None never passes."""
     known = [1.0 if p is None else p for p in p_values]
     order = sorted(range(len(known)), key=lambda each: known[each])
     last = 0
@@ -207,7 +207,7 @@ def _answer(change: Judgement, sure: bool, final: bool) -> Answer:
 
 
 def _is_settled(judged: Finding, alpha: float) -> bool:
-    """Whether each side is known to have moved or not, or the control says that neither tells."""
+    """Whether each side is known to have changed or not, or the control shows a change."""
     return _moved(judged.control, alpha) or all(
         side is None or side.verdict == "same" or _moved(side, alpha)
         for side in (judged.a, judged.b)
@@ -215,46 +215,48 @@ def _is_settled(judged: Finding, alpha: float) -> bool:
 
 
 def _attribute(
-    judged: Finding, asked: HistoryLevels, sure: set[_Claim], alpha: float
-) -> tuple[Blamed, str]:
+    judged: Finding, history: HistoryLevels, sure: set[_Claim], alpha: float
+) -> tuple[CulpritSide, str]:
     if "control" in sure:
-        told = _tell(judged.control)
-        return "infrastructure", f"the old environment differs from itself by {told}"
+        change = _format_change(judged.control)
+        return "infrastructure", f"the old environment differs from itself by {change}"
     effects = {"a": judged.a, "b": judged.b}
     moved = [side for side in ("a", "b") if _moved(effects[side], alpha)]
     if moved:
-        told = " and ".join(f"{getattr(asked, side)} by {_tell(effects[side])}" for side in moved)
-        culprit: Blamed = "both" if len(moved) == 2 else "a" if moved == ["a"] else "b"
-        return culprit, f"a step's time changed in {told}"
+        changes = " and ".join(
+            f"{getattr(history, side)} by {_format_change(effects[side])}" for side in moved
+        )
+        culprit: CulpritSide = "both" if len(moved) == 2 else "a" if moved == ["a"] else "b"
+        return culprit, f"a step's time changed in {changes}"
     if not _is_still(judged) or judged.level is None:
         return "unknown", judged.change.reason
     level = judged.machine_level
     if level is None or level.verdict == "same":
-        return "neither", "old and new environments are equally fast, and so no framework moved"
+        return "neither", "old and new environments are equally fast, so no framework changed"
     if "machine_level" in sure:
         return "infrastructure", (
-            "old and new environments are equally fast, and the ratio stays where the nights are "
-            f"since: {_tell(level)} from the level before"
+            "old and new environments are equally fast, but the ratio is still at the new level: "
+            f"{_format_change(level)} from the level before"
         )
     return "unknown", (
-        "old and new environments are equally fast; whether the machine moved the ratio is open: "
-        f"{_tell(level)} from the level before"
+        "old and new environments are equally fast; whether the machine changed the ratio is open: "
+        f"{_format_change(level)} from the level before"
     )
 
 
 def _is_still(judged: Finding) -> bool:
-    """Whether no framework moved: neither the ratio nor either side's time."""
+    """Whether no framework changed: neither the ratio nor either side's time."""
     sides = (judged.a, judged.b)
     return judged.change.verdict == "same" and all(
         each is None or each.verdict == "same" for each in sides
     )
 
 
-def _blame_machine(
+def _suspect_machine(
     starts: Sequence[Start], judged: Finding, alpha: float, bound: float
 ) -> str | None:
-    """Why what these starts show may be the machine's doing: in some of them it was slower itself,
-    and these differ from the others, which alone do not show it. None = it is not."""
+    """Why the machine may have caused the change: it was slower in some starts, these differ from
+    the others, and the others alone don't show the change. None = it did not."""
     slow = judged.machine.slow if judged.machine else ()
     if not slow or judged.change.verdict == "same":
         return None
@@ -270,8 +272,8 @@ def _blame_machine(
 
 
 def _differ(some: Sequence[Start], others: Sequence[Start]) -> bool:
-    """Whether the ratio changed by another amount in some starts than in others: Student's t at
-    5 %, with one spread for both, as one of them may be a single start."""
+    """Whether the ratio changed differently in `some` starts: Student's t at 5 %, with one variance
+    for both groups, because one of them may be a single start."""
     from scipy import stats
 
     changes = [
@@ -289,7 +291,7 @@ def _moved(effect: Judgement | None, alpha: float) -> bool:
     return effect.verdict == "different" and effect.p <= alpha
 
 
-def _tell(effect: Judgement | None) -> str:
+def _format_change(effect: Judgement | None) -> str:
     assert effect is not None and effect.log_ratio is not None
     assert effect.low is not None and effect.high is not None
     middle, low, high = (math.expm1(each) for each in (effect.log_ratio, effect.low, effect.high))

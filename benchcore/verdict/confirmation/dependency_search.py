@@ -1,6 +1,6 @@
 """Find the dependency that changed the time of a step.
 
-Searches environments between an old and a new one, each with more packages moved to the new.
+Searches environments between an old and a new one, each with more packages at the new version.
 """
 
 from __future__ import annotations
@@ -15,29 +15,31 @@ from benchcore.verdict.confirmation.version_search import Bisection, Culprit, bi
 from benchcore.verdict.samples import Judgement
 
 Moved = frozenset[str]
-"""The moves that an environment has had; none = the old one."""
-Ask = Callable[[Moved, Moved, int, bool], Judgement]
-"""As `benchcore.verdict.confirmation.version_search.Ask`, of two environments."""
-Manner = Literal["alone", "together", "untold"]
+"""An environment: the packages that have moved to the new version; none = the old environment."""
+JudgePair = Callable[[Moved, Moved, int, bool], Judgement]
+"""As `benchcore.verdict.confirmation.version_search.JudgePair`, for two environments."""
+WhyNot = Callable[[Moved], str | None]
+"""Why the resolver refuses an environment; None = it resolves."""
+Manner = Literal["alone", "together", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MovePath:
-    """A way from the old environment to the new one: after each step an environment that can be
-    resolved. A step is what moves at once, several packages where the resolver ties them.
-    `refused`: what can't be moved where it was tried, and what the resolver said."""
+    """`moves` from the old environment to the new one. Each moves one package, or several that the
+    resolver ties together, and ends at an environment that resolves. `refused`: each refused move
+    and the resolver's reason."""
 
-    steps: tuple[tuple[str, ...], ...]
+    moves: tuple[tuple[str, ...], ...]
     refused: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blame:
-    """A culprit, `packages`, by `effect` beside what was moved before it.
+class PackageCulprit:
+    """`packages` that changed the time by `effect`, on top of those moved before them.
 
-    `alone`: moved alone, it changes the time as well. `together`: moved alone it does not;
-    `partners` are what it takes, as far as they were found. `untold`: its move alone could not be
-    told, or can't be resolved; `reason` says which.
+    `alone`: they also change it without the others. `together`: they need `partners`, as far as
+    known. `undecided`: their effect alone is undecided, or that environment doesn't resolve;
+    `reason` has which.
     """
 
     packages: tuple[str, ...]
@@ -50,137 +52,141 @@ class Blame:
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """The search over the path, and what each culprit of it does alone."""
+    """The search over the path, and each culprit's effect alone."""
 
     search: Bisection
-    blames: tuple[Blame, ...]
+    culprits: tuple[PackageCulprit, ...]
 
 
-def find_path(names: Sequence[str], why_not: Callable[[Moved], str | None]) -> MovePath:
-    """Move one package after the other, in this order where the resolver allows it; else the
-    fewest at once that it allows, of two, or of all that are left.
+def find_path(names: Sequence[str], why_not: WhyNot) -> MovePath:
+    """Move the packages in this order, one at a time if the resolver allows it, else two, else all
+    that remain.
 
-    `why_not` says why an environment can't be resolved; None = it can. The one in which all have
-    moved is the new one, which is there. The same reason is told once, of what met it first.
+    The new environment, with all packages moved, exists and is not resolved. Each of the resolver's
+    reasons is recorded once, with the first move that it refused.
     """
     left, moved = list(names), frozenset[str]()
-    steps, refused = list[tuple[str, ...]](), dict[str, str]()
+    moves, refused = list[tuple[str, ...]](), dict[str, str]()
     while left:
         group = tuple(left)
         for fewer in _list_groups(left):
-            told = why_not(moved | set(fewer))
-            if told is None:
+            refusal = why_not(moved | set(fewer))
+            if refusal is None:
                 group = fewer
                 break
-            if told not in refused.values():
-                refused[_tell_try(fewer, moved)] = told
-        steps.append(group)
+            if refusal not in refused.values():
+                refused[_describe_move(fewer, moved)] = refusal
+        moves.append(group)
         moved |= set(group)
         left = [each for each in left if each not in group]
-    return MovePath(steps=tuple(steps), refused=tuple(refused.items()))
+    return MovePath(moves=tuple(moves), refused=tuple(refused.items()))
 
 
 def _list_groups(left: Sequence[str]) -> Iterable[tuple[str, ...]]:
-    """Of fewer than all that are left: of one, then of two."""
+    """Groups of one package, then of two, but not of all that remain."""
     return chain.from_iterable(combinations(left, size) for size in (1, 2) if size < len(left))
 
 
-def _tell_try(group: Sequence[str], moved: Moved) -> str:
-    beside = f" beside {', '.join(sorted(moved))}" if moved else ""
-    return " and ".join(group) + beside
+def _describe_move(group: Sequence[str], moved: Moved) -> str:
+    after = f" after {', '.join(sorted(moved))}" if moved else ""
+    return " and ".join(group) + after
 
 
 def search_dependencies(
     path: MovePath,
-    ask: Ask,
-    why_not: Callable[[Moved], str | None],
-    ladder: Sequence[int] = LOOKS,
+    judge_pair: JudgePair,
+    why_not: WhyNot,
+    looks: Sequence[int] = LOOKS,
 ) -> Attribution:
-    """Bisect over the path; then move each culprit alone, and where that does not show it, find
-    what it takes beside it. Raises ValueError for a path without a step."""
-    found, at = _bisect(frozenset(), path.steps, ask, ladder)
-    blames = tuple(_blame(each, at, path, ask, why_not, ladder) for each in found.culprits)
-    return Attribution(search=found, blames=blames)
+    """Bisect over the path; then move each culprit alone, and if that changes nothing, find the
+    partners it needs. Raises ValueError for a path without moves."""
+    found, at = _bisect(frozenset(), path.moves, judge_pair, looks)
+    culprits = tuple(
+        _test_alone(each, at, path, judge_pair, why_not, looks) for each in found.culprits
+    )
+    return Attribution(search=found, culprits=culprits)
 
 
 def _bisect(
-    base: Moved, steps: Sequence[tuple[str, ...]], ask: Ask, ladder: Sequence[int]
+    base: Moved, moves: Sequence[tuple[str, ...]], judge_pair: JudgePair, looks: Sequence[int]
 ) -> tuple[Bisection, dict[str, int]]:
-    """Over the environments after each step, beginning with `base`; and at which place each is."""
+    """Bisect the environments after each move, starting with `base`; also return their indices."""
     states = [base]
-    for step in steps:
-        states.append(states[-1] | set(step))
+    for move in moves:
+        states.append(states[-1] | set(move))
     named = {name_state(state): state for state in states}
 
-    def ask_by_name(old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
-        return ask(named[old], named[new], num_starts, fresh)
+    def judge_named(old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
+        return judge_pair(named[old], named[new], num_starts, fresh)
 
     places = {name: place for place, name in enumerate(named)}
-    return bisect(tuple(named), ask_by_name, ladder), places
+    return bisect(tuple(named), judge_named, looks), places
 
 
 def name_state(moved: Moved) -> str:
-    """Of an environment: what was moved, in order of the alphabet."""
+    """An environment's name: its moved packages in alphabetical order."""
     return "+".join(sorted(moved)) or "old"
 
 
-def _blame(
+def _test_alone(
     culprit: Culprit,
     at: dict[str, int],
     path: MovePath,
-    ask: Ask,
-    why_not: Callable[[Moved], str | None],
-    ladder: Sequence[int],
-) -> Blame:
+    judge_pair: JudgePair,
+    why_not: WhyNot,
+    looks: Sequence[int],
+) -> PackageCulprit:
     low, high = at[culprit.before], at[culprit.version]
-    packages = tuple(each for step in path.steps[low:high] for each in step)
-    before, own = path.steps[:low], frozenset(packages)
-    told = Blame(packages=packages, effect=culprit.effect, manner="alone", partners=(), reason="")
+    packages = tuple(each for move in path.moves[low:high] for each in move)
+    before, own = path.moves[:low], frozenset(packages)
+    found = PackageCulprit(
+        packages=packages, effect=culprit.effect, manner="alone", partners=(), reason=""
+    )
     if not before:
-        return _replace(told, alone=culprit.effect, reason="nothing else had been moved")
+        return _replace(found, alone=culprit.effect, reason="nothing else had been moved")
     refusal = why_not(own)
     if refusal is not None:
         return _replace(
-            told, manner="untold", reason=f"moved alone it can't be resolved: {refusal}"
+            found, manner="undecided", reason=f"moved alone it can't be resolved: {refusal}"
         )
-    alone = judge_in_looks(ask, frozenset[str](), own, ladder)[0]
+    alone = judge_in_looks(judge_pair, frozenset[str](), own, looks)[0]
     same_way = (alone.log_ratio or 0.0) * (culprit.effect.log_ratio or 0.0) > 0
     if alone.verdict == "different" and same_way:
-        return _replace(told, alone=alone, reason="moved alone, it does the same")
+        return _replace(found, alone=alone, reason="moved alone, it has the same effect")
     if alone.verdict == "unknown":
-        reason = f"what it does alone is unknown: {alone.reason}"
-        return _replace(told, manner="untold", alone=alone, reason=reason)
-    partners, reason = _find_partners(own, before, ask, why_not, ladder)
-    return _replace(told, manner="together", alone=alone, partners=partners, reason=reason)
+        reason = f"its effect alone is unknown: {alone.reason}"
+        return _replace(found, manner="undecided", alone=alone, reason=reason)
+    partners, reason = _find_partners(own, before, judge_pair, why_not, looks)
+    return _replace(found, manner="together", alone=alone, partners=partners, reason=reason)
 
 
-def _replace(blame: Blame, **changes: object) -> Blame:
-    return Blame(**{**vars(blame), **changes})
+def _replace(culprit: PackageCulprit, **changes: object) -> PackageCulprit:
+    return PackageCulprit(**{**vars(culprit), **changes})
 
 
 def _find_partners(
     own: Moved,
     before: Sequence[tuple[str, ...]],
-    ask: Ask,
-    why_not: Callable[[Moved], str | None],
-    ladder: Sequence[int],
+    judge_pair: JudgePair,
+    why_not: WhyNot,
+    looks: Sequence[int],
 ) -> tuple[tuple[str, ...], str]:
-    """What of that which had been moved before it takes for the culprit to show."""
-    steps, waiting, moved = list[tuple[str, ...]](), tuple[str, ...](), own
-    for step in before:
-        waiting += step
-        if step == before[-1] or why_not(moved | set(waiting)) is None:
-            steps.append(waiting)
+    """Find those of the packages moved `before` without which the culprit has no effect."""
+    moves, waiting, moved = list[tuple[str, ...]](), tuple[str, ...](), own
+    for move in before:
+        waiting += move
+        if move == before[-1] or why_not(moved | set(waiting)) is None:
+            moves.append(waiting)
             moved |= set(waiting)
             waiting = ()
-    found, at = _bisect(own, steps, ask, ladder)
+    found, at = _bisect(own, moves, judge_pair, looks)
     if not found.culprits:
-        every = tuple(each for step in before for each in step)
-        return every, f"which of these it takes is not known: {found.reason}"
+        every = tuple(each for move in before for each in move)
+        return every, f"which of these it needs is unknown: {found.reason}"
     partners = tuple(
         each
         for culprit in found.culprits
-        for step in steps[at[culprit.before] : at[culprit.version]]
-        for each in step
+        for move in moves[at[culprit.before] : at[culprit.version]]
+        for each in move
     )
     return partners, "moved alone, it changes nothing"

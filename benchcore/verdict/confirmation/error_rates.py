@@ -1,4 +1,4 @@
-"""How often our own verdicts are wrong: calibration runs with a known answer."""
+"""The error rates of our own verdicts, from calibration runs with a known answer."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from benchcore.verdict.confirmation.decide import (
 from benchcore.verdict.history.levels import HistoryLevels
 
 CELLS = ("a_old", "a_new", "b_old", "b_new", "control")
-"""Of a trial's start, in the order of its contenders."""
+"""The cells of a run's start, in the order of its contenders."""
 STARTS = LOOKS[0]
-"""Of a whole trial: as many as a confirmation begins with."""
+"""Of a complete run: as many as at a confirmation's first look."""
 FEWEST_STARTS = 3
-"""Of a trial some of whose nights were missed, for it to be judged."""
+"""Of a run with missed nights, for it to be judged."""
 FEWEST_RUNS = 10
-"""Below, a rate says next to nothing, and is called so."""
+"""With fewer runs a rate is reported as not yet meaningful."""
 FEWEST_FREEDOM = 8
-"""Starts less their nights, below which a series' spread is not known."""
+"""Starts minus nights; with less, a series' spread is unknown."""
 POWER = 0.8
 _NO_SPREAD = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationRun:
-    """Fresh starts of both sides against themselves. `slowed` names the side whose new cell did
-    `percent` more work; None = nobody was, and whatever moves is a false alarm."""
+    """Fresh starts of both sides against themselves. `slowed` is the side whose new cell did
+    `percent` more work; None = neither, so every alarm is false."""
 
     number: int
     title: str
@@ -48,9 +48,9 @@ class CalibrationRun:
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationOutcome:
-    """What was made of a trial, by the very functions that judge a suspicion."""
+    """A calibration run, judged by the functions that judge a suspicion."""
 
-    trial: CalibrationRun
+    run: CalibrationRun
     finding: Finding
 
     @property
@@ -60,25 +60,25 @@ class CalibrationOutcome:
 
     @property
     def effect(self) -> float | None:
-        """log(T_new / T_old) of the side that was slowed down, as measured."""
-        side = self.trial.slowed and getattr(self.finding, self.trial.slowed)
+        """Measured log(T_new / T_old) of the slowed side."""
+        side = self.run.slowed and getattr(self.finding, self.run.slowed)
         return side.log_ratio if side else None
 
     @property
     def found(self) -> bool:
-        """Whether an injected slow-down became an event, whomever it blames."""
+        """Whether an injected slow-down became an event, with any culprit."""
         return self.alarm and self.effect is not None and self.effect > 0
 
     @property
     def right(self) -> bool:
-        """Whether the event names the side that was slowed down, and no other."""
-        return self.found and self.finding.culprit == self.trial.slowed
+        """Whether the event's culprit is exactly the slowed side."""
+        return self.found and self.finding.culprit == self.run.slowed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """`hits` of `total` trials, and the exact (Clopper and Pearson's) 95 % interval of the share;
-    None = no trial."""
+    """`hits` of `total` runs, and the exact (Clopper-Pearson) 95 % interval of the share; None = no
+    run."""
 
     hits: int
     total: int
@@ -87,24 +87,24 @@ class Rate:
 
     @property
     def share(self) -> float | None:
-        """None = no trial."""
+        """None = no run."""
         return self.hits / self.total if self.total else None
 
     @property
     def too_few(self) -> bool:
-        """Whether the share says next to nothing yet."""
+        """Whether there are too few runs for a meaningful share."""
         return self.total < FEWEST_RUNS
 
 
-def judge_run(trial: CalibrationRun) -> CalibrationOutcome:
-    """What one look at all its starts says, at the level that a confirmation has over its looks."""
-    level = HistoryLevels(before=0.0, after=0.0, a=trial.names[0], b=trial.names[1])
-    (finding,) = decide([(trial.starts, level)], final=True, num_looks=1)
-    return CalibrationOutcome(trial=trial, finding=finding)
+def judge_run(run: CalibrationRun) -> CalibrationOutcome:
+    """Judge all its starts in one look, at the level of a confirmation's looks together."""
+    levels = HistoryLevels(before=0.0, after=0.0, a=run.names[0], b=run.names[1])
+    (finding,) = decide([(run.starts, levels)], final=True, num_looks=1)
+    return CalibrationOutcome(run=run, finding=finding)
 
 
 def count(hits: Iterable[bool]) -> Rate:
-    """The share of True among these."""
+    """The share of True values."""
     from scipy import stats
 
     given = list(hits)
@@ -116,15 +116,15 @@ def count(hits: Iterable[bool]) -> Rate:
 
 
 def compute_rates(outcomes: Sequence[CalibrationOutcome]) -> dict[str, Rate]:
-    """Each rate under its name: of false alarms, found slow-downs by their size, alarms that were
-    none, and right attributions."""
+    """Rates by name: false alarms, detected slow-downs per size, true alarms, and alarms with the
+    right culprit."""
     of_size = {
-        f"+{percent} % found": [each for each in outcomes if each.trial.percent == percent]
-        for percent in sorted({each.trial.percent for each in outcomes} - {0}, reverse=True)
+        f"+{percent} % found": [each for each in outcomes if each.run.percent == percent]
+        for percent in sorted({each.run.percent for each in outcomes} - {0}, reverse=True)
     }
     alarms = [each for each in outcomes if each.alarm]
     return {
-        "false alarms": count(each.alarm for each in outcomes if each.trial.slowed is None),
+        "false alarms": count(each.alarm for each in outcomes if each.run.slowed is None),
         **{name: count(each.found for each in of_one) for name, of_one in of_size.items()},
         "alarms that were right": count(each.found for each in alarms),
         "right side blamed": count(each.right for each in outcomes if each.found),
@@ -134,10 +134,10 @@ def compute_rates(outcomes: Sequence[CalibrationOutcome]) -> dict[str, Rate]:
 def find_smallest_visible(
     nights: Iterable[Sequence[float]], num_starts: int = STARTS, alpha: float = ALPHA
 ) -> float | None:
-    """The smallest log ratio that so many starts show with a power of 80 %, at that level.
+    """The smallest log ratio that `num_starts` starts detect with a power of 80 % at level `alpha`.
 
-    `nights` holds the log ratios of the starts of each night, which are compared within their
-    night alone. None = too few of them to know how starts spread.
+    `nights` has the log ratios of each night's starts; only starts of one night are compared. None
+    = too few to estimate the spread of starts.
     """
     from scipy import optimize, stats
 
@@ -147,12 +147,12 @@ def find_smallest_visible(
         return None
     squares = sum(float(((night - night.mean()) ** 2).sum()) for night in kept)
     error = math.sqrt(squares / freedom / num_starts)
-    if error <= _NO_SPREAD:  # starts that agree to the last digit are none
+    if error <= _NO_SPREAD:  # exactly equal starts are not independent
         return None
     critical = stats.t.ppf(1 - alpha / 2, num_starts - 1)
 
     def lacks(shift: float) -> float:
-        """By how much the power falls short of what is wanted, at a shift in standard errors."""
+        """The missing power at a shift, in standard errors."""
         return float(stats.nct.sf(critical, num_starts - 1, shift)) - POWER
 
     found = optimize.root_scalar(lacks, bracket=(0.0, 100.0))

@@ -53,5 +53,5 @@ def check_move(old: EventState, new: str) -> EventState:
 
 
 def first_state(culprit: str) -> EventState:
-    """`infrastructure` where the controls said so; else people have to look."""
+    """The state of a new event: `infrastructure` if that is the culprit, else `untriaged`."""
     return "infrastructure" if culprit == "infrastructure" else "untriaged"

@@ -1,4 +1,4 @@
-"""Check with a probe without frameworks whether the machine was equally fast in all starts."""
+"""Check whether the machine was equally fast in all starts, with a probe without frameworks."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from benchcore.verdict.samples import Judgement
 
 PROBES = ("gemm", "copy")
-"""Cells of a start beside those of its contenders: nanoseconds of a matrix product, and of a copy
-in memory, in each round."""
+"""Cells of a start besides its contenders: nanoseconds of a matrix product and of a copy in memory,
+per round."""
 PROBE_BOUND = 0.1
-"""Contenders of a start share its machine, so that what is slower for all of them cancels in their
-ratio. A machine that is slower by more than this is another one."""
+"""Contenders of a start share its machine, so a common slow-down cancels in their ratio. Beyond
+this bound the machine counts as changed."""
 _ALPHA = 0.05
 _FEWEST_ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineCheck:
-    """The slowest start's probe over the fastest's as a log ratio, of each probe that there is, and
-    which starts are slower than the fastest by more than the bound, for sure: indices.
+    """For each probe the log ratio of the slowest start to the fastest, and the indices of the
+    starts that are significantly slower than the fastest by more than the bound.
 
-    Intervals hold with 95 % for all starts and probes together; rounds are their samples, as they
-    tell of one start, not of what starts have in common. `different` = beyond the bound.
+    Intervals hold with 95 % for all starts and probes together. Rounds are their samples, because
+    they compare two given starts. `different` = beyond the bound.
     """
 
     num_starts: int
@@ -38,7 +38,7 @@ class MachineCheck:
 def check_machine(
     starts: Sequence[Mapping[str, Mapping[int, float]]], bound: float = PROBE_BOUND
 ) -> MachineCheck | None:
-    """What the probes of these starts say; None where fewer than two starts have one."""
+    """Compare the probes of these starts; None if fewer than two starts have one."""
     num_looks = max(1, len(PROBES) * (len(starts) - 1))
     found = {name: _compare(starts, name, bound, _ALPHA / num_looks) for name in PROBES}
     compared = [each for each in found.values() if each]
@@ -67,7 +67,7 @@ def _slowest(of_probe: Mapping[int, Judgement]) -> Judgement | None:
 def _compare(
     starts: Sequence[Mapping[str, Mapping[int, float]]], probe: str, bound: float, alpha: float
 ) -> dict[int, Judgement]:
-    """Each start against the fastest, by Welch's interval over rounds."""
+    """Each start against the fastest, with Welch's interval over rounds."""
     logs = {
         index: np.log(list(rounds.values()))
         for index, start in enumerate(starts)
@@ -93,11 +93,11 @@ def _judge(times: np.ndarray, fastest: np.ndarray, bound: float, alpha: float) -
         half = float(interval.high - interval.low) / 2
     most = math.log1p(bound)
     if middle - half > most:
-        verdict, reason = "different", f"slower by more than {bound:.0%} for sure"
+        verdict, reason = "different", f"the interval lies above {bound:.0%}"
     elif middle + half < most:
-        verdict, reason = "same", f"within {bound:.0%} for sure"
+        verdict, reason = "same", f"the interval lies below {bound:.0%}"
     else:
-        verdict, reason = "unknown", f"whether it is slower by more than {bound:.0%} is open"
+        verdict, reason = "unknown", f"the interval includes {bound:.0%}"
     return Judgement(
         verdict=verdict, log_ratio=middle, low=middle - half, high=middle + half, reason=reason
     )
@@ -108,7 +108,7 @@ def describe_machine(machine: MachineCheck) -> str:
     1.35) in 2 of 5 starts'."""
     named = {"gemm": "a matrix product", "copy": "a copy"}
     found = {name: getattr(machine, name) for name in PROBES}
-    told = [
+    changes = [
         f"{each.ratios['ratio']:.3g} times as long for {named[name]} "
         f"({each.ratios['low']:.3g} to {each.ratios['high']:.3g})"
         for name, each in found.items()
@@ -117,6 +117,6 @@ def describe_machine(machine: MachineCheck) -> str:
     most = "up to " if machine.slow else ""
     where = f"in {len(machine.slow)} of" if machine.slow else "in the slowest of"
     return (
-        f"the machine itself, without a framework, took {most}{' and '.join(told)} {where} "
+        f"the machine itself, without a framework, took {most}{' and '.join(changes)} {where} "
         f"{machine.num_starts} starts"
     )

@@ -1,20 +1,20 @@
-"""What limits a contender's step: a class, its reason in numbers, and advice.
+"""The bottleneck of a contender's step: a class, the reason in numbers, and advice.
 
-A cause decides the class when it explains half of a step's time or more: no other can then be
-larger. Four are held against each other:
+A cause decides the class if it explains at least half of a step's time: no other can then be
+larger. Four causes are compared:
 
-- `compute` and `memory`: the least time that the step's work takes at the *measured* ceilings of
-  its device (the roofline of Williams, Waterman and Patterson, CACM 52:4, 2009), as a share of the
-  step. NVIDIA's Nsight Compute asks for 60 % of a peak before it names a bound: a peak is higher
-  than a measured ceiling.
-- the time outside kernels, as the framework's profiler saw it. It is `host-input` where the step
-  takes arrays from the host, `sync` where it asks the device for a value, else `launch`. Fetching
-  comes first: a copy from pageable memory waits as well.
-- the transfers to a GPU, which run as kernels: `host-input`.
+- `compute` and `memory`: the minimum time for the step's work at the *measured* ceilings of its
+  device (the roofline of Williams, Waterman and Patterson, CACM 52:4, 2009), as a share of the
+  step. NVIDIA's Nsight Compute requires 60 % of a peak before it names a bound, but a peak is
+  higher than a measured ceiling.
+- the time outside kernels, from the framework's profiler. It is `host-input` if the step takes
+  arrays from the host, `sync` if it waits for a value from the device, else `launch`. Input is
+  checked first, because a copy from pageable memory also waits.
+- transfers to a GPU, which run as kernels: `host-input`.
 
-Operators too short to be worth a call are `launch`, too: eager torch on a CPU spends its dispatch
-within its operators, where no profiler tells it from work. What explains less is `undecided`, and
-says how far each cause came.
+Very short operators are `launch`, too: eager torch on a CPU dispatches inside its operators, where
+a profiler can't separate dispatch from work. If no cause explains half, the class is `undecided`,
+and the reason has each cause's share.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ Class = Literal["compute", "memory", "launch", "host-input", "sync", "undecided"
 
 DECISIVE_SHARE = 0.5
 SHORT_KERNEL_NS = 5_000.0
-"""A mean kernel below it is no longer than its launch. Operators of `mlp tiny_infer`, which compute
-nothing to speak of, take 1.3 (eager) to 2.4 us (generated code) each on a CPU; the launch of a CUDA
+"""A shorter mean kernel takes no longer than its launch. Operators of `mlp tiny_infer`, which do
+almost no work, take 1.3 (eager) to 2.4 us (generated code) each on a CPU. The launch of a CUDA
 kernel takes some microseconds (not run on a GPU)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepMeasurements:
-    """Of one contender's step. None = not measured.
+    """Measurements of one contender's step. None = not measured.
 
-    The shares are those of `benchcore.verdict.duel.physics.RooflineCheck`, the times those of
-    `benchcore.verdict.duel.step_profile.StepProfile`; `input_ns` is what transfers from the
-    host took on a GPU; `program_bytes` what the compiled program accesses, by XLA's own count.
+    The shares are from `benchcore.verdict.duel.physics.RooflineCheck`, the times from
+    `benchcore.verdict.duel.step_profile.StepProfile`; `input_ns` is the time of transfers from the
+    host to a GPU; `program_bytes` are the bytes that the compiled program accesses, counted by XLA.
     """
 
     framework: str
     settings: Mapping[str, Any]
     on_gpu: bool
     timed: bool = True
-    """Whether any undisturbed block gave its time, without which there are no shares."""
+    """Whether an undisturbed block measured its time; without it there are no shares."""
     flops: int
     least_bytes: int
     cache_bytes: int | None = None
@@ -62,8 +62,8 @@ class StepMeasurements:
 
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
-    """`intensity` is FLOP per least byte, `ridge` where the device's two ceilings meet;
-    `host_share` is what share of a step lies outside kernels."""
+    """`intensity` is FLOP per least byte, `ridge` the intensity at which the device's ceilings
+    meet; `host_share` is the share of a step outside kernels."""
 
     bottleneck: Class
     reason: str
@@ -74,7 +74,7 @@ class Bottleneck:
 
 
 def find_bottleneck(step: StepMeasurements) -> Bottleneck:
-    """The class of a contender that ran."""
+    """The class of a contender that ran, with its reason."""
     host_share = _share_outside(step)
     shares = _explain(step, host_share)
     kind, share = max(shares.items(), key=lambda item: item[1], default=("undecided", 0.0))
@@ -83,7 +83,7 @@ def find_bottleneck(step: StepMeasurements) -> Bottleneck:
     intensity = step.flops / step.least_bytes if step.flops and step.least_bytes else None
     return Bottleneck(
         bottleneck=kind,
-        reason=_tell(kind, step, shares),
+        reason=_describe_shares(kind, step, shares),
         advice=_advise(kind, step),
         intensity=intensity,
         ridge=_find_ridge(step, intensity),
@@ -98,7 +98,7 @@ def _share_outside(step: StepMeasurements) -> float | None:
 
 
 def _explain(step: StepMeasurements, host_share: float | None) -> dict[Class, float]:
-    """What share of a step each cause explains; causes that can't be told are left out."""
+    """The share of a step that each cause explains; causes without a measurement are left out."""
     shares: dict[Class, float] = {}
     if step.compute_share is not None and step.flops:
         shares["compute"] = step.compute_share
@@ -114,7 +114,7 @@ def _explain(step: StepMeasurements, host_share: float | None) -> dict[Class, fl
 
 
 def _may_stay_in_cache(step: StepMeasurements) -> bool:
-    """What fits the cache need not cross the memory border, whose bandwidth the ceiling is."""
+    """Data that fits in the cache may not use the memory bandwidth that the ceiling measures."""
     return step.cache_bytes is not None and step.least_bytes <= step.cache_bytes
 
 
@@ -131,7 +131,7 @@ def _has_short_kernels(step: StepMeasurements) -> bool:
 
 
 def _find_ridge(step: StepMeasurements, intensity: float | None) -> float | None:
-    """The shares are compute and memory time over one step: their ratio is intensity over ridge."""
+    """The shares are compute and memory time over one step, so their ratio is intensity / ridge."""
     if not intensity or not step.compute_share or not step.bandwidth_share:
         return None
     return intensity * step.bandwidth_share / step.compute_share
@@ -142,33 +142,33 @@ _CAUSES: Mapping[Class, str] = {
     "memory": "{share} traffic at the bandwidth ceiling",
     "launch": "{share} outside kernels",
     "sync": "{share} outside kernels, with a wait in it",
-    "host-input": "{share} fetching inputs and what else is outside kernels",
+    "host-input": "{share} fetching inputs and other time outside kernels",
 }
 
 
-def _tell(kind: Class, step: StepMeasurements, shares: Mapping[Class, float]) -> str:
-    """How far each cause came, and what is not known of the rest."""
-    told = [_CAUSES[cause].format(share=f"{share:.0%}") for cause, share in shares.items()]
-    said = [f"of a step: {', '.join(told)}"] if told else []
+def _describe_shares(kind: Class, step: StepMeasurements, shares: Mapping[Class, float]) -> str:
+    """Each cause's share, and what is unknown of the rest."""
+    shown = [_CAUSES[cause].format(share=f"{share:.0%}") for cause, share in shares.items()]
+    parts = [f"of a step: {', '.join(shown)}"] if shown else []
     if _has_short_kernels(step):
         assert step.num_kernels and step.kernel_ns is not None
         mean_us = step.kernel_ns / step.num_kernels / 1e3
-        said.append(
+        parts.append(
             f"{step.num_kernels:.0f} kernels of {mean_us:.2g} \u00b5s, no longer than a launch"
         )
     if kind == "undecided":
-        said += _name_missing(step)
-    return "; ".join(said)
+        parts += _name_missing(step)
+    return "; ".join(parts)
 
 
 def _name_missing(step: StepMeasurements) -> list[str]:
     missing = []
     if step.kernel_ns is None:
-        missing.append("where its time goes was not profiled")
+        missing.append("no profile of the step")
     if not step.timed:
-        missing.append("no undisturbed block gave its time")
+        missing.append("no undisturbed block measured its time")
     elif step.compute_share is None and step.bandwidth_share is None:
-        missing.append("no ceiling of the device was measured beside it")
+        missing.append("no ceiling of the device was measured in that campaign")
     elif step.bandwidth_share is not None and _may_stay_in_cache(step):
         missing.append("its least bytes may stay in the cache")
     if step.program_bytes and step.least_bytes:
@@ -178,7 +178,7 @@ def _name_missing(step: StepMeasurements) -> list[str]:
 
 
 def _advise(kind: Class, step: StepMeasurements) -> str:
-    """One line, by rule; empty where there is nothing to say."""
+    """One line, by rule; empty if there is nothing to advise."""
     eager = step.settings.get("compile") == "none"
     if kind == "launch":
         return _advise_launch(step, eager)
@@ -189,9 +189,9 @@ def _advise(kind: Class, step: StepMeasurements) -> str:
         if not step.timed:
             return "measure it again on a quiet machine"
         if step.kernel_ns is None or step.compute_share is None:
-            return "measure it in a night, beside the device's ceilings"
+            return "measure it in a nightly campaign, together with the device's ceilings"
         fuse = "compile, so that operators fuse; " if eager else ""
-        return f"far from both ceilings: {fuse}look at its longest kernels"
+        return f"far from both ceilings: {fuse}check its longest kernels"
     return _ADVICE[kind]
 
 

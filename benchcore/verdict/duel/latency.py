@@ -1,4 +1,4 @@
-"""Latency of synchronised steps, and how much of it the host causes."""
+"""Latency of synchronised steps, and the share of it that the host causes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 FEWEST_FOR_P95 = 200
 FEWEST_FOR_P99 = 1000
-"""Ten samples beyond the percentile: with fewer it is one or two odd steps, not a percentile."""
+"""At least ten samples must lie beyond a percentile, or it depends on one or two odd steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """Nanoseconds of one synchronised step, over all starts. None = too few samples to say."""
+    """Nanoseconds of one synchronised step, over all starts. None = too few samples."""
 
     num_samples: int
     p50_ns: float
@@ -27,7 +27,7 @@ class Latency:
 
 
 def summarise_latency(starts: Sequence[Sequence[int] | None]) -> Latency | None:
-    """The samples of every start together; None where no start has any."""
+    """Summarise the samples of all starts together; None if there are none."""
     samples = sorted(sample for start in starts for sample in start or ())
     if not samples:
         return None

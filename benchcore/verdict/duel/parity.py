@@ -1,8 +1,8 @@
 """Compare the settings that both sides of a pair read back, by their manifests.
 
-What no arm may choose must read the same on both sides. What an arm chooses must read as its
-settings promise; where two arms promise different things the pair is labelled, and in the tuned
-track, where each side should be at its best, it is void.
+Settings that no arm may choose must be equal. Settings of an arm must read back as it requested.
+If two arms request different values, the pair is labelled; in the tuned track, where each side
+should be at its best, the ratio is void.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ SHARED = (
     "wait_policy",
     "synchronisation",
 )
-"""What belongs to the case or to the harness: a difference voids the ratio."""
+"""Settings of the case or the harness: a difference voids the ratio."""
 CHOSEN = ("compiled", "graphs", "state_update", "autotune", "layout")
-"""What belongs to the arms: as promised, or the ratio is void."""
+"""Settings of the arms: as requested, or the ratio is void."""
 _UNFAIR = frozenset(CHOSEN) - {"layout"}
-"""XLA chooses its own layout whatever it is given, so another one is told and no more."""
+"""XLA chooses its own layout for any input, so a different one is only reported."""
 _GRAPHS = ("reduce-overhead", "max-autotune")
 """Modes of `torch.compile` that record CUDA graphs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParitySide:
-    """One contender: what its arm asked for, and what was read back after it ran."""
+    """One contender: the settings that its arm requested, and those read back after it ran."""
 
     name: str
     framework: str
@@ -47,10 +47,10 @@ class ParitySide:
 
 @dataclass(frozen=True, kw_only=True)
 class Parity:
-    """`violations` void the ratio; `labels` say what the arms make different; `differences` are
-    all readings that differ, for short: name, a's and b's.
+    """`violations` void the ratio; `labels` describe differences between the arms; `differences`
+    are all differing readings in short form: name, a's and b's.
 
-    A pair with an unfair label compares arms as much as frameworks: eager against compiled.
+    A pair with an unfair label also compares arms, not only frameworks: eager against compiled.
     """
 
     violations: tuple[str, ...]
@@ -60,21 +60,23 @@ class Parity:
 
 
 def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
-    """What differs between two sides, and what of it may not. No manifest is no proof."""
-    missing = tuple(f"{side.name} left no manifest" for side in (a, b) if not side.manifest)
+    """Compare two sides. A missing manifest is a violation."""
+    missing = tuple(f"{side.name} has no manifest" for side in (a, b) if not side.manifest)
     if missing:
         return Parity(violations=missing, labels=(), fair=False)
-    violations = [_tell(key, a, b) for key in SHARED if _read(key, a) != _read(key, b)]
+    violations = [
+        _describe_difference(key, a, b) for key in SHARED if _read(key, a) != _read(key, b)
+    ]
     violations += [text for side in (a, b) for text in _broken_promises(side)]
     unlike = [key for key in CHOSEN if _read(key, a) != _read(key, b)]
     if "no state" in (_read("state_update", a), _read("state_update", b)):
-        violations += [_tell(key, a, b) for key in unlike if key == "state_update"]
+        violations += [_describe_difference(key, a, b) for key in unlike if key == "state_update"]
     unfair = [key for key in unlike if key in _UNFAIR]
     if track == "tuned":
-        violations += [_tell(key, a, b) for key in unfair]
+        violations += [_describe_difference(key, a, b) for key in unfair]
     return Parity(
         violations=tuple(dict.fromkeys(violations)),
-        labels=tuple(_tell(key, a, b) for key in unlike),
+        labels=tuple(_describe_difference(key, a, b) for key in unlike),
         fair=not unfair and not violations,
         differences=tuple(
             (key.replace("_", " "), _read(key, a), _read(key, b))
@@ -88,13 +90,13 @@ def _read(key: str, side: ParitySide) -> str:
     return side.manifest.get(key, "not read")
 
 
-def _tell(key: str, a: ParitySide, b: ParitySide) -> str:
+def _describe_difference(key: str, a: ParitySide, b: ParitySide) -> str:
     word = key.replace("_", " ")
     return f"{word} {_read(key, a)!r} on {a.name}, {_read(key, b)!r} on {b.name}"
 
 
 def _broken_promises(side: ParitySide) -> list[str]:
-    """What reads otherwise than the arm's settings promise."""
+    """Settings that read back differently from the arm's request."""
     return [
         f"{key.replace('_', ' ')} of {side.name} reads {_read(key, side)!r}, where its arm "
         f"promises {promised!r}"
@@ -104,7 +106,7 @@ def _broken_promises(side: ParitySide) -> list[str]:
 
 
 _BESIDE_THE_POINT = {"state_update": ("no state",), "layout": ("none",)}
-"""Inference updates no state; what does not convolve has no layout."""
+"""Inference updates no state; a workload without convolutions has no layout."""
 
 
 def _promises(side: ParitySide) -> dict[str, str]:

@@ -1,9 +1,8 @@
 """Reject steps that are faster than the device's measured ceilings allow.
 
-Ceilings come from two sentinel duels of the same campaign on the same device: a large matrix
-product (`matmul`, one for each precision) and a large array copied in place (`copy`, one for all:
-bytes move at the same rate whatever they mean). What is claimed beyond them with every allowance
-made has not been computed, or not been waited for.
+Ceilings come from two sentinel duels of the same campaign and device: a large matrix product
+(`matmul`, one per precision) and a large array copied in place (`copy`, one for all: bytes have no
+precision). A step beyond them, with every allowance, was not computed or not waited for.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ BANDWIDTH_SENTINEL = "copy"
 SENTINELS = (COMPUTE_SENTINEL, BANDWIDTH_SENTINEL)
 
 COMPUTE_SLACK = 1.10
-"""Clocks wander, and a product of another shape may run a little better than the sentinel's."""
+"""Clocks vary, and a product of another shape may run slightly faster than the sentinel's."""
 BANDWIDTH_SLACK = 1.25
-"""As above; and memory reads faster when nothing is written in between, as the sentinel does."""
+"""As above. Also, pure reads are faster than the sentinel's mix of reads and writes."""
 WINOGRAD_SAVING = 4.0
 """Multiplications saved on 3x3 convolutions of stride 1 by F(4x4, 3x3); F(2x2, 3x3) saves 2.25."""
 LIMIT_SHARE = 1.0
-"""Of what the device can do, with every allowance made: a step that claims more is impossible."""
+"""Share of the device's capability, with every allowance; a step beyond it is impossible."""
 GPU_CACHE_BYTES = 128 * 2**20
-"""Of any GPU: the largest second-level cache so far (B200: 126 MB); NVML does not report it."""
+"""The largest second-level cache of any GPU so far (B200: 126 MB); NVML doesn't report it."""
 
 _CEILING_OF = {"bf16_autocast": "bf16"}
-"""Precisions whose products run as those of another one."""
+"""Precisions whose products run in another precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class SentinelTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """The most that either framework's sentinel reached: per second; None = not measured."""
+    """The highest rate of either framework's sentinel, per second; None = not measured."""
 
     flops_per_s: float | None
     bytes_per_s: float | None
@@ -51,7 +50,8 @@ class Ceilings:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """A step's analytic work. `winograd_share` is what share of the FLOPs Winograd may save on."""
+    """The analytic work of a step. `winograd_share`: share of the FLOPs that Winograd may
+    reduce."""
 
     flops: int
     least_bytes: int
@@ -61,10 +61,10 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineCheck:
-    """What the ceilings say of a step.
+    """A step compared with the ceilings.
 
-    The shares are of the plain ceilings; `limit_share` has every allowance made. None = the
-    ceiling, or the step, was not measured. `reason` says it in numbers.
+    The shares refer to the plain ceilings; `limit_share` includes every allowance. None = the
+    ceiling, or the step, was not measured. `reason` has the numbers.
     """
 
     compute_share: float | None
@@ -74,14 +74,14 @@ class RooflineCheck:
 
     @property
     def impossible(self) -> bool:
-        """Whether the step was shorter than any that does the work."""
+        """Whether the step was shorter than its work can take."""
         return self.limit_share is not None and self.limit_share > LIMIT_SHARE
 
 
 def find_ceilings(sentinels: Iterable[SentinelTime], precision: str) -> Ceilings:
     """The ceilings for work in a precision, from the sentinels of one campaign and device.
 
-    Of the fastest block, not of a median: a ceiling is what the device can do when left alone.
+    From the fastest block, not a median: a ceiling is the capability of an undisturbed device.
     """
     sentinels = list(sentinels)
     wanted = _CEILING_OF.get(precision, precision)
@@ -101,10 +101,10 @@ def find_ceilings(sentinels: Iterable[SentinelTime], precision: str) -> Ceilings
 
 
 def judge_step(work: Work, ceilings: Ceilings, step_ns: float | None) -> RooflineCheck:
-    """Hold a step against the roofline: the larger of its compute time and its memory time.
+    """Compare a step with the roofline: the larger of its compute time and its memory time.
 
-    What a cache may keep from step to step is taken off the bytes twice, for it spares both the
-    reading and the writing; without a known cache, memory bounds nothing.
+    Data that a cache may hold from step to step is subtracted twice, because it saves both the
+    reading and the writing. Without a known cache, memory sets no limit.
     """
     missing = _name_missing(work, ceilings)
     if step_ns is None or (ceilings.flops_per_s is None and ceilings.bytes_per_s is None):

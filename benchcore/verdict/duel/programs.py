@@ -1,4 +1,4 @@
-"""Compare the compiled programs of two contenders of a framework."""
+"""Compare the compiled programs of two contenders of one framework."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramDiff:
-    """`same` is None where one of the two left no hash; `words` say it in one line."""
+    """`same` is None if one of the two has no hash; `summary` is a one-line summary."""
 
     same: bool | None
-    words: str
+    summary: str
 
 
 def compare_programs(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) -> ProgramDiff:
-    """From the `program` of two profiles: hash, counts by kind, bytes accessed.
+    """Compare the `program` of two profiles: hash, counts by kind, bytes accessed.
 
-    The same program is one whose text is the same but for names and places in the source. Counts
-    may be equal where the programs are not: another order, other shapes, other code.
+    Programs are the same if their text is equal except for names and source positions. Counts may
+    be equal for different programs: another order, other shapes, other code.
     """
     if a is None or b is None:
-        return ProgramDiff(same=None, words="no program was kept of one of them")
-    told = [
+        return ProgramDiff(same=None, summary="one of them has no stored program")
+    changes = [
         f"{name} {_show(one)} -> {_show(other)}"
         for name, one, other in _list_counts(a, b)
         if one != other
     ]
-    hidden = len(told) - _MOST_NAMED
-    changed = ", ".join([*told[:_MOST_NAMED], *([f"and {hidden} more"] if hidden > 0 else [])])
+    hidden = len(changes) - _MOST_NAMED
+    changed = ", ".join([*changes[:_MOST_NAMED], *([f"and {hidden} more"] if hidden > 0 else [])])
     if None in (a["hash"], b["hash"]):
         return ProgramDiff(
-            same=None, words=f"without a hash to compare; {changed or 'counts agree'}"
+            same=None, summary=f"without a hash to compare; {changed or 'counts agree'}"
         )
     if a["hash"] == b["hash"]:
-        return ProgramDiff(same=True, words=f"same program ({a['hash'][:12]})")
+        return ProgramDiff(same=True, summary=f"same program ({a['hash'][:12]})")
     hashes = f"{a['hash'][:12]} -> {b['hash'][:12]}"
     return ProgramDiff(
         same=False,
-        words=f"another program: {changed or 'the same counts in other code'} ({hashes})",
+        summary=f"another program: {changed or 'the same counts in other code'} ({hashes})",
     )
 
 

@@ -20,7 +20,7 @@ Scope = Literal["this start", "this node", "this device model"]
 
 
 class ContenderIdentity(Protocol):
-    """What decides which pairs of a duel are compared."""
+    """The fields that decide which pairs of a duel are compared."""
 
     @property
     def framework(self) -> str:
@@ -40,9 +40,9 @@ class ContenderIdentity(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ContenderTimes:
-    """One contender of a duel: per start, the nanoseconds a step took in each round.
+    """One contender of a duel: per start, the nanoseconds per step in each round.
 
-    `degraded` says of some of these rounds why they take no part in the ratio.
+    `degraded` gives the reason for each round that is left out of the ratio.
     """
 
     name: str
@@ -55,7 +55,7 @@ class ContenderTimes:
 
     @property
     def valid_starts(self) -> Mapping[int, Mapping[int, float]]:
-        """The starts less their degraded rounds."""
+        """The starts without their degraded rounds."""
         return {
             start: {
                 number: step_ns
@@ -68,13 +68,13 @@ class ContenderTimes:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Why pairs take no part: a pair is excluded if it holds all `names`; no names, every pair."""
+    """Why pairs are left out: a pair is excluded if it has all `names`; no names = every pair."""
 
     names: frozenset[str]
     reason: str
 
     def concerns(self, a: str, b: str) -> bool:
-        """Whether the pair (a, b) is excluded by this."""
+        """Whether it excludes the pair (a, b)."""
         return self.names <= {a, b}
 
 
@@ -82,9 +82,9 @@ class Exclusion:
 class Ratio:
     """log(T_b / T_a) of one pair: above 0 = a is faster. `low` to `high` is its 95 % interval.
 
-    Across frameworks a is the JAX side, across versions the newer one, else the one named first.
-    `counts` is False where the numbers must not enter a series. A single start gives a log ratio
-    and no interval.
+    Across frameworks a is the JAX side, across versions the newer one, else the first one. `counts`
+    is False if the numbers must not enter a series. A single start gives a log ratio without an
+    interval.
     """
 
     kind: Kind
@@ -114,10 +114,10 @@ def judge_duel(
     exclusions: Iterable[Exclusion] = (),
     equivalence_bound: float = EQUIVALENCE_BOUND,
 ) -> list[Ratio]:
-    """A ratio for every pair of a duel that has a meaning, across frameworks or versions.
+    """A ratio for every meaningful pair of a duel, across frameworks or versions.
 
-    A duel of two contenders asks about these two, so it has a ratio also across settings, or of a
-    contender against itself (A/A); in a larger one such pairs would hide the others.
+    A duel of two contenders also has a ratio across settings, or of a contender against itself
+    (A/A). In a larger duel such pairs would hide the others.
     """
     exclusions = tuple(exclusions)
     ratios = []
@@ -133,12 +133,12 @@ def judge_duel(
 def classify_pair(
     one: ContenderIdentity, other: ContenderIdentity, *, alone: bool
 ) -> PairKind | None:
-    """The kind of a pair of a duel, None where nothing compares the two. `alone`: the duel has no
+    """The kind of a pair of a duel; None if nothing compares the two. `alone`: the duel has no
     other contenders.
 
-    Every kind has a ratio, except `replicate`: the same contender twice beside others. A replicate
-    is checked, because calibration runs and confirmations rest on it; its ratio would only hide
-    the others.
+    Every kind has a ratio, except `replicate`: the same contender twice, with others. A replicate
+    is checked, because calibration runs and confirmations rely on it, but its ratio would hide the
+    others.
     """
     frameworks = {one.framework, other.framework}
     if frameworks == {"jax", "torch"}:
@@ -195,7 +195,7 @@ def _judge_pair(
 
 
 def _describe_degraded(a: ContenderTimes, b: ContenderTimes) -> list[str]:
-    """How many blocks of the pair are left out, and why the first of them; empty = none."""
+    """How many blocks of the pair are left out, and the first reason; empty = none."""
     why = [
         reason
         for side in (a, b)
@@ -209,15 +209,16 @@ def _describe_degraded(a: ContenderTimes, b: ContenderTimes) -> list[str]:
 
 
 SINGLE_OPERATIONS = ("convolution",)
-"""Workloads of one operation of a model each."""
+"""Workloads with a single operation of a model."""
 OUTLIER = 2.0
-"""How many times as long one side must take, at the interval's nearer end. Known ones: depthwise
-convolutions at 3 times (pytorch#157334), weight gradients at 30 (openxla/xla#34273)."""
+"""A side is an outlier if it takes this many times as long, at the nearer end of the interval.
+Known ones: depthwise convolutions 3 times (pytorch#157334), weight gradients 30
+(openxla/xla#34273)."""
 
 
 def find_outlier(workload: str, low: float | None, high: float | None) -> Literal["a", "b"] | None:
-    """The side of a pair that takes more than OUTLIER times the other's time, with its whole 95 %
-    interval; `low` and `high` are its ends, in log(b / a)."""
+    """The side of a pair that takes more than OUTLIER times the other's time over the whole 95 %
+    interval, from `low` to `high` of log(b / a)."""
     if workload not in SINGLE_OPERATIONS or low is None or high is None:
         return None
     if low > math.log(OUTLIER):

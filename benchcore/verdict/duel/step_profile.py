@@ -1,4 +1,4 @@
-"""Where the time of a step goes, from what a profiler saw of some steps."""
+"""Where the time of a step goes, from a profile of some steps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SCALAR_BYTES = 8
 class StepProfile:
     """Of one step. `kernel_ns` and `dispatch_ns` add up to a step without a profiler.
 
-    `dispatch_ns` is what no kernel covers: Python, dispatch, launch gaps, waiting. `host_syncs`
-    are waits for a value, `host_copies` arrays taken from the host; `python_calls` what the host
-    ran in Python, `module_calls` those into a module system. None = the profiler can't tell.
+    `dispatch_ns` is the time without a kernel: Python, dispatch, launch gaps, waiting. `host_syncs`
+    are waits for a value, `host_copies` arrays taken from the host; `python_calls` are the Python
+    calls of the host, `module_calls` those into a module system. None = not in the profile.
     """
 
     kernel_ns: float | None
@@ -32,8 +32,8 @@ class StepProfile:
 def profile_step(profile: Mapping[str, Any] | None, *, on_gpu: bool) -> StepProfile | None:
     """From a start's `profile`.
 
-    A GPU's kernels are timed by the device. On a CPU the profiler slows operators and what lies
-    between them, so that it is their share that counts. Numbers passed from the host are no copies.
+    The device times a GPU's kernels. On a CPU the profiler slows operators and the gaps between
+    them, so their shares are used. Scalars passed from the host are not copies.
     """
     if profile is None:
         return None
@@ -60,7 +60,7 @@ def profile_step(profile: Mapping[str, Any] | None, *, on_gpu: bool) -> StepProf
 
 
 def list_kernels(profile: Mapping[str, Any], most: int) -> list[str]:
-    """The longest kernels with their shares of all kernel time: `dot.1 41 %`."""
+    """The longest kernels with their share of all kernel time: `dot.1 41 %`."""
     total = profile["kernel_ns"]
     return [
         f"{each['name']} {each['ns'] / total:.0%}" for each in profile["kernels"][:most] if total
@@ -75,8 +75,8 @@ _FROM_HOST = re.compile(r"memcpy.*(HtoD|H2D)", re.IGNORECASE)
 
 
 def time_inputs(profile: Mapping[str, Any] | None) -> float | None:
-    """Nanoseconds a step in which a GPU's transfers from the host ran, as CUPTI names them; None
-    where it ran none, or none of them is among the longest kernels. Not run on a GPU."""
+    """Nanoseconds per step of a GPU's transfers from the host, by CUPTI's names; None if there were
+    none, or none is among the longest kernels. Not run on a GPU."""
     kernels = [] if profile is None else profile["kernels"]
     found = [each["ns"] for each in kernels if _FROM_HOST.search(each["name"])]
     return sum(found) / profile["steps"] if profile and found else None
@@ -84,7 +84,7 @@ def time_inputs(profile: Mapping[str, Any] | None) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class StepEnergy:
-    """Millijoules of one step. `net_mj` leaves out what the device would have drawn idle."""
+    """Millijoules of one step. `net_mj` subtracts the device's idle energy."""
 
     gross_mj: float
     net_mj: float

@@ -1,4 +1,4 @@
-"""What each arm of a waterfall gains over the one before it, and all of them over the first."""
+"""The gain of each arm of a waterfall over the one before it, and of all together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchcore.verdict.duel.ratios import ContenderTimes, Exclusion, Ratio, judg
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """How many times as fast as another arm: factors, `low` to `high` a 95 % interval over starts.
+    """The speedup over another arm: factors, `low` to `high` is a 95 % interval over starts.
 
     None = not measured, or void; `reason` says why.
     """
@@ -27,8 +27,8 @@ class Gain:
 
 @dataclass(frozen=True, kw_only=True)
 class Waterfall:
-    """Of each arm the gain over the one before it (the first has none), and of the last torch arm
-    over the first: as measured, and as the product of its steps."""
+    """Each arm's gain over the one before it (the first has none), and the last torch arm's gain
+    over the first: as measured, and as the product of the single gains."""
 
     gains: tuple[Gain | None, ...]
     whole: Gain | None
@@ -38,7 +38,7 @@ class Waterfall:
 def build_waterfall(
     sides: Sequence[ContenderTimes], exclusions: Sequence[Exclusion] = ()
 ) -> Waterfall:
-    """From the arms in their order, JAX last. Each pair is judged by what its starts share."""
+    """From the arms in order, JAX last. Each pair is judged over its shared starts."""
     first: list[Gain | None] = [None] if sides else []
     gains = [*first, *(_gain(b, a, exclusions) for a, b in pairwise(sides))]
     of_torch = [side for side in sides if side.framework == "torch"]
@@ -54,7 +54,7 @@ def build_waterfall(
 def _gain(this: ContenderTimes, before: ContenderTimes, exclusions: Sequence[Exclusion]) -> Gain:
     """The ratio of this arm against the one before it; across frameworks `this` is JAX."""
     (ratio,) = judge_duel([this, before], exclusions)
-    assert ratio.a == this.name, f"wanted {this.name!r} held against the other, got {ratio.a!r}"
+    assert ratio.a == this.name, f"wanted {this.name!r} as the first side, got {ratio.a!r}"
     return Gain(
         factor=_factor(ratio.log_ratio) if ratio.counts else None,
         low=_factor(ratio.low) if ratio.counts else None,

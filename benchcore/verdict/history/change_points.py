@@ -11,7 +11,7 @@ import numpy as np
 from benchcore.verdict.history.thresholds import SHIFT_MARGIN
 
 FEWEST = 2
-"""Nights of a level."""
+"""Nights per level."""
 _EDGE, _EDGE_BONUS = 8, 7.0
 _LAST, _LAST_MALUS = 2, 5.0
 _WITHOUT_LAST = 0.4
@@ -20,14 +20,14 @@ _MOST_UNREAL = 20
 _MOST_CELLS = 100_000
 _MOST_DEGREES = 5
 _DEGREE_COST = 4.0
-"""By how much a curve's each degree beyond a straight line must lessen the squares. A true step is
-worth more than any curve of few degrees; a drift that bends is not."""
+"""By how much each degree of a curve beyond a straight line must reduce the squares. A real change
+point reduces them more than any curve of few degrees; a bending drift doesn't."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JumpFit:
-    """Of steps, one each: the size in logs, its variance, and by how much it lessens the squares,
-    in units of the noise: chi-square with one degree of freedom where there is no step."""
+    """Fits of single change points: the jump in logs, its variance, and by how much it reduces the
+    squares, in units of the noise: chi-square with one degree of freedom if there is no change."""
 
     level: np.ndarray
     size: np.ndarray
@@ -36,19 +36,20 @@ class JumpFit:
 
 
 class Whitened:
-    """A series with each night less what the night before foretold of it, in units of the noise.
+    """A series in which each night has its prediction from the night before subtracted, in units of
+    the noise.
 
-    Correlation of neighbours is `rho`, and falls to rho**gap across missing nights. `noise` is the
-    standard deviation of each night. The same is done to what is fitted: a constant, a straight
-    line, and a step, which is whole in the night of the jump alone. Sums over an interval are then
-    differences of running sums, so that every place of a step is tried at once.
+    Neighbours have correlation `rho`, which falls to rho**gap across missing nights. `noise` is the
+    standard deviation of each night. The same transform applies to what is fitted: a constant, a
+    straight line, and a jump, which is complete in its night. Sums over an interval are then
+    differences of running sums, so that all places of a jump are tried at once.
     """
 
     def __init__(self, logs: np.ndarray, nights: np.ndarray, noise: np.ndarray, rho: float) -> None:
         self._nights, self._rho, self.noise = nights, rho, noise
         gaps = np.diff(nights)
-        self._foretold = np.concatenate([[0.0], rho**gaps if rho > 0 else np.zeros(len(gaps))])
-        self._innovation = noise * np.sqrt(1 - self._foretold**2)
+        self._predicted = np.concatenate([[0.0], rho**gaps if rho > 0 else np.zeros(len(gaps))])
+        self._innovation = noise * np.sqrt(1 - self._predicted**2)
         self.logs, self.num_nights = logs, len(logs)
         self.trend = nights - nights.mean()
         self._seen, self._line = self.whiten(logs), self.whiten(self.trend)
@@ -59,33 +60,33 @@ class Whitened:
         self._sums = {
             a + b: np.concatenate([[0.0], np.cumsum(whitened[a] * whitened[b])]) for a, b in pairs
         }
-        # The first night of an interval has no night before it: it counts as it is.
+        # The first night of an interval has no predecessor: it counts unchanged.
         self._first = {a + b: plain[a] * plain[b] / noise**2 for a, b in pairs}
 
     @property
     def num_independent(self) -> float:
-        """As many nights without correlation would tell a level as well."""
-        return 1 + float(np.sum((1 - self._foretold[1:]) / (1 + self._foretold[1:])))
+        """How many uncorrelated nights would determine a level equally well."""
+        return 1 + float(np.sum((1 - self._predicted[1:]) / (1 + self._predicted[1:])))
 
     def whiten(self, column: np.ndarray) -> np.ndarray:
-        """What a column of a linear model is to the whitened series."""
+        """Transform a column of a linear model like the series."""
         before = np.concatenate([[0.0], column[:-1]])
-        return (column - self._foretold * before) / self._innovation
+        return (column - self._predicted * before) / self._innovation
 
     def unlikelihood(self, levels: np.ndarray) -> float:
-        """Minus twice the log of how likely the series is, given its levels, less a constant."""
+        """Minus twice the log likelihood of the series given its levels, without a constant."""
         left = self.whiten(self.logs - levels)
         return float(left @ left + 2 * np.log(self._innovation).sum())
 
     def less(self, curve: np.ndarray) -> Whitened:
-        """The same series less a curve."""
+        """The same series minus a curve."""
         return Whitened(self.logs - curve, self._nights, self.noise, self._rho)
 
     def _sum(self, which: str, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         return self._sums[which][end] - self._sums[which][start + 1] + self._first[which][start]
 
-    def fit_steps(self, start: np.ndarray, end: np.ndarray, at: np.ndarray) -> JumpFit:
-        """A step at the night `at` of the interval from `start` to before `end`, elementwise."""
+    def fit_jumps(self, start: np.ndarray, end: np.ndarray, at: np.ndarray) -> JumpFit:
+        """A jump at the night `at` of the interval from `start` to before `end`, elementwise."""
         ones, seen = self._sum("11", start, end), self._sum("1y", start, end)
         after = self._sums["11"][end] - self._sums["11"][at + 1]
         jump = self._jump[at]
@@ -103,28 +104,29 @@ class Whitened:
         )
 
     def line_gain(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """By how much a straight line lessens the squares of an interval, as a step's gain."""
+        """By how much a straight line reduces the squares of an interval, comparable to a jump's
+        gain."""
         ones, ramp = self._sum("11", start, end), self._sum("1x", start, end)
         information = self._sum("xx", start, end) - ramp**2 / ones
         excess = self._sum("xy", start, end) - ramp * self._sum("1y", start, end) / ones
         return np.where(information > 0, excess**2 / np.maximum(information, 1e-300), 0.0)
 
     def curve_gain(self, start: int, end: int) -> float:
-        """The same of the best polynomial, less what its degrees cost."""
+        """The same for the best polynomial, minus the cost of its degrees."""
         powers = _powers(self.trend[start:end], min(_MOST_DEGREES, 1 + (end - start) // 10))
         columns = np.column_stack([powers, self.logs[start:end]])
         white = columns / self.noise[start:end, None]
-        before = self._foretold[start + 1 : end, None] * columns[:-1]
+        before = self._predicted[start + 1 : end, None] * columns[:-1]
         white[1:] = (columns[1:] - before) / self._innovation[start + 1 : end, None]
         basis, _ = np.linalg.qr(white[:, :-1])
         gains = np.cumsum((basis.T @ white[:, -1])[1:] ** 2)
         return float((gains - _DEGREE_COST * np.arange(len(gains))).max())
 
-    def fit(self, steps: Sequence[int], *, degree: int) -> LinearFit:
-        """All steps at once, with a polynomial through the whole series beside them."""
+    def fit(self, change_points: Sequence[int], *, degree: int) -> LinearFit:
+        """Fit all change points at once, together with a polynomial through the whole series."""
         places = np.arange(self.num_nights)
         powers = _powers(self.trend, degree)
-        columns = [*powers.T, *((places >= step).astype(float) for step in steps)]
+        columns = [*powers.T, *((places >= step).astype(float) for step in change_points)]
         design = np.stack([self.whiten(column) for column in columns], axis=1)
         found, *_ = np.linalg.lstsq(design, self._seen, rcond=None)
         inverse = np.linalg.pinv(design.T @ design)
@@ -137,15 +139,15 @@ class Whitened:
             squares=float(residuals @ residuals),
         )
 
-    def can_fit(self, steps: Sequence[int]) -> bool:
-        """Whether `fit` takes little memory and time."""
-        return self.num_nights * (len(steps) + 2) <= _MOST_CELLS
+    def can_fit(self, change_points: Sequence[int]) -> bool:
+        """Whether `fit` needs little memory and time."""
+        return self.num_nights * (len(change_points) + 2) <= _MOST_CELLS
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearFit:
-    """The level, the curve beside it, and each step's size, in logs. `squares` is what is left, in
-    units of the noise."""
+    """The level, the curve, and each change point's jump, in logs. `squares` are the residual ones,
+    in units of the noise."""
 
     level: float
     curve: np.ndarray
@@ -155,21 +157,21 @@ class LinearFit:
 
 
 def _powers(trend: np.ndarray, degree: int) -> np.ndarray:
-    """Legendre's polynomials up to a degree over these nights, a column each."""
+    """Legendre polynomials up to a degree over these nights, one column each."""
     middle, half = (trend[0] + trend[-1]) / 2, (trend[-1] - trend[0]) / 2
     return np.polynomial.legendre.legvander((trend - middle) / max(half, 1e-300), degree)
 
 
 def penalty(num_nights: int) -> float:
-    """By how much one more step must lessen the squares: BIC's 2 log n of a step and its place,
-    and a margin, tuned on simulated histories; more where few nights tell the noise itself."""
+    """By how much one more change point must reduce the squares: BIC's 2 log n for its jump and
+    place, plus a margin tuned on simulated histories, larger if few nights estimate the noise."""
     wanted, freedom = SHIFT_MARGIN + 2 * math.log(num_nights), max(num_nights - 3, 1)
     return freedom * math.expm1(min(wanted / freedom, 50))
 
 
 def _thresholds(at: np.ndarray, num_nights: int) -> np.ndarray:
-    """Near the end there are few places for a step, and one there is worth a night's attention;
-    but the last two nights may both be odd."""
+    """Lower near the end, where there are few places for a change point and a recent one deserves
+    attention; but the last two nights may both be odd."""
     left = num_nights - at
     bonus = _EDGE_BONUS if (left <= _EDGE).sum() == 1 else 0.0
     near = np.where(left <= _EDGE, -bonus, 0.0) + np.where(left <= _LAST, _LAST_MALUS, 0.0)
@@ -177,16 +179,19 @@ def _thresholds(at: np.ndarray, num_nights: int) -> np.ndarray:
 
 
 def find_change_points(series: Whitened) -> list[int]:
-    """The nights at which levels begin; each lessens the squares by more than the penalty."""
-    steps = prune(series, _propose(series))
-    steps = prune(series, _place_best(series, steps))
-    while steps and _rests_on_last_night(series, [0, *steps][-2], steps[-1]):
-        steps = prune(series, _place_best(series, steps[:-1]))
-    return steps
+    """The nights at which levels begin; each reduces the squares by more than the penalty."""
+    change_points = prune(series, _propose(series))
+    change_points = prune(series, _place_best(series, change_points))
+    while change_points and _rests_on_last_night(
+        series, [0, *change_points][-2], change_points[-1]
+    ):
+        change_points = prune(series, _place_best(series, change_points[:-1]))
+    return change_points
 
 
 def _propose(series: Whitened) -> list[int]:
-    """Too many places: of binary splits, of windows of several widths, and of the last nights."""
+    """Propose too many places: from binary splits, windows of several widths, and the last
+    nights."""
     count, enough = series.num_nights, 0.8 * penalty(series.num_nights)
     places: set[int] = set()
     intervals = [(0, count)]
@@ -199,22 +204,22 @@ def _propose(series: Whitened) -> list[int]:
     half = 3
     while 2 * half <= count:
         at = np.arange(half, count - half + 1)
-        gains = series.fit_steps(at - half, at + half, at).gain
+        gains = series.fit_jumps(at - half, at + half, at).gain
         if gains.max() > enough:
             places.update(at[find_peaks(gains, enough, half)].tolist())
         half *= 2
     last = np.array([count - nights for nights in range(2, _EDGE + 1) if count > 3 * nights], int)
     begun = np.maximum(last - 40, 0)
-    gains = series.fit_steps(begun, np.full_like(last, count), last).gain
+    gains = series.fit_jumps(begun, np.full_like(last, count), last).gain
     if len(last) and gains.max() > 0.8 * (penalty(count) - _EDGE_BONUS):
         places.add(int(last[np.argmax(gains)]))
     return sorted(places)
 
 
 def find_peaks(gains: np.ndarray, height: float, distance: int) -> np.ndarray:
-    """The peaks of this height or more, the highest within each distance; a plateau's middle.
+    """Peaks of at least this height, the highest within each distance; the middle of a plateau.
 
-    As `scipy.signal.find_peaks`, whose import takes 2 s, with a peak also at either end.
+    Like `scipy.signal.find_peaks`, whose import takes 2 s, but also finds peaks at both ends.
     """
     padded = np.pad(gains, 1)
     ends = np.append(np.flatnonzero(np.diff(padded)), len(padded) - 1)
@@ -235,17 +240,18 @@ def _find_best(series: Whitened, start: int, end: int) -> tuple[int, float]:
     at = np.arange(start + FEWEST, end - FEWEST + 1)
     if not len(at):
         return start, 0.0
-    gains = series.fit_steps(np.full_like(at, start), np.full_like(at, end), at).gain
+    gains = series.fit_jumps(np.full_like(at, start), np.full_like(at, end), at).gain
     return int(at[np.argmax(gains)]), float(gains.max())
 
 
-def prune(series: Whitened, steps: Sequence[int]) -> list[int]:
-    """Let go of the weakest step, as seen between its neighbours, until all are strong enough."""
-    at = np.array(steps, int)
+def prune(series: Whitened, change_points: Sequence[int]) -> list[int]:
+    """Remove the weakest change point, as fitted between its neighbours, until all are
+    significant."""
+    at = np.array(change_points, int)
     while len(at):
         ends = np.concatenate([[0], at, [series.num_nights]])
         start, end = ends[:-2], ends[2:]
-        surplus = series.fit_steps(start, end, at).gain - _thresholds(at, series.num_nights)
+        surplus = series.fit_jumps(start, end, at).gain - _thresholds(at, series.num_nights)
         surplus[np.minimum(at - start, end - at) < FEWEST] = -np.inf
         weakest = int(np.argmin(surplus))
         if surplus[weakest] > 0:
@@ -255,17 +261,17 @@ def prune(series: Whitened, steps: Sequence[int]) -> list[int]:
 
 
 def _rests_on_last_night(series: Whitened, start: int, at: int) -> bool:
-    """Whether a step near the end is nothing much without the one last night."""
+    """Whether a change point near the end becomes insignificant without the last night."""
     before_last = series.num_nights - 1
     if not before_last - _EDGE < at < before_last:
         return False
-    without = series.fit_steps(np.array([start]), np.array([before_last]), np.array([at]))
+    without = series.fit_jumps(np.array([start]), np.array([before_last]), np.array([at]))
     return bool(without.gain[0] < _WITHOUT_LAST * penalty(series.num_nights))
 
 
-def _place_best(series: Whitened, steps: Sequence[int]) -> list[int]:
-    """Each step moved to its best place between its neighbours."""
-    placed = list(steps)
+def _place_best(series: Whitened, change_points: Sequence[int]) -> list[int]:
+    """Move each change point to the best place between its neighbours."""
+    placed = list(change_points)
     for _ in range(2):
         for number in range(len(placed)):
             ends = [0, *placed, series.num_nights]
@@ -275,13 +281,15 @@ def _place_best(series: Whitened, steps: Sequence[int]) -> list[int]:
     return placed
 
 
-def keep_real_change_points(series: Whitened, steps: Sequence[int], smallest: float) -> list[int]:
-    """Without steps of less than `smallest` in logs, and those that a straight line between their
-    neighbours explains better; after each loss the others are looked at anew."""
-    at = np.array(steps, int)
+def keep_real_change_points(
+    series: Whitened, change_points: Sequence[int], smallest: float
+) -> list[int]:
+    """Remove change points of less than `smallest` in logs, and those that a straight line between
+    their neighbours explains better; after each removal the others are tested again."""
+    at = np.array(change_points, int)
     while len(at):
         ends = np.concatenate([[0], at, [series.num_nights]])
-        fitted = series.fit_steps(ends[:-2], ends[2:], at)
+        fitted = series.fit_jumps(ends[:-2], ends[2:], at)
         if len(at) <= _MOST_UNREAL:
             within = zip(ends[:-2].tolist(), ends[2:].tolist(), strict=True)
             steeper = np.array([series.curve_gain(*each) for each in within]) > fitted.gain

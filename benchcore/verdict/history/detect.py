@@ -1,4 +1,5 @@
-"""Detect change points in a nightly series. Edges, which need more nights, are separate."""
+"""Detect change points in a nightly series. Edges, which need more nights, are reported
+separately."""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ from benchcore.verdict.history.thresholds import (
 from benchcore.verdict.samples import t_quantile
 
 _LINE_COSTS = 0.55
-"""A straight line's penalty, in steps: it has no place to choose."""
+"""Penalty of a straight line, in change points: it has no place to choose."""
 _BEND_COSTS = 6.0
 _MOST_BENDS = 3
-"""Of a drift: its penalty for each degree beyond a straight line, and how many it may have."""
+"""Of a drift: its penalty for each degree beyond a straight line, and the maximal degree."""
 _DOUBTED = 0.3
-"""Correlation, above which it is asked whether shifts feign it."""
+"""Correlation above which change points are tested as its cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class Shift:
 
 @dataclass(frozen=True, kw_only=True)
 class Edge:
-    """A deviation at the end of a series that only more measurements decide."""
+    """A deviation at the end of a series that only more nights can decide."""
 
     index: int
     ratio: float
@@ -61,10 +62,10 @@ class Edge:
 
 @dataclass(frozen=True, kw_only=True)
 class Detection:
-    """Shifts in the order of nights. `unknown` is why nothing could be judged; empty = it was.
+    """Shifts in the order of nights. `unknown` is why the series can't be judged; empty = it was.
 
-    `drift` is the ratio of the last night's level to the first's that is no shift, if there is one,
-    and `modes` are two levels that nights alternate between, if there are any.
+    `drift` is the ratio of the last night's level to the first's apart from shifts, if there is a
+    drift; `modes` are two levels between which nights alternate, if there are any.
     """
 
     shifts: tuple[Shift, ...] = ()
@@ -79,113 +80,116 @@ def detect_shifts(
     nights: np.ndarray | None = None,
     smallest_shift: float = SMALLEST_SHIFT,
 ) -> Detection:
-    """Shifts of a history: `values` are above zero, NaN where a night was not measured.
+    """Detect the shifts of a history: `values` are positive, NaN = a night without a measurement.
 
-    `nights` are the nights' numbers, increasing; by default nights follow one another.
+    `nights` are the numbers of the nights, increasing; by default they are consecutive.
 
-    Logs of the values are levels and noise. Noise of neighbours is correlated, may be larger in
-    some stretches than in others, and single odd nights are left out. A shift is a step that
+    The logs of the values are levels plus noise. The noise of neighbours is correlated and may be
+    larger in some periods, and single odd nights are left out. A shift is a change point that
     explains more than its penalty, by least squares under that noise, and more than a line or a
-    curve of few bends does: what drifts has no shift. One odd night at the end is a suspicion.
+    curve of low degree: a drift is not a shift. One odd night at the end is a suspicion.
     """
     numbers = np.arange(len(values)) if nights is None else np.asarray(nights, float)
     rows = np.flatnonzero(~np.isnan(values))
     if len(rows) < FEWEST_NIGHTS:
-        return Detection(unknown=f"wanted {FEWEST_NIGHTS} nights at least, got {len(rows)}")
+        return Detection(unknown=f"wanted at least {FEWEST_NIGHTS} nights, got {len(rows)}")
     logs = np.log(values[rows])
     if np.ptp(logs) == 0.0:
         return Detection(unknown="all nights are equal to the last digit: no noise to judge by")
     centre = float(np.median(logs))
     kept = clean(logs - centre, _count_nights(numbers[rows]))
     series = _whiten(kept)
-    steps, degree = _choose(series, math.log1p(smallest_shift))
+    change_points, degree = _choose(series, math.log1p(smallest_shift))
     if degree:
-        series = _relearn(kept, series, steps, degree)
-        steps, degree = _choose(series, math.log1p(smallest_shift))
-    shifts = _describe(series, steps, degree, centre, rows[kept.rows])
+        series = _relearn(kept, series, change_points, degree)
+        change_points, degree = _choose(series, math.log1p(smallest_shift))
+    shifts = _describe(series, change_points, degree, centre, rows[kept.rows])
     drift = None
     if degree:
-        curve = series.fit(steps, degree=degree).curve
+        curve = series.fit(change_points, degree=degree).curve
         drift = _exp(float(curve[-1] - curve[0]))
-    edges = _find_edges(series, steps, degree, kept, logs - centre)
+    edges = _find_edges(series, change_points, degree, kept, logs - centre)
     placed = tuple(
         Edge(index=int(rows[each.index]), ratio=each.ratio, reason=each.reason) for each in edges
     )
-    modes = find_modes(_take_levels_out(logs, numbers[rows], kept.rows[steps], degree))
+    modes = find_modes(_take_levels_out(logs, numbers[rows], kept.rows[change_points], degree))
     return Detection(shifts=shifts, edges=placed, drift=drift, modes=modes)
 
 
 def _exp(log: float) -> float:
-    """At most 1e304: values at both ends of what a float can hold are borne."""
+    """At most 1e304, so that values at both ends of the float range don't overflow."""
     return math.exp(min(log, 700.0))
 
 
 def _take_levels_out(
-    logs: np.ndarray, numbers: np.ndarray, steps: np.ndarray, degree: int
+    logs: np.ndarray, numbers: np.ndarray, change_points: np.ndarray, degree: int
 ) -> np.ndarray:
-    """What is left of every night, odd ones included, without shifts and drift."""
-    left = logs - _levels(logs, steps.tolist())
+    """The residual of every night, odd ones included, without shifts and drift."""
+    left = logs - _levels(logs, change_points.tolist())
     if degree:
         left = left - np.polynomial.Legendre.fit(numbers, left, degree)(numbers)
     return left
 
 
 def _count_nights(numbers: np.ndarray) -> np.ndarray:
-    """Numbers of nights in their usual distance, which then is one."""
+    """Numbers of nights in units of their usual distance."""
     usual = float(np.median(np.diff(numbers)))
     return np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(numbers) / usual, 0.5))])
 
 
 def _whiten(nights: CleanNights) -> Whitened:
-    """The series under its own noise: correlated as neighbours seem to be or, where shifts among
-    few nights may only make them seem so, not, whichever explains more."""
+    """The series under its own noise: with the correlation of its neighbours or, if shifts among
+    few nights may cause that correlation, without; whichever explains more."""
     deviation, rho = guess_noise(nights)
-    told = [_settle(nights, deviation, rho)]
+    fits = [_settle(nights, deviation, rho)]
     if rho > _DOUBTED:
-        told.append(_settle(nights, deviation * math.sqrt(1 - rho), 0.0))
-    return min(told, key=lambda each: each[0])[1]
+        fits.append(_settle(nights, deviation * math.sqrt(1 - rho), 0.0))
+    return min(fits, key=lambda each: each[0])[1]
 
 
 def _settle(nights: CleanNights, deviation: float, rho: float) -> tuple[float, Whitened]:
-    """Noise is learned with levels, turn about; with it what they leave unexplained, and cost."""
+    """Estimate noise and levels in turn; return the residual squares plus penalties, and the
+    series."""
     levels, num_levels = nights.logs, 1
     for _ in range(2):
         series = Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
-        steps = find_change_points(series)
-        levels, num_levels = _levels(nights.logs, steps), len(steps) + 1
+        change_points = find_change_points(series)
+        levels, num_levels = _levels(nights.logs, change_points), len(change_points) + 1
         deviation, rho = learn_noise(nights, levels, num_levels)
     series = Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
     return series.unlikelihood(levels) + penalty(len(levels)) * num_levels, series
 
 
-def _relearn(nights: CleanNights, series: Whitened, steps: Sequence[int], degree: int) -> Whitened:
-    """The same series, once its drift no longer counts as noise."""
-    curve = series.fit(steps, degree=degree).curve
-    levels = curve + _levels(nights.logs - curve, steps)
-    deviation, rho = learn_noise(nights, levels, len(steps) + 1 + degree)
+def _relearn(
+    nights: CleanNights, series: Whitened, change_points: Sequence[int], degree: int
+) -> Whitened:
+    """The same series, without its drift in the noise."""
+    curve = series.fit(change_points, degree=degree).curve
+    levels = curve + _levels(nights.logs - curve, change_points)
+    deviation, rho = learn_noise(nights, levels, len(change_points) + 1 + degree)
     return Whitened(nights.logs, nights.numbers, deviation * nights.scale, rho)
 
 
-def _levels(logs: np.ndarray, steps: Sequence[int]) -> np.ndarray:
-    ends = [0, *steps, len(logs)]
+def _levels(logs: np.ndarray, change_points: Sequence[int]) -> np.ndarray:
+    ends = [0, *change_points, len(logs)]
     means = [logs[start:end].mean() for start, end in pairwise(ends)]
     return np.repeat(means, np.diff(ends))
 
 
 def _choose(series: Whitened, smallest: float) -> tuple[list[int], int]:
-    """The steps, and the degree of a curve that runs beside them, 0 = none: whichever explains more
-    for less."""
-    steps = find_change_points(series)
-    if not steps or not series.can_fit(steps):
-        return keep_real_change_points(series, steps, smallest), 0
+    """The change points, and the degree of a curve fitted with them, 0 = none: whichever explains
+    more at a lower cost."""
+    change_points = find_change_points(series)
+    if not change_points or not series.can_fit(change_points):
+        return keep_real_change_points(series, change_points, smallest), 0
     cost = penalty(series.num_nights)
-    squares = series.fit(steps, degree=0).squares
-    bent = series.fit(steps, degree=1 + _MOST_BENDS)
+    squares = series.fit(change_points, degree=0).squares
+    bent = series.fit(change_points, degree=1 + _MOST_BENDS)
     is_firm = bool((bent.sizes**2 / bent.variances).min() > cost)
     if is_firm and squares - bent.squares < _LINE_COSTS * cost:
-        return keep_real_change_points(series, steps, smallest), 0
+        return keep_real_change_points(series, change_points, smallest), 0
     found: list[tuple[float, int, list[int]]] = []
-    for bends in range(_MOST_BENDS + 1 if len(steps) > 1 else 1):
+    for bends in range(_MOST_BENDS + 1 if len(change_points) > 1 else 1):
         degree, curve_cost = 1 + bends, cost * _LINE_COSTS + _BEND_COSTS * bends
         curve = series.fit([], degree=degree).curve
         for _ in range(2):
@@ -194,15 +198,15 @@ def _choose(series: Whitened, smallest: float) -> tuple[list[int], int]:
             found.append((fitted.squares + cost * len(beside) + curve_cost, degree, beside))
             curve = fitted.curve
     cheapest, degree, beside = min(found)
-    if cheapest < squares + cost * len(steps):
+    if cheapest < squares + cost * len(change_points):
         return _keep_beside_curve(series, beside, degree, smallest), degree
-    return keep_real_change_points(series, steps, smallest), 0
+    return keep_real_change_points(series, change_points, smallest), 0
 
 
 def _keep_beside_curve(
-    series: Whitened, steps: Sequence[int], degree: int, smallest: float
+    series: Whitened, change_points: Sequence[int], degree: int, smallest: float
 ) -> list[int]:
-    left = list(steps)
+    left = list(change_points)
     while left:
         fitted = series.fit(left, degree=degree)
         gains = fitted.sizes**2 / fitted.variances
@@ -215,15 +219,15 @@ def _keep_beside_curve(
 
 
 def _describe(
-    series: Whitened, steps: Sequence[int], degree: int, centre: float, rows: np.ndarray
+    series: Whitened, change_points: Sequence[int], degree: int, centre: float, rows: np.ndarray
 ) -> tuple[Shift, ...]:
-    if not steps:
+    if not change_points:
         return ()
-    at, ends = np.array(steps, int), np.array([0, *steps, series.num_nights])
-    fitted = series.fit_steps(ends[:-2], ends[2:], at)
+    at, ends = np.array(change_points, int), np.array([0, *change_points, series.num_nights])
+    fitted = series.fit_jumps(ends[:-2], ends[2:], at)
     levels, sizes, variances = fitted.level, fitted.size, fitted.variance
     if degree:
-        whole = series.fit(steps, degree=degree)
+        whole = series.fit(change_points, degree=degree)
         sizes, variances = whole.sizes, whole.variances
         before = np.concatenate([[0.0], np.cumsum(sizes)[:-1]])
         levels = whole.level + whole.curve[at] + before
@@ -243,11 +247,16 @@ def _describe(
 
 
 def _find_edges(
-    series: Whitened, steps: Sequence[int], degree: int, nights: CleanNights, logs: np.ndarray
+    series: Whitened,
+    change_points: Sequence[int],
+    degree: int,
+    nights: CleanNights,
+    logs: np.ndarray,
 ) -> list[Edge]:
-    """The last night, where it is far from its level; else a recent step that is nearly one."""
-    since = steps[-1] if steps else 0
-    level = series.less(series.fit(steps, degree=degree).curve) if degree else series
+    """The last night, if it is far from its level; else a recent, almost significant change
+    point."""
+    since = change_points[-1] if change_points else 0
+    level = series.less(series.fit(change_points, degree=degree).curve) if degree else series
     recent = level.logs[since:]
     expected = float(np.median(recent)) + float(series.logs[-1] - level.logs[-1])
     deviation = float(series.noise[-1])
@@ -259,7 +268,7 @@ def _find_edges(
     at = np.arange(max(since + FEWEST_NIGHTS // 2, count - EDGE_NIGHTS), count - 1)
     if not len(at):
         return []
-    fitted = level.fit_steps(np.full_like(at, since), np.full_like(at, count), at)
+    fitted = level.fit_jumps(np.full_like(at, since), np.full_like(at, count), at)
     best = int(np.argmax(fitted.gain))
     size = float(fitted.size[best])
     if fitted.gain[best] < penalty(count) - EDGE_MARGIN or abs(size) < math.log1p(SMALLEST_SHIFT):

@@ -1,4 +1,4 @@
-"""Measure a series' level before and after a suspected change, and how far its nights spread."""
+"""Measure a series' level before and after a suspected change, and the spread of its nights."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from benchcore.verdict.history.thresholds import LEVEL_NIGHTS
 from benchcore.verdict.samples import robust_deviation
 
 _FAR = 5.0
-"""Robust standard deviations at which a night's distance is cut off: an outlier night counts as a
-far one, and a second mode counts whole."""
+"""Robust standard deviations at which a night's distance is clipped: an outlier night counts as a
+far one, and a second mode counts fully."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryLevels:
-    """log(T_b / T_a) of the nights before and after, as the history has them, and both names.
+    """The history's log(T_b / T_a) before and after the change, and the names of both sides.
 
     `num_before` and `num_after` nights are at these levels. `spread` is the standard deviation of a
-    night about its level, with its modes; None = unknown, and nothing is concluded from levels.
+    night about its level, including its modes; None = unknown, and nothing is concluded from
+    levels.
     """
 
     before: float
@@ -43,11 +44,11 @@ def measure_levels(
     after: str,
     found: Detection | None = None,
 ) -> HistoryLevels:
-    """The levels of a suspicion whose nights are these duel runs, all of which the series has.
+    """The levels of a suspicion whose nights are these duel runs, all of them in the series.
 
     The old level is that of the nights since the last shift before it, and the new one lasts until
-    the next shift. A drift compares the first `LEVEL_NIGHTS` nights from its anchor with the last.
-    `found` is the result of `detect_shifts`, if already known.
+    the next shift. A drift compares the first `LEVEL_NIGHTS` nights from its anchor with the last
+    ones. `found` is the result of `detect_shifts`, if already known.
     """
     found = found or detect_shifts(series.values, series.numbers)
     rows = {night.duel_run: row for row, night in enumerate(series.nights)}
@@ -72,7 +73,7 @@ def measure_levels(
 
 
 def measure_spread(logs: np.ndarray) -> float | None:
-    """The standard deviation of a night about the median, both modes included, where one exists;
+    """The standard deviation of a night about the median, both modes included, if there are two;
     outliers count as no more than `_FAR` robust deviations. None below three nights."""
     if len(logs) < 3:
         return None

@@ -1,4 +1,4 @@
-"""Detect series that alternate between two levels: two kinds of nodes, or a choice made at each
+"""Detect series that alternate between two levels: two kinds of nodes, or a choice at each
 start."""
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ FEWEST_NIGHTS = 20
 _LEAST_SHARE = 0.12
 """A smaller mode is a few odd nights."""
 _APART, _FEW = 4.0, 30.0
-"""Distance of both means in standard deviations within a mode, and how much more of them few nights
-take: 5.5 of 20, 4.5 of 60. Halves of a normal distribution are 2.7 apart. In simulations, noise
-that is normal, heavy-tailed (t, 3) or correlated (0.6) is taken for two in 1 of 1,000 series."""
+"""Required distance of the two means, in standard deviations within a mode, and the surcharge for
+few nights: 5.5 for 20, 4.5 for 60. The halves of a normal distribution are 2.7 apart. In
+simulations, 1 of 1,000 series with normal, heavy-tailed (t, 3) or correlated (0.6) noise counts as
+two modes."""
 _LEAST_APART = math.log(1.01)
 _FEWEST_CHANGES = 3
-"""From one mode to the other: what goes once or twice is a shift, or a spell."""
+"""Changes from one mode to the other; with only one or two it is a shift or an episode."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Modes:
-    """Two levels of a series' values, relative to its own, which shifts moved: the nights of the
-    upper one are this `share` of all, and its level is `ratio` times the lower one."""
+    """Two levels of a series' values, relative to its level after shifts: this `share` of nights is
+    at the upper one, which is `ratio` times the lower one."""
 
     low: float
     high: float
@@ -31,16 +32,15 @@ class Modes:
 
     @property
     def ratio(self) -> float:
-        """Upper over lower."""
+        """The upper level over the lower one."""
         return self.high / self.low
 
 
 def find_modes(residuals: np.ndarray) -> Modes | None:
-    """Two modes of logs whose levels were taken out, in the order of nights; None = there is one.
+    """Two modes of logs with their levels subtracted, in the order of nights; None = one mode.
 
-    The split of the sorted values that leaves the least squares; both parts must hold a share of
-    12 % at least, lie apart by 5.5 (of 20 nights) to 4 (of many) of the standard deviations within
-    them, and take turns.
+    Splits the sorted values by least squares. Both parts must have at least 12 % of the nights, be
+    5.5 (with 20 nights) to 4 (with many) of their standard deviations apart, and alternate.
     """
     count = len(residuals)
     if count < FEWEST_NIGHTS or np.ptp(residuals) < _LEAST_APART:
@@ -70,7 +70,7 @@ def find_modes(residuals: np.ndarray) -> Modes | None:
 def describe_modes(found: Modes) -> str:
     """One sentence, with the likely causes."""
     return (
-        f"two levels, and nights go to and fro between them: {found.share:.0%} of nights lie "
-        f"{found.ratio - 1:.1%} above the others. Two kinds of nodes, or a choice that is made "
-        "anew at each start, do that; one night alone says little here"
+        f"nights alternate between two levels: {found.share:.0%} of nights are "
+        f"{found.ratio - 1:.1%} above the others. Likely causes: two kinds of nodes, or a random "
+        "choice at each start. A single night means little here"
     )

@@ -10,22 +10,23 @@ import numpy as np
 from benchcore.verdict.samples import robust_deviation
 
 _ODD = 4.5
-"""Standard deviations from the median of the five nights around, beyond which a night is odd."""
+"""Standard deviations from the median of the five nights around it beyond which a night is odd."""
 _MOST_ODD = 0.12
 """A larger share of odd nights is a second mode, and part of the noise."""
 _CLIP = 3.0
 _MOST_CORRELATED = 0.8
 _LEAST_NOISE = 1e-4
-"""No clock repeats better than 0.01 %; keeps a constant history from having none."""
+"""No clock repeats better than 0.01 %; gives a constant history some noise."""
 _SD_OF_LOG = math.pi / math.sqrt(8)
-"""Standard deviation of log |x| where x is normal."""
+"""Standard deviation of log |x| for a normal x."""
 _NOISE_PENALTY = 20.0
 _FEWEST_OF_A_NOISE = 12
 
 
 @dataclass(frozen=True, kw_only=True)
 class CleanNights:
-    """The nights that tell levels: odd ones are left out, others within 3 standard deviations.
+    """The nights that determine levels, without odd ones; others are clipped to 3 standard
+    deviations.
 
     `rows` are their places in the history, `scale` the noise relative to the history's mean noise,
     `odd` the rows left out.
@@ -43,7 +44,7 @@ def clean(logs: np.ndarray, numbers: np.ndarray) -> CleanNights:
     scale = _relative_noise(logs)
     around = _running_median(logs, 2)
     residuals = (logs - around) / scale
-    # Every night is one of its own five, so a fifth of the residuals or more are nil.
+    # Every night is one of its own five, so at least a fifth of the residuals are zero.
     moved = residuals[residuals != 0]
     spread = max(robust_deviation(moved), _LEAST_NOISE)
     odd = np.abs(residuals) > _ODD * spread
@@ -62,7 +63,7 @@ def clean(logs: np.ndarray, numbers: np.ndarray) -> CleanNights:
 
 
 def _running_median(values: np.ndarray, half: int) -> np.ndarray:
-    """Of the nights up to `half` before and after; at the ends of those that are there."""
+    """Medians over up to `half` nights before and after, fewer at the ends."""
     middle = np.median(np.lib.stride_tricks.sliding_window_view(values, 2 * half + 1), axis=1)
     first = [np.median(values[: place + half + 1]) for place in range(half)]
     last = [np.median(values[place - half :]) for place in range(len(values) - half, len(values))]
@@ -70,7 +71,7 @@ def _running_median(values: np.ndarray, half: int) -> np.ndarray:
 
 
 def _relative_noise(logs: np.ndarray) -> np.ndarray:
-    """Constant in stretches, split where the size of the steps from night to night changes."""
+    """Constant over periods, which begin where the night-to-night differences change in size."""
     apart = np.abs(np.diff(logs))
     moved = apart > 0
     if moved.sum() < 2 * _FEWEST_OF_A_NOISE:
@@ -97,8 +98,8 @@ def _relative_noise(logs: np.ndarray) -> np.ndarray:
 def guess_noise(nights: CleanNights) -> tuple[float, float]:
     """Standard deviation and correlation of neighbours, before any level is known.
 
-    Both come from differences, of which a step spoils one or two: differences over two nights are
-    1 + rho times as large in the square as those over one.
+    Both use differences, of which a change point spoils one or two: squared differences over two
+    nights are 1 + rho times as large as those over one.
     """
     logs = nights.logs / nights.scale
     once, twice = np.diff(logs), logs[2:] - logs[:-2]
@@ -114,13 +115,13 @@ def guess_noise(nights: CleanNights) -> tuple[float, float]:
 
 def _clipped_square(values: np.ndarray) -> float:
     far = 3 * robust_deviation(values)
-    if far == 0.0:  # most nights repeat the one before: a coarse clock, or a constant history
+    if far == 0.0:  # most nights equal the one before: a coarse clock, or a constant history
         far = 2 * float(np.quantile(np.abs(values), 0.9))
     return float(np.mean(np.clip(values, -far, far) ** 2))
 
 
 def learn_noise(nights: CleanNights, levels: np.ndarray, num_levels: int) -> tuple[float, float]:
-    """The same two, once levels are known. Few nights make correlation look too small."""
+    """The same two with known levels, corrected for the small correlation that few nights show."""
     residuals = (nights.logs - levels) / nights.scale
     count = len(residuals)
     deviation = math.sqrt(float(residuals @ residuals) / max(count - num_levels, 3))

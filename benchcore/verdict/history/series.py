@@ -1,5 +1,5 @@
-"""A series: one ratio over nights, on one device, by one method. What differs in these is another
-series, and never mixed."""
+"""A series: one ratio over nights, on one device, by one method. Any difference in these makes
+another series, and they are never mixed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchcore.errors import UserError
 @dataclass(frozen=True, kw_only=True, order=True)
 class SeriesKey:
     """What all nights of a series have in common: the case, both arms without their versions, the
-    device, and how it was measured."""
+    device, and the method."""
 
     workload: str
     case_name: str
@@ -29,14 +29,14 @@ class SeriesKey:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The name for people."""
         track = "" if self.track == "default" else f" ({self.track})"
         return f"{self.workload} {self.case_name}{track}: {self.a_arm} against {self.b_arm}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
-    """One night of a series: log(T_b / T_a), and which run and environments it is of."""
+    """One night of a series: log(T_b / T_a), and its duel run and environments."""
 
     key: SeriesKey
     at: datetime
@@ -55,14 +55,14 @@ class Night:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """At least one night, oldest first, one a date."""
+    """At least one night, oldest first, one per date."""
 
     key: SeriesKey
     nights: tuple[Night, ...]
 
     @property
     def values(self) -> np.ndarray:
-        """T_b / T_a, one a night."""
+        """T_b / T_a, one per night."""
         return np.exp([night.log_ratio for night in self.nights])
 
     @property
@@ -72,10 +72,10 @@ class Series:
 
 
 def make_series(nights: Iterable[Night]) -> Series:
-    """The series of these nights, in any order; of a date measured twice, the last run counts.
+    """The series of these nights, in any order. If a date was measured twice, the last run counts.
 
-    Raises UserError without nights, where they are of several devices, methods, cases or arms, and
-    for a ratio that is no number.
+    Raises UserError without nights, for nights of several devices, methods, cases or arms, and for
+    a ratio that is not a number.
     """
     given = sorted(nights, key=lambda night: (night.at, night.duel_run))
     if not given:
@@ -83,17 +83,17 @@ def make_series(nights: Iterable[Night]) -> Series:
     key = given[0].key
     for night in given:
         if night.key != key:
-            raise UserError(_tell_mixture(key, night.key))
+            raise UserError(_describe_mixture(key, night.key))
         if not math.isfinite(night.log_ratio):
             raise UserError(
                 f"wanted a ratio in every night of {key.title}, got {night.log_ratio!r} in duel "
-                f"run {night.duel_run!r}; leave out what does not count"
+                f"run {night.duel_run!r}; leave out nights that don't count"
             )
     by_date = {night.number: night for night in given}
     return Series(key=key, nights=tuple(by_date.values()))
 
 
-def _tell_mixture(key: SeriesKey, other: SeriesKey) -> str:
+def _describe_mixture(key: SeriesKey, other: SeriesKey) -> str:
     differing = [
         f"{field.name} {getattr(key, field.name)!r} and {getattr(other, field.name)!r}"
         for field in fields(key)
@@ -101,5 +101,5 @@ def _tell_mixture(key: SeriesKey, other: SeriesKey) -> str:
     ]
     return (
         f"wanted nights of one series, got {', '.join(differing)}: these can't be compared over "
-        "time; judge each apart"
+        "time; judge them separately"
     )

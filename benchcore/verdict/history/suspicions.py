@@ -23,17 +23,17 @@ from benchcore.verdict.history.thresholds import (
 )
 
 Trigger = Literal["shift", "edge", "version", "drift"]
-"""A new level that history shows; last nights that are far off; a new environment that comes with a
-move; small steps that add up since an anchor."""
+"""A new level in the history; odd last nights; a change that came with a new environment; small
+changes that add up since an anchor."""
 State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
-"""`passed`: what was far off came back by itself, before anybody measured again."""
+"""`passed`: an odd end returned to the old level before it was measured again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suspicion:
-    """From night `since` on the series is at a new level, `ratio` times the old one; `low` to
-    `high` is its 95 % interval where there is one. `before` is surely at the old level, and
-    `after` at the new one."""
+    """The series is at a new level from night `since` on, `ratio` times the old one; `low` to
+    `high` is its 95 % interval, if there is one. `before` is certainly at the old level, `after` at
+    the new one."""
 
     trigger: Trigger
     before: Night
@@ -47,7 +47,7 @@ class Suspicion:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSuspicion:
-    """A suspicion that is kept: since which day, which way, and what came of it."""
+    """A stored suspicion: its day, its direction, and its outcome."""
 
     id: int
     trigger: Trigger
@@ -58,8 +58,8 @@ class StoredSuspicion:
 
 @dataclass(frozen=True, kw_only=True)
 class SuspicionUpdate:
-    """What to do with the kept ones: open one (`known` None), bring one up to date, or let one
-    pass (`found` None)."""
+    """A change to the stored ones: open one (`known` None), update one, or mark one as passed
+    (`found` None)."""
 
     known: int | None
     found: Suspicion | None
@@ -68,14 +68,14 @@ class SuspicionUpdate:
 def suspect(
     series: Series, baseline: int | None = None, found: Detection | None = None
 ) -> tuple[Suspicion, ...]:
-    """Shifts and odd ends of a series' history, versions that came with a move, and drift, in the
-    order of nights.
+    """Suspect shifts and odd ends of a series' history, versions that came with a change, and
+    drift, in the order of nights.
 
     `baseline` is the day from which people accepted the level; earlier changes are not suspected
     again. None = the first night. `found` is the result of `detect_shifts`, if already known.
     """
     found = found or detect_shifts(series.values, series.numbers)
-    said = [
+    suspicions = [
         replace(
             _place(series, each.index, "shift", each.ratio, "the nights are at a new level"),
             before=series.nights[max(0, each.index - 1 - UNSURE_NIGHTS)],
@@ -85,16 +85,20 @@ def suspect(
         )
         for each in found.shifts
     ]
-    said += [_place(series, each.index, "edge", each.ratio, each.reason) for each in found.edges]
+    suspicions += [
+        _place(series, each.index, "edge", each.ratio, each.reason) for each in found.edges
+    ]
     near = SAME_SHIFT_NIGHTS
     for event in _suspect_versions(series):
-        if not any(abs(event.since.number - each.since.number) <= near for each in said):
-            said.append(event)
+        if not any(abs(event.since.number - each.since.number) <= near for each in suspicions):
+            suspicions.append(event)
     if baseline is not None:
-        said = [each for each in said if each.since.number > baseline + SAME_SHIFT_NIGHTS]
-    if not said:
-        said = _suspect_drift(series, baseline)
-    return tuple(sorted(said, key=lambda each: each.since.number))
+        suspicions = [
+            each for each in suspicions if each.since.number > baseline + SAME_SHIFT_NIGHTS
+        ]
+    if not suspicions:
+        suspicions = _suspect_drift(series, baseline)
+    return tuple(sorted(suspicions, key=lambda each: each.since.number))
 
 
 def _place(series: Series, index: int, trigger: Trigger, ratio: float, reason: str) -> Suspicion:
@@ -109,7 +113,7 @@ def _place(series: Series, index: int, trigger: Trigger, ratio: float, reason: s
 
 
 def _suspect_versions(series: Series) -> list[Suspicion]:
-    """Recent nights with a new environment, from whose median on the level is 2 % away."""
+    """Recent nights with a new environment that changed the median by at least 2 %."""
     found = []
     logs = np.log(series.values)
     for index in range(max(FEWEST_BEFORE, len(logs) - VERSION_NIGHTS), len(logs)):
@@ -117,25 +121,25 @@ def _suspect_versions(series: Series) -> list[Suspicion]:
         before = logs[max(0, index - VERSION_NIGHTS) : index]
         move = float(np.median(logs[index:]) - np.median(before))
         if changed and abs(move) >= VERSION_MOVE:
-            reason = f"{changed} came with a move of {math.expm1(move):+.1%}"
+            reason = f"{changed} came with a change of {math.expm1(move):+.1%}"
             found.append(_place(series, index, "version", math.exp(move), reason))
     return found
 
 
 def _suspect_drift(series: Series, baseline: int | None) -> list[Suspicion]:
-    """The last nights against those at an anchor, which stays where it is however slowly the level
-    creeps away from it: the baseline, a year ago, or the last release. The largest move is told."""
+    """Compare the last nights with an anchor, which stays in place however slowly the level drifts:
+    the baseline, a year ago, or the last release. Reports the largest change."""
     first = 0
     if baseline is not None:
         first = next((i for i, n in enumerate(series.nights) if n.number >= baseline), 0)
     logs = np.log(series.values)
     last = float(np.median(logs[-LEVEL_NIGHTS:]))
     found: list[tuple[float, int, str]] = []
-    for index, words in _list_anchors(series, first):
+    for index, anchor in _list_anchors(series, first):
         if index >= first and len(logs) - index >= 2 * LEVEL_NIGHTS:
             move = last - float(np.median(logs[index:][:LEVEL_NIGHTS]))
-            found.append((move, index, words))
-    move, index, words = max(found, key=lambda each: abs(each[0]), default=(0.0, 0, ""))
+            found.append((move, index, anchor))
+    move, index, anchor = max(found, key=lambda each: abs(each[0]), default=(0.0, 0, ""))
     if abs(move) < DRIFT:
         return []
     drifted = Suspicion(
@@ -144,14 +148,14 @@ def _suspect_drift(series: Series, baseline: int | None) -> list[Suspicion]:
         since=series.nights[index],
         after=series.nights[-1],
         ratio=math.exp(move),
-        reason=f"the level crept by {math.expm1(move):+.1%} since {words}",
+        reason=f"the level drifted by {math.expm1(move):+.1%} since {anchor}",
     )
     return [drifted]
 
 
 def _list_anchors(series: Series, first: int) -> list[tuple[int, str]]:
-    """Nights to measure drift from. A year ago is the first night of that quarter: an anchor that
-    moved each night would ask anew what was answered."""
+    """Nights to measure drift from. A year ago means the first night of that quarter: an anchor
+    that moved each night would raise the same suspicion again."""
     nights = series.nights
     anchors = [(first, "its baseline")]
     today = nights[-1].at.date()
@@ -178,10 +182,10 @@ def _name_change(before: Night, after: Night) -> str:
 def reconcile(
     found: Sequence[Suspicion], known: Sequence[StoredSuspicion]
 ) -> list[SuspicionUpdate]:
-    """What changes of the kept suspicions of a series, now that history says this.
+    """The changes to a series' stored suspicions, given its current ones.
 
-    A suspicion that was answered stays so, unless more nights made a shift of what was less. An
-    open one that history shows no more has passed.
+    An answered suspicion stays so, unless more nights turned an edge into a shift. An open one that
+    the history no longer shows has passed.
     """
     changes: list[SuspicionUpdate] = []
     left = list(known)
@@ -209,8 +213,8 @@ def _is_same(found: Suspicion, known: StoredSuspicion) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Priority:
-    """A suspicion: by how much the log ratio moved, how many suspicions of its trigger were
-    confirmed of those that were answered, and the seconds that a start of its duel takes."""
+    """A suspicion's priority: the change of the log ratio, how many of its trigger's decided
+    suspicions were confirmed, and the seconds of one start of its duel."""
 
     id: int
     log_ratio: float
@@ -220,12 +224,14 @@ class Priority:
 
     @property
     def expected_value(self) -> float:
-        """The move that we expect to confirm, for each second of measuring. The chance is Laplace's
-        rule of succession, so that what was never answered has one of a half."""
+        """Expected confirmed change per second of measuring. The probability is Laplace's rule of
+        succession, so a trigger without decided suspicions has one half."""
         chance = (self.num_confirmed + 1) / (self.num_answered + 2)
         return chance * abs(self.log_ratio) / self.start_s
 
 
-def rank_by_priority(prospects: Iterable[Priority]) -> list[int]:
-    """Their ids, the most promising first; of equal ones the older."""
-    return [each.id for each in sorted(prospects, key=lambda each: (-each.expected_value, each.id))]
+def rank_by_priority(priorities: Iterable[Priority]) -> list[int]:
+    """Ids by priority, the highest first; of equal ones the older first."""
+    return [
+        each.id for each in sorted(priorities, key=lambda each: (-each.expected_value, each.id))
+    ]

@@ -27,7 +27,7 @@ ROW = {
     "low": 1.2,
     "high": 1.3,
     "verdict": "different",
-    "reason": "95 % interval excludes no difference",
+    "reason": "95 % interval excludes equality",
     "scope": "this node",
     "counts": True,
     "num_starts": 5,

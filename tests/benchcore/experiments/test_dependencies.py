@@ -56,11 +56,11 @@ def test_what_differs_moves_with_the_framework_last(between: Between) -> None:
 
 def test_what_the_resolver_refuses_is_told_and_moves_together(between: Between) -> None:
     path = find_path(between.moves, why_not(between))
-    assert path.steps == (("numpy",), ("flax",), ("nvidia-ml-py",), ("jaxlib", "jax"))
+    assert path.moves == (("numpy",), ("flax",), ("nvidia-ml-py",), ("jaxlib", "jax"))
     refused = dict(path.refused)
     assert refused == {
         "jaxlib": "jax<=1.0 depends on jaxlib==1.0 and jaxlib==1.1",
-        "jax beside flax, numpy, nvidia-ml-py": "jax>=1.1 depends on jaxlib==1.1 and jaxlib==1.0",
+        "jax after flax, numpy, nvidia-ml-py": "jax>=1.1 depends on jaxlib==1.1 and jaxlib==1.0",
     }
 
 

@@ -58,7 +58,7 @@ def _suspicion(jax: tuple[str, str], torch: tuple[str, str]) -> SuspicionRecord:
         trigger="shift",
         device="cpu",
         device_model="AMD EPYC",
-        asked=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
+        levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
         a_old=a_old,
         a_new=a_new,
         b_old=b_old,

@@ -66,9 +66,9 @@ def test_a_suspicions_subject_is_both_sides_before_and_after_it(shifted: Engine)
     subject = read_suspicion(shifted, each)
     assert (subject.a_old.version, subject.a_new.version) == ("0.9.0", "0.9.1")
     assert subject.b_old == subject.b_new
-    assert (subject.asked.a, subject.asked.b, subject.device) == ("jax", "torch", "cpu")
-    assert subject.asked.before == pytest.approx(0.2, abs=0.01)
-    assert subject.asked.after == pytest.approx(0.26, abs=0.01)
+    assert (subject.levels.a, subject.levels.b, subject.device) == ("jax", "torch", "cpu")
+    assert subject.levels.before == pytest.approx(0.2, abs=0.01)
+    assert subject.levels.after == pytest.approx(0.26, abs=0.01)
 
 
 def test_of_a_nights_time_the_most_promising_go_first(shifted: Engine) -> None:

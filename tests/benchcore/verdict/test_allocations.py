@@ -115,9 +115,9 @@ def test_exchanging_the_sides_turns_the_judgement_round() -> None:
     [
         ([], "no pair in any allocation"),
         ([[]], "no pair in any allocation"),
-        ([[0.5] * 30], "one allocation is a suspicion only"),
-        ([[0.5, 0.6], []], "one allocation is a suspicion only"),
-        ([[0.5]], "one allocation is a suspicion only"),
+        ([[0.5] * 30], "one allocation only raises a suspicion"),
+        ([[0.5, 0.6], []], "one allocation only raises a suspicion"),
+        ([[0.5]], "one allocation only raises a suspicion"),
         ([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], "agree to the last digit"),
         ([[0.3] * 3] * 5, "agree to the last digit"),
         ([[0.1, -0.1], [0.3, -0.2]], "too wide"),

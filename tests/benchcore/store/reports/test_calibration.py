@@ -75,7 +75,7 @@ def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engi
     }
     told = measure_calibration(engine)
     assert [row["outcome"] for row in told["trials"]] == [
-        "quiet, as it should be",
+        "no alarm, correctly",
         "found",
         "false alarm",
         "missed",

@@ -113,5 +113,5 @@ def test_a_model_that_this_campaign_did_not_run_on_is_not_its_finding(
 
 
 def test_one_node_is_no_model() -> None:
-    with pytest.raises(ValueError, match="two nodes at least, got 1"):
+    with pytest.raises(ValueError, match="at least two nodes, got 1"):
         judge_nodes([0.3])

@@ -16,7 +16,7 @@ from benchcore.verdict.confirmation.decide import (
 )
 from benchcore.verdict.history.levels import HistoryLevels
 
-ASKED = HistoryLevels(before=0.2, after=0.23, a="jax", b="torch")
+LEVELS = HistoryLevels(before=0.2, after=0.23, a="jax", b="torch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,8 @@ def _starts(seed: int = 1, **given: Any) -> list[Start]:
     return starts
 
 
-def _decide(starts: list[Start], *, final: bool = False, asked: HistoryLevels = ASKED) -> Finding:
-    (found,) = decide([(starts, asked)], final=final)
+def _decide(starts: list[Start], *, final: bool = False, levels: HistoryLevels = LEVELS) -> Finding:
+    (found,) = decide([(starts, levels)], final=final)
     return found
 
 
@@ -86,7 +86,7 @@ def test_an_environment_that_is_the_same_can_have_moved_nothing() -> None:
     assert turned.a is not None and turned.change.low == -turned.a.high  # type: ignore[operator]
 
 
-def test_what_does_not_show_again_is_refuted_and_nobody_is_blamed() -> None:
+def test_what_does_not_show_again_is_refuted_and_neither_side_is_named() -> None:
     found = _decide(_starts())
     assert (found.verdict, found.culprit) == ("refuted", "neither")
     assert found.level == pytest.approx(0.2, abs=0.02)
@@ -95,26 +95,26 @@ def test_what_does_not_show_again_is_refuted_and_nobody_is_blamed() -> None:
 MOVED = HistoryLevels(before=0.2, after=0.26, num_before=20, num_after=5, spread=0.005)
 
 
-def test_a_level_that_stays_where_both_environments_are_alike_is_infrastructure() -> None:
-    found = _decide(_starts(level=0.26), asked=MOVED)
+def test_a_lasting_level_with_equal_environments_is_infrastructure() -> None:
+    found = _decide(_starts(level=0.26), levels=MOVED)
     assert (found.verdict, found.culprit) == ("confirmed", "infrastructure")
-    assert "the ratio stays where the nights are since: +6" in found.reason
+    assert "the ratio is still at the new level: +6" in found.reason
 
 
-def test_without_any_new_environment_only_the_level_tells() -> None:
+def test_without_a_new_environment_only_the_level_decides() -> None:
     starts = _starts(level=0.26)
     for start in starts:
         start["a_old"], start["b_old"] = start["a_new"], start["b_new"]
-    found = _decide(starts, asked=MOVED)
+    found = _decide(starts, levels=MOVED)
     assert (found.a, found.b, found.culprit) == (None, None, "infrastructure")
 
 
 def test_a_level_within_what_nights_spread_blames_nobody() -> None:
     """The nearer of two levels is no evidence: nights of 2 % go that far by themselves."""
-    found = _decide(_starts(level=0.26), asked=replace(MOVED, spread=0.02))
+    found = _decide(_starts(level=0.26), levels=replace(MOVED, spread=0.02))
     assert (found.verdict, found.culprit) == ("unknown", "unknown")
     assert "whether the machine moved the ratio is open: +6" in found.reason
-    soon = _decide(_starts(level=0.26), asked=replace(MOVED, num_after=2))
+    soon = _decide(_starts(level=0.26), levels=replace(MOVED, num_after=2))
     assert (soon.verdict, soon.culprit) == ("refuted", "neither")
 
 
@@ -122,12 +122,12 @@ def test_a_machines_level_is_one_test_of_all_the_nights_tests() -> None:
     """Alone it passes; among many quiet ones the same level is not sure enough."""
     weak = (_starts(level=0.245), replace(MOVED, after=0.245, spread=0.007))
     assert decide([weak], final=True)[0].culprit == "infrastructure"
-    quiet = [(_starts(1000 + number), ASKED) for number in range(30)]
+    quiet = [(_starts(1000 + number), LEVELS) for number in range(30)]
     found = decide([weak, *quiet], final=True)[0]
     assert (found.verdict, found.culprit) == ("unknown", "unknown")
 
 
-def test_a_control_that_moved_blames_the_infrastructure_whatever_else_moved() -> None:
+def test_a_moved_control_always_names_the_infrastructure() -> None:
     found = _decide(_starts(b=0.05, control=0.06))
     assert found.culprit == "infrastructure"
     assert "differs from itself by +6" in found.reason
@@ -185,14 +185,14 @@ def test_one_suspicion_of_many_needs_more_than_one_alone() -> None:
         for starts in drawn
         if (found := _decide(starts)).verdict == "confirmed" and found.change.p > ALPHA / 30  # type: ignore[operator]
     )
-    quiet = [(_starts(1000 + number), ASKED) for number in range(9)]
-    assert decide([(weak, ASKED), *quiet], final=False)[0].verdict == "more"
+    quiet = [(_starts(1000 + number), LEVELS) for number in range(9)]
+    assert decide([(weak, LEVELS), *quiet], final=False)[0].verdict == "more"
 
 
 def test_looks_share_the_error() -> None:
     p = _decide(_starts(b=0.03, effect=0.006, unchanged="a")).change.p
     assert p is not None
-    starts = [(_starts(b=0.03, effect=0.006, unchanged="a"), ASKED)]
+    starts = [(_starts(b=0.03, effect=0.006, unchanged="a"), LEVELS)]
     # The control is the second test.
     sure = decide(starts, final=False, num_looks=1, alpha=2.02 * p)
     three = decide(starts, final=False, num_looks=3, alpha=2.02 * p)

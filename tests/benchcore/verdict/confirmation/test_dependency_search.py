@@ -20,7 +20,7 @@ from benchcore.verdict.confirmation.dependency_search import (
 from benchcore.verdict.samples import Judgement
 
 NAMES = ("jaxlib", "xla-plugin", "cudnn", "cublas", "triton", "nccl", "numpy", "jax")
-PATH = MovePath(steps=tuple((each,) for each in NAMES), refused=())
+PATH = MovePath(moves=tuple((each,) for each in NAMES), refused=())
 
 
 class Lab:
@@ -28,13 +28,13 @@ class Lab:
 
     def __init__(self, costs: Mapping[tuple[str, ...], float], *noisy: Moved) -> None:
         self.costs, self.noisy = costs, noisy
-        self.asked: list[tuple[Moved, Moved, bool]] = []
+        self.judged: list[tuple[Moved, Moved, bool]] = []
 
     def level(self, moved: Moved) -> float:
         return sum(cost for needs, cost in self.costs.items() if moved >= set(needs))
 
-    def ask(self, old: Moved, new: Moved, num_starts: int, fresh: bool) -> Judgement:
-        self.asked.append((old, new, fresh))
+    def judge(self, old: Moved, new: Moved, num_starts: int, fresh: bool) -> Judgement:
+        self.judged.append((old, new, fresh))
         seed = crc32(f"{name_state(old)} {name_state(new)} {fresh}".encode())
         rng = np.random.default_rng(seed)
         spread = 0.5 if {old, new} & set(self.noisy) else 0.003
@@ -45,23 +45,23 @@ class Lab:
     def run(
         self, path: MovePath = PATH, why_not: Callable[[Moved], str | None] = lambda moved: None
     ) -> Attribution:
-        return search_dependencies(path, self.ask, why_not)
+        return search_dependencies(path, self.judge, why_not)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_dependency_that_changed_it_is_named_and_moved_alone(name: str) -> None:
     lab = Lab({(name,): 0.05})
-    (blame,) = lab.run().blames
-    assert (blame.packages, blame.manner, blame.partners) == ((name,), "alone", ())
-    assert blame.effect.log_ratio == pytest.approx(0.05, abs=0.01)
-    assert blame.alone is not None and blame.alone.verdict == "different"
-    assert any(fresh for *_, fresh in lab.asked)  # the culprit, in starts of its own
-    assert (frozenset(), frozenset([name]), False) in lab.asked or name == NAMES[0]
+    (culprit,) = lab.run().culprits
+    assert (culprit.packages, culprit.manner, culprit.partners) == ((name,), "alone", ())
+    assert culprit.effect.log_ratio == pytest.approx(0.05, abs=0.01)
+    assert culprit.alone is not None and culprit.alone.verdict == "different"
+    assert any(fresh for *_, fresh in lab.judged)  # the culprit, in starts of its own
+    assert (frozenset(), frozenset([name]), False) in lab.judged or name == NAMES[0]
 
 
 def test_two_that_each_change_it_are_both_named() -> None:
-    blames = Lab({("cudnn",): 0.05, ("numpy",): 0.08}).run().blames
-    assert sorted((each.packages, each.manner) for each in blames) == [
+    culprits = Lab({("cudnn",): 0.05, ("numpy",): 0.08}).run().culprits
+    assert sorted((each.packages, each.manner) for each in culprits) == [
         (("cudnn",), "alone"),
         (("numpy",), "alone"),
     ]
@@ -69,10 +69,14 @@ def test_two_that_each_change_it_are_both_named() -> None:
 
 @pytest.mark.parametrize("partner", ["jaxlib", "cudnn", "cublas"])
 def test_two_that_change_it_only_together_are_told_as_such(partner: str) -> None:
-    (blame,) = Lab({("triton", partner): 0.06}).run().blames
-    assert (blame.packages, blame.manner, blame.partners) == (("triton",), "together", (partner,))
-    assert blame.reason == "moved alone, it changes nothing"
-    assert blame.alone is not None and blame.alone.verdict == "same"
+    (culprit,) = Lab({("triton", partner): 0.06}).run().culprits
+    assert (culprit.packages, culprit.manner, culprit.partners) == (
+        ("triton",),
+        "together",
+        (partner,),
+    )
+    assert culprit.reason == "moved alone, it changes nothing"
+    assert culprit.alone is not None and culprit.alone.verdict == "same"
 
 
 def test_what_can_not_be_moved_alone_is_told_and_not_counted() -> None:
@@ -80,10 +84,10 @@ def test_what_can_not_be_moved_alone_is_told_and_not_counted() -> None:
         return "triton needs the new cudnn" if "triton" in moved and "cudnn" not in moved else None
 
     lab = Lab({("triton",): 0.06})
-    (blame,) = lab.run(why_not=why_not).blames
-    assert (blame.packages, blame.manner, blame.alone) == (("triton",), "untold", None)
-    assert blame.reason == "moved alone it can't be resolved: triton needs the new cudnn"
-    assert not any(why_not(state) for old, new, _ in lab.asked for state in (old, new))
+    (culprit,) = lab.run(why_not=why_not).culprits
+    assert (culprit.packages, culprit.manner, culprit.alone) == (("triton",), "undecided", None)
+    assert culprit.reason == "moved alone it can't be resolved: triton needs the new cudnn"
+    assert not any(why_not(state) for old, new, _ in lab.judged for state in (old, new))
 
 
 def test_a_partner_that_must_move_with_others_is_told_with_them() -> None:
@@ -94,21 +98,21 @@ def test_a_partner_that_must_move_with_others_is_told_with_them() -> None:
         return "jaxlib needs its plugin" if tied else None
 
     lab = Lab({("triton", "jaxlib"): 0.06})
-    (blame,) = lab.run(why_not=why_not).blames
-    assert (blame.manner, blame.partners) == ("together", ("jaxlib", "xla-plugin"))
-    assert not any(why_not(state) for old, new, _ in lab.asked for state in (old, new))
+    (culprit,) = lab.run(why_not=why_not).culprits
+    assert (culprit.manner, culprit.partners) == ("together", ("jaxlib", "xla-plugin"))
+    assert not any(why_not(state) for old, new, _ in lab.judged for state in (old, new))
 
 
 def test_what_is_unknown_alone_is_not_called_an_interaction() -> None:
     lab = Lab({("triton",): 0.06}, frozenset(["triton"]))
-    (blame,) = lab.run().blames
-    assert blame.manner == "untold"
-    assert blame.reason.startswith("what it does alone is unknown: ")
+    (culprit,) = lab.run().culprits
+    assert culprit.manner == "undecided"
+    assert culprit.reason.startswith("its effect alone is unknown: ")
 
 
-def test_where_nothing_changed_no_dependency_is_blamed() -> None:
+def test_where_nothing_changed_no_dependency_is_named() -> None:
     found = Lab({}).run()
-    assert (found.search.verdict, found.blames) == ("same", ())
+    assert (found.search.verdict, found.culprits) == ("same", ())
 
 
 def test_the_path_moves_one_after_the_other_in_the_order_given() -> None:
@@ -120,7 +124,7 @@ def test_what_the_resolver_ties_moves_at_once_and_is_told() -> None:
         return "they go together" if len(moved & {"jax", "jaxlib"}) == 1 else None
 
     path = find_path(("jaxlib", "jax", "numpy", "scipy"), why_not)
-    assert path.steps == (("numpy",), ("scipy",), ("jaxlib", "jax"))
+    assert path.moves == (("numpy",), ("scipy",), ("jaxlib", "jax"))
     assert path.refused == (("jaxlib", "they go together"),)  # and not again beside numpy
 
 
@@ -132,11 +136,11 @@ def test_two_of_many_that_must_move_first_are_found() -> None:
         return None if len(pair) == 2 or not moved else "not without the new jax"
 
     path = find_path(("flax", "jaxlib", "jax", "optax"), why_not)
-    assert path.steps == (("jaxlib", "jax"), ("flax",), ("optax",))
+    assert path.moves == (("jaxlib", "jax"), ("flax",), ("optax",))
 
 
 def test_where_nothing_can_be_moved_alone_all_moves_at_once() -> None:
     path = find_path(("a", "b", "c"), lambda moved: "no")
-    assert path.steps == (("a", "b", "c"),)
-    (blame,) = Lab({("b",): 0.05}).run(path).blames
-    assert (blame.packages, blame.manner) == (("a", "b", "c"), "alone")
+    assert path.moves == (("a", "b", "c"),)
+    (culprit,) = Lab({("b",): 0.05}).run(path).culprits
+    assert (culprit.packages, culprit.manner) == (("a", "b", "c"), "alone")

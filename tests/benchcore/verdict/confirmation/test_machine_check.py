@@ -9,7 +9,7 @@ from benchcore.verdict.confirmation.decide import Finding, Start, decide
 from benchcore.verdict.confirmation.machine_check import check_machine, describe_machine
 from benchcore.verdict.history.levels import HistoryLevels
 
-ASKED = HistoryLevels(before=0.2, after=0.23, a="jax", b="torch")
+LEVELS = HistoryLevels(before=0.2, after=0.23, a="jax", b="torch")
 
 
 def _starts(
@@ -37,7 +37,7 @@ def _starts(
 
 
 def _decide(starts: list[Start], *, final: bool = True) -> Finding:
-    (found,) = decide([(starts, ASKED)], final=final)
+    (found,) = decide([(starts, LEVELS)], final=final)
     return found
 
 

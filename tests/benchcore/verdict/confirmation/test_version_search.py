@@ -33,7 +33,7 @@ class Lab:
         self.known: dict[tuple[str, str, bool], list[np.ndarray]] = {}
         self.num_starts = 0
 
-    def ask(self, old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
+    def judge(self, old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
         if {old, new} & self.broken:
             return judge_allocations([], prefer="same")
         starts = self.known.setdefault((old, new, fresh), [])
@@ -45,7 +45,7 @@ class Lab:
         return judge_allocations(starts, prefer="same")
 
     def run(self) -> Bisection:
-        return bisect(self.versions, self.ask)
+        return bisect(self.versions, self.judge)
 
 
 def _step(count: int, at: int, size: float = 0.05) -> list[float]:
@@ -67,7 +67,7 @@ def test_the_version_that_changed_is_named_and_verified_in_fresh_starts(
     effect = found.culprits[0].effect
     assert effect.log_ratio == pytest.approx(size, abs=0.006)
     assert (f"1.{at - 1}", f"1.{at}", True) in lab.known
-    assert len([each for each in found.steps if each.purpose == "search"]) <= 4
+    assert len([each for each in found.rounds if each.purpose == "search"]) <= 4
 
 
 def test_the_right_one_is_named_nearly_always_and_a_wrong_one_never_for_sure() -> None:
@@ -82,11 +82,11 @@ def test_the_right_one_is_named_nearly_always_and_a_wrong_one_never_for_sure() -
     assert wrong <= 6
 
 
-def test_where_nothing_changed_nobody_is_blamed() -> None:
+def test_where_nothing_changed_no_version_is_named() -> None:
     verdicts = [Lab([0.0] * 8, seed=seed).run() for seed in range(200)]
     assert {each.verdict for each in verdicts} <= {"same", "unknown"}
     assert not [each for each in verdicts if each.culprits]
-    assert all(len(each.steps) == 1 for each in verdicts)
+    assert all(len(each.rounds) == 1 for each in verdicts)
 
 
 def test_two_changes_are_both_named() -> None:
@@ -115,14 +115,14 @@ def test_a_version_that_cannot_be_measured_is_passed_over_and_told() -> None:
     assert (found.verdict, _named(found)) == ("found", [("1.2", "1.5")]) or _named(found) == [
         ("1.2", "1.5")
     ]
-    assert set(found.culprits[0].untold) == {"1.3", "1.4"}
-    assert [each.num_starts for each in found.steps if each.new == "1.3"] == [12]
+    assert set(found.culprits[0].undecided) == {"1.3", "1.4"}
+    assert [each.num_starts for each in found.rounds if each.new == "1.3"] == [12]
 
 
 def test_what_is_unknown_gets_more_starts_and_then_is_told() -> None:
     lab = Lab(_step(8, 6), noisy=[3])
     found = lab.run()
-    (noisy,) = [each for each in found.steps if each.new == "1.3"]
+    (noisy,) = [each for each in found.rounds if each.new == "1.3"]
     assert (noisy.num_starts, noisy.found.verdict) == (12, "unknown")
     assert (found.verdict, _named(found)) == ("found", [("1.5", "1.6")])
 
@@ -130,18 +130,18 @@ def test_what_is_unknown_gets_more_starts_and_then_is_told() -> None:
 def test_ends_that_can_not_be_told_apart_end_it() -> None:
     found = Lab(_step(8, 4), noisy=[7]).run()
     assert (found.verdict, found.culprits) == ("unknown", ())
-    assert found.reason.startswith("good and bad can't be told apart: ")
-    assert [each.num_starts for each in found.steps] == [12]
+    assert found.reason.startswith("whether good and bad differ is unknown: ")
+    assert [each.num_starts for each in found.rounds] == [12]
 
 
 def _oracle(answers: Callable[[str, str, bool], float]) -> Callable[..., Judgement]:
-    def ask(old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
+    def judge(old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
         level = answers(old, new, fresh)
         rng = np.random.default_rng(num_starts)
         starts = [np.full(6, level) + rng.normal(0, 0.001) for _ in range(num_starts)]
         return judge_allocations(starts, prefer="same")
 
-    return ask
+    return judge
 
 
 def test_a_culprit_that_fresh_starts_do_not_show_is_not_named() -> None:
@@ -158,19 +158,19 @@ def test_a_culprit_that_turns_round_in_fresh_starts_is_not_named() -> None:
 
 
 def test_an_answer_must_be_as_sure_as_a_confirmation() -> None:
-    def ask(old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
+    def judge(old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
         return Judgement(
             verdict="different", log_ratio=0.05, low=0.001, high=0.1, p=0.04, reason=""
         )
 
-    found = bisect(VERSIONS[:4], ask)
-    assert (found.verdict, len(found.steps)) == ("unknown", 1)
-    assert "a culprit takes 0.01 at most" in found.reason
+    found = bisect(VERSIONS[:4], judge)
+    assert (found.verdict, len(found.rounds)) == ("unknown", 1)
+    assert "a culprit needs at most 0.01" in found.reason
 
 
 def test_two_versions_need_no_search() -> None:
     found = Lab(_step(2, 1)).run()
-    assert [each.purpose for each in found.steps] == ["ends", "verify"]
+    assert [each.purpose for each in found.rounds] == ["ends", "verify"]
     assert _named(found) == [("1.0", "1.1")]
-    with pytest.raises(ValueError, match="wanted two versions at least, got 1"):
-        bisect(("1.0",), Lab([0.0]).ask)
+    with pytest.raises(ValueError, match="wanted at least two versions, got 1"):
+        bisect(("1.0",), Lab([0.0]).judge)

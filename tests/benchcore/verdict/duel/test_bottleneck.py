@@ -98,7 +98,7 @@ def test_an_undecided_step_says_what_is_not_known(changes: dict[str, Any], told:
 def test_a_step_that_only_disturbed_blocks_timed_is_to_be_measured_again() -> None:
     found = _find(timed=False, compute_share=None, bandwidth_share=None)
     assert found.bottleneck == "undecided"
-    assert "no undisturbed block gave its time" in found.reason
+    assert "no undisturbed block measured its time" in found.reason
     assert "no ceiling" not in found.reason
     assert found.advice == "measure it again on a quiet machine"
 

@@ -113,7 +113,7 @@ def test_eager_against_compiled_is_never_the_fair_pair() -> None:
 
 def test_no_manifest_is_no_proof() -> None:
     bare = ParitySide(name="torch", framework="torch", settings={})
-    assert compare_sides(_jax(), bare, "default").violations == ("torch left no manifest",)
+    assert compare_sides(_jax(), bare, "default").violations == ("torch has no manifest",)
 
 
 def test_a_state_on_one_side_alone_voids_the_pair() -> None:

@@ -177,7 +177,7 @@ def test_the_interval_is_students_over_starts() -> None:
 def test_a_wide_interval_is_unknown_and_says_how_wide() -> None:
     ratio = judge_pair([[1.0]] * 3, [[math.exp(each)] for each in (0.1, -0.1, 0.0)])
     assert ratio.reason == (
-        "95 % interval ±28.2% is too wide to tell a difference of 2.0% from none"
+        "95 % interval ±28.2% is too wide to distinguish a difference of 2.0% from none"
     )
 
 

@@ -38,7 +38,7 @@ def test_running_sums_are_generalised_least_squares(start: int, end: int, at: in
     logs = np.random.default_rng(at).normal(size=16)
     series = Whitened(logs, NIGHTS, np.full(16, 0.02), RHO)
     interval = np.array([start]), np.array([end])
-    fitted = series.fit_steps(*interval, np.array([at]))
+    fitted = series.fit_jumps(*interval, np.array([at]))
     step = (np.arange(16) >= at).astype(float)
     assert fitted.gain[0] == pytest.approx(_gain(logs, step, start, end))
     assert fitted.size[0] ** 2 / fitted.variance[0] == pytest.approx(fitted.gain[0])

@@ -112,7 +112,7 @@ def test_a_version_is_suspected_at_once_if_it_came_with_a_move(
     found = suspect(series)
     assert [each.trigger for each in found] == triggers
     for each in found:
-        assert each.reason == "jax-jit-2 came with a move of +3.0%"
+        assert each.reason == "jax-jit-2 came with a change of +3.0%"
 
 
 def test_a_version_that_history_shows_already_is_asked_about_once() -> None:
