@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_first_copy
+from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof.canary import Operands, Products
@@ -195,7 +196,11 @@ class JaxRuntime:
 
         config = self._jax.config
         return {
-            "versions": {"jax": self._jax.__version__, "jaxlib": jaxlib.__version__},
+            "versions": {
+                "jax": self._jax.__version__,
+                "jaxlib": jaxlib.__version__,
+                **read_versions(),
+            },
             "platform": self._device.platform,
             "device_kind": self._device.device_kind,
             "matmul_precision": config.jax_default_matmul_precision,
@@ -223,6 +228,7 @@ class JaxRuntime:
             "state_update": held.get("state_update", "no state"),
             "graphs": "off" if cpu or xla_flag("xla_gpu_enable_command_buffer") == "" else "on",
             "autotune": _autotune(cpu),
+            **({} if cpu else read_versions()),
             **self._read_program(held),
         }
 

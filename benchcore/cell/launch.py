@@ -150,6 +150,7 @@ def contender_environ(
         "KMP_BLOCKTIME": "0",
         "OMP_NUM_THREADS": str(host.usable_cpus()),
         "JAX_PLATFORMS": "cpu" if device == "cpu" else "cuda",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as NVML and Slurm count
         "XLA_FLAGS": " ".join((*xla_flags_of(contender.settings, device), *workaround.flags)),
         "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
+from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof.canary import Operands, Products
 from benchcore.cell.proof.manifest import join_readings
@@ -74,22 +75,28 @@ class TorchRuntime:
             )
 
     def _fp32_switches(self) -> tuple[Any, ...]:
-        """The switches of every backend since 2.9, matmul before convolution."""
+        """Every backend's switches since 2.9: matmul before convolution, then their parents."""
         backends = self._torch.backends
         cuda = (backends.cuda.matmul, backends.cudnn.conv)
-        return (*cuda, backends.mkldnn.matmul, backends.mkldnn.conv)
+        parents = (backends.cudnn.rnn, backends.cudnn, backends.mkldnn, backends)
+        return (*cuda, backends.mkldnn.matmul, backends.mkldnn.conv, *parents)
 
     def _has_switches(self) -> bool:
         return tuple(int(part) for part in self._torch.__version__.split(".")[:2]) >= (2, 9)
 
     def _set_precision(self, fp32: str) -> None:
+        """Every switch there is, the ones before 2.9 first, as the later ones must agree with them.
+
+        Inductor reads both kinds (`cuda.matmul.allow_tf32` in its bmm, `cudnn.allow_tf32` and
+        `cudnn.fp32_precision` in its convolution templates), and torch raises when a switch of the
+        old kind is read that the new kind contradicts.
+        """
         torch = self._torch
+        torch.set_float32_matmul_precision("high" if fp32 == "tf32" else "highest")
+        torch.backends.cudnn.allow_tf32 = fp32 == "tf32"
         if self._has_switches():
             for switch in self._fp32_switches():
                 switch.fp32_precision = fp32
-        else:  # the switches before 2.9; never mixed with the newer ones
-            torch.backends.cuda.matmul.allow_tf32 = fp32 == "tf32"
-            torch.backends.cudnn.allow_tf32 = fp32 == "tf32"
 
     def _wait(self) -> None:
         if self._device.type == "cuda":
@@ -177,15 +184,15 @@ class TorchRuntime:
 
     def effective(self) -> dict[str, Any]:
         """Precision, threads and versions as torch reports them."""
-        torch = self._torch
+        torch, cpu = self._torch, self._device.type == "cpu"
         return {
             "versions": {
                 "torch": torch.__version__,
                 "cuda": torch.version.cuda,
-                "cudnn": torch.backends.cudnn.version(),
+                **read_versions(),
             },
             "threads": torch.get_num_threads(),
-            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "fp32_precision": dict(zip(("matmul", "conv"), self._read_switches(cpu), strict=True)),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
@@ -220,6 +227,7 @@ class TorchRuntime:
             "conv_precision": conv if any(t.dim() == 4 for t in params) else "none",
             "layout": join_readings(self._layouts((*params, *inputs))),
             "dropout": "random" if _draws(held.get("module")) else "none",
+            **({} if cpu else read_versions()),
         }
 
     def _read_switches(self, cpu: bool) -> tuple[str, str]:

@@ -69,6 +69,8 @@ def write_batch_script(job: BatchJob) -> str:
         "set -e\n"
         "# A node that does not share this folder stops here.\n"
         f"cd -- {shlex.quote(job.folder)}\n"
+        # CUDA's own order is by speed; Slurm and NVML count by address.
+        "export CUDA_DEVICE_ORDER=PCI_BUS_ID\n"
         + "".join(f"module load {shlex.quote(module)}\n" for module in modules)
         + f"exec {shlex.join(job.command)}\n"
     )

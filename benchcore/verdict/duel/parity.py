@@ -29,6 +29,8 @@ SHARED = (
 """Settings of the case or the harness: a difference voids the ratio."""
 CHOSEN = ("compiled", "graphs", "state_update", "autotune", "layout")
 """Settings of the arms: as requested, or the ratio is void."""
+SHIPPED = ("cudnn", "cublas", "nccl")
+"""NVIDIA's libraries that each framework brings: reported, as they belong to its release."""
 _UNFAIR = frozenset(CHOSEN) - {"layout"}
 """XLA chooses its own layout for any input, so a different one is only reported."""
 _GRAPHS = ("reduce-overhead", "max-autotune")
@@ -69,6 +71,7 @@ def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
     ]
     violations += [text for side in (a, b) for text in _broken_promises(side)]
     unlike = [key for key in CHOSEN if _read(key, a) != _read(key, b)]
+    unlike += [key for key in SHIPPED if _have_other_versions(key, a, b)]
     if "no state" in (_read("state_update", a), _read("state_update", b)):
         violations += [_describe_difference(key, a, b) for key in unlike if key == "state_update"]
     unfair = [key for key in unlike if key in _UNFAIR]
@@ -80,7 +83,7 @@ def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
         fair=not unfair and not violations,
         differences=tuple(
             (key.replace("_", " "), _read(key, a), _read(key, b))
-            for key in (*SHARED, *CHOSEN)
+            for key in dict.fromkeys((*SHARED, *CHOSEN, *unlike))
             if _read(key, a) != _read(key, b)
         ),
     )
@@ -88,6 +91,12 @@ def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
 
 def _read(key: str, side: ParitySide) -> str:
     return side.manifest.get(key, "not read")
+
+
+def _have_other_versions(library: str, a: ParitySide, b: ParitySide) -> bool:
+    """Whether both sides loaded a library, in different versions."""
+    versions = {_read(library, a), _read(library, b)}
+    return len(versions) > 1 and not versions & {"not loaded", "not read"}
 
 
 def _describe_difference(key: str, a: ParitySide, b: ParitySide) -> str:

@@ -46,3 +46,13 @@ def test_bytecode_is_the_environments_and_the_snapshot_gets_none(
     assert done.stdout.split() == ["bytecode", "source"]
     written = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
     assert written == {"compiled"}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:1"])
+def test_every_contender_counts_gpus_as_nvml_does(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    environ = contender_environ(make_contender("one"), device, tmp_path)
+    assert environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"

@@ -36,6 +36,19 @@ def test_what_belongs_to_the_case_must_be_the_same_on_both_sides(key: str) -> No
     assert "'another' on torch" in parity.violations[0]
 
 
+def test_another_version_of_a_library_is_reported_and_voids_nothing() -> None:
+    parity = compare_sides(_jax(cudnn="9.12.0"), _torch(cudnn="9.10.2"), "tuned")
+    assert (parity.violations, parity.fair) == ((), True)
+    assert parity.labels == ("cudnn '9.12.0' on jax, '9.10.2' on torch",)
+    assert parity.differences == (("cudnn", "9.12.0", "9.10.2"),)
+
+
+@pytest.mark.parametrize("seen", [{}, {"nccl": "not loaded"}])
+def test_a_library_that_one_side_never_loaded_is_no_difference(seen: dict[str, str]) -> None:
+    parity = compare_sides(_jax(**seen), _torch(nccl="2.27.5"), "default")
+    assert (parity.labels, parity.differences, parity.fair) == ((), (), True)
+
+
 def test_one_thread_on_one_side_voids_the_pair() -> None:
     parity = compare_sides(_jax(), _torch(threads="1"), "default")
     assert parity.violations == ("threads '2' on jax, '1' on torch",)
