@@ -211,6 +211,7 @@ def _launch(python: str | Path, jobs: list[Job], folder: Path) -> Outcomes:
     listed.write_text(json.dumps([job.document(folder) for job in by_case]), encoding="utf-8")
     passive = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     environment = {**os.environ, **passive, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool, which imports torch once more
     environment["XLA_FLAGS"] = "--xla_backend_optimization_level=1"  # the least CPU time in all
     script = Path(__file__).with_name("run_program.py")
     done = subprocess.run(
