@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 from hypothesis import HealthCheck, settings
 from local_slurm import LocalSlurm, need_slurm
-from prefect_server import serve_prefect
+from prefect_server import Template, serve_prefect
 
 from benchcore.environments.build import provision
 from benchcore.environments.interpreters import find_interpreters
@@ -55,6 +55,18 @@ def _own_prefect() -> Iterator[None]:
     os.environ.update(before)
 
 
+def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the test run, which all its workers share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _prefect_template(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Prefect's tables are made once a test run."""
+    Template.folder = _shared_folder(tmp_path_factory) / "prefect-template"
+
+
 @pytest.fixture(scope="session")
 def _prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serve_prefect(tmp_path_factory.mktemp("prefect"), os.environ) as environment:
@@ -80,9 +92,7 @@ def session_state(tmp_path_factory: pytest.TempPathFactory) -> State:
     """A state folder that lives as long as the session, and that all its workers share;
     DEADHEAT_TEST_STATE keeps one for longer, so that the next run finds its environments built."""
     kept = os.environ.get("DEADHEAT_TEST_STATE")
-    folder = tmp_path_factory.getbasetemp()
-    whole = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    return open_state(Path(kept) if kept else whole / "state")
+    return open_state(Path(kept) if kept else _shared_folder(tmp_path_factory) / "state")
 
 
 @pytest.fixture(scope="session")

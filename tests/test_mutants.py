@@ -12,6 +12,7 @@ from mutants import Mutant, find_tests, judge_outcomes, load_mutants, main
 
 ROOT = Path(__file__).parent.parent
 MUTANTS = load_mutants()
+TESTS = find_tests()
 ROWS = re.findall(
     r"^\| (\d+) \| .+? \| (.+) \| ?(.*?) ?\|$",
     (ROOT / "benchcore" / "cell" / "pitfalls.md").read_text(),
@@ -46,13 +47,12 @@ def test_a_mutant_can_be_made_and_its_tests_exist(mutant: Mutant) -> None:
     assert source.count(mutant.guard) == 1, f"{mutant.guard!r} in {mutant.file}"
     compile(source.replace(mutant.guard, mutant.instead), mutant.file, "exec")
     assert mutant.tests
-    tests = find_tests()
-    assert [test for test in mutant.tests if len(tests.get(_bare(test), ())) != 1] == []
+    assert [test for test in mutant.tests if len(TESTS.get(_bare(test), ())) != 1] == []
 
 
 def test_every_case_that_a_mutant_names_is_there() -> None:
-    files, named = find_tests(), {test for each in MUTANTS for test in each.tests if "[" in test}
-    nodes = sorted(f"{files[_bare(test)][0]}::{test}" for test in named)
+    named = {test for each in MUTANTS for test in each.tests if "[" in test}
+    nodes = sorted(f"{TESTS[_bare(test)][0]}::{test}" for test in named)
     collect = [sys.executable, "-m", "pytest", "--collect-only", *nodes]
     done = subprocess.run(collect, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

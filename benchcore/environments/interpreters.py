@@ -24,7 +24,8 @@ _EXECUTABLE = re.compile(r"python3\.(\d+)")
 _CONDA_ROOTS = ("anaconda3", "miniconda3", "miniforge3", "mambaforge", "micromamba")
 """Folders in a home that the installers of conda and mamba suggest."""
 _CONDA_ROOT = Path("/opt/conda")
-_RELEVANT = ("PATH=", "HOME=", "UV_", "PYENV_", "CONDA_", "MAMBA_")
+_RELEVANT = ("PATH=", "HOME=", "UV_PYTHON", "UV_MANAGED", "UV_NO_M", "PYENV_", "CONDA_", "MAMBA_")
+"""Variables that say where Pythons are; of uv's, not those of package indexes and caches."""
 _FETCH_TIMEOUT_S = 300
 
 _IDENTIFY = """
