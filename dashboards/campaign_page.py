@@ -151,7 +151,7 @@ def _list_calibration(frames: SiteFrames) -> dict[str, Any] | None:
         "answer": error_rates.summarise_error_rates(found),
         "rates": error_rates.list_rates(found),
         "smallest": error_rates.list_smallest(found),
-        "trials": error_rates.list_trials(found)[:_MOST_CALIBRATION_RUNS],
+        "trials": error_rates.list_calibration_runs(found)[:_MOST_CALIBRATION_RUNS],
     }
 
 

@@ -55,7 +55,7 @@ def _format_smallest(row: Mapping[str, Any]) -> str:
     return "too few starts" if row["smallest"] is None else f"{row['smallest']:.1%}"
 
 
-def list_trials(found: Mapping[str, Any]) -> list[dict[str, str]]:
+def list_calibration_runs(found: Mapping[str, Any]) -> list[dict[str, str]]:
     """One row per calibration run, newest first: the injected change and the verdict."""
     return [
         {

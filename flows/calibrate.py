@@ -18,26 +18,26 @@ from benchcore.state import default_root, open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.calibration import measure_calibration
 from dashboards.error_rates import list_rates, summarise_error_rates
-from tasks.form import NumTrials, ProfileName, SiteName
+from tasks.form import NumRuns, ProfileName, SiteName
 from tasks.rounds import TaskMeasurer
 
 
-@flow(name="calibrate", flow_run_name="calibrate-{trials}-trials", validate_parameters=True)
+@flow(name="calibrate", flow_run_name="calibrate-{runs}-runs", validate_parameters=True)
 def calibrate(
-    trials: NumTrials = 6, profile: ProfileName = "laptop", site: SiteName = "local"
+    runs: NumRuns = 6, profile: ProfileName = "laptop", site: SiteName = "local"
 ) -> RunState[Any]:
-    """Measure calibration runs, whose truth is known, and report how often our alarms are wrong.
+    """Measure calibration runs with a known answer, and report how often our alarms are wrong.
 
     Args:
-        trials: Number of calibration runs, beside those of every night.
-        profile: Profile whose calibration runs are measured; not every profile has some.
+        runs: Number of calibration runs, in addition to those of every night.
+        profile: Profile with the calibration runs to measure; not every profile has any.
         site: Where to measure.
     """
     state = open_state(default_root())
     try:
         check_site(site)
         context = RunContext(profile=load_profile(profile), site=site)
-        run_calibration(trials, context, TaskMeasurer(state))
+        run_calibration(runs, context, TaskMeasurer(state))
     except UserError as error:
         return Failed(message=str(error))
     found = measure_calibration(open_database(state.database_url))

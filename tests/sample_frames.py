@@ -241,7 +241,7 @@ def _doubt(row: dict[str, object]) -> dict[str, object]:
             "start_log_ratios": [row["log_ratio"]],
             "verdict": "unknown",
             "scope": "this start",
-            "reason": "one start shows a suspicion only",
+            "reason": "one start only raises a suspicion",
         }
     return row
 

@@ -1,5 +1,5 @@
-"""Which version of a framework changed the time of a step: a search whose rounds measure pairs of
-versions, and at its end, on demand, the dependency that did it."""
+"""Find the version of a framework that changed the time of a step: each round measures a pair of
+versions. With `dependencies`, also find the package that did it."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _AUTHOR = "deadheat bisect"
 
 @dataclass(frozen=True, kw_only=True)
 class BisectRequest:
-    """What to search, and how it is measured."""
+    """What to search, and how to measure it."""
 
     target: BisectTarget
     looks: tuple[int, ...]
     """Numbers of starts after which a pair is judged."""
     context: RunContext
     dependencies: bool = False
-    """Whether to find the dependency, too; it alone if the target's ends are locks."""
+    """Also find the dependency; if the target's ends are locks, find only that."""
     event: int | None = None
-    """The event whose history gets the outcome."""
+    """The event whose history records the outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +57,9 @@ class Candidates:
 def find_candidates(
     target: BisectTarget, interpreters: list[Interpreter], python: str | None = None
 ) -> Candidates:
-    """Ask the index which versions lie between, on the newest Python that both ends support.
+    """Find the versions between, on the newest Python that both ends support.
 
-    Raises UserError, also if the index does not answer: the versions between are unknown then.
+    Raises UserError, also if the package index fails: the versions between are then unknown.
     """
     good, bad = (
         parse_request(f"{target.framework}=={each}").version for each in (target.good, target.bad)
@@ -68,7 +68,7 @@ def find_candidates(
     if Version(good) >= Version(bad):
         raise UserError(
             f"wanted a good version that is older than the bad one, got {good} and {bad}; "
-            "swap --good and --bad: a speed-up is found as well"
+            "swap --good and --bad: speed-ups are found as well"
         )
     index = VersionIndex(target.framework)
     for each in pick_interpreters(interpreters, python):
@@ -79,7 +79,7 @@ def find_candidates(
             return Candidates(versions=(good, *reversed(between.found), bad), python=each.minor)
     answer = " ".join(index.failures[-1].message.split())[:600] if index.failures else "nothing"
     raise UserError(
-        f"wanted one Python that both {target.framework} {good} and {bad} can be installed on, "
+        f"wanted one Python on which both {target.framework} {good} and {bad} can be installed, "
         f"found none; put another one on PATH, or choose nearer versions; uv's answer: {answer}"
     )
 
@@ -92,17 +92,17 @@ def _is_installable(index: VersionIndex, version: str, interpreter: Interpreter)
 
 
 def run_bisection(request: BisectRequest, state: State, measurer: Measurer) -> dict[str, Any]:
-    """Search the culprit, and keep the outcome as a record and in the event. Raises UserError."""
+    """Find the culprit, and store the outcome as a record and in the event. Raises UserError."""
     target, engine = request.target, open_database(state.database_url)
     check_case(target.workload, target.case)
     check_device(target.device)
     if request.event is not None:
-        show_event(engine, request.event)  # before hours of measuring: is there such an event?
+        show_event(engine, request.event)  # fails early if there is no such event
     locks = [is_lock(each) for each in (target.good, target.bad)]
     if any(locks) and not (all(locks) and request.dependencies):
         raise UserError(
             f"wanted two versions, or two locks and --dependencies, got {target.good[:100]!r} "
-            f"and {target.bad[:100]!r}; name two of a kind"
+            f"and {target.bad[:100]!r}; name two of the same kind"
         )
     if any(locks):
         found = run_dependency_search(target, request.context, request.looks, state, measurer)
@@ -161,7 +161,7 @@ def draft_round(
 
 
 def _save_record(state: State, target: BisectTarget, found: Mapping[str, Any]) -> str:
-    """Write the outcome into the state folder; its path."""
+    """Write the outcome into the state folder; return its path."""
     folder = state.root / "bisections"
     folder.mkdir(exist_ok=True)
     path = folder / f"{target.name}.json"

@@ -1,4 +1,4 @@
-"""How often our own alarms err: runs whose truth is known, measured beside those of every night."""
+"""Measure more calibration runs, with a known answer, besides those of every night."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from benchcore.verdict.confirmation.error_rates import STARTS
 
 
 def run_calibration(count: int, context: RunContext, measurer: Measurer) -> None:
-    """Measure `count` more calibration runs, in a campaign of their own. Raises UserError."""
+    """Measure `count` more calibration runs in a separate campaign. Raises UserError."""
     profile = context.profile
-    if not profile.trials:
+    if not profile.calibration_matches:
         raise UserError(
             f"wanted a profile with calibration runs, got {profile.name!r}, which has none; choose "
             "laptop or h100"
         )
-    first = int(time.time())  # numbers after those of any night
+    first = int(time.time())  # larger than the numbers of any night
     plan = draft_plan(
         replace(profile, matches=()),
         site=context.site,
         campaign=f"calibration-{first}",
-        trials=range(first * STARTS, (first + count) * STARTS),
+        calibration=range(first * STARTS, (first + count) * STARTS),
     )
     measurer.measure(plan, f"{count} calibration runs")

@@ -1,4 +1,4 @@
-"""Two contenders of anything on one case: planned from what a user names, and what came of it."""
+"""Plan the comparison of any two contenders on one case, and summarise its result."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from benchcore.verdict.duel.programs import compare_programs
 from benchcore.verdict.samples import swap_factors
 
 MIN_STARTS = 5
-"""Fresh processes of either side: what differs between processes needs several to be seen."""
+"""Fresh processes per side: several are needed to see what differs between processes."""
 
 _USUAL_PRECISION = "fp32_ieee"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseFilter:
-    """The case that a user means: by its name, or by what it is."""
+    """The case that a user means, by name or by properties."""
 
     case: str | None = None
     use_case: str | None = None
@@ -44,7 +44,7 @@ class CaseFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRequest:
-    """Which of a and b is faster on one case, and how long to look. Each side is a version
+    """Which of a and b is faster on one case, and for how long to measure. Each side is a version
     request and its settings: `("torch", "compile=none")`."""
 
     workload: str
@@ -56,20 +56,20 @@ class CompareRequest:
     target: float = 0.01
     budget_s: float = 300.0
     ceilings: bool = True
-    """Whether the device's ceilings are measured beside it, so that physics can be judged."""
+    """Whether the device's ceilings are measured too, so that physics can be judged."""
     device: str = "cpu"
     track: str = DEFAULT_TRACK
     checkpoint: str | None = None
-    """SHA-256 of the file whose weights both have, as `take_checkpoint` gives it."""
+    """SHA-256 of the file with the weights of both sides, from `take_checkpoint`."""
 
 
 def find_case(workload: str, case_filter: CaseFilter) -> str:
-    """The one case that fits what is wanted, in plain fp32 where no precision is. Raises UserError
-    naming what there is."""
+    """The only case that matches, by default in plain fp32. Raises UserError with the available
+    ones."""
     cases = load_spec(workload).cases
     if case_filter.case is not None:
         check_case(workload, case_filter.case)
-    asked = {
+    wanted = {
         key: value
         for key, value in dataclasses.asdict(case_filter).items()
         if key != "case" and value is not None
@@ -78,25 +78,25 @@ def find_case(workload: str, case_filter: CaseFilter) -> str:
         name
         for name, case in cases.items()
         if case_filter.case in (None, name)
-        and all(getattr(case, key) == value for key, value in asked.items())
+        and all(getattr(case, key) == value for key, value in wanted.items())
     ]
     plain = [name for name in fitting if cases[name].precision == _USUAL_PRECISION]
     if len(plain) == 1 and case_filter.precision is None:
         return plain[0]
     if len(fitting) == 1:
         return fitting[0]
-    said = "".join(f", {key} {str(value)[:100]!r}" for key, value in asked.items())
+    filters = "".join(f", {key} {str(value)[:100]!r}" for key, value in wanted.items())
     of_case = f"case {case_filter.case!r}" if case_filter.case else "one case"
-    came = f"{len(fitting)} fit: {', '.join(fitting)}" if fitting else "none fits"
-    alike = {
+    came = f"{len(fitting)} match: {', '.join(fitting)}" if fitting else "none matches"
+    similar = {
         name: case
         for name, case in cases.items()
         if case.precision == (case_filter.precision or _USUAL_PRECISION)
     }
     raise UserError(
-        f"wanted {of_case} of {workload!r}{said}, but {came}; there are "
-        f"{', '.join(_describe_case(*each) for each in (alike or cases).items())}; "
-        f"name one with --case, of those that `deadheat workloads` lists"
+        f"wanted {of_case} of {workload!r}{filters}, but {came}; there are "
+        f"{', '.join(_describe_case(*each) for each in (similar or cases).items())}; "
+        f"choose one with --case; `deadheat workloads` lists them"
     )
 
 
@@ -111,8 +111,8 @@ def draft_comparison(
     campaign: str | None = None,
     python: str | None = None,
 ) -> Plan:
-    """The plan of one duel between a and b with today's versions, and of the ceilings that its
-    physics are held against. Raises UserError."""
+    """The plan of one duel between a and b with today's versions, and of the device's ceilings for
+    the physics check. Raises UserError."""
     _check_limits(question)
     case = find_case(question.workload, question.case_filter)
     limits = DuelLimits(
@@ -133,10 +133,10 @@ def draft_comparison(
     precision = load_spec(question.workload).cases[case].precision
     arms = _plain_arms(question) if question.ceilings else ()
     sentinels = list_sentinels(question.device, precision, arms, limits)
-    asked = (question.workload, case)
+    own = (question.workload, case)
     profile = Profile(
         name="compare",
-        matches=(match, *(each for each in sentinels if (each.workload, each.case) != asked)),
+        matches=(match, *(each for each in sentinels if (each.workload, each.case) != own)),
         limits=limits,
         device=question.device,
     )
@@ -145,14 +145,14 @@ def draft_comparison(
 
 
 def _choose_arm(side: Sequence[str], track: str) -> Arm:
-    """The default track's arm is what was asked for; any other track has its own settings."""
+    """In the default track the requested arm; any other track sets the settings itself."""
     arm = parse_arm(",".join(side))
     if track == DEFAULT_TRACK:
         return arm
     request, *settings = side
     if settings:
         raise UserError(
-            f"wanted no settings beside track {track!r}, which has its own, got "
+            f"wanted no settings for track {track!r}, which has its own, got "
             f"{settings[0][:100]!r}; leave them out, or choose track {DEFAULT_TRACK!r}"
         )
     framework = parse_request(request).framework
@@ -166,7 +166,7 @@ def _choose_arm(side: Sequence[str], track: str) -> Arm:
 
 
 def _plain_arms(question: CompareRequest) -> tuple[Arm, ...]:
-    """Both sides' frameworks without their settings: what a ceiling takes."""
+    """Both sides' frameworks without their settings, for the ceilings."""
     requests = dict.fromkeys(side[0] for side in (question.a, question.b))
     plain = {"jax": "", "torch": ",compile=none"}
     frameworks = {each: parse_request(each).framework for each in requests}
@@ -193,7 +193,7 @@ def _check_limits(question: CompareRequest) -> None:
 def conclude_comparison(
     campaign: str, state: State, ratios: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What a measured comparison found, as `summarise` describes it, and where its time went."""
+    """The result of a measured comparison, as described in `summarise`, with the time's profile."""
     duel = load_campaign(state, campaign).duels[0]  # the others measure the device's ceilings
     engine = open_database(state.database_url)
     found = summarise(
@@ -211,10 +211,10 @@ def summarise(
     ratios: Sequence[Mapping[str, Any]],
     contenders: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """What a comparison found: who is faster, what that holds for, and what differed.
+    """The result of a comparison: which side is faster, for what it holds, and what differed.
 
-    `document` is the duel's result, `ratios` and `contenders` are the rows that `list_ratios` and
-    `list_contenders` made of it. Every number is of a against b as they were asked for.
+    `document` is the duel's result, `ratios` and `contenders` are the rows from `list_ratios` and
+    `list_contenders`. Every number is for a against b in the requested order.
     """
     a, b = document["contenders"]
     listed = {each["name"]: each for each in contenders}
@@ -223,7 +223,7 @@ def summarise(
         "checkpoint": document["duel"].get("checkpoint"),
         "a": _name_side(a, listed),
         "b": _name_side(b, listed),
-        **_turn(next(iter(ratios), None), a["name"]),
+        **_orient(next(iter(ratios), None), a["name"]),
         "node": document["allocation"]["node"],
         "device": document["allocation"]["device"]["model"],
         "stopped_by": document["duel"]["stopped_by"],
@@ -238,7 +238,7 @@ def summarise(
 
 
 def _compare_programs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-    """From a to b, within one framework: two frameworks' programs have nothing in common."""
+    """From a to b, within one framework: programs of two frameworks can't be compared."""
     if a["framework"] != b["framework"]:
         return {"same": None, "words": "not compared: two frameworks"}
     found = [(_find_profile(side) or {}).get("program") for side in (a, b)]
@@ -246,7 +246,7 @@ def _compare_programs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, A
 
 
 def _name_side(contender: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[str, Any]:
-    """What a document can't know of its contender, such as `invalid_physics`, is in `listed`."""
+    """`listed` has what a document can't have of its contender, such as `invalid_physics`."""
     named = {key: contender[key] for key in ("name", "framework", "version", "arm", "status")}
     found = listed.get(contender["name"], {})
     keys = ("median_step_ns", "limit_share")
@@ -257,8 +257,8 @@ def _name_side(contender: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[
     }
 
 
-def _turn(row: Mapping[str, Any] | None, first: str) -> dict[str, Any]:
-    """The ratio as `first` against the other: across versions it tells of the newer one."""
+def _orient(row: Mapping[str, Any] | None, first: str) -> dict[str, Any]:
+    """The ratio as `first` against the other; across versions the row has the newer one first."""
     keys = ("verdict", "reason", "scope", "counts", "num_starts")
     if row is None:
         nothing = dict.fromkeys(("speedup", "low", "high", "scope"))
@@ -277,10 +277,10 @@ def _agreement(rows: Sequence[Mapping[str, Any]]) -> bool | None:
 
 
 def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What differed between two contenders: packages, settings asked for, and those read back.
+    """What differed between two contenders: packages, requested settings, and those read back.
 
-    And, within one framework, the compiled program: instructions by kind, bytes, graphs and their
-    breaks, its hash, and kernels and Python's calls in a step.
+    Within one framework also the compiled program: instructions by kind, bytes, graphs and graph
+    breaks, its hash, and the kernels and Python calls of a step.
     """
     alike = a["framework"] == b["framework"] and _read_program(a) and _read_program(b)
     described = [
@@ -303,7 +303,7 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dic
 
 
 def _read_program(side: Mapping[str, Any]) -> dict[str, Any]:
-    """From the start that was profiled; nothing where none was."""
+    """From the profiled start; empty if there was none."""
     profile = _find_profile(side)
     if profile is None:
         return {}

@@ -1,5 +1,5 @@
-"""Whether a suspected change is real, and which framework moved: fresh starts of old environments
-against new ones, judged after 5, 8 and 12 starts, until every suspicion is decided."""
+"""Confirm suspected changes and find the framework that caused them: fresh starts of old
+environments against new ones, judged after 5, 8 and 12 starts, until each is decided."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from benchcore.verdict.samples import Judgement
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmRequest:
-    """Which suspicions to confirm, and how long it may take."""
+    """Which suspicions to confirm, and the time limit."""
 
     suspicions: tuple[int, ...] = ()
     """Ids; none = every open one."""
     looks: tuple[int, ...]
     """Numbers of starts after which a suspicion is judged."""
     budget_s: float
-    """No suspicion is begun after this long."""
+    """Begin no suspicion after this many seconds."""
     context: RunContext
 
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """What came of each suspicion as JSON, and why alerts were not sent."""
+    """The outcome of each suspicion as JSON, and why alerts were not sent."""
 
     rows: list[dict[str, Any]]
     unsent: list[str]
@@ -57,7 +57,7 @@ class Confirmed:
 
 @dataclass
 class _Progress:
-    """One suspicion on its way through the looks."""
+    """The state of one suspicion between looks."""
 
     suspicion: SuspicionRecord
     contenders: tuple[ConfirmContender, ...]
@@ -81,7 +81,7 @@ class _Progress:
 
 
 def run_confirmation(request: ConfirmRequest, state: State, measurer: Measurer) -> Confirmed:
-    """Measure until each suspicion that was begun is decided, keep what was found, send alerts.
+    """Measure until each suspicion that was begun is decided; store the outcomes and send alerts.
 
     Raises UserError.
     """
@@ -117,7 +117,7 @@ def _measure(
     try:
         measurer.measure(plan, f"{name_starts(starts)} of suspicion {suspicion.id}")
     except CampaignIncompleteError as error:
-        measurer.report(str(error))  # the starts that are there can still be judged
+        measurer.report(str(error))  # the completed starts can still be judged
     paths = [result_path(state, plan.campaign, duel.duel_run) for duel in plan.duels]
     documents = [read_document(path) for path in paths if path.exists()]
     records = read_duels(engine, plan.campaign)
@@ -134,7 +134,7 @@ def _measure(
 
 
 def _judge(begun: Sequence[_Progress], looks: tuple[int, ...], last: int) -> None:
-    """Judge all that were begun together: the false-discovery control needs every one of them."""
+    """Judge all that were begun together: the false-discovery control needs all of them."""
     given = [(each.starts, each.suspicion.levels) for each in begun]
     findings = decide(given, final=last == looks[-1], num_looks=len(looks))
     for each, finding in zip(begun, findings, strict=True):
@@ -143,7 +143,7 @@ def _judge(begun: Sequence[_Progress], looks: tuple[int, ...], last: int) -> Non
 
 
 def _save(progress: Sequence[_Progress], engine: Engine) -> None:
-    """Keep what was found, and the alerts that will be sent."""
+    """Store the findings and the alerts to send."""
     for each in progress:
         if each.finding is not None:
             details = {
@@ -162,16 +162,16 @@ def _save(progress: Sequence[_Progress], engine: Engine) -> None:
 
 
 def _send_alerts(engine: Engine) -> list[str]:
-    """Post every unsent alert to the webhook, if there is one; why some failed.
+    """Post every unsent alert to the webhook, if there is one; return why some failed.
 
-    A process that dies in between sends its last alert again.
+    If the process dies in between, its last alert is sent again.
     """
     refused: list[str] = []
     for event, alert in list_unsent(engine).items():
         try:
             post_alert(f"Event {event}: {alert['text']}", {"event": event, **alert["details"]})
         except AlertFailedError as error:
-            refused.append(f"event {event} is kept, but its alert was not sent: {error}")
+            refused.append(f"event {event} is stored, but its alert was not sent: {error}")
         else:
             record_sent(engine, event)
     return refused
@@ -183,7 +183,7 @@ def _describe(progress: _Progress) -> dict[str, Any]:
     row: dict[str, Any] = {"suspicion": suspicion.id, "series": suspicion.key.title}
     row["starts"] = len(progress.starts)
     if finding is None:
-        reason = "not begun: the budget was spent"
+        reason = "not begun: the time budget was spent"
         return {**row, "verdict": "open", "culprit": None, "reason": reason}
     return {
         **row,
@@ -211,5 +211,5 @@ def _describe_machine(machine: MachineCheck | None) -> dict[str, Any] | None:
 
 
 def describe_ratio(found: Judgement | None) -> dict[str, Any] | None:
-    """A judgement as a ratio with its 95 % interval; None = nothing there that could change."""
+    """A judgement as a ratio with its 95 % interval; None = that side is unchanged."""
     return None if found is None else {**found.ratios, "verdict": found.verdict}

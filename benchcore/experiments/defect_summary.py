@@ -1,4 +1,4 @@
-"""What a defect study found: how far each switch moves the ratio, and what catches it. Pure."""
+"""Summarise a defect study: how much each switch changes the ratio, and which guard catches it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Logs = Mapping[int, float]
 """Log ratios by start."""
 
 DELIBERATE = "deliberate"
-"""The suite whose marks keep a study out of every ratio: they catch nothing, they tell."""
+"""The suite that keeps every study's ratio from counting; it catches no switch."""
 _GUARDS = {
     "equivalence": "numerics",
     "pairs": "numerics",
-    "parity": "parity of what was read back",
+    "parity": "parity of the settings read back",
     "profiles": "profile of a step",
     "physics": "invalid physics",
-    "starts": "what happened in the blocks",
+    "starts": "state of the blocks",
     "proofs": "proof against float64",
     "contenders": "status",
 }
@@ -50,26 +50,28 @@ _GUARDS = {
 def summarise_study(
     documents: Sequence[Document],
     ratios: Iterable[Row],
-    marks: Iterable[Row],
+    failed_checks: Iterable[Row],
     contenders: Iterable[Row],
     names: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The fair number, every switch with what it moves and who catches it, and the seeds' way.
-    With `names` these switches alone, and not the way.
+    """The fair ratio, every switch with its change and the guards that catch it, and the
+    corrections from all errors to none. With `names`, only these switches and no corrections.
 
     `documents` are the campaign's results, the rows those of `ratio_frame`, `failed_check_frame`
-    and `contender_frame`. A ratio is JAX over PyTorch: above 1 JAX is faster. What could not be
-    measured here has a reason and no number. Blocks that were disturbed are left out, as anywhere;
-    where that leaves nothing of the fair pair, `disturbed` says so, and all blocks are used.
+    and `contender_frame`. A ratio is JAX over PyTorch: above 1 JAX is faster. A switch that could
+    not be measured here has a reason and no number. Disturbed blocks are left out; if none of the
+    fair pair's remain, `disturbed` has the reason, and all blocks are used.
     """
-    study = _Study(documents, ratios, marks, contenders)
+    study = _Study(documents, ratios, failed_checks, contenders)
     case, allocation = study.document["duel"], study.document["allocation"]
     switches = list_switches(case["workload"], case["use_case"], names)
     fair = study.pair({})
-    met = [each for each in switches if study.planned(each)]
-    whole = not names and len(met) == len(switches)
+    planned = [each for each in switches if study.planned(each)]
+    whole = not names and len(planned) == len(switches)
     corrections = (
-        list_corrections([each for each in met if is_played(each, study.device)]) if whole else []
+        list_corrections([each for each in planned if is_played(each, study.device)])
+        if whole
+        else []
     )
     return {
         "workload": case["workload"],
@@ -85,20 +87,20 @@ def summarise_study(
         "starts": case["starts"],
         "disturbed": study.disturbed,
         "versions": {side: study.fair_side(side)["version"] for side in SIDES},
-        "fair": _tell_ratio(fair) | {"caught": study.catch({})},
-        "switches": [study.tell_switch(each, fair) for each in met],
+        "fair": _describe_ratio(fair) | {"caught": study.catch({})},
+        "switches": [study.describe_switch(each, fair) for each in planned],
         "corrections": [study.describe_correction(each, fair) for each in corrections],
     }
 
 
 class _Study:
-    """The rows of one study, and who is who in its duel."""
+    """The rows of one study, and the roles in its duel."""
 
     def __init__(
         self,
         documents: Sequence[Document],
         ratios: Iterable[Row],
-        marks: Iterable[Row],
+        failed_checks: Iterable[Row],
         contenders: Iterable[Row],
     ) -> None:
         of_study = [each for each in documents if each["duel"]["track"] == DEFECT_TRACK]
@@ -110,7 +112,7 @@ class _Study:
         self._ratios = {
             (each["a"], each["b"]): each for each in ratios if each["duel_run"] == duel_run
         }
-        self._marks = [each for each in marks if each["duel_run"] == duel_run]
+        self._failed_checks = [each for each in failed_checks if each["duel_run"] == duel_run]
         rows = [each for each in contenders if each["duel_run"] == duel_run]
         self._rows = {each["name"]: each for each in rows}
         self.disturbed: str | None = None
@@ -118,7 +120,8 @@ class _Study:
             self.disturbed = self._why_disturbed()
 
     def _why_disturbed(self) -> str | None:
-        """Why nothing of the fair pair was undisturbed: the first reason; None = nobody ran."""
+        """The first reason why all blocks of the fair pair were disturbed; None = there are
+        none."""
         return next(
             (
                 reason
@@ -130,7 +133,7 @@ class _Study:
         )
 
     def _rounds(self, contender: Document) -> dict[int, dict[int, float]]:
-        """Nanoseconds of a step by start and round, of the blocks that may be used."""
+        """Nanoseconds per step by start and round, of the blocks that may be used."""
         return {
             start["index"]: {
                 each["round"]: each["elapsed_ns"] / each["steps"]
@@ -158,17 +161,17 @@ class _Study:
         return jax, torch
 
     def fair_side(self, side: Framework) -> Document:
-        """The contender that is right."""
+        """The correct contender."""
         return self._by_arm[self._arm({}, side)]
 
     def planned(self, switch: Switch) -> bool:
-        """Whether its sides are in the plan; what a device can't play is told all the same."""
+        """Whether its sides are in the plan, or this device can't run it."""
         if not is_played(switch, self.device):
             return True
         return all(self._arm(switch.settings, side) in self._by_arm for side in SIDES)
 
     def pair(self, settings: Mapping[Framework, Mapping[str, str]]) -> Logs:
-        """Log ratios, JAX over torch, of the starts that both played."""
+        """Log ratios, JAX over torch, of the starts that both ran."""
         jax, torch = map(self._rounds, self._sides(settings))
         found = {
             start: log_ratios_by_start({start: jax[start]}, {start: torch[start]})
@@ -177,8 +180,8 @@ class _Study:
         return {start: logs[0] for start, logs in found.items() if logs}
 
     def catch(self, settings: Mapping[Framework, Mapping[str, str]]) -> list[dict[str, str]]:
-        """The guards that spoke up about a pair, the first word of each; those that speak of the
-        fair pair, too, catch no switch."""
+        """The guards that object to a pair, each with its first reason. Objections to the fair pair
+        itself are left out."""
         pair = {each["name"] for each in self._sides(settings)}
         fair = {self.fair_side(side)["name"] for side in SIDES}
         known = {self._key(each) for each in self._about(fair)} if pair != fair else set()
@@ -187,31 +190,31 @@ class _Study:
             if self._key(each) not in known:
                 found.setdefault(_GUARDS.get(_suite(each), _suite(each)), each["reason"])
         row, fair_row = self._ratio(settings), self._ratio({})
-        if row.get("fair") is False and "parity of what was read back" not in found:
+        if row.get("fair") is False and "parity of the settings read back" not in found:
             usual = [tuple(each) for each in fair_row.get("differences", ())]
             differences = [each for each in row["differences"] if tuple(each) not in usual]
-            told = "; ".join(f"{key} {a} against {b}" for key, a, b in differences)
-            found["never the fair pair"] = told
+            changes = "; ".join(f"{key} {a} against {b}" for key, a, b in differences)
+            found["never a fair pair"] = changes
         return [{"guard": guard, "reason": reason} for guard, reason in found.items()]
 
     def _ratio(self, settings: Mapping[Framework, Mapping[str, str]]) -> Row:
-        """The judged row of a pair; empty where there is none."""
+        """The judged row of a pair; empty if there is none."""
         jax, torch = self._sides(settings)
         return self._ratios.get((jax["name"], torch["name"]), {})
 
     def _about(self, pair: set[str]) -> list[Row]:
         return [
             each
-            for each in self._marks
+            for each in self._failed_checks
             if _suite(each) != DELIBERATE and _named(each) <= pair and _named(each)
         ]
 
-    def _key(self, mark: Row) -> tuple[str, str]:
-        return _suite(mark), mark["expectation"]
+    def _key(self, check: Row) -> tuple[str, str]:
+        return _suite(check), check["expectation"]
 
-    def tell_switch(self, switch: Switch, fair: Logs) -> dict[str, Any]:
+    def describe_switch(self, switch: Switch, fair: Logs) -> dict[str, Any]:
         """One row of the table."""
-        told = {
+        row = {
             "name": switch.name,
             "title": switch.title,
             "sides": list(switch.sides),
@@ -219,20 +222,29 @@ class _Study:
             "row": switch.row,
         }
         if not is_played(switch, self.device):
-            return told | _lacking("not run here: it takes a GPU")
+            return row | _without_numbers("not run here: it needs a GPU")
         if switch.readings:
-            return told | self._tell_reading(switch, fair)
+            return row | self._describe_reading(switch, fair)
         why = self._why_failed(switch.settings)
         logs = self.pair(switch.settings)
         if why and not logs:
-            return told | _lacking(why)
+            return row | _without_numbers(why)
         caught = self.catch(switch.settings)
-        return told | _tell_ratio(logs) | _tell_move(logs, fair) | {"caught": caught, "why": why}
+        return (
+            row
+            | _describe_ratio(logs)
+            | _describe_change(logs, fair)
+            | {"caught": caught, "why": why}
+        )
 
     def describe_correction(self, correction: Correction, fair: Logs) -> dict[str, Any]:
-        """One step of the way from all errors to none."""
+        """One correction: the ratio after an error was removed."""
         logs, caught = self.pair(correction.settings), self.catch(correction.settings)
-        return {"title": correction.title, **_tell_ratio(logs), **_tell_move(logs, fair)} | {
+        return {
+            "title": correction.title,
+            **_describe_ratio(logs),
+            **_describe_change(logs, fair),
+        } | {
             "caught": caught,
             "why": self._why_failed(correction.settings),
         }
@@ -241,27 +253,27 @@ class _Study:
         failures = [each["failure"] for each in self._sides(settings) if each["failure"]]
         return f"{failures[0]['stage']}: {failures[0]['reason']}" if failures else None
 
-    def _tell_reading(self, switch: Switch, fair: Logs) -> dict[str, Any]:
+    def _describe_reading(self, switch: Switch, fair: Logs) -> dict[str, Any]:
         read: dict[str, dict[int, float]] = {}
         caught = []
         for side in SIDES:
             reading = switch.readings.get(side)
             read[side] = self._read(side, reading)
-            caught += self._hold_against_physics(side, read[side]) if reading else []
+            caught += self._check_physics(side, read[side]) if reading else []
         both = sorted(read["jax"].keys() & read["torch"].keys())
         logs = {each: math.log(read["torch"][each] / read["jax"][each]) for each in both}
         if not logs:
-            return _lacking("no start was read that way")
-        kept_out = [{"guard": "kept out of the clock", "reason": switch.guard}]
+            return _without_numbers("no start has this reading")
+        prevented = [{"guard": "prevented by the clock", "reason": switch.guard}]
         return {
-            **_tell_ratio(logs),
-            **_tell_move(logs, fair),
-            "caught": caught or kept_out,
+            **_describe_ratio(logs),
+            **_describe_change(logs, fair),
+            "caught": caught or prevented,
             "why": None,
         }
 
     def _read(self, side: Framework, reading: Reading | None) -> dict[int, float]:
-        """Nanoseconds a step took in each start, read rightly (None) or wrongly."""
+        """Nanoseconds per step in each start, read correctly (None) or wrongly."""
         contender = self.fair_side(side)
         if reading == "in tf32":
             contender = next((each["contenders"][0] for each in self._alone), None)
@@ -296,44 +308,42 @@ class _Study:
         steps = EPOCH_IMAGES / self.document["duel"]["batch"]
         return step_ns + compile_s * 1e9 / steps
 
-    def _hold_against_physics(
-        self, side: Framework, read: Mapping[int, float]
-    ) -> list[dict[str, str]]:
-        """What the ceilings say of a step as short as it was misread; nothing without ceilings."""
+    def _check_physics(self, side: Framework, read: Mapping[int, float]) -> list[dict[str, str]]:
+        """Whether the misread step is too short for the ceilings; empty without ceilings."""
         contender = self.fair_side(side)
         share = self._rows[contender["name"]]["limit_share"]
-        honest = self._step_ns(contender)
-        if not read or not honest or share is None or math.isnan(share):
+        correct = self._step_ns(contender)
+        if not read or not correct or share is None or math.isnan(share):
             return []
-        claimed = share * min(honest.values()) / min(read.values())
+        claimed = share * min(correct.values()) / min(read.values())
         if claimed <= LIMIT_SHARE:
             return []
-        reason = f"a step claims {claimed:.3g} times what the device can do"
+        reason = f"a step would need {claimed:.3g} times the device's ceiling"
         return [{"guard": "invalid physics", "reason": reason}]
 
 
-def _suite(mark: Row) -> str:
-    return str(mark["suite"]).removeprefix("nightly ")
+def _suite(check: Row) -> str:
+    return str(check["suite"]).removeprefix("nightly ")
 
 
-def _named(mark: Row) -> set[str]:
-    """Of whom a mark speaks."""
-    return {str(each) for each in (mark["contender"], mark["other"]) if isinstance(each, str)}
+def _named(check: Row) -> set[str]:
+    """The contenders of a failed check."""
+    return {str(each) for each in (check["contender"], check["other"]) if isinstance(each, str)}
 
 
-def _lacking(why: str) -> dict[str, Any]:
+def _without_numbers(why: str) -> dict[str, Any]:
     keys = ("speedup", "low", "high", "moved", "moved_low", "moved_high")
     return {**dict.fromkeys(keys), "num_starts": 0, "caught": [], "why": why}
 
 
-def _tell_ratio(logs: Logs) -> dict[str, Any]:
+def _describe_ratio(logs: Logs) -> dict[str, Any]:
     found = judge_starts(np.array(list(logs.values())))
     named = {"speedup": found.log_ratio, "low": found.low, "high": found.high}
     return {**{key: _factor(log) for key, log in named.items()}, "num_starts": len(logs)}
 
 
-def _tell_move(logs: Logs, fair: Logs) -> dict[str, Any]:
-    """How far from the fair ratio, start by start: what starts share drops out."""
+def _describe_change(logs: Logs, fair: Logs) -> dict[str, Any]:
+    """The distance from the fair ratio, paired by start: common effects cancel."""
     keys = ("moved", "moved_low", "moved_high")
     found = judge_starts(np.array([logs[each] - fair[each] for each in logs.keys() & fair.keys()]))
     values = (found.log_ratio, found.low, found.high)

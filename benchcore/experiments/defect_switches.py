@@ -1,8 +1,8 @@
-"""The errors of the seeds' own code as switches of a duel.
+"""The errors of public comparisons as switches of a duel.
 
-A switch makes one side, or the clock that reads it, wrong in one way; the study holds what comes of
-it against the fair pair of the same duel. Sources are the rows of the table of pitfalls in
-`benchcore/cell/pitfalls.md`, and the public projects in which the error was read.
+A switch makes one side, or the clock that measures it, wrong in one way. The study compares the
+result with the fair pair of the same duel. Sources are the rows of the table of pitfalls in
+`benchcore/cell/pitfalls.md`, and the public projects that have the error.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from benchcore.workloads.settings import DEFECTS
 H100 = "LucasTakanori/jax-pytorch-h100-benchmark"
 PARALLEL = "mlguild/PytorchVsJax"
 EPOCH_IMAGES = 126_689
-"""Of ImageNet-100, on which the H100 comparison trained."""
+"""Size of ImageNet-100, on which the H100 comparison trained."""
 CLOCKED_STEPS = 50
-"""As many as the H100 comparison takes the mean of."""
+"""The H100 comparison reports the mean of this many steps."""
 
 Framework = Literal["jax", "torch"]
 SIDES: tuple[Framework, ...] = ("jax", "torch")
 Reading = Literal[
     "enqueued", "first call", "waited for each step", "with compilation", "epoch", "in tf32"
 ]
-"""How a side that runs rightly is misread: until the call came back; the first call alone; single
-steps, each waited for, against steps that queue; the mean of CLOCKED_STEPS with the first call and
-its compilation; an epoch of EPOCH_IMAGES that compiles its step anew; the same case in TF32."""
+"""How the time of a correct side is misread. `enqueued`: until the call returned. `first call`:
+only that. `waited for each step`: single synchronised steps against queued ones. `with
+compilation`: the mean of CLOCKED_STEPS with the first call and its compilation. `epoch`: an epoch
+of EPOCH_IMAGES that compiles its step again. `in tf32`: the same case in TF32."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Switch:
-    """One error: what each side is set to beside what is fair, or how its time is misread.
+    """One error: the settings of each side that differ from the fair ones, or a misread time.
 
-    `row` is that of the table of pitfalls, where it has one. `guard` says what keeps a misread time
-    out, for nothing that is played can show it.
+    `row` is its row in the table of pitfalls, if it has one. `guard` is what prevents a misread
+    time here; no guard can be seen to catch one, because the study computes it afterwards.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Switch:
 
     @property
     def sides(self) -> tuple[Framework, ...]:
-        """Who is wronged by it, or favoured."""
+        """The sides that the error slows down or speeds up."""
         return tuple(side for side in SIDES if side in {**self.settings, **self.readings})
 
 
@@ -63,8 +64,8 @@ def _defect(name: str) -> Mapping[str, str]:
 
 
 _TRAIN = ("train",)
-_STOPS = "the clock of a block stops when every output is there"
-_STAGES = "compilation and the first run are stages of their own; a compilation in a block voids"
+_STOPS = "a block's clock stops when every output is ready"
+_STAGES = "compilation and the first run are separate stages; a compilation in a block voids it"
 SWITCHES = (
     Switch(
         name="torch-eager",
@@ -95,51 +96,51 @@ SWITCHES = (
         row=5,
         readings={"jax": "in tf32"},
         needs_gpu=True,
-        guard="the canary's error of one product shows what a case that says FP32 computes",
+        guard="the canary measures the precision that an FP32 case really uses",
     ),
     Switch(
         name="v1-stride",
-        title="JAX's ResNet-50 is v1: the stride in the 1x1",
+        title="JAX's ResNet-50 is v1: the stride is in the first 1x1",
         source=H100,
         settings={"jax": _defect("v1-stride")},
     ),
     Switch(
         name="plain-sigmoid",
-        title="JAX's gates are sigmoid for hard sigmoid",
+        title="JAX's gates use sigmoid instead of hard sigmoid",
         source=H100,
         settings={"jax": _defect("plain-sigmoid")},
     ),
     Switch(
         name="tanh-gelu",
-        title="JAX's GELU is the tanh one",
+        title="JAX's GELU is the tanh approximation",
         source=H100,
         row=25,
         settings={"jax": _defect("tanh-gelu")},
     ),
     Switch(
         name="same-padding",
-        title="JAX's convolutions pad SAME",
+        title="JAX's convolutions use SAME padding",
         source=PARALLEL,
         row=24,
         settings={"jax": _defect("same-padding")},
     ),
     Switch(
         name="frozen-batch-norm",
-        title="JAX trains with the batch norms of inference",
+        title="JAX trains with batch norms in inference mode",
         source=H100,
         settings={"jax": _defect("frozen-batch-norm")},
         use_cases=_TRAIN,
     ),
     Switch(
         name="frozen-weights",
-        title="PyTorch's weights take no gradient",
+        title="PyTorch's weights get no gradient",
         source=PARALLEL,
         settings={"torch": _defect("frozen-weights")},
         use_cases=_TRAIN,
     ),
     Switch(
         name="image-from-host",
-        title="JAX is handed a transposed batch from the host each step",
+        title="JAX gets a transposed batch from the host at each step",
         source=H100,
         row=31,
         settings={"jax": _defect("image-from-host")},
@@ -147,7 +148,7 @@ SWITCHES = (
     ),
     Switch(
         name="jax-loss-fetched",
-        title="JAX is asked for its loss each step",
+        title="JAX's loss is read on the host at each step",
         source=H100,
         row=29,
         settings={"jax": _defect("loss-fetched")},
@@ -155,7 +156,7 @@ SWITCHES = (
     ),
     Switch(
         name="torch-loss-fetched",
-        title="PyTorch is asked for its loss each step",
+        title="PyTorch's loss is read on the host at each step",
         source=H100,
         row=29,
         settings={"torch": _defect("loss-fetched")},
@@ -163,7 +164,7 @@ SWITCHES = (
     ),
     Switch(
         name="no-donation",
-        title="JAX copies its state instead of giving it away",
+        title="JAX copies its state instead of donating it",
         source=H100,
         row=16,
         settings={"jax": {"donate": "no"}},
@@ -171,7 +172,7 @@ SWITCHES = (
     ),
     Switch(
         name="jax-not-waited-for",
-        title="JAX's clock stops when the call comes back",
+        title="JAX's clock stops when the call returns",
         source=PARALLEL,
         row=1,
         readings={"jax": "enqueued"},
@@ -179,7 +180,7 @@ SWITCHES = (
     ),
     Switch(
         name="torch-not-waited-for",
-        title="PyTorch's clock stops when the call comes back",
+        title="PyTorch's clock stops when the call returns",
         source=PARALLEL,
         row=1,
         readings={"torch": "enqueued"},
@@ -187,23 +188,23 @@ SWITCHES = (
     ),
     Switch(
         name="jax-waited-for-each-step",
-        title="JAX waits for each step, PyTorch's steps queue",
+        title="JAX waits for each step, PyTorch's steps are queued",
         source=H100,
         row=2,
         readings={"jax": "waited for each step"},
-        guard="latency is another quantity, in columns of its own",
+        guard="latency is a separate quantity with its own columns",
     ),
     Switch(
         name="torch-waited-for-each-step",
-        title="PyTorch waits for each step, JAX's steps queue",
+        title="PyTorch waits for each step, JAX's steps are queued",
         source=H100,
         row=2,
         readings={"torch": "waited for each step"},
-        guard="latency is another quantity, in columns of its own",
+        guard="latency is a separate quantity with its own columns",
     ),
     Switch(
         name="no-warm-up",
-        title="Both by their first call, compilation and all",
+        title="Both sides' first call, with compilation",
         source=PARALLEL,
         row=3,
         readings={"jax": "first call", "torch": "first call"},
@@ -211,15 +212,15 @@ SWITCHES = (
     ),
     Switch(
         name="compilation-timed",
-        title=f"JAX by the mean of {CLOCKED_STEPS} steps, its compilation in the first",
+        title=f"JAX's mean of {CLOCKED_STEPS} steps includes its compilation",
         source=H100,
         row=3,
         readings={"jax": "with compilation"},
         guard=_STAGES,
     ),
     Switch(
-        name="jit-anew-each-epoch",
-        title=f"JAX compiles anew each epoch ({EPOCH_IMAGES:,} images)",
+        name="recompile-each-epoch",
+        title=f"JAX recompiles in each epoch ({EPOCH_IMAGES:,} images)",
         source=H100,
         row=4,
         readings={"jax": "epoch"},
@@ -232,27 +233,27 @@ _FAIR: Mapping[Framework, Mapping[str, str]] = {
     "jax": {"compile": "jit"},
     "torch": {"compile": "default"},
 }
-"""Compiled on both sides, and on a GPU autotuned on both, as XLA is by itself."""
+"""Compiled on both sides, and on a GPU autotuned on both, as XLA always is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """One step from the seeds' way to the fair pair: `title` tells what was just put right."""
+    """One correction on the way from all errors to the fair pair: `title` names the error
+    removed."""
 
     title: str
     settings: Mapping[Framework, Mapping[str, str]]
 
 
 def list_switches(workload: str, use_case: str, names: Sequence[str] = ()) -> list[Switch]:
-    """The switches that a workload's sides have in a use case. Raises UserError on a name that is
-    none of them."""
+    """The switches for a workload's use case. Raises UserError for a name that is none of them."""
     usable = [each for each in SWITCHES if use_case in each.use_cases and _takes(workload, each)]
     known = [each.name for each in usable]
     for name in names:
         if name not in known:
             raise UserError(
                 f"wanted a defect of {workload!r} in use case {use_case!r}, got {name[:100]!r}; "
-                f"there are {', '.join(known)}; name these with --switch"
+                f"there are {', '.join(known)}; choose from these with --switch"
             )
     return [each for each in usable if not names or each.name in names]
 
@@ -269,21 +270,22 @@ def _takes(workload: str, switch: Switch) -> bool:
 def settle(
     settings: Mapping[Framework, Mapping[str, str]], side: Framework, device: str
 ) -> dict[str, str]:
-    """All settings of a side: the fair ones, less what is changed."""
+    """All settings of a side: the fair ones with these changes."""
     tuned = side == "torch" and parse_device(device).kind == "cuda"
     fair = {**_FAIR[side], **({"cudnn_benchmark": "on"} if tuned else {})}
     return {**fair, **settings.get(side, {})}
 
 
 def is_played(switch: Switch, device: str) -> bool:
-    """Whether a device can show it: on a CPU there is no cuDNN, and no TF32."""
+    """Whether a device can show it: a CPU has no cuDNN and no TF32."""
     return not switch.needs_gpu or parse_device(device).kind == "cuda"
 
 
 def list_corrections(switches: Iterable[Switch]) -> list[Correction]:
-    """From all model and step errors of the H100 comparison together to none, one at a time.
+    """From all model and step errors of the H100 comparison together to none, one removed at a
+    time.
 
-    Those of a clock are left out, for they misread what these have measured.
+    Errors of the clock are left out, because they only misread these measurements.
     """
     stacked = [
         each
@@ -298,7 +300,7 @@ def list_corrections(switches: Iterable[Switch]) -> list[Correction]:
 
 
 _NOT_STACKED = ("torch-eager-channels-last",)
-"""Instead of another, not beside it."""
+"""It replaces another switch, so it can't be combined."""
 
 
 def _join(switches: Sequence[Switch]) -> dict[Framework, dict[str, str]]:
@@ -313,6 +315,6 @@ def _join(switches: Sequence[Switch]) -> dict[Framework, dict[str, str]]:
 
 
 def name_side(side: Framework, settings: Mapping[str, str]) -> str:
-    """The arm's name; a defect is part of it."""
+    """The arm's name, including its defect."""
     wrong = settings.get(DEFECTS)
     return name_arm(side, settings) + (f"-{wrong}" if wrong else "")

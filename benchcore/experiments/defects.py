@@ -27,7 +27,7 @@ from benchcore.running.plans import draft_plan
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRequest:
-    """Which defects to play on which case. No names = all that the case and the device have."""
+    """Which defects to run on which case. No names = all that the case and the device support."""
 
     workload: str
     case_filter: CaseFilter
@@ -37,70 +37,70 @@ class StudyRequest:
     starts: int = 3
     rounds: int = 8
     ceilings: bool = True
-    """Whether the device's ceilings are measured beside it, so that physics can be judged."""
+    """Whether the device's ceilings are measured too, so that physics can be judged."""
     device: str = "cpu"
 
 
 def draft_study(
-    asked: StudyRequest,
+    request: StudyRequest,
     *,
     site: str = "local",
     campaign: str | None = None,
     python: str | None = None,
 ) -> Plan:
     """The plan of a study with today's versions: ceilings, and one duel of the fair pair and of
-    every side that is wrong. Raises UserError."""
-    check_device(asked.device)
-    case_name = find_case(asked.workload, asked.case_filter)
-    case = load_spec(asked.workload).cases[case_name]
-    switches = list_switches(asked.workload, case.use_case, asked.switches)
-    played = [each for each in switches if is_played(each, asked.device)]
-    arms = _list_arms(asked, played)
+    every wrong side. Raises UserError."""
+    check_device(request.device)
+    case_name = find_case(request.workload, request.case_filter)
+    case = load_spec(request.workload).cases[case_name]
+    switches = list_switches(request.workload, case.use_case, request.switches)
+    played = [each for each in switches if is_played(each, request.device)]
+    arms = _list_arms(request, played)
     study = Match(
-        workload=asked.workload,
+        workload=request.workload,
         case=case_name,
         arms=arms,
-        expected_s=20.0 * len(arms) * asked.starts,
-        limits=DuelLimits(starts=asked.starts, rounds=asked.rounds),
+        expected_s=20.0 * len(arms) * request.starts,
+        limits=DuelLimits(starts=request.starts, rounds=request.rounds),
         track=DEFECT_TRACK,
     )
     matches = [study]
     if any("in tf32" in each.readings.values() for each in played):
-        matches += _list_tf32(asked, study)
-    if asked.ceilings:
+        matches += _list_tf32(request, study)
+    if request.ceilings:
         plain = (
-            Arm(name="jax-jit", request=asked.jax, settings={"compile": "jit"}),
-            Arm(name="torch-eager", request=asked.torch, settings={"compile": "none"}),
+            Arm(name="jax-jit", request=request.jax, settings={"compile": "jit"}),
+            Arm(name="torch-eager", request=request.torch, settings={"compile": "none"}),
         )
-        matches = [*list_sentinels(asked.device, case.precision, plain, DuelLimits()), *matches]
-    profile = Profile(name="defects", matches=tuple(matches), device=asked.device)
-    name = campaign or f"defects-{asked.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
+        matches = [*list_sentinels(request.device, case.precision, plain, DuelLimits()), *matches]
+    profile = Profile(name="defects", matches=tuple(matches), device=request.device)
+    name = campaign or f"defects-{request.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
     return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
 
 
-def _list_arms(asked: StudyRequest, played: Sequence[Switch]) -> tuple[Arm, ...]:
-    """The fair pair first; each side once, however many switches it serves."""
-    requests = {"jax": asked.jax, "torch": asked.torch}
+def _list_arms(request: StudyRequest, played: Sequence[Switch]) -> tuple[Arm, ...]:
+    """The fair pair first; each side once, even if several switches use it."""
+    requests = {"jax": request.jax, "torch": request.torch}
     wanted = [{}, *(each.settings for each in played)]
-    if not asked.switches:
+    if not request.switches:
         wanted += [correction.settings for correction in list_corrections(played)]
     arms: dict[str, Arm] = {}
     for settings in wanted:
         for side in SIDES:
-            settled = settle(settings, side, asked.device)
+            settled = settle(settings, side, request.device)
             name = name_side(side, settled)
             arms.setdefault(name, Arm(name=name, request=requests[side], settings=settled))
     return tuple(arms.values())
 
 
-def _list_tf32(asked: StudyRequest, study: Match) -> list[Match]:
-    """JAX alone on the same case in TF32, where there is one. Not run on a GPU."""
-    cases = load_spec(asked.workload).cases
+def _list_tf32(request: StudyRequest, study: Match) -> list[Match]:
+    """JAX on the same case in TF32, if there is one. Not run on a GPU."""
+    cases = load_spec(request.workload).cases
     same = [
         name
         for name, case in cases.items()
         if dataclasses.replace(case, precision="fp32_ieee") == cases[study.case]
         and case.precision == "tf32"
     ]
-    arm = Arm(name="jax-jit", request=asked.jax, settings=settle({}, "jax", asked.device))
+    arm = Arm(name="jax-jit", request=request.jax, settings=settle({}, "jax", request.device))
     return [dataclasses.replace(study, case=each, arms=(arm,), expected_s=60.0) for each in same]

@@ -1,5 +1,5 @@
-"""Which dependency of a framework changed the time of a step: a search whose rounds measure
-environments in which more and more packages have moved from the old version to the new one."""
+"""Find the dependency of a framework that changed the time of a step: each round measures two
+environments between the old and the new one."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def run_dependency_search(
     state: State,
     measurer: Measurer,
 ) -> dict[str, Any]:
-    """Search the packages between the target's ends, which are versions or locks, for the one that
-    changed the case. Raises UserError."""
+    """Search the packages that differ between the target's ends, which are versions or locks, for
+    the one that changed the case. Raises UserError."""
     framework = parse_request(target.framework).framework
     between = compare_ends(framework, (target.good, target.bad), context)
     measurer.report(f"the locks differ in {', '.join(between.moves)}")
@@ -98,7 +98,7 @@ def _list_moves(between: Between) -> list[dict[str, str]]:
 
 
 def _read_other_differences(campaigns: Sequence[str], state: State) -> list[dict[str, Any]]:
-    """From the first round's document, the one whose programs were profiled."""
+    """From the first round's document: only its programs were profiled."""
     if not campaigns:
         return []
     (duel,) = load_campaign(state, campaigns[0]).duels
@@ -106,8 +106,7 @@ def _read_other_differences(campaigns: Sequence[str], state: State) -> list[dict
 
 
 def describe_rounds(search: Bisection) -> list[dict[str, Any]]:
-    """The search's questions and answers in order; a `ratio` is the newer step time over the
-    older."""
+    """The rounds of the search in order; a `ratio` is the newer step time over the older."""
     return [
         {
             "purpose": each.purpose,
@@ -152,7 +151,7 @@ def _summarise_culprit(culprit: PackageCulprit) -> str:
 
 
 def shorten_state(moved: Moved) -> str:
-    """An environment's name for people: the moved packages if they are few, else their number."""
+    """An environment's name for people: a few moved packages by name, else their number."""
     few = len(moved) <= _MOST_NAMED
     return name_state(moved) if few else f"{len(moved)} moved"
 
@@ -194,8 +193,8 @@ def draft_pair(
 
 
 def list_other_differences(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What else differed between both ends than packages: a setting or a default that flipped, and
-    the compiled program."""
+    """Other differences between both ends than packages: a changed setting or default, and the
+    compiled program."""
     old, new = document["contenders"]
     return [
         {"kind": each["kind"], "name": each["name"], "old": each["a"], "new": each["b"]}

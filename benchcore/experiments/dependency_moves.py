@@ -1,5 +1,5 @@
-"""Environments between two of one framework, in each of which some packages have been moved from
-the old lock's version to the new one's; and the duels that tell them apart."""
+"""Environments between two locks of one framework, with some packages moved from the old lock's
+version to the new one's."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ from benchcore.verdict.confirmation.dependency_search import Moved, name_state
 _MOST_BYTES = 4 << 20
 _MOST_WORDS = 600
 _FIRST_REASON = re.compile(r"Because (.{1,300}?), we can conclude")
-"""What uv begins with: who depends on what. The rest follows from it."""
+"""The beginning of uv's explanation: which package depends on which. The rest follows from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Between:
-    """What lies between two environments of a framework: the packages of both, and how locks of
-    that kind are made."""
+    """Two environments of a framework: the packages of both, and how to make locks between them."""
 
     release: Release
     like: Lock
@@ -51,8 +50,8 @@ class Between:
 
     @property
     def moves(self) -> tuple[str, ...]:
-        """The packages that differ, the likeliest first, the framework itself last. What only one
-        of both has comes along with whatever needs it."""
+        """The packages that differ, the likeliest first, the framework itself last. A package that
+        only one lock has is added with the package that needs it."""
         name = self.release.framework
         differing = [
             each for each in self.old if self.new.get(each, self.old[each]) != self.old[each]
@@ -62,16 +61,16 @@ class Between:
         )
 
     def pins(self, moved: Moved) -> dict[str, str]:
-        """The version of every package of either environment once these have moved."""
+        """The version of every package of either environment after these moves."""
         return {**self.new, **self.old, **{name: self.new[name] for name in moved}}
 
     def release_of(self, moved: Moved) -> Release:
-        """The framework's version once these have moved."""
+        """The framework's version after these moves."""
         version = Version(self.pins(moved)[self.release.framework])
         return replace(self.release, version=version.public)
 
     def lock(self, moved: Moved) -> Lock:
-        """Raises UnresolvableError where these versions don't go together."""
+        """Raises UnresolvableError if these versions are incompatible."""
         release = self.release_of(moved)
         template = load_template(release.framework, template_folder())
         return lock_pinned(release, template, self.like, self.pins(moved))
@@ -79,7 +78,7 @@ class Between:
 
 def compare_ends(framework: Framework, ends: tuple[str, str], context: RunContext) -> Between:
     """Read or make the locks of both ends, each a version or the path of a lock. Raises UserError,
-    also where no package differs."""
+    also if no package differs."""
     site = load_site(context.site)
     accelerator = site.accelerator or find_accelerator()
     given = [_read_lock(framework, each) if is_lock(each) else None for each in ends]
@@ -104,8 +103,8 @@ def compare_ends(framework: Framework, ends: tuple[str, str], context: RunContex
     if not found.moves:
         raise UserError(
             f"wanted two locks of {framework} that differ in the version of a package, got "
-            f"{ends[0][:100]!r} and {ends[1][:100]!r}, which differ in none; compare settings, "
-            "with `deadheat compare`"
+            f"{ends[0][:100]!r} and {ends[1][:100]!r} with equal versions; compare settings with "
+            "`deadheat compare`"
         )
     return found
 
@@ -125,21 +124,21 @@ def _read_lock(framework: str, end: str) -> dict[str, str]:
             Version(version)
     except (OSError, ValueError, InvalidVersion) as error:
         raise UserError(
-            f"wanted a lock, as `requirements.lock` of an environment's folder is one, got "
+            f"wanted a lock, such as `requirements.lock` in an environment's folder, got "
             f"{show(path)}: {error!s:.200}; name another file"
         ) from error
     if framework not in packages:
         raise UserError(
             f"wanted a lock with {framework}, got {show(path)}, which has {len(packages)} packages "
-            "and not that one; name another file"
+            "but not that one; name another file"
         )
     return packages
 
 
 def why_not(between: Between) -> Callable[[Moved], str | None]:
-    """Asks the resolver, once for each, whether packages can be moved; None = they can.
+    """Returns a cached function: why the resolver refuses these moves; None = it resolves them.
 
-    Raises UserError where the index does not answer: that would be no answer.
+    Raises UserError if the package index doesn't answer: that is no refusal.
     """
     known: dict[Moved, str | None] = {}
 
@@ -155,13 +154,13 @@ def _ask_resolver(between: Between, moved: Moved) -> str | None:
     try:
         between.lock(moved)
     except UnresolvableError as error:
-        words = " ".join(str(error).partition("uv reported: ")[2].split())
-        first = _FIRST_REASON.search(words)
-        return first[1] if first else words[:_MOST_WORDS]
+        explanation = " ".join(str(error).partition("uv reported: ")[2].split())
+        first = _FIRST_REASON.search(explanation)
+        return first[1] if first else explanation[:_MOST_WORDS]
     except EnvironmentBuildError as error:
         raise UserError(
             f"wanted to know whether {name_state(moved)} can be moved, but uv could not resolve "
-            f"it; mend uv's settings or the index; {error!s:.600}"
+            f"it; fix uv's settings or the index; {error!s:.600}"
         ) from error
     return None
 
@@ -169,7 +168,7 @@ def _ask_resolver(between: Between, moved: Moved) -> str | None:
 def build(
     between: Between, moved: Moved, state: State, report: Callable[[str], None]
 ) -> EnvironmentRecord:
-    """The environment in which these have moved. Raises EnvironmentBuildError and UserError."""
+    """The environment after these moves. Raises EnvironmentBuildError and UserError."""
     return provision_locked(
         between.release_of(moved),
         between.lock(moved),

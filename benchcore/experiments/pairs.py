@@ -1,5 +1,5 @@
-"""An old and a new environment on one case, in one duel: how their starts are measured in rounds
-that add up, read from the database and judged."""
+"""Measure an old and a new environment on one case in one duel, in rounds that add up; read their
+starts from the database and judge them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BisectTarget:
 
     @property
     def name(self) -> str:
-        """The name that its campaigns begin with; the same request resumes what was measured."""
+        """The prefix of its campaigns' names; the same request resumes earlier measurements."""
         fields = json.dumps(dataclasses.asdict(self), sort_keys=True)
         return f"bisect-{self.framework}-{hashlib.sha256(fields.encode()).hexdigest()[:10]}"
 
@@ -58,7 +58,7 @@ def draft_profile(
     *,
     passes: bool = False,
 ) -> Profile:
-    """How the next starts of a pair are measured; with `passes` also its programs."""
+    """The profile of a pair's next starts; with `passes` it also profiles their programs."""
     match = Match(
         workload=target.workload,
         case=target.case,
@@ -81,16 +81,16 @@ def draft_profile(
 
 @dataclass
 class PairRounds(Generic[T]):
-    """Measures pairs of an old and a new environment, and remembers them: a later round adds its
-    starts to those known."""
+    """Measures pairs of an old and a new environment and stores their starts: a later round adds to
+    them."""
 
     bound: float
     measurer: Measurer
     engine: Engine
     draft: Callable[[T, T, range, bool], Plan]
-    """The plan of a pair's next starts; True = none of an earlier question are among them."""
+    """The plan of a pair's next starts; True = without starts of earlier rounds."""
     name: Callable[[T, T], str]
-    """What people call a pair: `jax 0.11.1 against 0.11.2`."""
+    """The name of a pair for people: `jax 0.11.1 against 0.11.2`."""
     lost: list[str] = field(default_factory=list)
     """Why starts do not count."""
     campaigns: list[str] = field(default_factory=list)
@@ -98,10 +98,10 @@ class PairRounds(Generic[T]):
     _begun: dict[tuple[T, T, bool], int] = field(default_factory=dict)
 
     def judge(self, old: T, new: T, num_starts: int, fresh: bool) -> Judgement:
-        """log(T_new / T_old) from `num_starts` starts; those that are missing are measured first.
+        """Judge log(T_new / T_old) from `num_starts` starts, after measuring the missing ones.
 
-        A `fresh` pair uses no start of a pair that was judged before. What can't be built or
-        measured stays unknown.
+        A `fresh` pair uses no start that was judged before. A pair that can't be built or measured
+        is `unknown`.
         """
         key = (old, new, fresh)
         pairs, begun = self._pairs.setdefault(key, []), self._begun.get(key, 0)
@@ -124,13 +124,13 @@ class PairRounds(Generic[T]):
         except (EnvironmentBuildError, CampaignIncompleteError) as error:
             return [], [str(error)]
         self.campaigns.append(plan.campaign)
-        planned = {duel.duel_run for duel in plan.duels}  # not those of another Python
+        planned = {duel.duel_run for duel in plan.duels}  # without those of another Python
         records = read_duels(self.engine, plan.campaign)
         return read_pairs([each for each in records if each.duel_run in planned])
 
 
 def read_pairs(records: Sequence[DuelRecord]) -> tuple[list[np.ndarray], list[str]]:
-    """Of each start that counts log(T_new / T_old), one value a round; and why others don't. The
+    """log(T_new / T_old) of each start that counts, one value per round; and why others don't. The
     first contender of a duel is the old version."""
     found, lost = list[np.ndarray](), list[str]()
     for record in records:
@@ -143,7 +143,7 @@ def read_pairs(records: Sequence[DuelRecord]) -> tuple[list[np.ndarray], list[st
             if len(pairs):
                 found.append(pairs)
             else:
-                lost.append("others disturbed it throughout: no round of a start may count")
+                lost.append("disturbed throughout: every round of the start is degraded")
     return found, lost
 
 
@@ -155,7 +155,7 @@ def _pair_starts(old: ContenderTimes, new: ContenderTimes) -> Iterator[np.ndarra
 
 
 def judge_pairs(pairs: Sequence[np.ndarray], lost: Sequence[str], bound: float) -> Judgement:
-    """The verdict over starts, as a confirmation's; where there are none, why."""
+    """The verdict over starts, as in a confirmation; without starts, the reason."""
     found = judge_allocations(pairs, bound, prefer="same")
     if not pairs and lost:
         return dataclasses.replace(found, reason=lost[0])

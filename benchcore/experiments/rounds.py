@@ -1,4 +1,4 @@
-"""The rounds of an experiment: who measures them, how, and after how many starts it looks."""
+"""The rounds of an experiment: the `Measurer` that runs them, their context, and the looks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MAX_STARTS = 100
 
 
 class Measurer(Protocol):
-    """Measures the rounds of an experiment, and shows what it does."""
+    """Measures the rounds of an experiment, and shows its progress."""
 
     def measure(self, plan: Plan, title: str) -> None:
-        """Measure a plan, and bring its results into the database.
+        """Measure a plan, and ingest its results.
 
         `title` names the round for people: "starts 6 to 8 of suspicion 12". Raises
-        CampaignIncompleteError if a duel left no result, and UserError if it can't begin.
+        CampaignIncompleteError if a duel has no result, and UserError if it can't begin.
         """
         ...
 
@@ -40,14 +40,14 @@ class RunContext:
 
 
 def check_looks(starts: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of starts after which an experiment looks at its results.
+    """The numbers of starts after which an experiment judges its results.
 
-    Raises UserError unless they grow, from 2 to 100.
+    Raises UserError unless they increase, from 2 to 100.
     """
     looks = tuple(starts)
     if looks[0] < 2 or looks[-1] > _MAX_STARTS or looks != tuple(sorted(set(looks))):
         raise UserError(
-            f"wanted growing numbers of starts from 2 to {_MAX_STARTS}, got "
+            f"wanted increasing numbers of starts from 2 to {_MAX_STARTS}, got "
             f"{', '.join(map(str, looks))}; write for example --starts 5 --starts 8"
         )
     return looks

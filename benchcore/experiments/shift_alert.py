@@ -1,4 +1,4 @@
-"""The text of the alert for a confirmed shift: how the ratio moved, and what moved it."""
+"""The text of the alert for a confirmed shift: how the ratio changed, and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TITLES = {"jax": "JAX", "torch": "PyTorch"}
 
 def write_alert(suspicion: SuspicionRecord, finding: Finding) -> str:
     """`JAX/PyTorch speedup on mlp infer_b128 rose 5 % (3 to 7 %): PyTorch 2.15.0 is 5 % slower than
-    2.14.0. Device: AMD EPYC.` A framework is named only where it moved."""
+    2.14.0. Device: AMD EPYC.` Names a framework only if it changed."""
     key = suspicion.key
     pair = f"{_title(suspicion.a_new)}/{_title(suspicion.b_new)}"
     track = "" if key.track == "default" else f" ({key.track})"
@@ -22,7 +22,7 @@ def write_alert(suspicion: SuspicionRecord, finding: Finding) -> str:
 
 
 def _write_change(finding: Finding) -> str:
-    """`rose 5 % (3 to 7 %)`; where fresh starts do not show it, it is a shift of the nights."""
+    """`rose 5 % (3 to 7 %)`, or a shift of the nightly runs if fresh starts don't show it."""
     change = finding.change
     if change.verdict != "different" or change.log_ratio is None:
         return "shifted in the nightly runs"
@@ -31,7 +31,7 @@ def _write_change(finding: Finding) -> str:
 
 
 def _write_percent(found: Judgement, sign: int = 1) -> str:
-    """`5 % (3 to 7 %)`; with sign -1 of a fall, as positive numbers."""
+    """`5 % (3 to 7 %)`; sign -1 makes the numbers of a fall positive."""
     middle, low, high = found.log_ratio, found.low, found.high
     assert middle is not None
     if low is None or high is None:
@@ -41,7 +41,7 @@ def _write_percent(found: Judgement, sign: int = 1) -> str:
 
 
 def _percent(log_ratio: float, sign: int = 1) -> str:
-    """A log ratio in percent, with two digits at least."""
+    """A log ratio in percent, with at least two digits."""
     percent = sign * 100 * math.expm1(log_ratio)
     return f"{percent:.0f}" if abs(percent) >= 10 else f"{percent:.2g}"
 
@@ -57,7 +57,7 @@ def _write_cause(suspicion: SuspicionRecord, finding: Finding) -> str:
         return " and ".join(_write_side(*side) for side in sides.values())
     if finding.culprit == "infrastructure":
         return f"caused by the infrastructure, not by a framework: {finding.reason}"
-    return f"the cause is not known: {finding.reason}"
+    return f"the cause is unknown: {finding.reason}"
 
 
 def _write_side(old: ContenderRecord, new: ContenderRecord, effect: Judgement | None) -> str:

@@ -1,4 +1,4 @@
-"""Plans fresh starts of what a suspicion is about, old environments against new, and reads them."""
+"""Plan fresh starts for a suspicion, old environments against new ones, and read their results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from benchcore.verdict.confirmation.decide import Start
 from benchcore.verdict.confirmation.machine_check import PROBES
 
 ROUNDS = 6
-"""Balanced rounds of a start: more of them don't narrow what differs from start to start."""
+"""Balanced rounds of a start: more would not reduce the differences between starts."""
 _SEED = 20260701
 LIKELY = re.compile(r"xla|jaxlib|cudnn|cublas|triton|nccl|plugin|cuda|torch|jax|numpy")
 _FIRST = ("setting", "effective", "program", "package", "environment")
@@ -36,17 +36,17 @@ _FIRST = ("setting", "effective", "program", "package", "environment")
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmContender:
-    """One contender of a confirmation: the cells it stands for, and how it is asked for."""
+    """One contender of a confirmation: its cells, and its version request."""
 
     cells: tuple[str, ...]
     side: ContenderRecord
     request: str
     environment: EnvironmentRecord | None
-    """The one that was measured then; None = it is gone, and has to be built anew."""
+    """The environment measured then; None = it is gone and must be rebuilt."""
 
 
 def choose_contenders(subject: SuspicionRecord, state: State) -> tuple[ConfirmContender, ...]:
-    """Both sides in their old and new environments, and the first once more as control."""
+    """Both sides in their old and new environments, and the first one again as control."""
     known = {record.key: record for record in list_environments(state)}
     cells: list[tuple[tuple[str, ...], ContenderRecord]] = []
     for before, after, old, new in (
@@ -73,15 +73,15 @@ def choose_contenders(subject: SuspicionRecord, state: State) -> tuple[ConfirmCo
 def _ask_for(
     side: ContenderRecord, record: EnvironmentRecord | None, taken: Mapping[str, str]
 ) -> str:
-    """By version; two environments of one version can only be told by their interpreters."""
+    """By version; two environments of the same version differ only in their interpreters."""
     request = f"{side.framework}=={side.version}"
     if taken.get(request, side.environment_key) == side.environment_key:
         return request
     if record is None:
         raise UserError(
             f"wanted the environment {side.environment_key!r} of {side.name!r}, which is gone, and "
-            f"another one of the same version is to be measured beside it; nothing can tell them "
-            "apart, so close this suspicion by hand"
+            "another one of the same version; a rebuilt one could not be distinguished from it, "
+            "so close this suspicion by hand"
         )
     return f"{side.framework}@system:{record.python}"
 
@@ -94,10 +94,10 @@ def draft_starts(
     *,
     site: str = "local",
 ) -> Plan:
-    """The plan of some starts, each a duel of its own with a seed of its own, and on a Slurm site
-    in an allocation of its own. Measured as `profile` measures. Raises UserError.
+    """The plan of some starts, each a separate duel with its own seed, and on a Slurm site in its
+    own allocation. Uses the limits of `profile`.
 
-    Raises UserError on a device other than the one that the suspicion is about.
+    Raises UserError, also for a device other than the suspicion's.
     """
     if load_site(site).kind == "local":
         _check_device(subject)
@@ -143,7 +143,7 @@ def _check_device(subject: SuspicionRecord) -> None:
     here = describe_device(subject.device)
     if here["fingerprint"] != subject.key.device_fingerprint:
         raise UserError(
-            f"wanted the device that suspicion {subject.id} is about, "
+            f"wanted the device of suspicion {subject.id}, "
             f"{subject.key.device_fingerprint} ({subject.device_model}), got "
             f"{here['fingerprint']} ({here['model']}); confirm it on a machine like that one"
         )
@@ -157,7 +157,7 @@ def _release(contender: ConfirmContender) -> Release:
             find_interpreters(),
             python=_minor(side.python_version),
         )
-        note = f"the environment of {side.name} is gone: built anew, so packages may differ"
+        note = f"the environment of {side.name} is gone: rebuilt, so packages may differ"
         return dataclasses.replace(found, notes=(*found.notes, note))
     return Release(
         framework=side.framework,  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ def _minor(version: str) -> str:
 
 
 def reuse_environments(plan: Plan, contenders: Sequence[ConfirmContender], state: State) -> None:
-    """Give the campaign the very environments that were measured then, where they are there."""
+    """Give the campaign the environments that were measured then, if they exist."""
     known = {each.request: each.environment for each in contenders if each.environment is not None}
     store_environments(plan, known, state)
 
@@ -184,9 +184,9 @@ def read_starts(
     records: Sequence[DuelRecord],
     documents: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Start], list[str]]:
-    """The starts that count, with what the machine's probe saw in them, and why others don't.
+    """The starts that count, with the readings of the machine's probe, and why others don't.
 
-    `documents` are the results that the records were made of; those have no probe.
+    `documents` are the results of the records, which have no probe readings.
     """
     probes = {document["duel_run"]: document.get("probe") or {} for document in documents}
     of_run = {record.duel_run: record for record in records}
@@ -194,7 +194,7 @@ def read_starts(
     for duel in plan.duels:
         record = of_run.get(duel.duel_run)
         if record is None:
-            lost.append("a start left no result")
+            lost.append("a start has no result")
             continue
         names = [each.name for each in duel.contenders]
         wrong = [each.reason for each in record.exclusions if each.names <= set(names)]
@@ -207,7 +207,7 @@ def read_starts(
 
 
 def _read_probe(probe: Mapping[str, Any]) -> Start:
-    """A start is a duel of its own, so that its rounds have numbers of their own."""
+    """Each start is a separate duel, so it numbers its rounds separately."""
     rows = probe.get("rows", ())
     return {
         name: {row["round"]: row[f"{name}_ns"] for row in rows if row[f"{name}_ns"]}
@@ -216,7 +216,7 @@ def _read_probe(probe: Mapping[str, Any]) -> Start:
 
 
 def list_probe_failures(documents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why the machine's probe did not go through a start, of each in which it didn't."""
+    """Why the machine's probe failed, for each start in which it did."""
     probes = [document.get("probe") or {} for document in documents]
     return [each["failure"] for each in probes if each.get("failure")]
 
@@ -232,8 +232,8 @@ def _read_start(record: DuelRecord, contenders: Mapping[str, ConfirmContender]) 
 def list_candidates(
     contenders: Sequence[ConfirmContender], document: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """What differs between the old and the new environment of each side, the likeliest cause first:
-    a setting or a default that flipped, the program, then packages."""
+    """The differences between each side's old and new environment, the likeliest cause first:
+    changed settings and defaults, the program, then packages."""
     sides = {
         cell: document["contenders"][position]
         for position, contender in enumerate(contenders)

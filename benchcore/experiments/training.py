@@ -1,4 +1,4 @@
-"""A duel of training on an image folder: what a user asks for, as a plan."""
+"""Plan a duel of training on an image folder from a user's request."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from benchcore.state import State
 
 _PREPARE_S = 1800.0
 _BATCH_S = 120.0
-"""A producer that gives no batch for so long hangs."""
+"""Seconds without a batch after which the loader counts as hanging."""
 _SMALLEST_SIDE = 32
 _LIMITS = {"--epochs": 1000, "--batch-size": 4096, "--starts": 100, "--workers": 256}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRequest:
-    """What a user asked for: a and b are a version request and its settings each."""
+    """A user's request: a and b are a version request and its settings each."""
 
     workload: str
     dataset: Path
@@ -46,14 +46,14 @@ class TrainingRequest:
     starts: int
     device: str = "cpu"
     workers: int | None = None
-    """Threads that decode; None = as many as there are CPUs."""
+    """Decoding threads; None = as many as there are CPUs."""
     skip_broken: bool = False
     checkpoint: str | None = None
-    """SHA-256 of the file whose weights training begins with, as `take_checkpoint` gives it."""
+    """SHA-256 of the file with the initial weights, from `take_checkpoint`."""
 
 
 def draft_training(
-    asked: TrainingRequest,
+    request: TrainingRequest,
     state: State,
     *,
     site: str = "local",
@@ -62,79 +62,80 @@ def draft_training(
     report: Callable[[str], None] = lambda text: None,
 ) -> Plan:
     """The plan of one duel whose rounds are epochs. Raises UserError."""
-    case = _check(asked)
-    arms = tuple(parse_arm(",".join(each)) for each in (asked.a, asked.b))
+    case = _check(request)
+    arms = tuple(parse_arm(",".join(each)) for each in (request.a, request.b))
     folder = read_image_folder(
-        asked.dataset, state.datasets, skip_broken=asked.skip_broken, report=report
+        request.dataset, state.datasets, skip_broken=request.skip_broken, report=report
     )
-    dataset = _order_dataset(asked, folder)
+    dataset = _order_dataset(request, folder)
     match = Match(
-        workload=asked.workload,
+        workload=request.workload,
         case=case,
         arms=arms,
         expected_s=600.0,
-        checkpoint=asked.checkpoint,
+        checkpoint=request.checkpoint,
     )
     profile = Profile(
         name="train",
         matches=(match,),
         limits=DuelLimits(
-            starts=asked.starts,
-            rounds=asked.epochs,
+            starts=request.starts,
+            rounds=request.epochs,
             prepare_timeout_s=_PREPARE_S,
             block_timeout_s=3 * _BATCH_S,
         ),
-        device=asked.device,
+        device=request.device,
     )
-    name = campaign or f"train-{asked.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
+    name = campaign or f"train-{request.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
     plan = draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
     return matrix.train_on(plan, dataset)
 
 
-def find_step(asked: TrainingRequest) -> Any:
-    """The case of a single step, of the batch and side asked for. Raises UserError."""
-    case = load_spec(asked.workload).cases[_check(asked)]
-    return size_case(case, asked.batch, asked.side)
+def find_step(request: TrainingRequest) -> Any:
+    """The case of a single step, with the requested batch and side. Raises UserError."""
+    case = load_spec(request.workload).cases[_check(request)]
+    return size_case(case, request.batch, request.side)
 
 
-def _check(asked: TrainingRequest) -> str:
+def _check(request: TrainingRequest) -> str:
     """The case of a single step that an epoch is made of. Raises UserError."""
-    if load_spec(asked.workload).make_training_arrays is None:
+    if load_spec(request.workload).make_training_arrays is None:
         able = [
             name for name in list_workloads() if load_spec(name).make_training_arrays is not None
         ]
         raise UserError(
-            f"wanted a workload that learns from images, got {asked.workload!r}; there are "
+            f"wanted a workload that can train on images, got {request.workload!r}; there are "
             f"{', '.join(able)}"
         )
-    if asked.mode not in DATA_MODES:
+    if request.mode not in DATA_MODES:
         raise UserError(
-            f"no data mode {asked.mode[:100]!r}; modes are {', '.join(DATA_MODES)}; "
+            f"no data mode {request.mode[:100]!r}; modes are {', '.join(DATA_MODES)}; "
             "choose one with --data-mode"
         )
-    given = (asked.epochs, asked.batch, asked.starts, asked.workers or 1)
+    given = (request.epochs, request.batch, request.starts, request.workers or 1)
     for (option, most), value in zip(_LIMITS.items(), given, strict=True):
         if not 1 <= value <= most:
-            raise UserError(f"wanted {option} from 1 to {most}, got {value}; mend it")
-    if not _SMALLEST_SIDE <= asked.side <= 1024 or asked.side % _SMALLEST_SIDE:
+            raise UserError(f"wanted {option} from 1 to {most}, got {value}; change it")
+    if not _SMALLEST_SIDE <= request.side <= 1024 or request.side % _SMALLEST_SIDE:
         raise UserError(
-            f"wanted --side from {_SMALLEST_SIDE} to 1024 in steps of {_SMALLEST_SIDE}, which all "
-            f"strides divide, got {asked.side}; write for example --side 224"
+            f"wanted --side from {_SMALLEST_SIDE} to 1024 in multiples of {_SMALLEST_SIDE}, the "
+            f"product of all strides, got {request.side}; write for example --side 224"
         )
     return find_case(
-        asked.workload, CaseFilter(use_case="train", batch=32, precision=asked.precision)
+        request.workload, CaseFilter(use_case="train", batch=32, precision=request.precision)
     )
 
 
-def _order_dataset(asked: TrainingRequest, folder: ImageFolder) -> DatasetOrder:
-    if folder.num_train < asked.batch:
+def _order_dataset(request: TrainingRequest, folder: ImageFolder) -> DatasetOrder:
+    if folder.num_train < request.batch:
         raise UserError(
-            f"wanted a batch of {asked.batch} images or more in train/, got {folder.num_train}; "
+            f"wanted at least one batch of {request.batch} images in train/, "
+            f"got {folder.num_train}; "
             "choose a smaller --batch-size"
         )
     if folder.num_val == 0:
         raise UserError("wanted images in val/ that can be decoded, got none; add some")
-    mode: DataMode = next(each for each in DATA_MODES if each == asked.mode)
+    mode: DataMode = next(each for each in DATA_MODES if each == request.mode)
     return DatasetOrder(
         name=folder.name,
         listing=str(folder.listing),
@@ -142,10 +143,10 @@ def _order_dataset(asked: TrainingRequest, folder: ImageFolder) -> DatasetOrder:
         num_classes=folder.num_classes,
         num_train=folder.num_train,
         num_val=folder.num_val,
-        batch=asked.batch,
-        side=asked.side,
+        batch=request.batch,
+        side=request.side,
         mode=mode,
         loader_python=sys.executable,
-        workers=asked.workers or usable_cpus(),
+        workers=request.workers or usable_cpus(),
         batch_timeout_s=_BATCH_S,
     )

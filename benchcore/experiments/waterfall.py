@@ -1,4 +1,4 @@
-"""The waterfall: what torch gains by what JAX does unasked, one arm after the other."""
+"""The waterfall: what each setting gains torch that JAX has by default, one arm after the other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WaterfallStep:
 
 @dataclass(frozen=True, kw_only=True)
 class WaterfallRequest:
-    """Of which case, with which versions, and how long to look."""
+    """The case, the versions, and how long to measure."""
 
     workload: str
     case_filter: CaseFilter
@@ -43,30 +43,30 @@ class WaterfallRequest:
     device: str = "cpu"
 
 
-def list_steps(asked: WaterfallRequest) -> tuple[WaterfallStep, ...]:
-    """eager, channels_last, compile, graphs, and JAX last; each keeps what those before it set."""
-    convolves = "layout" in options_of(asked.workload, "torch")
+def list_steps(request: WaterfallRequest) -> tuple[WaterfallStep, ...]:
+    """eager, channels_last, compile, graphs, and JAX last; each adds to the settings before it."""
+    convolves = "layout" in options_of(request.workload, "torch")
     layout = ",layout=channels_last" if convolves else ""
-    on_cpu = parse_device(asked.device).kind == "cpu"
+    on_cpu = parse_device(request.device).kind == "cpu"
     return (
-        WaterfallStep(label="eager", contender=f"{asked.torch},compile=none"),
+        WaterfallStep(label="eager", contender=f"{request.torch},compile=none"),
         WaterfallStep(
             label="channels_last",
-            contender=f"{asked.torch},compile=none,layout=channels_last",
+            contender=f"{request.torch},compile=none,layout=channels_last",
             left_out=None if convolves else _NO_LAYOUT,
         ),
-        WaterfallStep(label="compile", contender=f"{asked.torch},compile=default{layout}"),
+        WaterfallStep(label="compile", contender=f"{request.torch},compile=default{layout}"),
         WaterfallStep(
             label="graphs",
-            contender=f"{asked.torch},compile=reduce-overhead{layout}",
+            contender=f"{request.torch},compile=reduce-overhead{layout}",
             left_out=_NO_GRAPHS if on_cpu else None,
         ),
-        WaterfallStep(label="JAX", contender=asked.jax),
+        WaterfallStep(label="JAX", contender=request.jax),
     )
 
 
 def draft_waterfall(
-    asked: WaterfallRequest,
+    request: WaterfallRequest,
     steps: Sequence[WaterfallStep],
     *,
     site: str = "local",
@@ -74,35 +74,35 @@ def draft_waterfall(
     python: str | None = None,
 ) -> Plan:
     """One duel of the arms that run, after the device's ceilings. Raises UserError."""
-    if not (2 <= asked.starts <= 100 and 2 <= asked.rounds <= 100):
+    if not (2 <= request.starts <= 100 and 2 <= request.rounds <= 100):
         raise UserError(
-            f"wanted --starts and --rounds from 2 to 100, got {asked.starts} and {asked.rounds}; "
-            "one start has no interval"
+            f"wanted --starts and --rounds from 2 to 100, got {request.starts} and "
+            f"{request.rounds}; one start has no interval"
         )
-    for wanted, request in (("torch", asked.torch), ("jax", asked.jax)):
-        if parse_request(request).framework != wanted:
+    for wanted, version in (("torch", request.torch), ("jax", request.jax)):
+        if parse_request(version).framework != wanted:
             raise UserError(
-                f"wanted a version of {wanted} with --{wanted}, got {request!r:.100}; "
+                f"wanted a version of {wanted} with --{wanted}, got {version!r:.100}; "
                 f"write for example --{wanted} {wanted}@newest"
             )
-    case = find_case(asked.workload, asked.case_filter)
+    case = find_case(request.workload, request.case_filter)
     arms = tuple(parse_arm(step.contender) for step in steps if step.left_out is None)
-    precision = load_spec(asked.workload).cases[case].precision
-    limits = DuelLimits(starts=asked.starts, rounds=asked.rounds)
+    precision = load_spec(request.workload).cases[case].precision
+    limits = DuelLimits(starts=request.starts, rounds=request.rounds)
     match = Match(
-        workload=asked.workload,
+        workload=request.workload,
         case=case,
         arms=arms,
-        expected_s=60.0 * asked.starts,
+        expected_s=60.0 * request.starts,
         limits=dataclasses.replace(limits, budget_s=0.0),
     )
     profile = Profile(
         name="waterfall",
-        matches=(*list_sentinels(asked.device, precision, (arms[0], arms[-1]), limits), match),
+        matches=(*list_sentinels(request.device, precision, (arms[0], arms[-1]), limits), match),
         limits=limits,
-        device=asked.device,
+        device=request.device,
     )
-    name = campaign or f"waterfall-{asked.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
+    name = campaign or f"waterfall-{request.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
     return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
 
 
@@ -112,6 +112,6 @@ def find_duel(plan: Plan) -> PlannedDuel:
 
 
 def name_arms(steps: Sequence[WaterfallStep], duel: PlannedDuel) -> dict[str, str | None]:
-    """Each step's contender by its label; None where it is left out."""
+    """Each step's contender by its label; None if it is left out."""
     names = iter([each.name for each in duel.contenders])
     return {step.label: None if step.left_out else next(names) for step in steps}

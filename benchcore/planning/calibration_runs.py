@@ -1,7 +1,7 @@
-"""Plans calibration runs: duels whose truth is known, in a rotation that dates decide.
+"""Plans calibration runs: duels with a known answer, rotating by date.
 
 A calibration run measures like a confirmation, with environments that did not change: both sides,
-each with a replicate, and the first once more as control. In some runs the replicate of one side
+each with a replicate, and the first one again as control. In some runs the replicate of one side
 does 2 or 5 % more work. The starts of a run are spread over nights: one or a few per night.
 """
 
@@ -26,21 +26,23 @@ _ROUNDS = 6
 
 def number_tonight(profile: Profile, day: date) -> range:
     """The numbers of a night's starts; they continue from night to night."""
-    first = day.toordinal() * profile.trial_starts
-    return range(first, first + (profile.trial_starts if profile.trials else 0))
+    first = day.toordinal() * profile.calibration_starts
+    return range(first, first + (profile.calibration_starts if profile.calibration_matches else 0))
 
 
-def add_trials(plan: Plan, profile: Profile, numbers: Iterable[int]) -> Plan:
-    """The plan with the starts of these numbers, each a duel of its own. `plan.releases` must have
-    the requests of the profile's `trials`."""
+def add_calibration_starts(plan: Plan, profile: Profile, numbers: Iterable[int]) -> Plan:
+    """The plan with the starts of these numbers, each a separate duel. `plan.releases` must have
+    the requests of the profile's `calibration_matches`."""
     duels = tuple(_plan_start(plan, profile, number) for number in numbers)
     return dataclasses.replace(plan, duels=(*plan.duels, *duels))
 
 
 def _plan_start(plan: Plan, profile: Profile, number: int) -> PlannedDuel:
-    trial = number // STARTS
-    percent, side = SIZES[trial % len(SIZES)], SIDES[trial // len(SIZES) % len(SIDES)]
-    match = profile.trials[trial // (len(SIZES) * len(SIDES)) % len(profile.trials)]
+    run = number // STARTS
+    percent, side = SIZES[run % len(SIZES)], SIDES[run // len(SIZES) % len(SIDES)]
+    match = profile.calibration_matches[
+        run // (len(SIZES) * len(SIDES)) % len(profile.calibration_matches)
+    ]
     measured = dataclasses.replace(
         profile,
         matches=(play(match, profile.limits_of(match), side, percent),),
@@ -51,7 +53,7 @@ def _plan_start(plan: Plan, profile: Profile, number: int) -> PlannedDuel:
 
 
 def play(match: Match, limits: DuelLimits, side: str, percent: int) -> Match:
-    """One start of a calibration run in which the new cell of a side does so much more work."""
+    """One start of a calibration run; the new cell of `side` does `percent` more work."""
     a, b = match.arms
     arms = {"a_old": a, "a_new": a, "b_old": b, "b_new": b, "control": a}
     if percent:

@@ -48,10 +48,10 @@ class Profile:
     seed: int = 20260101
     limits: DuelLimits = field(default_factory=DuelLimits)
     """Of every match that has none of its own."""
-    trials: tuple[Match, ...] = ()
+    calibration_matches: tuple[Match, ...] = ()
     """Cases that calibration runs use (`benchcore.planning.calibration_runs`): two arms each, whose
     steps take at most a fiftieth of a block."""
-    trial_starts: int = 1
+    calibration_starts: int = 1
     """Starts of a calibration run in one night."""
     needs: frozenset[str] = frozenset()
     """Of gpu, slurm, prefect_api, compiler: what `deadheat verify` calls missing when absent."""
@@ -101,7 +101,9 @@ def list_sentinels(
     return tuple(_sentinel(name, case, limits, arms) for name, case in named if case and arms)
 
 
-def _trial(workload: str, case: str, arm: Arm = TORCH_EAGER, *, expected_s: float) -> Match:
+def _calibration_match(
+    workload: str, case: str, arm: Arm = TORCH_EAGER, *, expected_s: float
+) -> Match:
     return Match(workload=workload, case=case, arms=(JAX_NEWEST, arm), expected_s=expected_s)
 
 
@@ -136,7 +138,7 @@ def laptop() -> Profile:
                 limits=replace(limits, budget_s=60),
             ),
         ),
-        trials=(_trial("mlp", "infer_b32", expected_s=15),),
+        calibration_matches=(_calibration_match("mlp", "infer_b32", expected_s=15),),
         limits=limits,
         needs=frozenset({"compiler"}),
     )
@@ -216,8 +218,10 @@ def h100() -> Profile:
         name="h100",
         matches=(*sentinels, _sentinel("copy", "gpu_2g", limits), *matches),
         device="cuda:0",
-        trials=(_trial("mobilenet_v3_small", "infer_b1", TORCH_COMPILE, expected_s=60),),
-        trial_starts=5,
+        calibration_matches=(
+            _calibration_match("mobilenet_v3_small", "infer_b1", TORCH_COMPILE, expected_s=60),
+        ),
+        calibration_starts=5,
         limits=limits,
         needs=frozenset({"compiler"}),
     )

@@ -12,7 +12,7 @@ from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import parse_request, resolve
 from benchcore.errors import UserError
 from benchcore.planning import checkpoints, matrix
-from benchcore.planning.calibration_runs import add_trials, number_tonight
+from benchcore.planning.calibration_runs import add_calibration_starts, number_tonight
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile
@@ -112,8 +112,8 @@ def today() -> date:
 
 def draft_night(profile: Profile, *, site: str, campaign: str, python: str | None = None) -> Plan:
     """The plan of a night as `plan_campaign` makes it, not saved."""
-    trials = number_tonight(profile, today())
-    return draft_plan(profile, site=site, campaign=campaign, python=python, trials=trials)
+    numbers = number_tonight(profile, today())
+    return draft_plan(profile, site=site, campaign=campaign, python=python, calibration=numbers)
 
 
 def draft_plan(
@@ -122,10 +122,10 @@ def draft_plan(
     site: str,
     campaign: str,
     python: str | None = None,
-    trials: Sequence[int] = (),
+    calibration: Sequence[int] = (),
 ) -> Plan:
     """A plan with today's versions and the calibration runs of these numbers, not saved."""
-    played = (*profile.matches, *(profile.trials if trials else ()))
+    played = (*profile.matches, *(profile.calibration_matches if calibration else ()))
     whole = dataclasses.replace(profile, matches=played)
     matrix.check_profile(whole)  # before any query of the package index
     interpreters = find_interpreters()
@@ -134,7 +134,7 @@ def draft_plan(
         for text in matrix.list_requests(whole)
     }
     plan = matrix.make_plan(profile, releases, campaign=campaign, site=load_site(site).name)
-    return add_trials(plan, profile, trials)
+    return add_calibration_starts(plan, profile, calibration)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,12 @@ from benchcore.planning.profiles import load_profile
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.calibration import measure_calibration
-from dashboards.error_rates import list_rates, list_smallest, list_trials, summarise_error_rates
+from dashboards.error_rates import (
+    list_calibration_runs,
+    list_rates,
+    list_smallest,
+    summarise_error_rates,
+)
 from flows.cli.in_process import ConsoleMeasurer
 from flows.cli.options import STATE, JsonOption, LimitsOption, SiteOption, StateOption
 from flows.cli.printing import OUT, print_json, print_rows
@@ -50,7 +55,7 @@ def calibration(
     OUT.print(summarise_error_rates(found), highlight=False)
     if found["trials"]:
         print_rows(
-            list_trials(found),
+            list_calibration_runs(found),
             ("series", "truth", "measured", "starts", "outcome", "blamed"),
             title="Calibration runs, newest first",
         )

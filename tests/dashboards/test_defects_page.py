@@ -34,7 +34,7 @@ def _make_study(**changes: Any) -> dict[str, Any]:
             {**switch, "name": "quiet", "title": "Quiet one", **_NUMBERS, **_MOVE}
             | {"caught": [], "why": None},
             {**switch, "name": "tf32", "title": "TF32 on one side", **_NOTHING}
-            | {"caught": [], "why": "not run here: it takes a GPU"},
+            | {"caught": [], "why": "not run here: it needs a GPU"},
         ],
         "corrections": [
             {"title": "all of them", **_NUMBERS, **_MOVE, "caught": _CAUGHT, "why": None},
@@ -53,7 +53,7 @@ def test_the_page_holds_every_error_its_number_and_who_catches_it(tmp_path: Path
     ):
         assert words in page
     row = page[page.index("TF32 on one side") :].split("</tr>")[0]
-    assert "not run here: it takes a GPU" in row
+    assert "not run here: it needs a GPU" in row
     assert "x (" not in row
     assert "disturbed throughout" not in page
 

@@ -36,7 +36,7 @@ VERSIONS = ("1.1", "1.2")
         (["--good", "2.0", "--bad", "1.0"], "wanted a good version that is older"),
         (
             ["--good", "1.0", "--bad", "2.0", "--starts", "1"],
-            "wanted growing numbers of starts from 2",
+            "wanted increasing numbers of starts from 2",
         ),
         (["--good", "1.0", "--bad", "2.0", "--case", "none"], "no case 'none'"),
         (["--good", "1.0", "--bad", "2.0", "--device", "abacus"], "no device 'abacus'"),

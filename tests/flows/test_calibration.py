@@ -1,4 +1,4 @@
-"""Trials in real processes, from their plan over the night's path to what is told of them."""
+"""Calibration runs in real processes, from the plan through a night to the report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchcore.running.plans import draft_plan
 from flows.calibrate import calibrate
 from flows.cli.main import app
 
-TRIAL = Match(workload="digest", case="tiny_op", arms=(STDLIB, STDLIB), expected_s=2)
+RUN = Match(workload="digest", case="tiny_op", arms=(STDLIB, STDLIB), expected_s=2)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def state(tmp_path_factory: pytest.TempPathFactory, prefect_api: None) -> Iterat
     root = tmp_path_factory.mktemp("state")
     ci = load_profile("ci")
     limits = replace(ci.limits, warm_up_limit_s=0.1)
-    profile = replace(ci, matches=(), trials=(TRIAL,), limits=limits)
-    plan = draft_plan(profile, site="local", campaign="night", trials=range(2, 10))
+    profile = replace(ci, matches=(), calibration_matches=(RUN,), limits=limits)
+    plan = draft_plan(profile, site="local", campaign="night", calibration=range(2, 10))
     save_plan(plan, root / "plan.json")
     with pytest.MonkeyPatch.context() as patched:
         patched.delenv("DEADHEAT_DATABASE_URL", raising=False)
@@ -94,7 +94,7 @@ def test_the_deployments_flow_measures_more_of_them_and_tells_what_came_of_all(
         "flows.calibrate.run_calibration",
         lambda count, context, measurer: asked.append((count, context.profile.name, context.site)),
     )
-    done = calibrate(trials=4, return_state=True)
+    done = calibrate(runs=4, return_state=True)
     assert asked == [(4, "laptop", "local")]
     assert done.is_completed() and done.message == " ".join(_ask(state).splitlines()[0].split())
     with get_client(sync_client=True) as client:
@@ -111,17 +111,17 @@ def test_the_deployments_flow_refuses_what_can_not_be_measured(
     tmp_path: Path, prefect_api: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
-    refused = calibrate(trials=1, profile="ci", return_state=True)
+    refused = calibrate(runs=1, profile="ci", return_state=True)
     assert refused.is_failed() and "wanted a profile with calibration runs" in str(refused.message)
 
 
-def test_without_trials_nothing_is_made_up(tmp_path: Path) -> None:
+def test_without_calibration_runs_every_rate_is_unknown(tmp_path: Path) -> None:
     assert _ask(tmp_path).startswith("no calibration run judged.")
     found = json.loads(_ask(tmp_path, "--json"))
     assert all(row["share"] is None for row in found["rates"])
 
 
-def test_a_profile_without_trials_is_bad_input(tmp_path: Path) -> None:
+def test_a_profile_without_calibration_runs_is_bad_input(tmp_path: Path) -> None:
     command = ["calibration", "--measure", "1", "--profile", "ci", "--state", str(tmp_path)]
     result = CliRunner().invoke(app, command)
     assert result.exit_code != 0

@@ -726,7 +726,7 @@ def test_what_there_is_nothing_of_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     unknown = confirm(suspicions=[7], return_state=True)
     assert unknown.is_failed() and str(unknown.message).startswith("no suspicion 7; ")
     backwards = confirm(starts=[8, 5], return_state=True)
-    assert backwards.is_failed() and "growing numbers of starts" in str(backwards.message)
+    assert backwards.is_failed() and "increasing numbers of starts" in str(backwards.message)
     nothing = publish(return_state=True)
     assert nothing.is_failed() and "none has left a result" in str(nothing.message)
 

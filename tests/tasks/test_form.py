@@ -117,7 +117,7 @@ def test_every_field_has_a_title_and_a_help_text() -> None:
     [
         ({"track": "tuned", "b": {"framework": "torch", "settings": ["compile=none"]}}, "no setti"),
         ({"a": {"framework": "jax", "settings": ["compile=none"]}}, "compile=jit"),
-        ({"batch": "any"}, "fit: "),
+        ({"batch": "any"}, "match: "),
     ],
 )
 def test_what_only_we_can_tell_is_refused_in_one_paragraph(

@@ -199,7 +199,7 @@ def _why_lost(record: DuelRecord, slowdowns: _Slowdowns) -> str | None:
     for pair in (CELLS[:2], CELLS[2:4]):
         rounds = [set(record.rounds[sides[cell].name]) for cell in pair]
         if not set.intersection(*rounds):
-            return f"{where}: others disturbed it throughout: no round of a side may count"
+            return f"{where}: disturbed throughout: every round of a side is degraded"
     for name, (percent, steps) in slowdowns.items():
         if percent and steps < 100 / percent:
             return (

@@ -53,12 +53,12 @@ def test_a_case_is_found_by_what_it_is(workload: str, case_filter: CaseFilter, c
 @pytest.mark.parametrize(
     ("case_filter", "words"),
     [
-        (CaseFilter(use_case="infer"), r"use_case 'infer', but \d+ fit: tiny_infer"),
+        (CaseFilter(use_case="infer"), r"use_case 'infer', but \d+ match: tiny_infer"),
         (
             CaseFilter(batch=3),
-            r"batch '3', but none fits; there are tiny_infer \(infer, batch 8, fp32",
+            r"batch '3', but none matches; there are tiny_infer \(infer, batch 8, fp32",
         ),
-        (CaseFilter(precision="fp4"), "precision 'fp4', but none fits"),
+        (CaseFilter(precision="fp4"), "precision 'fp4', but none matches"),
         (CaseFilter(case="tiny_infer", batch=9), "case 'tiny_infer' of 'mlp', batch '9', but none"),
         (CaseFilter(case="nope"), "no case 'nope'"),
         (CaseFilter(use_case="x" * 5000), "'x{100}'"),

@@ -83,7 +83,7 @@ def test_each_switch_tells_its_ratio_and_how_far_it_is_from_the_fair_one(found: 
 @pytest.mark.parametrize(
     ("name", "guard", "words"),
     [
-        ("torch-eager", "never the fair pair", "compiled yes against no"),
+        ("torch-eager", "never a fair pair", "compiled yes against no"),
         ("v1-stride", "numerics", "differs"),
         ("same-padding", "numerics", "differs"),
         ("frozen-batch-norm", "numerics", "differs"),
@@ -91,8 +91,8 @@ def test_each_switch_tells_its_ratio_and_how_far_it_is_from_the_fair_one(found: 
         ("image-from-host", "profile of a step", "1 arrays from the host"),
         ("jax-loss-fetched", "profile of a step", "waits for 1 values"),
         ("torch-loss-fetched", "profile of a step", "waits for 1 values"),
-        ("no-donation", "never the fair pair", "state update copied against in place"),
-        ("torch-eager-channels-last", "never the fair pair", "compiled yes against no"),
+        ("no-donation", "never a fair pair", "state update copied against in place"),
+        ("torch-eager-channels-last", "never a fair pair", "compiled yes against no"),
     ],
 )
 def test_the_guard_that_catches_a_switch_is_read_off_what_happened(
@@ -123,7 +123,7 @@ def test_a_switch_that_nobody_catches_says_so(tmp_path: Path) -> None:
 def test_what_takes_a_gpu_is_marked_and_never_invented(found: Found) -> None:
     for name in ("no-cudnn-benchmark", "tf32-against-fp32"):
         row = _switch(found, name)
-        assert row["why"] == "not run here: it takes a GPU"
+        assert row["why"] == "not run here: it needs a GPU"
         assert (row["speedup"], row["low"], row["moved"], row["num_starts"]) == (None,) * 3 + (0,)
 
 
@@ -136,7 +136,7 @@ def test_misread_times_come_from_what_honest_sides_recorded(found: Found) -> Non
     timed = _switch(found, "compilation-timed")  # first runs of 0.5, 1.5 and 2.5 s
     means = [(7.5 + first + 49 * 0.001) / 50 for first in (0.5, 1.5, 2.5)]
     assert timed["speedup"] == pytest.approx(0.002 / math.prod(means) ** (1 / 3), rel=2e-3)
-    epoch = _switch(found, "jit-anew-each-epoch")
+    epoch = _switch(found, "recompile-each-epoch")
     steps = 126_689 / 4
     assert epoch["speedup"] == pytest.approx(2 / (1 + 7500 / steps), rel=2e-3)
 
@@ -162,7 +162,7 @@ def test_a_time_that_no_device_allows_is_caught_by_physics(tmp_path: Path) -> No
     assert caught["guard"] == "invalid physics"
     assert "claims 2 times what the device can do" in caught["reason"]
     (kept,) = _switch(found, "jax-waited-for-each-step")["caught"]
-    assert kept["guard"] == "kept out of the clock"
+    assert kept["guard"] == "prevented by the clock"
 
 
 def test_the_errors_of_one_study_are_taken_away_one_at_a_time(found: Found) -> None:

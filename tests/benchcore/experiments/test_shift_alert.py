@@ -100,7 +100,7 @@ def _write(change: Judgement, **found: Any) -> str:
         (
             SLOWER,
             {"culprit": "unknown", "reason": "the interval is wide"},
-            "rose 5 % (3 to 7 %): the cause is not known: the interval is wide.",
+            "rose 5 % (3 to 7 %): the cause is unknown: the interval is wide.",
         ),
     ],
 )

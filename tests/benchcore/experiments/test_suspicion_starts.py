@@ -151,7 +151,7 @@ def test_two_environments_of_one_version_are_told_apart(state: State) -> None:
 def test_another_device_is_refused(state: State) -> None:
     subject = _subject()
     other = replace(subject, key=replace(subject.key, device_fingerprint="0" * 16))
-    with pytest.raises(UserError, match="that suspicion 7 is about, 0000000000000000"):
+    with pytest.raises(UserError, match="device of suspicion 7, 0000000000000000"):
         _plan(other, choose_contenders(other, state))
 
 
@@ -189,7 +189,7 @@ def test_starts_are_read_by_cell_and_what_does_not_count_says_why(state: State) 
     document = {"duel_run": plan.duels[0].duel_run, "probe": {"rows": rows, "failure": None}}
     records = [_record(plan, 0), _record(plan, 1, (mark,))]
     starts, lost = read_starts(plan, contenders, records, [document])
-    assert lost == ["unproven", "a start left no result"]
+    assert lost == ["unproven", "a start has no result"]
     assert starts == [
         {
             "a_old": {0: 0.0},

@@ -1,4 +1,4 @@
-"""The rotation of trials: dates decide it, and every kind has its turn."""
+"""The rotation of calibration runs: dates decide it, and it includes every kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from benchcore.environments.version_requests import Release, parse_request
 from benchcore.errors import UserError
-from benchcore.planning.calibration_runs import add_trials, number_tonight
+from benchcore.planning.calibration_runs import add_calibration_starts, number_tonight
 from benchcore.planning.catalog import check_settings
 from benchcore.planning.matrix import Plan, check_profile, load_plan, make_plan, save_plan
 from benchcore.planning.profiles import PROFILES, Match, Profile, load_profile
@@ -33,7 +33,7 @@ def _plan(profile: Profile, numbers: range) -> Plan:
         for text in ("jax@newest", "torch@newest")
     }
     empty = make_plan(replace(profile, matches=()), releases, campaign="night", site="local")
-    return add_trials(empty, profile, numbers)
+    return add_calibration_starts(empty, profile, numbers)
 
 
 def _numbers(profile: Profile, nights: int) -> list[int]:
@@ -61,7 +61,7 @@ def test_numbers_go_on_from_night_to_night_and_five_starts_are_one_trial() -> No
     for trial in range(8):
         assert len(set(kinds[5 * trial : 5 * trial + 5])) == 1
     assert len({duel.duel_run for duel in plan.duels}) == 40
-    # Half of the trials change nothing; +2 and +5 % each come on both sides.
+    # Half of the runs change nothing; +2 and +5 % each come on both sides.
     slowed = [{arm for arm in kind if "slowed" in arm} for kind in kinds[::5]]
     assert sum(not each for each in slowed) == 4
     assert {arm for each in slowed for arm in each} == {
@@ -91,7 +91,7 @@ def test_a_start_has_both_sides_with_a_twin_each_and_the_control() -> None:
 
 def test_several_cases_take_turns() -> None:
     other = Match(workload="matmul", case="tiny_op", arms=(JAX_NEWEST, TORCH_EAGER), expected_s=1)
-    profile = replace(LAPTOP, trials=(*LAPTOP.trials, other))
+    profile = replace(LAPTOP, calibration_matches=(*LAPTOP.calibration_matches, other))
     duels = _plan(profile, range(0, 5 * 32, 5)).duels
     assert [duel.workload for duel in duels] == ["mlp"] * 8 + ["matmul"] * 8 + ["mlp"] * 8 + [
         "matmul"
@@ -108,10 +108,10 @@ def test_such_a_plan_is_written_and_read_back_and_its_setting_checked(tmp_path: 
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_the_trials_of_every_profile_can_be_measured(name: str) -> None:
+def test_the_calibration_runs_of_every_profile_can_be_measured(name: str) -> None:
     profile = load_profile(name)
-    check_profile(replace(profile, matches=profile.trials))
-    assert all(len(each.arms) == 2 for each in profile.trials)
+    check_profile(replace(profile, matches=profile.calibration_matches))
+    assert all(len(each.arms) == 2 for each in profile.calibration_matches)
     asked = {arm.request for match in profile.matches for arm in match.arms}
-    assert {arm.request for each in profile.trials for arm in each.arms} <= asked
+    assert {arm.request for each in profile.calibration_matches for arm in each.arms} <= asked
     assert TORCH_COMPILE.request == TORCH_EAGER.request

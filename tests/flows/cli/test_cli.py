@@ -50,9 +50,9 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("run mlp --case tiny_infer --contender jax --python 2.7", "2.7"),
         ("compare nope --case x --a jax --b torch", "no workload 'nope'"),
         ("compare mlp --case nope --a jax --b torch", "no case 'nope' in workload 'mlp'"),
-        ("compare mlp --use-case infer --a jax --b torch", "fit: tiny_infer"),
-        ("compare mlp --batch 7 --a jax --b torch", "batch '7', but none fits; there are"),
-        ("compare mlp --precision ;rm --a jax --b torch", "precision ';rm', but none fits"),
+        ("compare mlp --use-case infer --a jax --b torch", "match: tiny_infer"),
+        ("compare mlp --batch 7 --a jax --b torch", "batch '7', but none matches; there are"),
+        ("compare mlp --precision ;rm --a jax --b torch", "precision ';rm', but none matches"),
         ("compare mlp --case infer_b128 --batch 8 --a jax --b jax", "case 'infer_b128' of 'mlp'"),
         ("compare mlp --case infer_b128 --a tensorflow --b jax", "tensorflow"),
         (

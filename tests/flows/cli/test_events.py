@@ -112,7 +112,7 @@ def test_nonsense_ends_with_2_and_one_paragraph(
 
 @pytest.mark.parametrize("starts", [[1], [5, 5], [8, 5], [5, 101]])
 def test_looks_must_grow(starts: list[int]) -> None:
-    with pytest.raises(UserError, match="wanted growing numbers of starts from 2 to 100"):
+    with pytest.raises(UserError, match="wanted increasing numbers of starts from 2 to 100"):
         check_looks(starts)
     assert check_looks([5, 8]) == (5, 8)
 

@@ -56,7 +56,7 @@ def test_two_modes_are_shown_and_are_no_suspicion(tmp_path: Path) -> None:
     upper = np.random.default_rng(8).random(24) < 0.4
     _keep(tmp_path, LOGS + 0.05 * upper)
     said = " ".join(_ask(tmp_path).split())
-    assert f"to and fro between them: {upper.mean():.0%} of nights lie 5." in said
+    assert f"between two levels: {upper.mean():.0%} of nights are 5." in said
     told = json.loads(_ask(tmp_path, "--json"))
     (modes,) = told["modes"]
     assert modes["share"] == upper.mean()

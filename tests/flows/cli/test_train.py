@@ -38,7 +38,7 @@ def _train(folder: Path, *options: str, workload: str = "resnet50") -> Any:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--batch-size", "9"), "wanted a batch of 9 images or more in train/, got 8"),
+        (("--batch-size", "9"), "wanted at least one batch of 9 images in train/, got 8"),
         (("--data-mode", "psychic"), "no data mode 'psychic'"),
         (("--epochs", "0"), "wanted --epochs from 1 to 1000, got 0"),
         (("--side", "65"), "wanted --side from 32"),

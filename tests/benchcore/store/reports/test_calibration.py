@@ -1,4 +1,4 @@
-"""Trials in the database: counted as what they are, and kept apart from everything else."""
+"""Calibration runs in the database: counted, and separate from everything else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RNG = np.random.default_rng(8)
 
 
 def _start(number: int, moved: dict[str, float], slowed: str | None = None) -> dict[str, Any]:
-    """One start of a trial: what the cells really took more, and which was told to."""
+    """One start of a trial: what the cells really took more, and which was found to."""
     racers, handicaps = [], dict[str, int]()
     for cell, base in (
         *(("a_old", JAX), ("a_new", JAX)),
@@ -73,20 +73,20 @@ def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engi
         "alarms that were right": (1, 2),
         "right side blamed": (1, 1),
     }
-    told = measure_calibration(engine)
-    assert [row["outcome"] for row in told["trials"]] == [
+    found = measure_calibration(engine)
+    assert [row["outcome"] for row in found["trials"]] == [
         "no alarm, correctly",
         "found",
         "false alarm",
         "missed",
     ]
-    row = told["trials"][1]
+    row = found["trials"][1]
     assert (row["slowed"], row["percent"], row["blamed"]) == ("jax", 5, "jax")
     assert row["measured"] == pytest.approx(math.expm1(0.05), abs=0.005)
-    assert (told["unfinished"], told["lost"]) == (0, [])
+    assert (found["unfinished"], found["lost"]) == (0, [])
 
 
-def test_trials_are_in_no_series_on_no_matrix_and_never_suspected(
+def test_calibration_runs_are_in_no_series_and_never_suspected(
     state: State, engine: Engine
 ) -> None:
     starts = [_start(night, {"b_new": 0.3 * (night > 15)}) for night in range(25)]
@@ -109,12 +109,12 @@ def test_a_trial_waits_for_its_nights_and_those_that_were_missed_do_not_stop_it(
         1,
     )
     keep_history(engine, state, _trial(1, {}, "a_new", starts=range(2)))
-    told = measure_calibration(engine)
-    assert [row["starts"] for row in told["trials"]] == [4]
-    assert told["unfinished"] == 1
+    found = measure_calibration(engine)
+    assert [row["starts"] for row in found["trials"]] == [4]
+    assert found["unfinished"] == 1
 
 
-def test_what_does_not_count_is_left_out_and_told(state: State, engine: Engine) -> None:
+def test_what_does_not_count_is_left_out_and_found(state: State, engine: Engine) -> None:
     documents = _trial(0, {})
     coarse = _trial(1, {}, "a_new")
     for contender in coarse[0]["contenders"]:
@@ -127,12 +127,12 @@ def test_what_does_not_count_is_left_out_and_told(state: State, engine: Engine) 
     for block in documents[3]["contenders"][2]["starts"][0]["blocks"]:
         block["telemetry"] |= telemetry
     keep_history(engine, state, [*documents, *coarse, lacking], wrong=[1])
-    told = measure_calibration(engine)
-    assert [row["starts"] for row in told["trials"]] == [3]
-    assert told["unfinished"] == 1  # one start of the second is lost, and nothing came after it
-    first, disturbed, second, third = told["lost"]
+    found = measure_calibration(engine)
+    assert [row["starts"] for row in found["trials"]] == [3]
+    assert found["unfinished"] == 1  # one start of the second is lost, and nothing came after it
+    first, disturbed, second, third = found["lost"]
     assert first == f"duel run {1:016x}: wrong"
-    assert disturbed.startswith(f"duel run {3:016x}: others disturbed it throughout")
+    assert disturbed.startswith(f"duel run {3:016x}: disturbed throughout")
     assert (
         "blocks of 19 steps, and 5 % more work can only be applied evenly in 20 or more" in second
     )

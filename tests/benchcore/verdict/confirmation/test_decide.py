@@ -113,7 +113,7 @@ def test_a_level_within_what_nights_spread_blames_nobody() -> None:
     """The nearer of two levels is no evidence: nights of 2 % go that far by themselves."""
     found = _decide(_starts(level=0.26), levels=replace(MOVED, spread=0.02))
     assert (found.verdict, found.culprit) == ("unknown", "unknown")
-    assert "whether the machine moved the ratio is open: +6" in found.reason
+    assert "whether the machine changed the ratio is open: +6" in found.reason
     soon = _decide(_starts(level=0.26), levels=replace(MOVED, num_after=2))
     assert (soon.verdict, soon.culprit) == ("refuted", "neither")
 

@@ -1,4 +1,4 @@
-"""Trials with a known truth: what is counted as what, and how sure a rate is."""
+"""Calibration runs with a known answer: how they are counted, and a rate's interval."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_blaming_the_other_side_or_both_is_no_right_attribution() -> None:
 
 
 def test_every_trial_is_counted_once_where_it_belongs() -> None:
-    trials = [
+    runs = [
         *(_trial(seed=seed) for seed in range(6)),
         _trial(moved={"b_new": 0.06}),
         *(_trial("a", 5, seed=seed) for seed in range(3)),
@@ -107,7 +107,7 @@ def test_every_trial_is_counted_once_where_it_belongs() -> None:
         _trial("b", 2, spread=0.02),
         _trial("a", 5, moved={"a_new": 0.05, "b_new": -0.05}),
     ]
-    rates = compute_rates([judge_run(each) for each in trials])
+    rates = compute_rates([judge_run(each) for each in runs])
     counted = {name: (rate.hits, rate.total) for name, rate in rates.items()}
     assert counted == {
         "false alarms": (1, 7),
@@ -119,7 +119,7 @@ def test_every_trial_is_counted_once_where_it_belongs() -> None:
     assert all(rate.too_few for rate in rates.values())
 
 
-def test_intervals_are_exact_and_few_trials_are_called_few() -> None:
+def test_intervals_are_exact_and_few_runs_are_reported_as_few() -> None:
     none = count([False] * 10)
     assert (none.share, none.low, none.too_few) == (0.0, 0.0, False)
     assert none.high == pytest.approx(1 - 0.025 ** (1 / 10))  # Clopper and Pearson (1934)

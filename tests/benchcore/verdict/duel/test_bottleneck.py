@@ -83,7 +83,7 @@ def test_what_fits_the_cache_is_not_bound_by_the_memorys_border() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"kernel_ns": None, "dispatch_ns": None, "num_kernels": None}, "was not profiled"),
+        ({"kernel_ns": None, "dispatch_ns": None, "num_kernels": None}, "no profile of the step"),
         ({"compute_share": None, "bandwidth_share": None}, "no ceiling of the device"),
         ({}, "of a step: 30% arithmetic at the compute ceiling, 30% traffic"),
         ({"program_bytes": 610_000_000}, "its program accesses 6.1 times the least bytes"),

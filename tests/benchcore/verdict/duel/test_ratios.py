@@ -190,7 +190,7 @@ def test_one_start_is_a_suspicion_only() -> None:
         "unknown",
         "this start",
     )
-    assert "suspicion only" in ratio.reason
+    assert "only raises a suspicion" in ratio.reason
 
 
 def test_a_side_without_blocks_gives_no_numbers_and_does_not_count() -> None:
