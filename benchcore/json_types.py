@@ -33,7 +33,7 @@ ABSENT: Any = _Absent.ABSENT
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What a value must fulfil beside its type, in the words of JSON schema."""
+    """What a value must fulfil besides its type, as JSON schema keywords."""
 
     minimum: float | None = None
     maximum: float | None = None

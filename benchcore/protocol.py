@@ -17,7 +17,7 @@ from benchcore.json_types import Amount, Name, Sha256, Text, from_json
 SCHEMA = 1
 """Number of the documents' layout. A reader refuses a number that it does not know."""
 METHOD = 1
-"""Number of the way we measure. A new number breaks every series: see CHANGELOG.md."""
+"""Number of the measuring method. A new number ends every series: see CHANGELOG.md."""
 
 Framework = Literal["jax", "torch", "stdlib"]
 FRAMEWORKS: tuple[Framework, ...] = ("jax", "torch", "stdlib")
@@ -96,7 +96,7 @@ class ContenderOrder:
 
 
 DataMode = Literal["device-resident", "host-resident", "end-to-end"]
-"""Where an epoch's batches lie when its clock starts; `end-to-end`: in their image files."""
+"""Where an epoch's batches are when its clock starts; `end-to-end`: in their image files."""
 DATA_MODES: tuple[DataMode, ...] = ("device-resident", "host-resident", "end-to-end")
 Layout = Literal["NHWC", "NCHW"]
 
@@ -152,8 +152,8 @@ class SlurmJob:
 
 @dataclass(frozen=True, kw_only=True)
 class DuelLimits:
-    """How long a duel goes on, and what it measures beside the time. A plan and an order store
-    these fields beside their own (`flatten_limits`), with every number filled in."""
+    """The limits of a duel, and what it measures besides time. A plan and an order store
+    these fields next to their own (`flatten_limits`), with every number filled in."""
 
     starts: int = 3
     """The fewest starts."""
@@ -175,9 +175,9 @@ class DuelLimits:
     freeze: bool = True
     """Whether a contender is stopped while another one runs."""
     passes: bool = True
-    """Whether cold compilation, memory, profile and energy are measured beside the time."""
+    """Whether cold compilation, memory, profile and energy are measured too."""
     probe: bool = False
-    """Whether the machine itself is measured beside them, without a framework."""
+    """Whether the machine itself is measured too, without a framework."""
 
     @property
     def most_starts(self) -> int:
@@ -238,7 +238,7 @@ class ProofOrder:
     test_images: str | None
     """An .npz with uint8 images (high, wide, 3); None = noise alone."""
     references: str | None
-    """A folder where evidence in float64 is kept for the next order; None = kept nowhere."""
+    """A folder that stores float64 evidence for the next order; None = not stored."""
     checkpoint: CheckpointOrder | None = None
     timeout_s: float
     harness_version: str
@@ -287,7 +287,7 @@ def is_sha256(value: object) -> bool:
 
 
 def flatten_limits(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A duel's JSON as plans and orders store it: its limits beside its other fields."""
+    """A duel's JSON as plans and orders store it: its limits next to its other fields."""
     own = {key: value for key, value in document.items() if key != "limits"}
     return {**own, **document["limits"]}
 

@@ -38,7 +38,7 @@ class State:
 
     @property
     def rejected(self) -> Path:
-        """Documents that ingest rejected, each beside its reason."""
+        """Documents that ingest rejected, each next to its reason."""
         return self.spool / "rejected"
 
     @property

@@ -59,7 +59,7 @@ def queue_many(cluster: Cluster, num: int) -> dict[str, float]:
     """Seconds until so many shards are in Slurm's queue, and what server and worker hold then."""
     cluster.be(shard_minutes=0.01)
     cluster.plan("queue", *_draft(num))
-    cluster.slurm.ask("scontrol", "update", "partitionname=gpu", "state=down")
+    cluster.slurm.run("scontrol", "update", "partitionname=gpu", "state=down")
     before = len(cluster.list_jobs())
     began = time.monotonic()
     with (cluster.sites / "queue.log").open("w") as log:
@@ -150,7 +150,7 @@ def _run_bare(cluster: Cluster, name: str) -> float:
     command = f"exec {sys.executable} {_BARE} {cluster.state.root} {name}"
     now = time.time()
     log = cluster.sites / f"{name}.log"
-    cluster.slurm.ask("sbatch", *asked, f"--output={log}", f"--wrap={command}")
+    cluster.slurm.run("sbatch", *asked, f"--output={log}", f"--wrap={command}")
     return now
 
 

@@ -84,7 +84,7 @@ def run_storm(cluster: Cluster, num_duels: int, screenshots: Path | None) -> int
     codes.append(_measure(cluster, watch, blows, num_duels, struck))
     took = time.monotonic() - began
     with suppress(AssertionError):  # told below
-        wait_for(lambda: not cluster.slurm.ask("squeue", "-h", "-t", "R,PD", "-o", "%i"))
+        wait_for(lambda: not cluster.slurm.run("squeue", "-h", "-t", "R,PD", "-o", "%i"))
     with temporary_settings({PREFECT_API_URL: cluster.environment["PREFECT_API_URL"]}):
         with get_client(sync_client=True) as client:
             runs = [_describe_run(run, client, cluster.slurm) for run in _list_runs(client)]
@@ -138,7 +138,7 @@ def _measure(
 
 def _list_running(slurm: LocalSlurm) -> list[tuple[str, str]]:
     """Jobs of ours that run, and their nodes, the youngest first."""
-    told = slurm.ask("squeue", "-h", "-t", "R", "-S", "-i", "-p", "gpu", "-o", "%i %N").splitlines()
+    told = slurm.run("squeue", "-h", "-t", "R", "-S", "-i", "-p", "gpu", "-o", "%i %N").splitlines()
     return [(job, node) for job, node in map(str.split, told)]
 
 
@@ -156,7 +156,7 @@ def _lose_node(slurm: LocalSlurm) -> str:
     node = _list_running(slurm)[0][1]
     jobs = [job for job, where in _list_running(slurm) if where == node]
     restart = _kill_daemon(slurm, "slurmd", f"-N{node}")
-    slurm.ask("scontrol", "update", f"nodename={node}", "state=down", "reason=storm")
+    slurm.run("scontrol", "update", f"nodename={node}", "state=down", "reason=storm")
     time.sleep(_NODE_AWAY_S)
     restart()
     return f"{node} with jobs {', '.join(jobs)}; it came back after {_NODE_AWAY_S:.0f} s"
@@ -165,7 +165,7 @@ def _lose_node(slurm: LocalSlurm) -> str:
 def _cancel_job(slurm: LocalSlurm) -> str:
     wait_for(lambda: bool(_list_running(slurm)))
     job = _list_running(slurm)[0][0]
-    slurm.ask("scancel", job)
+    slurm.run("scancel", job)
     return f"job {job}"
 
 
@@ -174,10 +174,10 @@ def _preempt(slurm: LocalSlurm) -> str:
     asked = ["sbatch", "--parsable", "--partition=urgent", "--gres=gpu:h100:2", "--nodes=1"]
     wait_for(lambda: len(_list_running(slurm)) == 4)
     before = {job for job, _ in _list_running(slurm)}
-    slurm.ask(*asked, "--output=/dev/null", "--wrap=sleep 3")
+    slurm.run(*asked, "--output=/dev/null", "--wrap=sleep 3")
 
     def preempted() -> list[str]:
-        told = slurm.ask("squeue", "-h", "-t", "PR", "-o", "%i").split()
+        told = slurm.run("squeue", "-h", "-t", "PR", "-o", "%i").split()
         return [job for job in told if job in before]
 
     wait_for(lambda: bool(preempted()))
@@ -220,7 +220,7 @@ def _list_runs(client: SyncPrefectClient) -> list[FlowRun]:
 def _describe_run(run: FlowRun, client: SyncPrefectClient, slurm: LocalSlurm) -> dict[str, Any]:
     """What Prefect and Slurm say of one flow run."""
     fields = ["--format=jobid,state%40,nodelist", f"--name=deadheat-{run.id}"]
-    told = slurm.ask("sacct", "-X", "-n", "-P", "-D", *fields).splitlines()
+    told = slurm.run("sacct", "-X", "-n", "-P", "-D", *fields).splitlines()
     states = client.read_flow_run_states(run.id)
     return {
         "id": str(run.id),
@@ -264,7 +264,7 @@ def _check(
         "nothing was rejected": not rejected.exists() or not any(rejected.iterdir()),
         "each document's job is one that Slurm knows": of_jobs <= known,
         "each flow run ended": {run["end"] for run in runs} <= final,
-        "each job ended": not cluster.slurm.ask("squeue", "-h", "-t", "R,PD", "-o", "%i"),
+        "each job ended": not cluster.slurm.run("squeue", "-h", "-t", "R,PD", "-o", "%i"),
     }
 
 

@@ -12,7 +12,7 @@ from dashboards.formatting import describe_verdict, format_ns, format_relative
 _ENDS = {
     "target": "until the interval was narrow enough",
     "budget": "until its time was spent",
-    "max_starts": "the most that were asked for",
+    "max_starts": "the requested maximum",
     "no_pair": "as one of them did not run",
 }
 
@@ -40,7 +40,7 @@ def write_answer(found: Mapping[str, Any], failures: Sequence[Mapping[str, Any]]
 
 
 def title_answer(found: Mapping[str, Any]) -> str:
-    """The verdict in a few words: why one is unknown is told below."""
+    """The verdict in a few words; the reason for `unknown` is shown below."""
     a, b = (found[side]["name"] for side in ("a", "b"))
     if found["verdict"] == "unknown":
         return f"Which of {a} and {b} is faster is unknown"
@@ -78,7 +78,7 @@ def format_verdict(found: Mapping[str, Any], a: str = "a", b: str = "b") -> str:
 
 
 def format_scope(found: Mapping[str, Any]) -> str:
-    """What the verdict holds for, and how many starts say so."""
+    """What the verdict holds for, and its number of starts."""
     if found["num_starts"] == 0:
         return "nothing: no start gave a ratio"
     if found["scope"] == "this start":

@@ -154,7 +154,7 @@ def version_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_fair(pair: Mapping[str, Any]) -> bool:
-    """Whether the two sides ran alike, by what they read back; by torch's arm where they left
+    """Whether the two sides had the same settings, as read back; by torch's arm where they left
     nothing to read, or where the pair is void."""
     if pair["fair"] is None or pair["violations"]:
         return arm_label(str(pair["b_arm"])) == "compiled"

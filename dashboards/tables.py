@@ -62,22 +62,23 @@ def _ratio_row(row: dict[str, Any]) -> Row:
 
 
 def _describe_parity(row: dict[str, Any]) -> str:
-    """Whether the sides ran alike, and how not: `not a fair pair: compiled yes here, no there`."""
+    """Whether the sides had the same settings, or the differences: `not a fair pair: compiled yes
+    here, no there`."""
     if row["fair"] is None:
-        return "whether both ran alike is not known"
+        return "parity is unknown"
     listed = [f"{name} {a} here, {b} there" for name, a, b in row["differences"]]
-    if row["violations"] and not listed:  # alike, and not as the arms promise
+    if row["violations"] and not listed:  # equal, but not as the arms requested
         listed = row["violations"]
     if not listed:
-        return "both ran alike"
+        return "same settings"
     verdict = "not a fair pair"
     if row["violations"] or row["fair"]:
-        verdict = "void" if row["violations"] else "both ran alike but for"
+        verdict = "void" if row["violations"] else "same settings except"
     return f"{verdict}: {'; '.join(listed)}"
 
 
 def _describe_scope(row: dict[str, Any]) -> str:
-    """`5 (this node)`; one start alone is a suspicion, and says so wherever it is shown."""
+    """`5 (this node)`; a single start only raises a suspicion, which is always shown."""
     starts = one_line(row["num_starts"])
     if starts == "0":
         return "0"

@@ -271,7 +271,7 @@ def parity_suite() -> ExpectationSuite:
         gxe.ExpectColumnValuesToBeInSet(
             column="differs",
             value_set=[""],
-            meta=describe("ran alike", "the two sides did not run alike: {differs}"),
+            meta=describe("ran alike", "the two sides had different settings: {differs}"),
         ),
     )
 

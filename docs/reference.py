@@ -45,16 +45,16 @@ def write_keys() -> str:
 
 
 def write_profiles() -> str:
-    """Every profile with what its function says of it."""
-    told = {name: " ".join((make.__doc__ or "").split()) for name, make in PROFILES.items()}
-    rows = "\n".join(f"| `{name}` | {words} |" for name, words in told.items())
+    """Every profile with the docstring of its function."""
+    meanings = {name: " ".join((make.__doc__ or "").split()) for name, make in PROFILES.items()}
+    rows = "\n".join(f"| `{name}` | {words} |" for name, words in meanings.items())
     return f"| profile | meaning |\n|---|---|\n{rows}"
 
 
 def write_form() -> str:
-    """Every field of the form that a comparison is asked for in."""
-    told = {each.title: each.description for each in Comparison.model_fields.values()}
-    rows = "\n".join(f"| {title} | {words} |" for title, words in told.items())
+    """Every field of the form for a comparison."""
+    meanings = {each.title: each.description for each in Comparison.model_fields.values()}
+    rows = "\n".join(f"| {title} | {words} |" for title, words in meanings.items())
     return f"| field | meaning |\n|---|---|\n{rows}"
 
 
@@ -86,7 +86,7 @@ def _tell_default(field: Mapping[str, Any], *, required: bool) -> str:
 
 
 def _tell_values(field: Mapping[str, Any]) -> str:
-    """'integer, at least 1, at most 16'; null goes without saying."""
+    """'integer, at least 1, at most 16'; null is left out."""
     if "anyOf" in field:
         return _tell_values(next(each for each in field["anyOf"] if each.get("type") != "null"))
     if "enum" in field:

@@ -1,5 +1,5 @@
-"""Measure past versions of a framework: which there are is asked, and those that can be installed
-here meet in one campaign."""
+"""Measure past versions of a framework: finds them in the package index, and those that can be
+installed here meet in one campaign."""
 
 from __future__ import annotations
 
@@ -63,15 +63,16 @@ def backfill(
 
 
 def _plan(past: PastReleases, framework: str, profile: Profile, *, site: str, name: str) -> None:
-    """Plan the campaign, and tell which versions are in it. Raises UserError."""
-    told = [{"version": each, "measured": "yes", "why not": ""} for each in past.found]
+    """Plan the campaign, and list its versions. Raises UserError."""
+    unmeasured = [{"version": each, "measured": "yes", "why not": ""} for each in past.found]
     for version, why in past.skipped.items():
-        told.append({"version": version, "measured": "no", "why not": why})
-    if told:
-        create_table_artifact(key=name_key("versions", name), table=told)
+        unmeasured.append({"version": version, "measured": "no", "why not": why})
+    if unmeasured:
+        create_table_artifact(key=name_key("versions", name), table=unmeasured)
     if not past.found:
         raise UserError(
-            f"wanted past versions of {framework}, but none of {len(told)} can be installed here; "
+            f"wanted past versions of {framework}, but none of {len(unmeasured)} can be "
+            "installed here; "
             "put an older Python on PATH, or run `uv python install`"
         )
     pitted = pit_versions(profile, framework, past.found, name="backfill")

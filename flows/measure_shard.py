@@ -28,7 +28,7 @@ def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
     root = str(default_root())
     opened = measurement.open_shard(campaign, shard, token, root)
     job = measurement.find_job(opened)
-    # Without a proof its pairs get no ratio, told by the checks; the shard goes on.
+    # Without a proof the checks exclude its pairs; the shard continues.
     measurement.prove_shard(opened, root=root, job=job, return_state=True)
     duels = measurement.list_shard(opened, root)
     lost, rest = _measure_all(duels, opened, job, root)

@@ -17,7 +17,7 @@ from tasks.form import CampaignName
 
 @flow(name="publish", validate_parameters=True)
 def publish(campaign: CampaignName | None = None) -> RunState[Any]:
-    """Take in what lies in the spool, then check, judge and publish a campaign again. Measures
+    """Ingest the spool, then check, judge and publish a campaign again. Measures
     nothing.
 
     Args:

@@ -72,7 +72,7 @@ Batch = Annotated[str, _OneOf((_ANY, *map(str, _list_values("batch"))))]
 
 
 def _keep_order(schema: dict[str, Any]) -> None:
-    """PostgreSQL does not keep the order of fields; the UI sorts them by position."""
+    """PostgreSQL does not preserve the order of fields; the UI sorts them by position."""
     for position, each in enumerate(schema["properties"].values()):
         each["position"] = position
 

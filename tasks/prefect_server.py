@@ -39,13 +39,13 @@ _Object = TypeVar("_Object")
 
 def check_server() -> None:
     """Raises UserError unless PREFECT_API_URL names a server that answers and admits us."""
-    cure = "start one (`deadheat up`, or `prefect server start`) and set PREFECT_API_URL"
+    action = "start one (`deadheat up`, or `prefect server start`) and set PREFECT_API_URL"
     url = os.environ.get("PREFECT_API_URL")
     if not url:
-        raise UserError(f"wanted a Prefect server, got no PREFECT_API_URL; {cure}")
+        raise UserError(f"wanted a Prefect server, got no PREFECT_API_URL; {action}")
     api = probe_prefect_api(url)
     if not api.usable:
-        raise UserError(f"wanted a Prefect server, but {api.detail}; {cure}")
+        raise UserError(f"wanted a Prefect server, but {api.detail}; {action}")
     try:
         with get_client(sync_client=True) as client:
             client.raise_for_api_version_mismatch()
@@ -56,10 +56,10 @@ def check_server() -> None:
                 "wanted access to the Prefect server, but it refused our credentials; set "
                 "PREFECT_API_AUTH_STRING to the server's PREFECT_SERVER_API_AUTH_STRING"
             ) from error
-        raise UserError(f"wanted a Prefect server, but {explain(error)}; {cure}") from error
+        raise UserError(f"wanted a Prefect server, but {explain(error)}; {action}") from error
     except REFUSED as error:
         raise UserError(
-            f"wanted a Prefect server of our own version, but {explain(error)}; {cure}"
+            f"wanted a Prefect server of our own version, but {explain(error)}; {action}"
         ) from error
 
 

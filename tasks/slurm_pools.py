@@ -1,4 +1,4 @@
-"""The work pools of a Slurm site: their names, templates, and what a shard's job asks for."""
+"""The work pools of a Slurm site: their names, templates, and what a shard's job requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def draft_pool(site: Site, pool: str, root: Path) -> WorkPoolCreate:
 
 
 def make_job_variables(allocation: Allocation, folder: str) -> dict[str, Any]:
-    """What a shard's job asks Slurm for, and its environment, for a deployment or a run."""
+    """What a shard's job requests from Slurm, and its environment, for a deployment or a run."""
     sites = variables.SITES.read()
     environment = {"DEADHEAT_STATE": folder} | ({"DEADHEAT_SITES": sites} if sites else {})
     return {**allocation.model_dump(mode="json"), "folder": folder, "env": environment}

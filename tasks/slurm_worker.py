@@ -1,6 +1,6 @@
 """The Prefect worker type `slurm`: it submits flow runs as Slurm jobs and reports how they end.
 
-It remembers nothing. A flow run's jobs bear its id in their name, so a worker that was killed, or
+It has no state. A flow run's jobs have its id in their name, so a worker that was killed, or
 another one, finds them again. Slurm limits how many run; `--limit` counts submissions only.
 """
 

@@ -25,7 +25,7 @@ class LocalSlurm:
         """What a client of it needs."""
         return {**os.environ, "SLURM_CONF": str(self.folder / "etc" / "slurm.conf")}
 
-    def ask(self, *command: str) -> str:
+    def run(self, *command: str) -> str:
         """Stdout of a client that must not fail."""
         asked = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=60

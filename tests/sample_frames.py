@@ -228,7 +228,7 @@ def _doubt(row: dict[str, object]) -> dict[str, object]:
         return row | {
             "counts": False,
             "verdict": "unknown",
-            "reason": f"the two sides did not run alike: {threads}",
+            "reason": f"the two sides had different settings: {threads}",
             "differences": [["threads", "2", "1"], ["compiled", "yes", "no"]],
             "violations": [threads],
         }

@@ -89,7 +89,7 @@ def fetch_interpreter(minor: str) -> str | None:
     """Have uv install a Python such as `3.12`; why it could not, None = it is here now.
 
     uv's setting `python-downloads` forbids it, as does UV_PYTHON_DOWNLOADS. `manual` forbids it,
-    too: nobody typed the command. A process tries once.
+    too: the user didn't type the command. A process tries once.
     """
     setting = os.environ.get("UV_PYTHON_DOWNLOADS", "")
     if setting in ("never", "manual"):

@@ -55,7 +55,7 @@ def read_image_folder(
     images = [(split, name, path) for split in _SPLITS for name, path in found[split]]
     kept = keep / f"{_fingerprint(root, [path for *_, path in images])}.json"
     if not kept.exists():
-        report(f"decoding {len(images)} images of {root.name!r} once, to see that none is broken")
+        report(f"decoding {len(images)} images of {root.name!r} once, to check that none is broken")
         keep.mkdir(parents=True, exist_ok=True)
         write_json(kept, _check_images(root, classes, images))
     listing = json.loads(kept.read_text(encoding="utf-8"))

@@ -151,7 +151,7 @@ _HASHED_LIMITS = (
     *("starts", "max_starts", "rounds", "max_rounds", "target", "budget_s"),
     *("block_ms", "warm_up_limit_s", "freeze"),
 )
-"""Limits that change what is measured; a timeout does not, nor what is measured beside the time."""
+"""Limits that change what is measured; a time-out does not, nor do additional measurements."""
 
 
 def _plan_duel(

@@ -44,8 +44,8 @@ TORCH_CHANNELS_LAST = Arm(
     settings={"compile": "default", "layout": "channels_last"},
 )
 GRAPH_ARMS = (JAX_NO_COMMAND_BUFFERS, TORCH_REDUCE_OVERHEAD)
-"""Beside the default arms, which pair JAX's graphs with torch's lack of them: graphs on both sides,
-and on neither. Not in the tuned track, where such a difference voids a pair."""
+"""In addition to the default arms, which pair JAX's graphs with torch's lack of them: graphs on
+both sides, and on neither. Not in the tuned track, where such a difference voids a pair."""
 
 _TUNED = {"compile": "max-autotune", "cudnn_benchmark": "on"}
 

@@ -77,7 +77,7 @@ def run_duel(
 
 
 def _publish(scratch: Path, document: Path, result: Path, logs: Path) -> None:
-    """Move a document to the spool, unless another attempt's is there, and its logs beside it."""
+    """Move a document to the spool, unless another attempt's is there, and its logs next to it."""
     result.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(document, result)  # unlike a rename, it never replaces

@@ -1,7 +1,7 @@
 """Packs a campaign's missing duels into shards, and records what became of each shard.
 
 A shard is a document in the campaign's folder, which every node shares. A shard without an outcome
-beside it is open: queued or running. So a campaign that is started again finds all of them.
+next to it is open: queued or running. So a restarted campaign finds all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """The duels of one allocation. `token` shows that a node sees this very folder."""
+    """The duels of one allocation. `token` shows that a node uses this very folder."""
 
     schema: int
     id: str

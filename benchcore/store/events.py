@@ -31,7 +31,7 @@ def store_finding(
     alert: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> None:
-    """Store the finding of a confirmation, with `more` beside it. A confirmed one opens an event,
+    """Store the finding of a confirmation, together with `more`. A confirmed one opens an event,
     whose `alert` waits for the webhook."""
     with begin_writing(engine) as session:
         row = session.get_one(SuspicionRow, suspicion)
@@ -142,7 +142,7 @@ def _check(text: str, what: str, longest: int) -> str:
     """What people type ends on pages and terminals: printable, and no novel."""
     if not text.strip() or len(text) > longest or not text.replace("\n", " ").isprintable():
         raise UserError(
-            f"wanted a {what} of 1 to {longest} printable characters, got {text!r:.100}; mend it"
+            f"wanted a {what} of 1 to {longest} printable characters, got {text!r:.100}; change it"
         )
     return text
 

@@ -24,7 +24,7 @@ from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
 
 @dataclass(frozen=True)
 class Rejection:
-    """A document that did not fit: where it lies now, and why it was set aside."""
+    """A rejected document: its new path and the reason."""
 
     path: Path
     reason: str
@@ -197,7 +197,7 @@ def _median_step_ns(blocks: list[Mapping[str, Any]]) -> float | None:
 
 
 def _set_aside(path: Path, rejected: Path, reason: str) -> Rejection | None:
-    """Move a document and write its reason beside it; None if another ingester moved it."""
+    """Move a document and write the reason next to it; None if another ingester moved it."""
     rejected.mkdir(parents=True, exist_ok=True)
     target, why = _claim(path.name, rejected)
     why.write_text(f"{path}: {reason}\n", encoding="utf-8", errors="backslashreplace")

@@ -20,7 +20,7 @@ class Metric:
     key: str
     """Its column in the frames of contenders and starts, and its key in what commands print."""
     place: str
-    """Where it lies in a start of the result document; empty = computed from other metrics."""
+    """Its path in a start of the result document; empty = computed from other metrics."""
     unit: Unit
     """Decides how it is formatted (`dashboards.formatting.format_metric`)."""
     over_starts: Aggregate | None = None
@@ -34,7 +34,7 @@ class Metric:
 
     @property
     def measured_key(self) -> str | None:
-        """Its key in `measured`, where metrics lie that have no column of their own."""
+        """Its key in `measured`, for metrics without a column of their own."""
         return self.place.removeprefix(_MEASURED) if self.place.startswith(_MEASURED) else None
 
 

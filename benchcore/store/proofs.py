@@ -1,4 +1,4 @@
-"""Proofs that two environments compute the same: from documents into rows, and asked for."""
+"""Store and read proofs that two environments compute the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchcore.store.models import Proof
 
 @dataclass(frozen=True, kw_only=True)
 class ProofScope:
-    """What a proof holds for, beside its pair of environments and use case."""
+    """What a proof holds for, in addition to its pair of environments and use case."""
 
     workload: str
     precision: str

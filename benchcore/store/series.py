@@ -28,7 +28,7 @@ def read_series(engine: Engine, only: SeriesKey | None = None) -> list[Series]:
     or `only` one.
 
     An A/A duel, and one version against another, has no series: its two sides roll together. Nor
-    has a trial of our verdicts.
+    has a calibration run.
     """
     one, other = aliased(ContenderRun), aliased(ContenderRun)
     query = (

@@ -1,4 +1,4 @@
-"""Keeps what histories make us ask: one open suspicion a shift, however many nights see it."""
+"""Stores suspicions: one open suspicion per shift, however many nights show it."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
         if series is None or gone:
             raise UserError(
                 f"wanted the nights that suspicion {suspicion} rests on, but the duel runs "
-                f"{', '.join(gone)} no longer count; run `deadheat suspicions` to ask anew"
+                f"{', '.join(gone)} no longer count; run `deadheat suspicions` to update them"
             )
         before, after = nights[row.before_run], nights[row.after_run]
         levels = measure_levels(

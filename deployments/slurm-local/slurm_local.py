@@ -90,7 +90,7 @@ class Cluster:
             "MYSQL_UNIX_PORT": str(self.folder / "run" / "mariadb.socket"),
         }
 
-    def ask(self, *command: str, seconds: float = 20) -> str | None:
+    def query(self, *command: str, seconds: float = 20) -> str | None:
         """Stdout of a client, or None if it failed."""
         try:
             done = subprocess.run(
@@ -104,7 +104,7 @@ class Cluster:
         """Program and command line of each daemon of this cluster, by process id."""
         mark, found = f"SLURM_CONF={self.conf}".encode(), {}
         for entry in Path("/proc").glob("[0-9]*"):
-            # A process may end while it is looked at, or be another user's.
+            # A process may end during the check, or belong to another user.
             with contextlib.suppress(OSError):
                 program = (entry / "comm").read_text().strip()
                 if program in _DAEMONS and mark in (entry / "environ").read_bytes().split(b"\0"):
@@ -120,7 +120,7 @@ class Cluster:
         """Nodes that could run a job now or when their jobs end."""
         if "slurmctld" not in self.list_programs():  # sinfo would wait for it
             return 0
-        states = (self.ask("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T") or "").split()
+        states = (self.query("sinfo", "-h", "-N", "-p", "gpu", "-o", "%T") or "").split()
         return sum(state in {"idle", "mixed", "allocated", "completing"} for state in states)
 
 
@@ -141,15 +141,15 @@ def install() -> None:
             if done.returncode:
                 raise ClusterError(
                     f"`apt-get {' '.join(command)}` ended with {done.returncode}: "
-                    f"{done.stderr.strip()[-500:]}; see to it and install again"
+                    f"{done.stderr.strip()[-500:]}; fix it and install again"
                 )
 
 
 def start(cluster: Cluster, shape: Shape) -> str:
     """Bring the cluster up in this shape; what there was to do. Stops it again if that fails."""
     if missing := _list_missing():
-        cure = f"run `python {_HERE / 'slurm_local.py'} install` as root"
-        raise ClusterError(f"wanted Slurm, but there is no {', no '.join(missing)}; {cure}")
+        action = f"run `python {_HERE / 'slurm_local.py'} install` as root"
+        raise ClusterError(f"wanted Slurm, but there is no {', no '.join(missing)}; {action}")
     if is_up(cluster, shape):
         return "up already"
     begun = time.monotonic()
@@ -167,9 +167,11 @@ def stop(cluster: Cluster) -> str:
     """Cancel the jobs and end the daemons; what there was to do."""
     if not cluster.list_programs():
         return "down already"
-    if "slurmctld" in cluster.list_programs() and cluster.ask("scancel", "-u", _USER) is not None:
+    if "slurmctld" in cluster.list_programs() and cluster.query("scancel", "-u", _USER) is not None:
         with contextlib.suppress(ClusterError):
-            _wait("jobs to end", lambda: not cluster.ask("squeue", "-h", "-t", "R,CG"), seconds=10)
+            _wait(
+                "jobs to end", lambda: not cluster.query("squeue", "-h", "-t", "R,CG"), seconds=10
+            )
     for program in _DAEMONS:
         _end(cluster, program)
     return "stopped"
@@ -187,7 +189,7 @@ def describe(cluster: Cluster) -> str:
     """One line per daemon and node."""
     daemons = sorted(cluster.find_daemons().items())
     lines = [f"{program:<10} {pid:>8}  {line[:90]}" for pid, (program, line) in daemons]
-    nodes = cluster.ask("sinfo", "-N", "-p", "gpu", "-o", "%N %T %c %m %G %E") if lines else None
+    nodes = cluster.query("sinfo", "-N", "-p", "gpu", "-o", "%N %T %c %m %G %E") if lines else None
     return "\n".join([*(lines or ["no daemon runs"]), nodes or "slurmctld does not answer"])
 
 
@@ -280,13 +282,13 @@ def _start_daemons(cluster: Cluster, shape: Shape) -> None:
     command += [f"--key-file={munge / 'key'}", f"--seed-file={munge / 'seed'}"]
     command += [f"--pid-file={run / 'munged.pid'}", f"--log-file={folder / 'log' / 'munge.log'}"]
     answers = ("munge", "-n", "-S", str(munge / "socket"))
-    _launch(cluster, "munged", command, lambda: cluster.ask(*answers) is not None)
+    _launch(cluster, "munged", command, lambda: cluster.query(*answers) is not None)
 
     data, place = folder / "database", f"--socket={run / 'mariadb.socket'}"
     if not (data / "mysql").exists():
         made = ["mariadb-install-db", "--no-defaults", f"--user={_USER}", f"--datadir={data}"]
         made += ["--auth-root-authentication-method=socket", f"--auth-root-socket-user={_USER}"]
-        if cluster.ask(*made, "--skip-test-db", "--skip-name-resolve", seconds=120) is None:
+        if cluster.query(*made, "--skip-test-db", "--skip-name-resolve", seconds=120) is None:
             shutil.rmtree(data, ignore_errors=True)
             raise ClusterError(f"`{' '.join(made)}` failed; run it by hand to see why")
     command = ["mariadbd", "--no-defaults", f"--user={_USER}", f"--datadir={data}", place]
@@ -294,17 +296,17 @@ def _start_daemons(cluster: Cluster, shape: Shape) -> None:
     command += ["--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"]
     command += [f"--pid-file={run / 'mariadbd.pid'}"]
     ping = ("mariadb-admin", "--no-defaults", place, "ping")
-    _launch(cluster, "mariadbd", command, lambda: cluster.ask(*ping) is not None)
+    _launch(cluster, "mariadbd", command, lambda: cluster.query(*ping) is not None)
 
     clusters = ("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster")
-    _launch(cluster, "slurmdbd", ["slurmdbd", "-D"], lambda: cluster.ask(*clusters) is not None)
-    if "deadheat" not in (cluster.ask(*clusters) or "").split():
-        cluster.ask("sacctmgr", "-i", "add", "cluster", "deadheat")
+    _launch(cluster, "slurmdbd", ["slurmdbd", "-D"], lambda: cluster.query(*clusters) is not None)
+    if "deadheat" not in (cluster.query(*clusters) or "").split():
+        cluster.query("sacctmgr", "-i", "add", "cluster", "deadheat")
     _launch(
         cluster,
         "slurmctld",
         ["slurmctld", "-D", "-f", str(cluster.conf)],
-        lambda: "UP" in (cluster.ask("scontrol", "ping") or ""),
+        lambda: "UP" in (cluster.query("scontrol", "ping") or ""),
     )
     for name in _name_nodes(shape):
         (folder / "nodes" / name).mkdir(exist_ok=True)

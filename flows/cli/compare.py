@@ -150,7 +150,7 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     reason = "" if found["verdict"] == "unknown" else f" ({found['reason']})"
     _print_line(f"Verdict: {found['verdict']}{reason}. Holds for {format_scope(found)}.")
     if "degraded" in found["reason"] and found["verdict"] == "unknown":
-        _print_line("The machine was disturbed meanwhile: ask again when it is quiet.")
+        _print_line("The machine was disturbed meanwhile: repeat the comparison when it is quiet.")
     _print_line(format_agreement(found))
     _print_line(format_physics(found))
     for failure in outcome["failures"]:
@@ -182,7 +182,7 @@ _PREFIX = re.compile(r"^(manifest|counts)\.")
 
 
 def _shorten(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A lock's hash is told by its first digits; what is not set is what goes without saying."""
+    """A lock's hash by its first digits; an unset value as the default."""
     a, b = row["a"], row["b"]
     if row["name"] in ("lock_sha256", "hash"):
         a, b = (value and value[:12] for value in (a, b))

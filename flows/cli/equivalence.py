@@ -74,9 +74,7 @@ def equivalence(
         typer.Option("--seeds", metavar="COUNT", min=1, max=100, help="Follow this many seeds."),
     ] = FULL_SEEDS,
     checkpoint: CheckpointOption = None,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Prove again what was proven before.")
-    ] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Repeat proofs that exist.")] = False,
     python: PythonOption = None,
     state: StateOption = STATE,
     as_json: JsonOption = False,
@@ -193,7 +191,7 @@ def _provide(requests: Sequence[str], state: State, python: str | None) -> tuple
 
 
 def _list_rows(wanted: ProofRequest, state: State) -> list[dict[str, Any]]:
-    """The rows of the pairs asked for, as they are in the database."""
+    """The database's rows of the requested pairs."""
     keys = {side.environment.key for side in wanted.sides}
     rows = list_proofs(open_database(state.database_url), proof_subject(wanted))
     return [

@@ -51,7 +51,7 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
         Command(
             "waterfall",
             "cli.waterfall:waterfall",
-            "Measure what each step from eager PyTorch to CUDA graphs gains, and JAX beside it.",
+            "Measure what each step from eager PyTorch to CUDA graphs gains, and compare with JAX.",
         ),
         Command(
             "equivalence",
@@ -218,7 +218,7 @@ def main() -> None:
             raise
         _fail(
             f"wanted to write, but the disk is full ({error}); free some space, and rerun the same "
-            "command: what was measured is kept",
+            "command: finished measurements are kept",
             1,
         )
 

@@ -104,7 +104,7 @@ def run(
     if what.endswith(".json"):
         if device is not None:
             raise UserError(
-                f"a plan names its own device, got --device {device!r:.100} beside it; leave it out"
+                f"a plan names its own device, got --device {device!r:.100} as well; leave it out"
             )
         drafted = matrix.load_plan(Path(what))
     else:

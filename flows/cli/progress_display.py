@@ -1,4 +1,4 @@
-"""What a person sees while a campaign runs: which duel, which stage, how long left."""
+"""Shows the progress of a campaign: duel, stage, time left."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def train(
         outcome["ratios"],
         list_contenders(engine, drafted.campaign),
     )
-    found["why"] = []  # epochs have no profile to tell it from
+    found["why"] = []  # epochs have no profile that shows it
     if as_json:
         kept = {key: outcome[key] for key in ("campaign", "dashboard", "failures")}
         listed = list_epochs(engine, drafted.campaign)

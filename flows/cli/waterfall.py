@@ -65,7 +65,7 @@ def waterfall(
     state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what each step from eager PyTorch to CUDA graphs gains, and JAX beside it."""
+    """Measure what each step from eager PyTorch to CUDA graphs gains, and compare with JAX."""
     asked = WaterfallRequest(
         workload=workload,
         case_filter=CaseFilter(case=case, use_case=use_case, batch=batch, precision=precision),

@@ -1,4 +1,4 @@
-"""What keeps each contender's step from being shorter, on the console."""
+"""Print the bottleneck of each contender's step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def print_bottlenecks(rows: Sequence[Mapping[str, Any]]) -> None:
         for row in rows
     ]
     if table:
-        print_rows(table, _COLUMNS, title="Why: what keeps a step from being shorter")
+        print_rows(table, _COLUMNS, title="Why: the bottleneck of each step")
     for row in rows:
         said = ". ".join(filter(None, (row["advice"], describe_reason(row))))
         OUT.print(f"{row['case']}, {row['name']}: {said}", markup=False, soft_wrap=True)

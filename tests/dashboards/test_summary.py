@@ -253,11 +253,11 @@ def test_the_faster_of_two_settings_is_named_by_its_setting(log_ratio: float, fa
 @pytest.mark.parametrize(
     ("parity", "words"),
     [
-        ({"fair": None}, "whether both ran alike is not known"),
-        ({"fair": True}, "both ran alike"),
+        ({"fair": None}, "parity is unknown"),
+        ({"fair": True}, "same settings"),
         (
             {"fair": True, "differences": [["layout", "NHWC", "NCHW"]]},
-            "both ran alike but for: layout NHWC here, NCHW there",
+            "same settings except: layout NHWC here, NCHW there",
         ),
         (
             {"fair": False, "differences": [["compiled", "yes", "no"], ["graphs", "on", "off"]]},

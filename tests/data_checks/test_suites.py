@@ -200,7 +200,7 @@ WRONG = {
                 "jax-0.9",
                 "torch-2.10",
                 "ran alike",
-                "the two sides did not run alike: threads '2' on jax-0.9, '1' on torch-2.10",
+                "the two sides had different settings: threads '2' on jax-0.9, '1' on torch-2.10",
             )
         },
     ),
@@ -211,7 +211,7 @@ WRONG = {
                 "jax-0.9",
                 "torch-2.10",
                 "ran alike",
-                "the two sides did not run alike: torch-2.10 has no manifest",
+                "the two sides had different settings: torch-2.10 has no manifest",
             )
         },
     ),

@@ -24,14 +24,14 @@ def test_a_job_gets_its_own_gpu_and_the_accounts_know_of_it(slurm: LocalSlurm) -
     log = slurm.folder / "job-%j.log"
     words = "echo gpu=$CUDA_VISIBLE_DEVICES on $SLURMD_NODENAME"
     asked = ("--wait", "--parsable", "--gres=gpu:h100:1", f"--output={log}", f"--wrap={words}")
-    job = slurm.ask("sbatch", *asked)
+    job = slurm.run("sbatch", *asked)
     assert (slurm.folder / f"job-{job}.log").read_text() == "gpu=0 on node01\n"
-    states = [slurm.ask("sacct", "-X", "-n", "-P", "-j", job, "-o", "state,alloctres")]
+    states = [slurm.run("sacct", "-X", "-n", "-P", "-j", job, "-o", "state,alloctres")]
     assert states[0].startswith("COMPLETED|") and "gres/gpu=1" in states[0]
 
 
 def test_two_nodes_with_two_gpus_each_and_no_more(slurm: LocalSlurm) -> None:
-    nodes = slurm.ask("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %G")
+    nodes = slurm.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %G")
     assert nodes.split("\n") == ["node01 gpu:h100:2", "node02 gpu:h100:2"]
     refused = subprocess.run(
         ["sbatch", "--gres=gpu:h100:3", "--wrap=true"],

@@ -108,7 +108,7 @@ def test_outputs_without_any_difference_are_called_identical(
 
 
 def test_a_disturbed_machine_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "The machine was disturbed meanwhile: ask again when it is quiet."
+    words = "The machine was disturbed meanwhile: repeat the comparison when it is quiet."
     reason = "no valid block; 4 of 4 blocks left out as degraded"
     assert words in _print(capsys, _found(verdict="unknown", reason=reason))
     assert words not in _print(capsys, _found(verdict="unknown", reason="it is wide"))

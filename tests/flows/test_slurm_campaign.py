@@ -67,7 +67,7 @@ def test_a_campaign_survives_its_submitter_and_a_lost_job_and_measures_nothing_t
     cluster: Cluster,
 ) -> None:
     plan = cluster.plan("night", *map(_noop, range(2, 10)))
-    cluster.slurm.ask("scontrol", "update", "partitionname=gpu", "state=down")
+    cluster.slurm.run("scontrol", "update", "partitionname=gpu", "state=down")
     try:
         submitter = cluster.start("night")
         wait_for(lambda: list(cluster.list_jobs().values()) == ["PENDING"] * 4)
@@ -80,10 +80,10 @@ def test_a_campaign_survives_its_submitter_and_a_lost_job_and_measures_nothing_t
         jobs = cluster.list_jobs()
         assert len(jobs) == 4  # not sent again
         lost = min(jobs, key=int)
-        pages = cluster.slurm.ask("squeue", "-h", "-o", "%k").splitlines()
-        cluster.slurm.ask("scancel", lost)
+        pages = cluster.slurm.run("squeue", "-h", "-o", "%k").splitlines()
+        cluster.slurm.run("scancel", lost)
     finally:
-        cluster.slurm.ask("scontrol", "update", "partitionname=gpu", "state=up")
+        cluster.slurm.run("scontrol", "update", "partitionname=gpu", "state=up")
     _, said = follower.communicate(timeout=240)
     assert follower.returncode == 1, said
     assert said.count(f"noop bare, noop bare: Slurm job {lost} was cancelled (CANCELLED") == 1

@@ -85,7 +85,7 @@ class Orchestra:
         """Slurm's jobs and nodes and the end of the worker's log, for a failure's message."""
         log = self.folder / "worker.log"
         worker = log.read_text(errors="replace")[-4000:] if log.exists() else "no worker ran"
-        return "\n".join([self.slurm.ask("squeue", "-l"), self.slurm.ask("sinfo", "-N"), worker])
+        return "\n".join([self.slurm.run("squeue", "-l"), self.slurm.run("sinfo", "-N"), worker])
 
     def finish(self, how: str) -> FlowRun:
         """The flow run once it is over."""
@@ -97,7 +97,7 @@ class Orchestra:
         name, fields = f"--name=deadheat-{self.runs[how]}", "--format=jobid,state%30"
         deadline = time.monotonic() + 120
         while True:
-            told = self.slurm.ask("sacct", "-X", "-n", "-P", "-D", name, fields)
+            told = self.slurm.run("sacct", "-X", "-n", "-P", "-D", name, fields)
             jobs = [line.split("|") for line in told.splitlines()]
             ended = not any(state in ("PENDING", "RUNNING", "COMPLETING") for _, state in jobs)
             if ended and len(jobs) >= fewest:
@@ -176,7 +176,7 @@ def test_a_flow_run_completes_in_its_own_allocation(orchestra: Orchestra) -> Non
     run = orchestra.finish("completes")
     assert run.state_name == "Completed", run.state
     assert orchestra.list_attempts("completes")[0].split()[0] == run.infrastructure_pid
-    shown = orchestra.slurm.ask("scontrol", "show", "job", str(run.infrastructure_pid))
+    shown = orchestra.slurm.run("scontrol", "show", "job", str(run.infrastructure_pid))
     for words in ("TimeLimit=00:05:00", "Requeue=0", "Partition=gpu", "gres:gpu:h100:1"):
         assert words in shown
     assert (orchestra.folder / "slurm-jobs" / f"{run.infrastructure_pid}.log").exists()
@@ -213,8 +213,8 @@ def test_a_lost_node_means_a_new_attempt(orchestra: Orchestra) -> None:
     """The last one: it takes a node from every job that is on it."""
     orchestra.wait("loses its node", lambda _: bool(orchestra.list_attempts("loses its node")))
     job = orchestra.list_attempts("loses its node")[0].split()[0]
-    node = orchestra.slurm.ask("squeue", "-h", "-j", job, "-o", "%N")
-    orchestra.slurm.ask("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    node = orchestra.slurm.run("squeue", "-h", "-j", job, "-o", "%N")
+    orchestra.slurm.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     run = orchestra.wait("loses its node", lambda run: run.state_name == "Completed")
     states = [state for _, state in orchestra.list_jobs("loses its node", fewest=2)]
     assert states == ["NODE_FAIL", "COMPLETED"]
@@ -258,7 +258,7 @@ def order(slurm: LocalSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_submitting_twice_is_submitting_once(order: Order, slurm: LocalSlurm) -> None:
     worker, run, configuration = order
-    slurm.ask("scontrol", "update", "partitionname=gpu", "state=down")
+    slurm.run("scontrol", "update", "partitionname=gpu", "state=down")
     try:
         first = anyio.run(worker.run, run, configuration)
         second = anyio.run(worker.run, run, configuration)
@@ -266,7 +266,7 @@ def test_submitting_twice_is_submitting_once(order: Order, slurm: LocalSlurm) ->
         after = anyio.run(worker.run, run, configuration)  # retried by hand, say
         scheduler.cancel(after.identifier)
     finally:
-        slurm.ask("scontrol", "update", "partitionname=gpu", "state=up")
+        slurm.run("scontrol", "update", "partitionname=gpu", "state=up")
     assert first.identifier == second.identifier != after.identifier
 
 

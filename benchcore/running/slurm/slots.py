@@ -12,7 +12,7 @@ _CPUS = "DEADHEAT_SLOT_CPUS"
 
 @dataclass(frozen=True)
 class Slot:
-    """A GPU, as CUDA_VISIBLE_DEVICES names it, and the CPUs beside it."""
+    """A GPU, as CUDA_VISIBLE_DEVICES names it, and its CPUs."""
 
     gpu: str
     cpus: tuple[int, ...]

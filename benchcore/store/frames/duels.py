@@ -71,7 +71,7 @@ def proof_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
 
 
 def manifest_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
-    """One row a contender that finished: what its arm asked for, and what was read back of it."""
+    """One row per contender that finished: the settings its arm requested, and those read back."""
     columns = (ContenderRun.name, ContenderRun.arm, ContenderRun.framework, ContenderRun.settings)
     query = select_columns(*CASE, *columns, ContenderRun.effective)
     query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)

@@ -1,4 +1,4 @@
-"""What keeps each contender's step from being shorter, put together from the stored measures."""
+"""The bottleneck of each contender's step, from the stored measurements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a contender run that was profiled: where the time of a step goes.
 
     The columns of `benchcore.verdict.duel.step_profile.StepProfile`, `longest`, its longest
-    kernels, and `grad_mode`, what torch kept for a backward pass.
+    kernels, and `grad_mode`, what torch saved for a backward pass.
     """
     columns = (ContenderRun.name, ContenderRun.arm, ContenderRun.framework, ContenderRun.version)
     query = select_columns(
@@ -71,7 +71,7 @@ def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
 def bottleneck_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a contender run that ended well: the columns of
     `benchcore.verdict.duel.bottleneck.Bottleneck`, the shares it is judged by, and
-    `host_boundness`. None of trials of our verdicts."""
+    `host_boundness`. Calibration runs are left out."""
     contenders = drop_calibration_runs(contender_frame(engine, campaign))
     ran = contenders.loc[(contenders["status"] == "ok") & (contenders["num_blocks"] > 0)]
     ran = ran.loc[:, [*_NAMED, *_NUMBERS, _TIMED]].reset_index(drop=True)

@@ -210,8 +210,8 @@ def _why_lost(record: DuelRecord, slowdowns: _Slowdowns) -> str | None:
 
 
 def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
-    """Of each series across frameworks: its newest nights, and the smallest effect, as a share,
-    that a confirmation of so many starts as its first rung has finds in four of five cases."""
+    """The newest nights of each series across frameworks, and the smallest effect, as a share, that
+    a confirmation's first look detects in four of five cases."""
     query = (
         select(DuelRun, PairRatio)
         .join(PairRatio, PairRatio.duel_run == DuelRun.id)

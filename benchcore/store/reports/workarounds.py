@@ -1,4 +1,4 @@
-"""Workarounds over all campaigns: whether each is still needed, and what its cure costs others."""
+"""Workarounds over all campaigns: whether each is still needed, and what its flag costs."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from benchcore.store.models import ContenderRun, DuelRun
 from benchcore.verdict.samples import swap_sides
 
 _SERIES = ("workload", "case_name", "track", "device_fingerprint", "arm")
-_CURES = {rung.number: rung.name for rung in WORKAROUNDS if rung.flags}
+_FLAGS = {each.number: each.name for each in WORKAROUNDS if each.flags}
 
 Row = Mapping[str, Any]
 
 
 def list_workarounds(engine: Engine, campaign: str) -> list[dict[str, Any]]:
-    """One row a case and arm of the campaign that ever climbed a crash ladder on this device.
+    """One row per case and arm of the campaign that ever needed a crash ladder on this device.
 
-    `needs` says with which versions its workaround was needed, each by its newest run, and with
-    which no longer; `price` is what its newest cure costs who does not need it, as a factor of
-    time with its interval (None = not measured, or no flag), and `price_command` measures that.
+    `needs` has the versions that need the workaround, and those that no longer do, each by its
+    newest run. `price` is the cost of the newest workaround flag where it isn't needed, as a factor
+    of time with its interval (None = not measured, or no flag); `price_command` measures it.
     `highest` and `hlo` are those of the newest ladder.
     """
-    lives = _read_lives(engine)
-    climbed = {_key(each) for each in lives if each["ladder"]}
-    here = {_key(each) for each in lives if each["campaign"] == campaign}
+    runs = _read_runs(engine)
+    crashed = {_key(each) for each in runs if each["ladder"]}
+    here = {_key(each) for each in runs if each["campaign"] == campaign}
     rows = []
-    for key in dict.fromkeys(_key(each) for each in lives):
-        if key in climbed & here:
-            of_series = [each for each in lives if _key(each) == key]
-            rows.append(_describe(engine, of_series, lives, campaign))
+    for key in dict.fromkeys(_key(each) for each in runs):
+        if key in crashed & here:
+            of_series = [each for each in runs if _key(each) == key]
+            rows.append(_describe(engine, of_series, runs, campaign))
     return rows
 
 
-def _read_lives(engine: Engine) -> list[Row]:
-    """Every contender run that says whether a cure is needed, oldest first."""
+def _read_runs(engine: Engine) -> list[Row]:
+    """Every JAX contender run, oldest first: its status shows whether a workaround is needed."""
     columns = (*(getattr(DuelRun, name) for name in _SERIES[:4]), ContenderRun.arm)
     query = (
         select(
@@ -70,21 +70,21 @@ def _key(life: Row) -> tuple[str, ...]:
 
 
 def _describe(
-    engine: Engine, of_series: Sequence[Row], lives: Iterable[Row], campaign: str
+    engine: Engine, of_series: Sequence[Row], runs: Iterable[Row], campaign: str
 ) -> dict[str, Any]:
     last = [each for each in of_series if each["ladder"]][-1]
     ladder = last["ladder"]
-    cured = [each for each in of_series if each["ladder"] and each["ladder"]["cure"]]
-    number = cured[-1]["ladder"]["cure"] if cured else None
-    rung = next((rung for rung in WORKAROUNDS if rung.number == number), None)
-    cure = _CURES.get(number or 0)
+    avoided = [each for each in of_series if each["ladder"] and each["ladder"]["cure"]]
+    number = avoided[-1]["ladder"]["cure"] if avoided else None
+    workaround = next((each for each in WORKAROUNDS if each.number == number), None)
+    flag = _FLAGS.get(number or 0)
     hlo = ladder["hlo"]
     folder = f"campaigns/{last['campaign']}/duels/{last['id']}/{hlo['folder']}" if hlo else None
-    version = (cured or of_series)[-1]["version"]
+    version = (avoided or of_series)[-1]["version"]
     return {
         "case": _name_case(last),
         "arm": last["arm"],
-        "cure": rung.describe() if rung else None,
+        "cure": workaround.describe() if workaround else None,
         "needs": describe_workaround_status(
             VersionOutcome(
                 version=each["version"], status=each["status"], climbed=bool(each["ladder"])
@@ -92,17 +92,17 @@ def _describe(
             for each in of_series
         ),
         "highest": None if ladder["highest"] is None else ladder["highest"]["status"],
-        "price": _find_price(engine, last, cure) if cure else None,
-        "price_command": _write_command(last, lives, campaign, version, cure) if cure else None,
+        "price": _find_price(engine, last, flag) if flag else None,
+        "price_command": _write_command(last, runs, campaign, version, flag) if flag else None,
         "hlo": folder,
         "hlo_command": hlo["command"] if hlo else None,
     }
 
 
-def _find_price(engine: Engine, life: Row, cure: str) -> dict[str, Any] | None:
-    """Of the newest ratio that counts between an arm and itself with the cure, on this device."""
+def _find_price(engine: Engine, life: Row, flag: str) -> dict[str, Any] | None:
+    """From the newest ratio that counts of an arm with and without the flag, on this device."""
     ratios = ratio_frame(engine)
-    arms = {life["arm"], f"{life['arm']}-cure-{cure}"}
+    arms = {life["arm"], f"{life['arm']}-cure-{flag}"}
     for row in reversed(ratios.to_dict("records")):
         same = row["device_fingerprint"] == life["device_fingerprint"] and row["counts"]
         if same and {row["a_arm"], row["b_arm"]} == arms and row["a_version"] == row["b_version"]:
@@ -116,15 +116,15 @@ def _find_price(engine: Engine, life: Row, cure: str) -> dict[str, Any] | None:
 
 
 def _write_command(
-    life: Row, lives: Iterable[Row], campaign: str, version: str, cure: str
+    life: Row, runs: Iterable[Row], campaign: str, version: str, flag: str
 ) -> str | None:
-    """On a healthy sibling: what the same contender did clean in this campaign; None = nothing.
+    """A command that measures the flag on a case without the crash; None = there is none.
 
-    The same case of another workload first; not every workload takes cures.
+    Prefers the same case of another workload. Not every workload has the setting `cure`.
     """
     healthy = [
         each
-        for each in lives
+        for each in runs
         if each["campaign"] == campaign
         and (each["arm"], each["version"], each["status"]) == (life["arm"], version, "ok")
         and each["device_fingerprint"] == life["device_fingerprint"]
@@ -143,7 +143,7 @@ def _write_command(
     )
     side = f"jax=={version}"
     words = ("deadheat", "compare", sibling["workload"], "--case", sibling["case_name"])
-    sides = ("--a", side, "--b", side, "--b-set", f"cure={cure}")
+    sides = ("--a", side, "--b", side, "--b-set", f"cure={flag}")
     return shlex.join((*words, *sides, "--device", life["device"]["name"]))
 
 
@@ -154,22 +154,22 @@ def _name_case(row: Row) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class VersionOutcome:
-    """How one contender of a version ended in one duel; every duel begins without a cure."""
+    """How one contender of a version ended in one duel, which begins without a workaround."""
 
     version: str
     status: str
     climbed: bool
-    """Whether it crashed as crash ladders are for."""
+    """Whether it crashed in a way that starts the crash ladder."""
 
 
-def describe_workaround_status(lives: Iterable[VersionOutcome]) -> str:
-    """`needed with 0.10.1, no longer with 0.10.2`: of one case and arm, given oldest first.
+def describe_workaround_status(runs: Iterable[VersionOutcome]) -> str:
+    """`needed with 0.10.1, no longer with 0.10.2`: for one case and arm, oldest first.
 
-    A version that needed it in some of its runs only says on how many. Whoever ended otherwise
-    (out of memory, late) says nothing of the crash.
+    A version that needed it in only some of its runs has their number. Other ends (out of
+    memory, time-out) show nothing about the crash.
     """
     ends: dict[str, list[str]] = {}
-    for life in lives:
+    for life in runs:
         end = _end(life)
         if end:
             ends.setdefault(life.version, []).append(end)
@@ -181,7 +181,7 @@ def describe_workaround_status(lives: Iterable[VersionOutcome]) -> str:
             word = "no longer"
         named = " and ".join(_name(version, ends[version]) for version in versions)
         parts.append(f"{word} with {named}")
-    return ", ".join(parts) or "not told"
+    return ", ".join(parts) or "unknown"
 
 
 def _end(life: VersionOutcome) -> str | None:

@@ -40,7 +40,7 @@ def _tell(*lives: tuple[str, tuple[str, bool]]) -> str:
         ),
         ([("0.10.1", CURED), ("0.10.2", ("oom", False))], "needed with 0.10.1"),
         ([("0.10.1", CURED), ("0.10.2", ("crash", False))], "needed with 0.10.1"),
-        ([("0.10.2", ("timeout", False))], "not told"),
+        ([("0.10.2", ("timeout", False))], "unknown"),
     ],
 )
 def test_need_is_told_by_version(lives: list[tuple[str, tuple[str, bool]]], told: str) -> None:

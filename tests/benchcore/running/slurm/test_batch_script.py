@@ -128,6 +128,6 @@ def test_slurm_takes_the_script_as_it_is_meant(slurm: LocalSlurm) -> None:
         check=True,
     ).stdout.strip()
     assert (slurm.folder / "slurm-jobs" / f"{ran}.log").read_text() == f"gpu=0\n{slurm.folder}\n"
-    shown = slurm.ask("scontrol", "show", "job", ran)
+    shown = slurm.run("scontrol", "show", "job", ran)
     for words in ("Requeue=0", "TimeLimit=00:03:00", "NumCPUs=2", "JobName=deadheat-1"):
         assert words in shown

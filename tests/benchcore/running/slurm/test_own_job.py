@@ -51,7 +51,7 @@ def test_outside_of_slurm_there_is_no_job(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def _run(slurm: LocalSlurm, *asked: str) -> dict[str, Any]:
-    told = slurm.ask(
+    told = slurm.run(
         *("srun", "--time=5", "--mem=100", *asked),
         *("env", f"PYTHONPATH={ROOT}", sys.executable, "-c", PRINT),
     )

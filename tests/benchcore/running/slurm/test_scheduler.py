@@ -50,11 +50,11 @@ def test_jobs_are_found_by_name_oldest_first(script: Script) -> None:
 @pytest.mark.usefixtures("script")
 def test_nodes_of_a_partition_are_those_that_could_run_a_job(slurm: LocalSlurm) -> None:
     assert scheduler.list_nodes("gpu") == ["node01", "node02"]
-    slurm.ask("scontrol", "update", "nodename=node01", "state=drain", "reason=test")
+    slurm.run("scontrol", "update", "nodename=node01", "state=drain", "reason=test")
     try:
         assert scheduler.list_nodes("gpu") == ["node02"]
     finally:
-        slurm.ask("scontrol", "update", "nodename=node01", "state=resume")
+        slurm.run("scontrol", "update", "nodename=node01", "state=resume")
     assert scheduler.list_nodes("nowhere") == []
 
 
@@ -62,7 +62,7 @@ def test_the_environment_goes_beside_the_script(script: Script, slurm: LocalSlur
     text = script("deadheat-env", "bash", "-c", 'echo "$SECRET"')
     job = scheduler.submit(text, {"SECRET": "a; $(id) 'b'"})
     log = slurm.folder / "slurm-jobs" / f"{job}.log"
-    slurm.ask("sbatch", "--wait", f"--dependency=afterany:{job}", *NOTHING)
+    slurm.run("sbatch", "--wait", f"--dependency=afterany:{job}", *NOTHING)
     assert log.read_text() == "a; $(id) 'b'\n"
     assert "SECRET=" not in text
 

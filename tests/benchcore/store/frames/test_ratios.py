@@ -1,4 +1,4 @@
-"""Each ratio says whether its two sides ran alike, and what of them differs."""
+"""Each ratio reports whether both sides had the same settings, and the differences."""
 
 from __future__ import annotations
 

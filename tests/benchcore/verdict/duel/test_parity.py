@@ -1,4 +1,4 @@
-"""Two sides that did not run alike give no ratio; what their arms choose is told."""
+"""Two sides with different settings give no ratio; differences between arms are reported."""
 
 from __future__ import annotations
 
