@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -18,9 +18,15 @@ import numpy as np
 
 from benchcore.verdict.confirmation.decide import LOOKS, Finding, Start, decide
 from benchcore.verdict.history.detect import detect_shifts
-from benchcore.verdict.history.levels import HistoryLevels, measure_levels
+from benchcore.verdict.history.levels import HistoryLevels, SuspectedNights, measure_levels
 from benchcore.verdict.history.series import Night, Series, SeriesKey
-from benchcore.verdict.history.suspicions import StoredSuspicion, Suspicion, reconcile, suspect
+from benchcore.verdict.history.suspicions import (
+    State,
+    StoredSuspicion,
+    Suspicion,
+    reconcile,
+    suspect,
+)
 
 NOISES = (0.003, 0.007, 0.02)
 STATES = ("shared", "independent")
@@ -64,6 +70,15 @@ class Site:
     seed: int = 2
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A suspicion as the store keeps it: `opened` is the day on which it was first seen."""
+
+    stored: StoredSuspicion
+    found: Suspicion
+    opened: int
+
+
 @dataclass
 class SimulatedSeries:
     """One series: its truth, the nights as measured, and what the chain made of them."""
@@ -76,7 +91,7 @@ class SimulatedSeries:
     truths: list[Truth]
     state_of_night: np.ndarray
     nights: tuple[Night, ...] = ()
-    known: dict[int, tuple[StoredSuspicion, Suspicion]] = field(default_factory=dict)
+    known: dict[int, Kept] = field(default_factory=dict[int, "Kept"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +262,7 @@ def _run_night(rng: np.random.Generator, outcome: Outcome, night: int) -> None:
                 continue
             one = outcome.series[each[0]]
             while len(starts[each]) < look:
-                starts[each].append(_draw_start(rng, one, one.known[each[1]][1], night))
+                starts[each].append(_draw_start(rng, one, one.known[each[1]].found, night))
         given = [(starts[each], levels[each]) for each in starts]
         for each, found in zip(starts, decide(given, final=look == LOOKS[-1]), strict=True):
             if each not in findings or findings[each].verdict == "more":
@@ -262,7 +277,8 @@ def _refresh(one: SimulatedSeries, night: int) -> list[int]:
     nights = one.nights[: night + 1]
     series = Series(key=nights[0].key, nights=nights)
     found = suspect(series, None, detect_shifts(series.values, series.numbers))
-    for change in reconcile(found, [stored for stored, _ in one.known.values()]):
+    today = nights[-1].number
+    for change in reconcile(found, [each.stored for each in one.known.values()], today):
         number = len(one.known) if change.known is None else change.known
         if change.found is None:
             _set_state(one, number, "passed")
@@ -274,34 +290,32 @@ def _refresh(one: SimulatedSeries, night: int) -> list[int]:
             ratio=change.found.ratio,
             state="open",
         )
-        one.known[number] = (stored, change.found)
-    return [number for number, (stored, _) in one.known.items() if stored.state == "open"]
+        opened = one.known[number].opened if number in one.known else today
+        one.known[number] = Kept(stored=stored, found=change.found, opened=opened)
+    return [number for number, each in one.known.items() if each.stored.state == "open"]
 
 
-def _set_state(one: SimulatedSeries, number: int, state: str) -> None:
-    stored, found = one.known[number]
-    values = {name: getattr(stored, name) for name in ("id", "trigger", "number", "ratio")}
-    one.known[number] = (StoredSuspicion(**values, state=state), found)  # type: ignore[arg-type]
+def _set_state(one: SimulatedSeries, number: int, state: State, day: int | None = None) -> None:
+    kept = one.known[number]
+    stored = replace(kept.stored, state=state, answered=day)
+    one.known[number] = replace(kept, stored=stored)
 
 
 def _levels(one: SimulatedSeries, number: int, night: int) -> HistoryLevels:
     """As `benchcore.store.suspicions.read_suspicion` reads them."""
-    found, nights = one.known[number][1], one.nights[: night + 1]
-    return measure_levels(
-        Series(key=nights[0].key, nights=nights),
-        trigger=found.trigger,
-        before=found.before.duel_run,
-        since=found.since.duel_run,
-        after=found.after.duel_run,
-    )
+    kept, nights = one.known[number], one.nights[: night + 1]
+    names = {name: getattr(kept.found, name).duel_run for name in ("before", "since", "after")}
+    suspected = SuspectedNights(trigger=kept.found.trigger, opened=kept.opened, **names)
+    return measure_levels(Series(key=nights[0].key, nights=nights), suspected)
 
 
 def _record(outcome: Outcome, which: tuple[int, int], found: Finding, night: int) -> None:
     one = outcome.series[which[0]]
-    suspicion = one.known[which[1]][1]
+    suspicion = one.known[which[1]].found
     outcome.suspicions[suspicion.trigger] += 1
     outcome.verdicts[found.verdict] += 1
-    _set_state(one, which[1], "open" if found.verdict == "more" else found.verdict)
+    assert found.verdict != "more", "the last look decides"
+    _set_state(one, which[1], found.verdict, one.nights[night].number)
     if found.verdict == "confirmed":
         event = Event(
             series=which[0],

@@ -19,7 +19,7 @@ from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.series import read_series
 from benchcore.verdict.confirmation.event_states import BASELINES
 from benchcore.verdict.history.detect import Detection, detect_shifts
-from benchcore.verdict.history.levels import measure_levels
+from benchcore.verdict.history.levels import SuspectedNights, measure_levels
 from benchcore.verdict.history.modes import describe_modes
 from benchcore.verdict.history.series import Night, Series, SeriesKey
 from benchcore.verdict.history.suspicions import (
@@ -49,7 +49,9 @@ def refresh_suspicions(engine: Engine, series: Sequence[Series] | None = None) -
         with begin_writing(engine) as session:
             found = suspect(each, _read_baseline(session, each.key), history)
             rows = {row.id: row for row in _read_rows(session, each.key)}
-            for change in reconcile(found, [_known(row) for row in rows.values()]):
+            for change in reconcile(
+                found, [_known(row) for row in rows.values()], each.nights[-1].number
+            ):
                 if change.known is None:
                     assert change.found is not None
                     row = SuspicionRow(**dataclasses.asdict(each.key), opened_at=_now())
@@ -111,6 +113,7 @@ def _known(row: SuspicionRow) -> StoredSuspicion:
         number=row.since.date().toordinal(),
         ratio=row.ratio,
         state=row.state,  # type: ignore[arg-type]
+        answered=row.updated_at.date().toordinal() if row.state in _ANSWERED else None,
     )
 
 
@@ -201,10 +204,13 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
         before, after = nights[row.before_run], nights[row.after_run]
         levels = measure_levels(
             series,
-            trigger=row.trigger,
-            before=row.before_run,
-            since=row.since_run,
-            after=row.after_run,
+            SuspectedNights(
+                trigger=row.trigger,
+                before=row.before_run,
+                since=row.since_run,
+                after=row.after_run,
+                opened=row.opened_at.date().toordinal(),
+            ),
         )
         run = session.get_one(DuelRun, after.duel_run)
         sides = dict(_read_sides(session, before, after))

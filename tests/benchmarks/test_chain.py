@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from chain import Event, Outcome, Site, rate, simulate
 
-SMALL = Site(series=60, nights=32, shifts=6, machine_shifts=0, seed=4)
+SMALL = Site(series=42, nights=26, shifts=6, machine_shifts=0, seed=4)
 
 
 def test_true_shifts_become_events_and_hardly_anything_else_does() -> None:

@@ -16,8 +16,9 @@ from benchcore.verdict.confirmation.machine_check import (
     check_machine,
     describe_machine,
 )
-from benchcore.verdict.confirmation.machine_level import LASTING_NIGHTS, judge_machine_level
+from benchcore.verdict.confirmation.machine_level import judge_machine_level
 from benchcore.verdict.history.levels import HistoryLevels
+from benchcore.verdict.history.thresholds import LASTING_NIGHTS
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, swap_sides
 
 Start = Mapping[str, Mapping[int, float]]

@@ -8,12 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchcore.verdict.history.levels import HistoryLevels
-from benchcore.verdict.history.thresholds import SMALLEST_SHIFT
+from benchcore.verdict.history.thresholds import LASTING_NIGHTS, SMALLEST_SHIFT
 from benchcore.verdict.samples import ALPHA, Judgement, Verdict, t_quantile, t_tail
-
-LASTING_NIGHTS = 3
-"""Nights at the new level before the machine can be the culprit: all starts of one night may share
-a state that is gone the next."""
 
 
 def judge_machine_level(
@@ -22,18 +18,23 @@ def judge_machine_level(
     """Test whether the level of these starts is beyond `smallest` from the nights before.
 
     `levels` is log(T_b / T_a) of each start of one night, with today's environments. The starts of
-    a night may share its state, so today counts as one night, with the nights' spread. The error
-    combines that spread, the error of the old level, and the spread of the starts. `p` is for a
-    change of at most `smallest`, by Student's t with the nights before as degrees of freedom.
+    a night can share its state, so they count as one night more, beside those that came since the
+    suspicion was opened; these were not chosen for what they show. The error is that of the nights'
+    spread, before and since, and of the starts. `p` is of a change no larger than `smallest`, by
+    Student's t with the freedom of the nights before.
 
     None if it can't be tested: the spread is unknown, the new level has lasted for less than
     `LASTING_NIGHTS`, or there are fewer than two starts.
     """
     if history.spread is None or history.num_after < LASTING_NIGHTS or len(levels) < 2:
         return None
-    moved = float(np.mean(levels)) - history.before
-    starts = float(np.std(levels, ddof=1)) / math.sqrt(len(levels))
-    error = math.hypot(history.spread * math.sqrt(1 + 1 / history.num_before), starts)
+    since = [*history.fresh[:-1], float(np.mean(levels))]
+    moved = float(np.mean(since)) - history.before
+    starts = float(np.std(levels, ddof=1)) / math.sqrt(len(levels)) / len(since)
+    nights = history.spread * math.sqrt(
+        history.share(history.num_before) + history.share(len(since))
+    )
+    error = math.hypot(nights, starts)
     freedom, least = history.num_before - 1, math.log1p(smallest)
     if error == 0.0:
         return None

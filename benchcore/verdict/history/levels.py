@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchcore.verdict.history.detect import Detection, detect_shifts
+from benchcore.verdict.history.noise import MOST_ODD
 from benchcore.verdict.history.series import Series
 from benchcore.verdict.history.thresholds import LEVEL_NIGHTS
 from benchcore.verdict.samples import robust_deviation
 
 _FAR = 5.0
-"""Robust standard deviations at which a night's distance is clipped: an outlier night counts as a
-far one, and a second mode counts fully."""
+"""Robust standard deviations at which a night's distance is cut off: an outlier night counts as a
+far one, and a second mode counts whole."""
+_MOST_CORRELATED = 0.8
+_LASTING = ("shift", "drift")
+"""Triggers that say that a level has lasted; the others only ask whether a framework moved."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +26,9 @@ class HistoryLevels:
     """The history's log(T_b / T_a) before and after the change, and the names of both sides.
 
     `num_before` and `num_after` nights are at these levels. `spread` is the standard deviation of a
-    night about its level, including its modes; None = unknown, and nothing is concluded from
-    levels.
+    night about its level, with its modes; None = unknown, and nothing is concluded from levels.
+    `correlation` is that of neighbouring nights. `fresh` holds the nights since the suspicion was
+    opened, which were not the reason to open it.
     """
 
     before: float
@@ -33,18 +38,29 @@ class HistoryLevels:
     num_before: int = 0
     num_after: int = 0
     spread: float | None = None
+    correlation: float = 0.0
+    fresh: tuple[float, ...] = ()
+
+    def share(self, num_nights: int) -> float:
+        """The variance of the mean of so many nights in a row, as a share of one night's."""
+        return min(1.0, (1 + self.correlation) / (1 - self.correlation) / num_nights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuspectedNights:
+    """The duel runs that a suspicion names, and the day on which it was opened; None = today."""
+
+    trigger: str
+    before: str
+    since: str
+    after: str
+    opened: int | None = None
 
 
 def measure_levels(
-    series: Series,
-    *,
-    trigger: str,
-    before: str,
-    since: str,
-    after: str,
-    found: Detection | None = None,
+    series: Series, nights: SuspectedNights, found: Detection | None = None
 ) -> HistoryLevels:
-    """The levels of a suspicion whose nights are these duel runs, all of them in the series.
+    """The levels of a suspicion of which the series has all nights.
 
     The old level is that of the nights since the last shift before it, and the new one lasts until
     the next shift. A drift compares the first `LEVEL_NIGHTS` nights from its anchor with the last
@@ -52,32 +68,53 @@ def measure_levels(
     """
     found = found or detect_shifts(series.values, series.numbers)
     rows = {night.duel_run: row for row, night in enumerate(series.nights)}
+    before, since, after = (rows[each] for each in (nights.before, nights.since, nights.after))
     logs = np.log(series.values)
     shifts = [shift.index for shift in found.shifts]
-    if trigger == "drift":
-        old = logs[rows[since] : rows[since] + LEVEL_NIGHTS]
-        new = logs[max(rows[since] + LEVEL_NIGHTS, len(logs) - LEVEL_NIGHTS) :]
-        num_after = len(new)
+    if nights.trigger == "drift":
+        old = logs[since : since + LEVEL_NIGHTS]
+        new = logs[max(since + LEVEL_NIGHTS, len(logs) - LEVEL_NIGHTS) :]
+        num_after, end = len(new), len(logs)
     else:
-        first = max((each for each in shifts if each <= rows[before]), default=0)
-        end = min((each for each in shifts if each > rows[after]), default=len(logs))
-        old, new = logs[first : rows[before] + 1], logs[rows[after] : end]
-        num_after = end - rows[since]
+        first = max((each for each in shifts if each <= before), default=0)
+        end = min((each for each in shifts if each > after), default=len(logs))
+        old, new = logs[first : before + 1], logs[after:end]
+        num_after = end - since
     return HistoryLevels(
         before=float(np.median(old)),
         after=float(np.median(new)),
         num_before=len(old),
         num_after=num_after,
-        spread=measure_spread(old),
+        spread=measure_spread(old) if nights.trigger in _LASTING else None,
+        correlation=_measure_correlation(old),
+        fresh=tuple(
+            logs[row]
+            for row in range(since, end)
+            if nights.opened is not None and series.nights[row].number > nights.opened
+        ),
     )
 
 
 def measure_spread(logs: np.ndarray) -> float | None:
-    """The standard deviation of a night about the median, both modes included, if there are two;
-    outliers count as no more than `_FAR` robust deviations. None below three nights."""
+    """The standard deviation of a night about the median, both modes included, where one exists;
+    single outliers count as no more than `_FAR` robust deviations. None below three nights."""
     if len(logs) < 3:
         return None
-    residuals = logs - np.median(logs)
+    residuals = _clip(logs - np.median(logs))
+    return math.sqrt(float(residuals @ residuals) / (len(logs) - 1))
+
+
+def _clip(residuals: np.ndarray) -> np.ndarray:
     far = _FAR * robust_deviation(residuals)
-    clipped = np.clip(residuals, -far, far) if far > 0 else residuals
-    return math.sqrt(float(clipped @ clipped) / (len(logs) - 1))
+    return residuals if np.mean(np.abs(residuals) > far) >= MOST_ODD else residuals.clip(-far, far)
+
+
+def _measure_correlation(logs: np.ndarray) -> float:
+    """Of neighbouring nights about their median, clipped as for the spread; 0 if it is below what
+    chance shows among so many nights."""
+    clipped = _clip(logs - np.median(logs))
+    squares = float(clipped @ clipped)
+    if len(logs) < 3 or squares == 0.0:
+        return 0.0
+    found = float(clipped[1:] @ clipped[:-1]) / squares
+    return min(found, _MOST_CORRELATED) if found > 1 / math.sqrt(len(logs)) else 0.0

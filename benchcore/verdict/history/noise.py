@@ -10,8 +10,8 @@ import numpy as np
 from benchcore.verdict.samples import robust_deviation
 
 _ODD = 4.5
-"""Standard deviations from the median of the five nights around it beyond which a night is odd."""
-_MOST_ODD = 0.12
+"""Standard deviations from the median of the five nights around, beyond which a night is odd."""
+MOST_ODD = 0.12
 """A larger share of odd nights is a second mode, and part of the noise."""
 _CLIP = 3.0
 _MOST_CORRELATED = 0.8
@@ -48,7 +48,7 @@ def clean(logs: np.ndarray, numbers: np.ndarray) -> CleanNights:
     moved = residuals[residuals != 0]
     spread = max(robust_deviation(moved), _LEAST_NOISE)
     odd = np.abs(residuals) > _ODD * spread
-    if odd.mean() >= _MOST_ODD:
+    if odd.mean() >= MOST_ODD:
         odd, clipped = np.zeros(len(logs), bool), logs
     else:
         clipped = around + scale * np.clip(residuals, -_CLIP * spread, _CLIP * spread)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
@@ -11,16 +11,24 @@ from typing import Literal
 import numpy as np
 
 from benchcore.verdict.history.detect import Detection, detect_shifts
+from benchcore.verdict.history.levels import measure_spread
 from benchcore.verdict.history.series import Night, Series
 from benchcore.verdict.history.thresholds import (
     DRIFT,
+    DRIFT_DEVIATIONS,
     FEWEST_BEFORE,
+    LASTING_NIGHTS,
     LEVEL_NIGHTS,
     SAME_SHIFT_NIGHTS,
+    TRACE_NIGHTS,
     UNSURE_NIGHTS,
+    VERSION_ALPHA,
+    VERSION_BEFORE,
+    VERSION_MODES_ALPHA,
     VERSION_MOVE,
     VERSION_NIGHTS,
 )
+from benchcore.verdict.samples import t_quantile
 
 Trigger = Literal["shift", "edge", "version", "drift"]
 """A new level in the history; odd last nights; a change that came with a new environment; small
@@ -47,13 +55,17 @@ class Suspicion:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSuspicion:
-    """A stored suspicion: its day, its direction, and its outcome."""
+    """A suspicion that is kept: since which day, which way, and what came of it.
+
+    `answered` is the day of the answer; None = open, or not known.
+    """
 
     id: int
     trigger: Trigger
     number: int
     ratio: float
     state: State
+    answered: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +87,16 @@ def suspect(
     again. None = the first night. `found` is the result of `detect_shifts`, if already known.
     """
     found = found or detect_shifts(series.values, series.numbers)
+    lasting = len(series.nights) - LASTING_NIGHTS
     suspicions = [
         replace(
-            _place(series, each.index, "shift", each.ratio, "the nights are at a new level"),
+            _place(
+                series,
+                each.index,
+                "shift" if each.index <= lasting else "edge",
+                each.ratio,
+                "the nights are at a new level",
+            ),
             before=series.nights[max(0, each.index - 1 - UNSURE_NIGHTS)],
             after=series.nights[min(len(series.nights) - 1, each.index + UNSURE_NIGHTS)],
             low=each.low,
@@ -88,8 +107,10 @@ def suspect(
     suspicions += [
         _place(series, each.index, "edge", each.ratio, each.reason) for each in found.edges
     ]
+    changes = _list_changes(series)
+    suspicions = [_enclose_release(series, each, changes) for each in suspicions]
     near = SAME_SHIFT_NIGHTS
-    for event in _suspect_versions(series):
+    for event in _suspect_versions(series, changes, found):
         if not any(abs(event.since.number - each.since.number) <= near for each in suspicions):
             suspicions.append(event)
     if baseline is not None:
@@ -112,17 +133,60 @@ def _place(series: Series, index: int, trigger: Trigger, ratio: float, reason: s
     )
 
 
-def _suspect_versions(series: Series) -> list[Suspicion]:
-    """Recent nights with a new environment that changed the median by at least 2 %."""
-    found = []
+def _list_changes(series: Series) -> list[int]:
+    """The rows of the nights with a new environment."""
+    return [
+        row
+        for row in range(1, len(series.nights))
+        if _environments(series.nights[row - 1]) != _environments(series.nights[row])
+    ]
+
+
+def _environments(night: Night) -> tuple[str, str]:
+    return night.a_environment, night.b_environment
+
+
+def _enclose_release(series: Series, found: Suspicion, changes: Sequence[int]) -> Suspicion:
+    """The same, with the nights to compare moved apart so that a new environment near the change
+    lies between them: noise misplaces a change by some nights."""
+    near = [
+        row
+        for row in changes
+        if abs(series.nights[row].number - found.since.number) <= SAME_SHIFT_NIGHTS
+    ]
+    if not near:
+        return found
+    before, after = series.nights[min(near) - 1], series.nights[max(near)]
+    return replace(
+        found,
+        before=min(found.before, before, key=lambda night: night.number),
+        after=max(found.after, after, key=lambda night: night.number),
+    )
+
+
+def _suspect_versions(series: Series, changes: Sequence[int], shown: Detection) -> list[Suspicion]:
+    """Recent nights with a new environment, whose level until the next one is further from the
+    nights before than chance brings it.
+
+    The nights before begin at the last shift. Their spread, in which two modes count whole, makes
+    the threshold, which is stricter where two modes are known; a move of less than 2 % is none.
+    """
+    found: list[Suspicion] = []
+    alpha = VERSION_ALPHA if shown.modes is None else VERSION_MODES_ALPHA
     logs = np.log(series.values)
-    for index in range(max(FEWEST_BEFORE, len(logs) - VERSION_NIGHTS), len(logs)):
-        changed = _name_change(series.nights[index - 1], series.nights[index])
-        before = logs[max(0, index - VERSION_NIGHTS) : index]
-        move = float(np.median(logs[index:]) - np.median(before))
-        if changed and abs(move) >= VERSION_MOVE:
-            reason = f"{changed} came with a change of {math.expm1(move):+.1%}"
-            found.append(_place(series, index, "version", math.exp(move), reason))
+    for row, end in zip(changes, [*changes, len(logs)][1:], strict=True):
+        first = max([shift.index for shift in shown.shifts if shift.index < row], default=0)
+        old, new = logs[max(first, row - VERSION_BEFORE) : row], logs[row:end]
+        if row < len(logs) - VERSION_NIGHTS or len(old) < FEWEST_BEFORE:
+            continue
+        move = float(np.median(new) - np.median(old))
+        spread = measure_spread(old) or 0.0
+        error = spread * math.sqrt(1 / len(old) + 1 / len(new))
+        if abs(move) < max(VERSION_MOVE, t_quantile(1 - alpha / 2, len(old) - 1) * error):
+            continue
+        changed = _name_change(series.nights[row - 1], series.nights[row])
+        reason = f"{changed} came with a change of {math.expm1(move):+.1%}"
+        found.append(_place(series, row, "version", math.exp(move), reason))
     return found
 
 
@@ -137,8 +201,11 @@ def _suspect_drift(series: Series, baseline: int | None) -> list[Suspicion]:
     found: list[tuple[float, int, str]] = []
     for index, anchor in _list_anchors(series, first):
         if index >= first and len(logs) - index >= 2 * LEVEL_NIGHTS:
-            move = last - float(np.median(logs[index:][:LEVEL_NIGHTS]))
-            found.append((move, index, anchor))
+            then = logs[index:][:LEVEL_NIGHTS]
+            move = last - float(np.median(then))
+            spreads = [measure_spread(each) or 0.0 for each in (then, logs[-LEVEL_NIGHTS:])]
+            if abs(move) >= DRIFT_DEVIATIONS * math.hypot(*spreads) / math.sqrt(LEVEL_NIGHTS):
+                found.append((move, index, anchor))
     move, index, anchor = max(found, key=lambda each: abs(each[0]), default=(0.0, 0, ""))
     if abs(move) < DRIFT:
         return []
@@ -163,8 +230,7 @@ def _list_anchors(series: Series, first: int) -> list[tuple[int, str]]:
     if nights[0].number <= quarter:
         year_ago = next(index for index, night in enumerate(nights) if night.number >= quarter)
         anchors.append((year_ago, "the quarter a year ago"))
-    new = [index for index in range(1, len(nights)) if _name_change(*nights[index - 1 : index + 1])]
-    if new:
+    if new := _list_changes(series):
         anchors.append((new[-1], "the last release"))
     return anchors
 
@@ -180,35 +246,68 @@ def _name_change(before: Night, after: Night) -> str:
 
 
 def reconcile(
-    found: Sequence[Suspicion], known: Sequence[StoredSuspicion]
+    found: Sequence[Suspicion], known: Sequence[StoredSuspicion], today: int | None = None
 ) -> list[SuspicionUpdate]:
     """The changes to a series' stored suspicions, given its current ones.
 
-    An answered suspicion stays so, unless more nights turned an edge into a shift. An open one that
-    the history no longer shows has passed.
+    A suspicion that was answered stays so, unless more nights made a shift of what was less, or it
+    is unknown and has lasted twice as long by the day `today` as when it was answered. An open one
+    that history shows no more has passed. A confirmed one explains every later trace of it.
     """
-    changes: list[SuspicionUpdate] = []
     left = list(known)
-    for each in found:
-        same = min(
-            (one for one in left if _is_same(each, one)),
-            key=lambda one: (abs(one.number - each.since.number), -one.id),
-            default=None,
-        )
+    matches = {number: _take(left, each, _is_same) for number, each in enumerate(found)}
+    for number, each in enumerate(found):
+        matches[number] = matches[number] or _take(left, each, _is_trace)
+    changes: list[SuspicionUpdate] = []
+    for number, each in enumerate(found):
+        same = matches[number]
         if same is None:
             changes.append(SuspicionUpdate(known=None, found=each))
             continue
-        left.remove(same)
         grown = each.trigger == "shift" and same.trigger != "shift"
-        if same.state == "open" or (grown and same.state != "confirmed"):
+        again = grown or _has_lasted(each, same, today)
+        if same.state == "open" or (again and same.state != "confirmed"):
             changes.append(SuspicionUpdate(known=same.id, found=each))
     changes += [SuspicionUpdate(known=one.id, found=None) for one in left if one.state == "open"]
     return changes
 
 
+def _take(
+    left: list[StoredSuspicion],
+    found: Suspicion,
+    is_same: Callable[[Suspicion, StoredSuspicion], bool],
+) -> StoredSuspicion | None:
+    """Take the nearest of these, of equally near ones the newest, out of the list."""
+    same = min(
+        (one for one in left if is_same(found, one)),
+        key=lambda one: (abs(one.number - found.since.number), -one.id),
+        default=None,
+    )
+    if same is not None:
+        left.remove(same)
+    return same
+
+
 def _is_same(found: Suspicion, known: StoredSuspicion) -> bool:
+    later = known.number - found.since.number
+    if found.trigger == "version" and 0 <= later <= SAME_SHIFT_NIGHTS:
+        return True  # these starts compared both environments, whichever way the nights went
     same_way = (found.ratio > 1) == (known.ratio > 1)
-    return same_way and abs(found.since.number - known.number) <= SAME_SHIFT_NIGHTS
+    return same_way and abs(later) <= SAME_SHIFT_NIGHTS
+
+
+def _is_trace(found: Suspicion, known: StoredSuspicion) -> bool:
+    """Whether a confirmed shift, which history shows nowhere else, explains what it shows here."""
+    if known.state != "confirmed" or (found.ratio > 1) != (known.ratio > 1):
+        return False
+    since = known.number - found.since.number
+    return since >= 0 if found.trigger == "drift" else abs(since) <= TRACE_NIGHTS
+
+
+def _has_lasted(found: Suspicion, known: StoredSuspicion, today: int | None) -> bool:
+    if known.state != "unknown" or known.answered is None or today is None:
+        return False
+    return today - found.since.number >= 2 * max(known.answered - found.since.number, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

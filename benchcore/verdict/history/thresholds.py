@@ -28,15 +28,30 @@ EDGE_NIGHTS = 10
 EDGE_MARGIN = 4.0
 """How far below the penalty of a shift its gain may be to make a suspicion."""
 
+TRACE_NIGHTS = 14
+"""Days by which noise may misplace a confirmed shift that history shows nowhere else."""
+LASTING_NIGHTS = 3
+"""Nights at a new level before it is a shift and no edge, and before the machine can be blamed: all
+starts of one night may share a state that is gone the next, and two nights may both be odd."""
+
 VERSION_MOVE = math.log(1.02)
-"""Change that makes a new environment a suspicion. Smaller ones show in later nights, or need a
+"""Least move that makes a new environment a suspicion. Smaller ones show in later nights, or need a
 certificate."""
+VERSION_ALPHA = 0.2
+"""How often an unchanged night is a suspicion because its environment is new, where the nights
+before it spread so much that they set the threshold. Fresh starts decide, so it is not strict."""
+VERSION_MODES_ALPHA = 0.05
+"""The same for a series with two modes, whose nights are far from the level half of the time."""
 VERSION_NIGHTS = 14
-"""Last nights in which a new environment is a suspicion, and nights before it for comparison."""
+"""Last nights in which a new environment is a suspicion."""
+VERSION_BEFORE = 30
+"""Nights before a new environment to compare with, if the last shift is no later."""
 FEWEST_BEFORE = 3
 """Nights that a series needs before a new environment can be a suspicion."""
 
 DRIFT = math.log(1.03)
-"""Change since an anchor that is a suspicion, although no single night shows it."""
+"""Move since an anchor that is a suspicion, although no single night shows it."""
+DRIFT_DEVIATIONS = 4.0
+"""The same in standard errors of the two levels; it is looked at every night."""
 LEVEL_NIGHTS = 10
 """Nights whose median is the level, at an anchor and today."""

@@ -115,6 +115,42 @@ def test_a_version_is_suspected_at_once_if_it_came_with_a_move(
         assert each.reason == "jax-jit-2 came with a change of +3.0%"
 
 
+def test_a_version_needs_a_move_beyond_what_the_series_spreads() -> None:
+    """The same 3 % is much for a quiet series, and nothing for a loud one."""
+    for deviation, triggers in ((0.003, ["version"]), (0.05, [])):
+        logs = deviation * np.tile([-1.0, 0.0, 1.0, 0.0], 3)[:9]
+        logs[8] = 0.03
+        assert [each.trigger for each in suspect(_series(logs, version_since=8))] == triggers
+
+
+def test_a_version_that_met_the_other_of_two_modes_is_no_suspicion() -> None:
+    logs = _noise(30, deviation=0.002) + 0.03 * (np.arange(30) % 3 == 0)
+    assert logs[27] > 0.02
+    assert suspect(_series(logs[:28], version_since=27)) == ()
+
+
+def test_a_version_is_compared_with_the_nights_since_the_last_shift() -> None:
+    logs = _noise(40, deviation=0.002)
+    logs[25:] += 0.05
+    assert [each.trigger for each in suspect(_series(logs, version_since=38))] == ["shift"]
+
+
+def test_a_release_near_a_change_lies_between_the_nights_that_are_compared() -> None:
+    """An odd night after the release would else compare the new environment with itself."""
+    logs = _noise(40)
+    logs[-1] += 0.1
+    (found,) = suspect(_series(logs, version_since=36))
+    assert (found.trigger, found.since.number) == ("edge", _night(39, 0).number)
+    assert found.before.number == _night(35, 0).number
+
+
+def test_two_nights_at_a_new_level_are_an_edge_and_three_a_shift() -> None:
+    logs = _noise(43)
+    logs[40:] += 0.1
+    assert [each.trigger for each in suspect(_series(logs[:42]))] == ["edge"]
+    assert [each.trigger for each in suspect(_series(logs))] == ["shift"]
+
+
 def test_a_version_that_history_shows_already_is_asked_about_once() -> None:
     logs = _noise(40)
     logs[30:] += 0.05
@@ -164,6 +200,33 @@ def test_an_edge_that_became_a_shift_is_asked_again_unless_it_was_confirmed() ->
     for state, changes in (("refuted", [(7, True)]), ("passed", [(7, True)]), ("confirmed", [])):
         assert _said(_suspicion(30), _known(30, state, "edge")) == changes
     assert _said(_suspicion(30, trigger="edge"), _known(30, "refuted", "edge")) == []
+
+
+def test_a_release_that_was_compared_is_not_compared_again_the_other_way() -> None:
+    other_way = _suspicion(30, ratio=0.95, trigger="version")
+    for number, again in ((30, []), (33, []), (29, [(None, True)])):
+        assert _said(other_way, _known(number, "refuted", "version")) == again
+
+
+def test_a_confirmed_shift_explains_its_later_traces() -> None:
+    """Noise places it elsewhere, or lets it look like a drift; one shift is one event."""
+    confirmed = _known(30, "confirmed")
+    assert _said(_suspicion(42), confirmed) == []
+    assert _said(_suspicion(42, ratio=0.95), confirmed) == [(None, True)]
+    assert _said(_suspicion(10, trigger="drift"), confirmed) == []
+    assert _said(_suspicion(40, trigger="drift"), confirmed) == [(None, True)]
+    both = reconcile([_suspicion(30), _suspicion(42)], [confirmed])
+    assert [each.known for each in both] == [None]
+
+
+def test_what_is_unknown_is_asked_again_once_it_has_lasted_twice_as_long() -> None:
+    since = _night(30, 0).number
+    known = replace(_known(30, "unknown"), answered=since + 3)
+    for days, again in ((4, []), (6, [(7, True)])):
+        changes = reconcile([_suspicion(30)], [known], since + days)
+        assert [(each.known, each.found is not None) for each in changes] == again
+    refuted = replace(known, state="refuted")
+    assert reconcile([_suspicion(30)], [refuted], since + 99) == []
 
 
 def test_two_shifts_are_two_suspicions() -> None:

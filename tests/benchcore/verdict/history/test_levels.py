@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from benchcore.verdict.history.levels import SuspectedNights, measure_levels, measure_spread
+from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
+
+_FIRST = datetime(2026, 1, 1, 3, tzinfo=UTC)
+
+
+def _series(logs: np.ndarray) -> Series:
+    names = ("workload", "case_name", "track", "a_arm", "b_arm", "device_fingerprint")
+    key = SeriesKey(**dict.fromkeys(names, "x"), method=1)
+    nights = [
+        Night(
+            key=key,
+            at=_FIRST + timedelta(days=number),
+            duel_run=str(number),
+            log_ratio=float(log),
+            a="a",
+            b="b",
+            a_environment="a",
+            b_environment="b",
+        )
+        for number, log in enumerate(logs)
+    ]
+    return make_series(nights)
+
+
+def _logs() -> np.ndarray:
+    logs = np.random.default_rng(3).normal(0, 0.005, 60)
+    logs[20:] += 0.10
+    logs[50:] += 0.04
+    return logs
+
+
+def _shift(opened: int | None = None) -> SuspectedNights:
+    day = None if opened is None else _FIRST.date().toordinal() + opened
+    return SuspectedNights(trigger="shift", before="47", since="50", after="52", opened=day)
+
+
+def test_the_level_before_begins_at_the_last_shift() -> None:
+    found = measure_levels(_series(_logs()), _shift())
+    assert (found.num_before, found.num_after) == (28, 10)
+    assert found.before == pytest.approx(0.10, abs=0.003)
+    assert found.after == pytest.approx(0.14, abs=0.004)
+    assert found.spread == pytest.approx(0.005, rel=0.35)
+
+
+def test_only_nights_after_the_opening_are_fresh() -> None:
+    logs = _logs()
+    assert measure_levels(_series(logs), _shift()).fresh == ()
+    assert measure_levels(_series(logs), _shift(56)).fresh == pytest.approx(logs[57:])
+
+
+def test_a_drift_compares_the_nights_at_its_anchor_with_the_last_ones() -> None:
+    logs = np.linspace(0, 0.06, 60)
+    nights = SuspectedNights(trigger="drift", before="0", since="0", after="59")
+    found = measure_levels(_series(logs), nights)
+    assert (found.num_before, found.num_after) == (10, 10)
+    assert found.before == pytest.approx(float(np.median(logs[:10])))
+    assert found.after == pytest.approx(float(np.median(logs[-10:])))
+
+
+def test_a_release_alone_says_nothing_about_the_machine() -> None:
+    nights = SuspectedNights(trigger="version", before="49", since="50", after="50")
+    assert measure_levels(_series(_logs()), nights).spread is None
+
+
+def test_the_spread_counts_a_second_mode_and_hardly_an_outlier() -> None:
+    noise = np.random.default_rng(4).normal(0, 0.005, 200)
+    odd = noise.copy()
+    odd[::50] += 0.3
+    assert measure_spread(noise) == pytest.approx(0.005, rel=0.1)
+    assert measure_spread(odd) == pytest.approx(0.006, rel=0.15)
+    assert measure_spread(noise + 0.02 * (np.arange(200) % 3 == 0)) > 0.01  # type: ignore[operator]
+    assert measure_spread(noise[:2]) is None
+
+
+def test_nights_that_resemble_their_neighbours_say_less_together() -> None:
+    rng = np.random.default_rng(5)
+    logs = rng.normal(0, 0.005, 60)
+    for night in range(1, 60):
+        logs[night] = 0.7 * logs[night - 1] + 0.7 * logs[night]
+    nights = SuspectedNights(trigger="shift", before="54", since="57", after="59")
+    assert measure_levels(_series(logs), nights).share(5) > 0.4
+    plain = measure_levels(_series(rng.normal(0, 0.005, 60)), nights)
+    assert plain.share(5) == pytest.approx(0.2, abs=0.1)
