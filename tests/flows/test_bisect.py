@@ -43,7 +43,7 @@ VERSIONS = ("1.1", "1.2")
         (["--good", "1.0", "--bad", "2.0", "--event", "7"], "no event 7"),
         (["--good", "a.lock", "--bad", "2.0", "--dependencies"], "wanted two versions, or two loc"),
         (["--good", "a.lock", "--bad", "b.lock"], "wanted two versions, or two locks and --depen"),
-        (["--good", "a.lock", "--bad", "b.lock", "--dependencies"], "wanted a lock, as"),
+        (["--good", "a.lock", "--bad", "b.lock", "--dependencies"], "wanted a lock, such as"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_measured(

@@ -117,7 +117,7 @@ def test_a_duel_that_is_in_the_spool_is_not_measured_again(state: State) -> None
 
 
 FAULTS = {
-    "raise_in_build": (("crash", "exception"), "build", "got a fault"),
+    "raise_in_build": (("crash", "exception"), "build", "raises in the build"),
     "out_of_memory": (("oom", "out_of_memory"), "first_run", "MemoryError"),
     "killed": (("oom", "killed"), "first_run", "SIGKILL"),
     "segfault": (("crash", "signal"), "first_run", "SIGSEGV"),

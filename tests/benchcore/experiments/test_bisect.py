@@ -31,7 +31,7 @@ def test_the_versions_between_are_those_that_can_be_installed(index: Index) -> N
 
 
 def test_ends_that_are_not_there_or_the_wrong_way_round_are_bad_input(index: Index) -> None:
-    with pytest.raises(UserError, match=r"wanted one Python that both torch 1\.0 and 1\.5 can be"):
+    with pytest.raises(UserError, match=r"wanted one Python on which both torch 1\.0 and 1\.5 can be"):
         find_candidates(MLP, find_interpreters())
     turned = BisectTarget(
         framework="torch", good="1.1", bad="1.0", workload="mlp", case="tiny_infer"

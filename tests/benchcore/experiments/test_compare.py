@@ -62,7 +62,7 @@ def test_a_case_is_found_by_what_it_is(workload: str, case_filter: CaseFilter, c
         (CaseFilter(case="tiny_infer", batch=9), "case 'tiny_infer' of 'mlp', batch '9', but none"),
         (CaseFilter(case="nope"), "no case 'nope'"),
         (CaseFilter(use_case="x" * 5000), "'x{100}'"),
-        (CaseFilter(batch=3), r"there are [^;]*fp32_ieee\); name one"),
+        (CaseFilter(batch=3), r"there are [^;]*fp32_ieee\); choose one"),
         (
             CaseFilter(batch=3, precision="tf32"),
             r"there are tiny_infer_tf32 \(infer, batch 8, tf32\)",

@@ -160,7 +160,7 @@ def test_a_time_that_no_device_allows_is_caught_by_physics(tmp_path: Path) -> No
     found = summarise_study([document], ratios, marks, contenders)
     (caught,) = _switch(found, "jax-not-waited-for")["caught"]
     assert caught["guard"] == "invalid physics"
-    assert "claims 2 times what the device can do" in caught["reason"]
+    assert "would need 2 times the device's ceiling" in caught["reason"]
     (kept,) = _switch(found, "jax-waited-for-each-step")["caught"]
     assert kept["guard"] == "prevented by the clock"
 

@@ -215,9 +215,9 @@ def test_the_unit_of_the_values_does_not_matter() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([], "10 nights at least, got 0"),
-        ([1.0], "10 nights at least, got 1"),
-        ([1.0] * 9 + [math.nan] * 9, "10 nights at least, got 9"),
+        ([], "at least 10 nights, got 0"),
+        ([1.0], "at least 10 nights, got 1"),
+        ([1.0] * 9 + [math.nan] * 9, "at least 10 nights, got 9"),
         ([0.25] * 50, "equal to the last digit"),
     ],
 )
