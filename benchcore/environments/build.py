@@ -13,10 +13,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
+from benchcore.cell.measure import gpu
 from benchcore.environments.interpreters import query_python
 from benchcore.environments.locks import (
     Accelerator,
@@ -35,6 +36,7 @@ from benchcore.state import State
 _MARKER = "environment.json"
 _INSTALL_TIMEOUT_S = 3600
 _VERIFY_TIMEOUT_S = 600
+Device = Literal["cpu", "cuda", ""]
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,99}")
 _DESCRIBE = """
 import importlib.metadata, json, re, sysconfig
@@ -122,7 +124,8 @@ def _build_locked(
             return existing
         report(f"building {name} ({lock.build}) on Python {release.python_version}")
         python = _build(folder, lock, release, report)
-        _verify(python, template, accelerator, complete=True)
+        device = _pick_device(accelerator, report)
+        _verify(python, template, device, complete=True)
         record = EnvironmentRecord(
             name=name,
             key=key,
@@ -148,7 +151,8 @@ def _adopt(
     bare = release.framework == "stdlib"
     described = _describe(release.python)
     packages = {} if bare else described["packages"]
-    absent = _verify(release.python, template, accelerator, complete=False)
+    device = "cpu" if accelerator == "cpu" else ""
+    absent = _verify(release.python, template, device, complete=False)
     if absent:
         report(f"{release.python} lacks {', '.join(absent)}; workloads that need it can't run")
     name = _name(release)
@@ -205,13 +209,22 @@ def _build(folder: Path, lock: Lock, release: Release, report: Callable[[str], N
     return python
 
 
-def _verify(
-    python: Path, template: Template, accelerator: Accelerator, *, complete: bool
-) -> list[str]:
-    """Import the companions and multiply once. Returns the absent companions; with `complete`, an
-    absent one is an error."""
+def _pick_device(accelerator: Accelerator, report: Callable[[str], None]) -> Device:
+    """Where an environment proves itself; empty = anywhere, as a CUDA build was made without a
+    GPU, on a login node."""
+    if accelerator == "cpu":
+        return "cpu"
+    usable, found = gpu.survey()
+    if not usable:
+        report(f"not verified on a GPU, as there is none here: {found}")
+    return "cuda" if usable else ""
+
+
+def _verify(python: Path, template: Template, device: Device, *, complete: bool) -> list[str]:
+    """Import the companions and multiply once, on that device; empty = the framework's choice.
+    Returns the absent companions; with `complete`, an absent one is an error. Not run on a GPU."""
     code = (
-        "import importlib, importlib.util, json\n"
+        f"import importlib, importlib.util, json\ndevice = {device!r}\n"
         f"absent = [n for n in {template.imports!r} if importlib.util.find_spec(n) is None]\n"
         f"assert not (absent and {complete!r}), absent\n"
         f"for name in {template.imports!r}:\n"
@@ -221,8 +234,10 @@ def _verify(
         "print('\\n' + json.dumps(absent))\n"
     )
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    if accelerator == "cpu":
-        environment |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    if device:
+        environment["JAX_PLATFORMS"] = device
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     try:
         done = subprocess.run(
             [str(python), "-I", "-c", code],
@@ -241,8 +256,9 @@ def _verify(
         ) from error
     if done.returncode != 0:
         raise EnvironmentBuildError(
-            f"wanted {str(python)!r} to import its framework and multiply two matrices, got exit "
-            f"status {done.returncode}: {shorten(done.stderr)}"
+            f"wanted {str(python)!r} to import its framework and multiply two matrices"
+            + (f" on {device}" if device else "")
+            + f", got exit status {done.returncode}: {shorten(done.stderr)}"
         )
     return json.loads(done.stdout.splitlines()[-1])
 

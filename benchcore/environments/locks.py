@@ -7,7 +7,7 @@ import hashlib
 import re
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from packaging.version import Version
 
+from benchcore.cell.measure import gpu
 from benchcore.environments.uv_command import run_uv, run_uv_or_cached
 from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError, UserError
@@ -24,6 +25,7 @@ from benchcore.protocol import Framework
 Accelerator = Literal["cpu", "cuda"]
 _LOCK_TIMEOUT_S = 600
 _PROBE_TIMEOUT_S = 15
+_CUDA_PACKAGE = re.compile(r"nvidia-.+-cu(\d\d)|jax-cuda(\d\d)-plugin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,10 @@ class Template:
     packages: list[str] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
     cuda_extras: list[str] = field(default_factory=list)
-    cuda_plugin: str = ""
+    cuda_plugin: bool = False
+    """Whether CUDA comes as a plugin's package, so that a lock without one is none for CUDA."""
+    cuda_backends: list[str] = field(default_factory=list)
+    """Of uv's `--torch-backend`, tried where the registry's build is too new for the driver."""
     cpu_index: bool = False
     verification: str
 
@@ -66,7 +71,10 @@ def load_template(framework: Framework, folder: Traversable) -> Template:
         document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"wanted an environment template, got {str(path)!r}: {error}") from error
-    kinds = {"packages": list, "imports": list, "cuda_extras": list, "cpu_index": bool}
+    kinds = {
+        **dict.fromkeys(("packages", "imports", "cuda_extras", "cuda_backends"), list),
+        **dict.fromkeys(("cpu_index", "cuda_plugin"), bool),
+    }
     known = {each.name for each in fields(Template)}
     wrong = sorted(
         key
@@ -125,16 +133,50 @@ def parse_lock(text: str) -> dict[str, str]:
 
 
 def _lock_for_cuda(release: Release, template: Template) -> Lock:
-    if not template.cuda_extras:
-        return _compile(release, template, build="registry default")
-    for extra in template.cuda_extras:
-        lock = _compile(release, template, build=extra, extra=extra)
-        if template.cuda_plugin.format(extra=extra) in lock.packages:
+    """A build for the newest CUDA that the driver supports; for any where no driver is, such as on
+    a login node. Not run on a GPU."""
+    driver = gpu.driver_cuda()
+    refused: list[str] = []
+    for lock in _list_cuda_locks(release, template, driver, refused):
+        needed = _find_cuda(lock)
+        if template.cuda_plugin and needed is None:
+            refused.append(f"{lock.extra}: the release has no such extra")
+        elif driver is not None and needed is not None and needed > driver:
+            refused.append(f"{lock.build}: built for CUDA {needed}")
+        else:
             return lock
+    supported = "" if driver is None else f" for the driver's CUDA {driver}"
     raise EnvironmentBuildError(
-        f"wanted a CUDA build of {release.framework} {release.version}, but it has none of the "
-        f"extras {template.cuda_extras}; choose a newer release, or run on the CPU"
+        f"wanted a CUDA build of {release.framework} {release.version}{supported}, but found none "
+        f"({'; '.join(refused)}); choose another release, update the driver, or run on the CPU"
     )
+
+
+def _list_cuda_locks(
+    release: Release, template: Template, driver: int | None, refused: list[str]
+) -> Iterator[Lock]:
+    """The builds of a release, newest CUDA first; `refused` gets why one could not be locked."""
+    if not template.cuda_extras:
+        yield _compile(release, template, build="registry default")
+    for extra in template.cuda_extras:
+        if driver is None or int(extra.removeprefix("cuda")) <= driver:
+            yield _compile(release, template, build=extra, extra=extra)
+        else:
+            refused.append(f"{extra}: newer than the driver")
+    for backend in template.cuda_backends:  # an index of its own, queried only if it is needed
+        if driver is not None and int(backend[2:4]) > driver:
+            continue
+        arguments = ("--torch-backend", backend)
+        try:
+            yield _compile(release, template, build=f"{backend} index", index_arguments=arguments)
+        except (EnvironmentBuildError, UserError) as error:
+            refused.append(f"{backend} index: {' '.join(str(error).split())[:200]}")
+
+
+def _find_cuda(lock: Lock) -> int | None:
+    """The major version of CUDA that a lock's packages are built for; None = for none."""
+    found = [_CUDA_PACKAGE.fullmatch(name) for name in lock.packages]
+    return max((int(each[1] or each[2]) for each in found if each), default=None)
 
 
 def _compile(

@@ -146,27 +146,133 @@ def test_a_lock_does_not_depend_on_comments(monkeypatch: pytest.MonkeyPatch) -> 
     assert lock_release(_release("jax", "0.12.0"), template, "cpu").text == "jax==0.12.0\n"
 
 
-def test_jax_on_cuda_takes_the_first_extra_that_brings_its_plugin(
+_JAX = {13: "jax==0.6.0\njax-cuda13-plugin==0.6.0\n", 12: "jax==0.6.0\njax-cuda12-plugin==0.6.0\n"}
+_TORCH = {
+    13: "torch==2.15.0\nnvidia-cudnn-cu13==9.26.0.51\n",
+    12: "torch==2.15.0\nnvidia-cudnn-cu12==9.26.0.51\n",
+}
+
+
+def _offer(monkeypatch: pytest.MonkeyPatch, builds: dict[str, str | None]) -> list[str]:
+    """An index with these builds, by extra or backend (`` = the registry's default); the builds
+    that were asked for."""
+    asked: list[str] = []
+
+    def compile_(arguments: list[str], *, stdin: str, **_: Any) -> UvAnswer:
+        extra = re.match(r"\w+\[(\w+)\]", stdin)
+        backend = "--torch-backend" in arguments and arguments[-1]
+        asked.append(extra[1] if extra else str(backend or ""))
+        found = builds.get(asked[-1])
+        failure = None if found else "unsatisfiable"
+        return UvAnswer(output=found or "", message="not here", failure=failure, offline=False)
+
+    monkeypatch.setattr(environment_locks, "run_uv_or_cached", compile_)
+    return asked
+
+
+def _drive(monkeypatch: pytest.MonkeyPatch, cuda: int | None) -> None:
+    monkeypatch.setattr(environment_locks.gpu, "driver_cuda", lambda: cuda)
+
+
+@pytest.mark.parametrize(
+    ("driver", "builds", "build", "asked"),
+    [
+        (13, {"cuda13": _JAX[13], "cuda12": _JAX[12]}, "cuda13", ["cuda13"]),
+        (12, {"cuda13": _JAX[13], "cuda12": _JAX[12]}, "cuda12", ["cuda12"]),
+        (None, {"cuda13": _JAX[13], "cuda12": _JAX[12]}, "cuda13", ["cuda13"]),
+        (13, {"cuda13": "jax==0.6.0\n", "cuda12": _JAX[12]}, "cuda12", ["cuda13", "cuda12"]),
+    ],
+    ids=["driver 13", "driver 12", "no driver here", "a release before cuda13"],
+)
+def test_jax_takes_the_newest_cuda_that_the_driver_supports(
+    driver: int | None,
+    builds: dict[str, str | None],
+    build: str,
+    asked: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = _record_compilations(monkeypatch, "jax==0.6.0\njax-cuda12-plugin==0.6.0\n")
+    _drive(monkeypatch, driver)
+    queries = _offer(monkeypatch, builds)
     template = load_template("jax", environment_locks.template_folder())
+    assert lock_release(_release("jax", "0.6.0"), template, "cuda").build == build
+    assert queries == asked
 
-    lock = lock_release(_release("jax", "0.6.0"), template, "cuda")
 
-    assert lock.build == "cuda12"
-    assert [stdin.splitlines()[0] for _, stdin in asked] == [
-        "jax[cuda13]==0.6.0",
-        "jax[cuda12]==0.6.0",
-    ]
+@pytest.mark.parametrize(
+    ("driver", "builds", "build", "asked"),
+    [
+        (13, {"": _TORCH[13]}, "registry default", [""]),
+        (13, {"": _TORCH[12]}, "registry default", [""]),
+        (None, {"": _TORCH[13]}, "registry default", [""]),
+        (12, {"": _TORCH[13], "cu128": _TORCH[12]}, "cu128 index", ["", "cu129", "cu128"]),
+    ],
+    ids=["driver 13", "an older release", "no driver here", "driver 12"],
+)
+def test_torch_takes_a_build_that_the_driver_supports(
+    driver: int | None,
+    builds: dict[str, str | None],
+    build: str,
+    asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _drive(monkeypatch, driver)
+    queries = _offer(monkeypatch, builds)
+    template = load_template("torch", environment_locks.template_folder())
+    lock = lock_release(_release("torch", "2.15.0"), template, "cuda")
+    assert (lock.build, queries) == (build, asked)
+    assert (lock.index_arguments == ("--torch-backend", "cu128")) is (driver == 12)
+
+
+def test_a_driver_too_old_for_every_build_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _drive(monkeypatch, 12)
+    _offer(monkeypatch, {"": _TORCH[13]})
+    template = load_template("torch", environment_locks.template_folder())
+    with pytest.raises(EnvironmentBuildError) as refusal:
+        lock_release(_release("torch", "2.15.0"), template, "cuda")
+    message = str(refusal.value)
+    assert "wanted a CUDA build of torch 2.15.0 for the driver's CUDA 12" in message
+    assert "registry default: built for CUDA 13; cu129 index: " in message
+    assert message.endswith("choose another release, update the driver, or run on the CPU")
 
 
 def test_jax_without_any_cuda_plugin_is_no_cuda_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    _drive(monkeypatch, 12)
     _record_compilations(monkeypatch, "jax==0.6.0\n")
     template = load_template("jax", environment_locks.template_folder())
 
-    with pytest.raises(EnvironmentBuildError, match="wanted a CUDA build of jax"):
+    with pytest.raises(EnvironmentBuildError, match="cuda13: newer than the driver; cuda12: the"):
         lock_release(_release("jax", "0.6.0"), template, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("usable", "platforms", "reported"), [(True, "cuda", []), (False, None, ["no driver"])]
+)
+def test_a_cuda_build_proves_itself_on_the_gpu_where_there_is_one(
+    usable: bool,
+    platforms: str | None,
+    reported: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(environments.gpu, "survey", lambda: (usable, "no driver"))
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    said: list[str] = []
+    device = environments._pick_device("cuda", said.append)
+    code = f"import os; assert (os.environ.get('JAX_PLATFORMS'), device) == {(platforms, device)!r}"
+    template = environment_locks.Template(verification=code)
+    assert environments._verify(Path(sys.executable), template, device, complete=True) == []
+    assert [each.rpartition(": ")[2] for each in said] == reported
+
+
+@pytest.mark.provisions
+def test_jax_without_a_gpu_does_not_prove_itself_on_one(
+    framework_environment: Callable[[str], EnvironmentRecord],
+) -> None:
+    python = Path(framework_environment("jax").python)
+    template = load_template("jax", environment_locks.template_folder())
+    assert environments._verify(python, template, "cpu", complete=True) == []
+    with pytest.raises(EnvironmentBuildError, match="multiply two matrices on cuda, got exit"):
+        environments._verify(python, template, "cuda", complete=True)
 
 
 @pytest.mark.parametrize(
