@@ -13,7 +13,7 @@ from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_fi
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
-from benchcore.cell.proof.canary import Operands, Products
+from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
 from benchcore.cell.runtime import UnsupportedError
 from benchcore.program import REFERENCE, Program
@@ -124,7 +124,7 @@ class JaxRuntime:
         )
         product = numpy.matmul(left, right)
         convolved = jax.lax.conv_general_dilated(
-            images, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            images, kernel, (STRIDE, STRIDE), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
         product, convolved = (
             jax.device_get(array.astype(numpy.promote_types(array.dtype, "float32")))

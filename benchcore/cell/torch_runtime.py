@@ -11,7 +11,7 @@ from typing import Any
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.timing import run_window
-from benchcore.cell.proof.canary import Operands, Products
+from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.runtime import UnsupportedError
 from benchcore.program import REFERENCE, Program
@@ -114,7 +114,10 @@ class TorchRuntime:
         autocast = self._precision == "bf16_autocast"
         context = torch.autocast(self._device.type, torch.bfloat16) if autocast else nullcontext()
         with torch.no_grad(), context:
-            product, convolved = left @ right, torch.nn.functional.conv2d(images, kernel)
+            product, convolved = (
+                left @ right,
+                torch.nn.functional.conv2d(images, kernel, stride=STRIDE),
+            )
         product, convolved = (
             each.to(torch.promote_types(each.dtype, torch.float32)).cpu().numpy()
             for each in (product, convolved)
