@@ -117,7 +117,11 @@ def add_gpus(snapshot: Path, count: int, **readings: object) -> None:
 _NVML = """
 from types import SimpleNamespace
 
-class NVMLError(Exception): pass
+NVML_ERROR_NO_PERMISSION = 4
+
+class NVMLError(Exception):
+    value = 3
+
 class NVMLError_LibraryNotFound(NVMLError): pass
 class NVMLError_NotSupported(NVMLError): pass
 

@@ -65,6 +65,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="process_baseline_bytes", place="memory.process_baseline_bytes", unit="bytes",
            over_starts="max", heading="Of it before work", on_page=True),
     Metric(key="gross_mj", place="energy", unit="mj", heading="Energy per step", on_page=True),
+    Metric(key="gross_low_mj", place="energy", unit="mj", heading="Energy, low"),
+    Metric(key="gross_high_mj", place="energy", unit="mj", heading="Energy, high"),
     Metric(key="net_mj", place="energy", unit="mj", heading="Net of idle", on_page=True),
     Metric(key="cold_compile_s", place="cold.stages", unit="s",
            heading="Compilation, caches empty"),

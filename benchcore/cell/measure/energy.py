@@ -32,18 +32,35 @@ class Spent:
 
 
 def open_counter(device: str, powercap: Path = POWERCAP) -> ReadMillijoules | None:
-    """A function that reads the energy used so far; None if the device has no such counter."""
+    """Reads the energy used since some moment, or None where the device has no such counter.
+
+    The reading raises gpu.CounterAbsentError if the counter is lost.
+    """
+    return None if absence_reason(device, powercap) else _open(device, powercap)
+
+
+def absence_reason(device: str, powercap: Path = POWERCAP) -> str | None:
+    """Why the device has no energy counter that this process may read; None = it has one."""
+    if device == "cpu":
+        readable = bool(_packages(powercap))
+        return None if readable else "RAPL: no package counter, or only root may read it"
+    try:
+        gpu.total_energy_mj(parse_device(device).ordinal)
+    except gpu.CounterAbsentError as error:
+        return str(error)
+    return None
+
+
+def _open(device: str, powercap: Path) -> ReadMillijoules:
     if device == "cpu":
         zones = [_Zone(path) for path in _packages(powercap)]
-        return (lambda: sum(zone.read_uj() for zone in zones) / 1e3) if zones else None
+        return lambda: sum(zone.read_uj() for zone in zones) / 1e3
     index = parse_device(device).ordinal
-    if gpu.total_energy_mj(index) is None:
-        return None
-    return lambda: float(gpu.total_energy_mj(index) or 0)
+    return lambda: float(gpu.total_energy_mj(index))
 
 
 def measure(read: ReadMillijoules, work: Callable[[], object]) -> Spent:
-    """The counter's increase during `work`."""
+    """The counter's difference over `work`."""
     before, began = read(), time.perf_counter_ns()
     work()
     window_ns = time.perf_counter_ns() - began

@@ -4,7 +4,30 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+COUNTERS = (
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "throttle_reasons",
+    "temperature_c",
+    "power_mw",
+    "foreign_processes",
+)
+
+
+class CounterAbsentError(Exception):
+    """The device has no such counter, or does not let us read it; the message says why."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The `COUNTERS` of one moment, None where unknown, and why, by name."""
+
+    values: dict[str, float | int | None]
+    missing: dict[str, str]
 
 
 @functools.cache
@@ -28,21 +51,48 @@ def survey() -> tuple[bool, str]:
         return False, "no NVIDIA driver" if no_library else f"NVML: {error}"
     try:
         driver = pynvml.nvmlSystemGetDriverVersion()
-        indices = range(pynvml.nvmlDeviceGetCount())
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in indices]
+        handles, denied = _list_boards(pynvml)
         names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
     except pynvml.NVMLError as error:
         return False, f"NVML: {error}"
     finally:
         pynvml.nvmlShutdown()
+    if not names and denied:
+        return False, f"NVML refuses {denied} GPUs: no permission; driver {driver}"
     return bool(names), f"{', '.join(names) or 'no GPU'}; driver {driver}"
+
+
+def driver_cuda() -> int | None:
+    """The major version of CUDA that the driver supports, such as 12 or 13; None = unknown."""
+    usable, _ = survey()
+    if not usable:
+        return None
+    nvml = _nvml()
+    try:
+        return int(nvml.nvmlSystemGetCudaDriverVersion()) // 1000
+    except nvml.NVMLError:
+        return None
+
+
+def _list_boards(nvml: Any) -> tuple[list[Any], int]:
+    """The boards that this process may use, in the order of their PCI addresses, and how many it
+    may not: NVML counts those of other Slurm jobs too, and CUDA does not."""
+    handles, denied = [], 0
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            handles.append(nvml.nvmlDeviceGetHandleByIndex(index))
+        except nvml.NVMLError as error:
+            if error.value != nvml.NVML_ERROR_NO_PERMISSION:
+                raise
+            denied += 1
+    return handles, denied
 
 
 def absence_reason(index: int) -> str | None:
     """Why there is no GPU with that index; None = there is one."""
     usable, found = survey()
     visible = _visible()
-    if usable and index < (_nvml().nvmlDeviceGetCount() if visible is None else len(visible)):
+    if usable and index < (len(_list_boards(_nvml())[0]) if visible is None else len(visible)):
         return None
     return found if visible is None else f"{found}; CUDA_VISIBLE_DEVICES={','.join(visible)}"
 
@@ -63,13 +113,13 @@ def _find(index: int) -> Any:
     if not named.isdigit():
         handle = nvml.nvmlDeviceGetHandleByUUID(named)
     else:
-        handle = nvml.nvmlDeviceGetHandleByIndex(int(named))
+        handle = _list_boards(nvml)[0][int(named)]
     if _is_instance(handle) or _mig_mode(handle) != nvml.NVML_DEVICE_MIG_ENABLE:
         return handle
     for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             return nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
-        except nvml.NVMLError_NotFound:
+        except nvml.NVMLError:
             continue
     return handle
 
@@ -84,7 +134,7 @@ def _mig_mode(board: Any) -> int | None:
     nvml = _nvml()
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(board)
-    except nvml.NVMLError_NotSupported:
+    except nvml.NVMLError:
         return None
     return current
 
@@ -114,7 +164,7 @@ def describe(index: int) -> dict[str, Any]:
 def list_gpus() -> list[dict[str, Any]]:
     """UUID, name and memory of every GPU visible to this process."""
     nvml = _nvml()
-    handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    handles, _ = _list_boards(nvml)
     return [
         {
             "uuid": nvml.nvmlDeviceGetUUID(handle),
@@ -125,53 +175,65 @@ def list_gpus() -> list[dict[str, Any]]:
     ]
 
 
-def sample(index: int, own_pids: frozenset[int]) -> dict[str, float | int | None]:
-    """Clocks, throttle reasons, temperature, power and foreign processes; None where unknown.
+def sample(index: int, own_pids: frozenset[int]) -> Sample:
+    """Clocks, throttle reasons, temperature, power and foreign processes now.
 
-    A MIG instance reports its board's clocks and temperature; the board's power covers all
-    instances.
+    A MIG instance has its board's clocks and temperature; the board's power is of all instances.
     """
-    nvml, handle = _nvml(), _find(index)
-    part = _is_instance(handle)
-    board = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if part else handle
-
-    def read(query: Any, *arguments: Any, of: Any = board) -> Any:
-        try:
-            return query(of, *arguments)
-        except nvml.NVMLError_NotSupported:
-            return None
-
-    processes = read(nvml.nvmlDeviceGetComputeRunningProcesses, of=handle)
-    return {
-        "sm_clock_mhz": read(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": read(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
-        "throttle_reasons": read(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
-        "temperature_c": read(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
-        "power_mw": None if part else read(nvml.nvmlDeviceGetPowerUsage),
-        "foreign_processes": None
-        if processes is None
-        else count_foreign([process.pid for process in processes], own_pids),
+    nvml = _nvml()
+    values: dict[str, float | int | None] = dict.fromkeys(COUNTERS)
+    try:
+        handle = _find(index)
+        part = _is_instance(handle)
+        board = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if part else handle
+    except nvml.NVMLError as error:
+        return Sample(values, dict.fromkeys(COUNTERS, f"NVML: {error}"))
+    queries: dict[str, Callable[[], Any]] = {
+        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_MEM),
+        "throttle_reasons": lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(board),
+        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(board, nvml.NVML_TEMPERATURE_GPU),
+        "power_mw": lambda: nvml.nvmlDeviceGetPowerUsage(board),
+        "foreign_processes": lambda: count_foreign(_list_pids(handle), own_pids),
     }
+    missing: dict[str, str] = {}
+    if part:
+        del queries["power_mw"]
+        missing["power_mw"] = "the board's power is that of all its MIG instances"
+    for name, query in queries.items():
+        try:
+            values[name] = query()
+        except nvml.NVMLError as error:
+            missing[name] = f"NVML: {error}"
+    return Sample(values, missing)
+
+
+def _list_pids(handle: Any) -> list[int]:
+    return [process.pid for process in _nvml().nvmlDeviceGetComputeRunningProcesses(handle)]
 
 
 def pci_address(index: int) -> str | None:
-    """The board's PCI address in NVML's notation (`00000000:3B:00.0`); None = unknown."""
-    nvml, handle = _nvml(), _find(index)
-    if _is_instance(handle):
-        handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    """The board's PCI address as NVML writes it (`00000000:3B:00.0`); None = unknown."""
+    nvml = _nvml()
     try:
+        handle = _find(index)
+        if _is_instance(handle):
+            handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
         return nvml.nvmlDeviceGetPciInfo(handle).busId
-    except nvml.NVMLError_NotSupported:
+    except nvml.NVMLError:
         return None
 
 
-def total_energy_mj(index: int) -> int | None:
-    """Millijoules since the driver was loaded; None before Volta and for MIG instances."""
-    nvml, handle = _nvml(), _find(index)
+def total_energy_mj(index: int) -> int:
+    """Millijoules since the driver was loaded.
+
+    Raises CounterAbsentError: before Volta, of a MIG instance, and where NVML refuses.
+    """
+    nvml = _nvml()
     try:
-        return nvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-    except nvml.NVMLError_NotSupported:
-        return None
+        return nvml.nvmlDeviceGetTotalEnergyConsumption(_find(index))
+    except nvml.NVMLError as error:
+        raise CounterAbsentError(f"NVML: {error}") from error
 
 
 def process_bytes(index: int, pid: int) -> int | None:
@@ -179,10 +241,10 @@ def process_bytes(index: int, pid: int) -> int | None:
 
     In a container the driver may know the process by another id.
     """
-    nvml, handle = _nvml(), _find(index)
+    nvml = _nvml()
     try:
-        processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    except nvml.NVMLError_NotSupported:
+        processes = nvml.nvmlDeviceGetComputeRunningProcesses(_find(index))
+    except nvml.NVMLError:
         return None
     used = [process.usedGpuMemory for process in processes if process.pid == pid]
     return used[0] if used else None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.measure import gpu
+from benchcore.cell.measure.gpu_sampler import GpuSampler
 from benchcore.protocol import parse_device
 
 _PROC = Path("/proc")
@@ -117,26 +118,24 @@ class TelemetrySampler:
         self._gpu_index = None if device == "cpu" else parse_device(device).ordinal
 
     def begin(self, own_pids: frozenset[int]) -> None:
-        """Call right before a block; `own_pids` are not foreign."""
+        """Call right before a block; `own_pids` are not foreign. A GPU is sampled from now on."""
         self._before = _read_cpu_use(own_pids)
-
-    def sample(self, own_pids: frozenset[int]) -> dict[str, float | int | None]:
-        """One sample; call right after the block."""
-        after = _read_cpu_use(own_pids)
-        counters: dict[str, float | int | None] = {
-            "load_1m": os.getloadavg()[0],
-            **_shares(self._before, after),
-            "cpu_mhz": _mean_mhz(),
-            "sm_clock_mhz": None,
-            "memory_clock_mhz": None,
-            "throttle_reasons": None,
-            "temperature_c": None,
-            "power_mw": None,
-            "foreign_processes": None,
-        }
         if self._gpu_index is not None:
-            counters.update(gpu.sample(self._gpu_index, own_pids))
-        return counters
+            self._sampler = GpuSampler(self._gpu_index, own_pids)
+
+    def sample(self, own_pids: frozenset[int]) -> dict[str, Any]:
+        """What was counted since `begin`; call right after the block. `missing` says why a GPU's
+        counter is null."""
+        of_gpu: dict[str, Any] = dict.fromkeys(gpu.COUNTERS)
+        if self._gpu_index is not None:
+            sampled = self._sampler.stop()
+            of_gpu = {**sampled.values, "missing": sampled.missing}
+        return {
+            "load_1m": os.getloadavg()[0],
+            **_shares(self._before, _read_cpu_use(own_pids)),
+            "cpu_mhz": _mean_mhz(),
+            **of_gpu,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.failures.status import ContenderFailedError
-from benchcore.cell.measure import energy, host
+from benchcore.cell.measure import energy, gpu, host
 from benchcore.cell.process import ContenderProcess
 from benchcore.protocol import ContenderOrder, DuelOrder
 
@@ -18,6 +18,8 @@ IDLE_S = 2.0
 SETTLE_S = 1.0
 WINDOW_S = 5.0
 """Some devices update their counter every 100 ms, which distorts windows shorter than 5 s."""
+WINDOWS = 3
+"""Their differences give the interval of a step's energy."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ def _attempt(measure: Callable[[], dict[str, Any]]) -> _Part:
         return _Part(measure())
     except ContenderFailedError as failed:
         return _Part(failures=(f"{failed.stage}: {failed.reason}",))
+    except gpu.CounterAbsentError as lost:
+        return _Part(failures=(f"energy: {lost}",))
 
 
 Launch = Callable[[ContenderOrder], ContenderProcess]
@@ -68,6 +72,9 @@ class ResourcePasses:
             contender = contenders[each.name]
             metered = _attempt(lambda each=each: self._meter(each, read)) if read else _Part()
             contender["starts"][-1].update(**seen.found, **metered.found)
+            if not read:
+                reason = energy.absence_reason(self._order.device, self._powercap)
+                contender["effective"]["no_energy"] = reason
             if failures := [*seen.failures, *metered.failures]:
                 contender["effective"]["failed_passes"] = failures
 
@@ -116,11 +123,17 @@ class ResourcePasses:
         idle = energy.measure(read, lambda: time.sleep(IDLE_S))
         process.thaw()
         self._run_for(process, SETTLE_S)
+        windows = [self._measure_window(process, read) for _ in range(WINDOWS)]
+        totals = {key: sum(each[key] for each in windows) for key in windows[0]}
+        return {**totals, "idle_mw": idle.power_mw, "windows": windows}
+
+    def _measure_window(
+        self, process: ContenderProcess, read: energy.ReadMillijoules
+    ) -> dict[str, Any]:
         counted: list[int] = []
         spent = energy.measure(read, lambda: counted.append(self._run_for(process, WINDOW_S)))
         return {
             "gross_mj": spent.energy_mj,
-            "idle_mw": idle.power_mw,
             "window_ns": spent.window_ns,
             "steps": counted[0],
         }

@@ -30,6 +30,8 @@ class Telemetry:
     temperature_c: Amount | None
     power_mw: Amount | None
     foreign_processes: Count | None
+    missing: dict[str, Text] = ABSENT
+    """Why a GPU's counter is null, by name; absent on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +66,24 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EnergyWindow:
+    """Energy of the device over seconds of steps."""
+
+    gross_mj: Amount
+    window_ns: Count
+    steps: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class Energy:
-    """Of the device over a window of steps."""
+    """Energy of the device over all windows of steps."""
 
     gross_mj: Amount
     idle_mw: Amount
     window_ns: Count
     steps: Count
+    windows: list[EnergyWindow] = ABSENT
+    """One after another; absent before there were several."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from benchcore.verdict.samples import t_quantile
 
 _SCALAR_BYTES = 8
 
@@ -84,18 +88,36 @@ def time_inputs(profile: Mapping[str, Any] | None) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class StepEnergy:
-    """Millijoules of one step. `net_mj` subtracts the device's idle energy."""
+    """Millijoules of one step. `net_mj` subtracts the device's idle energy; `gross_low_mj` and
+    `gross_high_mj` are the 95 % interval over windows, None with a single one."""
 
     gross_mj: float
     net_mj: float
+    gross_low_mj: float | None = None
+    gross_high_mj: float | None = None
 
 
-def step_energy(measured: Mapping[str, float] | None) -> StepEnergy | None:
+def step_energy(measured: Mapping[str, Any] | None) -> StepEnergy | None:
     """From a start's `energy` (a counter's difference, and idle power of the same allocation)."""
     if measured is None or measured["steps"] == 0:
         return None
     idle_mj = measured["idle_mw"] * measured["window_ns"] / 1e9
-    gross_mj = measured["gross_mj"]
+    gross_mj = measured["gross_mj"] / measured["steps"]
+    windows = [each["gross_mj"] / each["steps"] for each in _list_windows(measured)]
+    half = _half_width(windows) if len(windows) > 1 else None
     return StepEnergy(
-        gross_mj=gross_mj / measured["steps"], net_mj=(gross_mj - idle_mj) / measured["steps"]
+        gross_mj=gross_mj,
+        net_mj=gross_mj - idle_mj / measured["steps"],
+        gross_low_mj=None if half is None else gross_mj - half,
+        gross_high_mj=None if half is None else gross_mj + half,
     )
+
+
+def _list_windows(measured: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in measured.get("windows") or () if each["steps"]]
+
+
+def _half_width(values: list[float]) -> float:
+    """Of the 95 % interval of the mean, by Student's t."""
+    deviation = statistics.stdev(values) / math.sqrt(len(values))
+    return t_quantile(0.975, len(values) - 1) * deviation

@@ -55,6 +55,7 @@ def test_a_counter_that_cannot_be_read_is_none(tmp_path: Path, content: str | No
     other.unlink() if content is None else other.write_text(content)
     assert energy.open_counter("cpu", tmp_path) is None
     assert energy.open_counter("cpu", tmp_path / "nothing here") is None
+    assert str(energy.absence_reason("cpu", tmp_path)).startswith("RAPL: ")
 
 
 def test_power_is_energy_over_the_window() -> None:
@@ -65,13 +66,17 @@ def test_power_is_energy_over_the_window() -> None:
 
 
 class _NotSupportedError(Exception):
-    pass
+    value = 3
 
 
 class _Nvml(SimpleNamespace):
-    NVMLError_NotSupported = _NotSupportedError
+    NVMLError = _NotSupportedError
+    NVML_ERROR_NO_PERMISSION = 4
     NVML_DEVICE_MIG_ENABLE = 1
     energy_mj: int | None = 1234
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return index
@@ -84,7 +89,7 @@ class _Nvml(SimpleNamespace):
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> int:
         if self.energy_mj is None:
-            raise _NotSupportedError
+            raise _NotSupportedError("Not Supported")
         return self.energy_mj
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
@@ -101,7 +106,10 @@ def test_a_gpu_counts_its_own_energy(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     nvml.energy_mj = 2234
     assert read() == 2234.0
     nvml.energy_mj = None
+    with pytest.raises(gpu.CounterAbsentError, match="NVML: Not Supported"):
+        read()
     assert energy.open_counter("cuda:0", tmp_path) is None
+    assert energy.absence_reason("cuda:0", tmp_path) == "NVML: Not Supported"
 
 
 def test_a_process_on_a_gpu_is_weighed_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:

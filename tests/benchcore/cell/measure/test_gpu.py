@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from benchcore.cell.measure import gpu, host
+from benchcore.cell.measure import energy, gpu, host
 
 GIB = 2**30
 _DRIVER = "610.43"
@@ -20,22 +20,50 @@ def _error(code: int) -> Exception:
     return pynvml.NVMLError(code)
 
 
+def _refuse(code: int) -> None:
+    raise _error(code)
+
+
 class Driver:
     """Boards by index; a board's `instances` are those of MIG, None where it can't be divided."""
 
     NVML_DEVICE_MIG_ENABLE = pynvml.NVML_DEVICE_MIG_ENABLE
     NVML_CLOCK_SM, NVML_CLOCK_MEM = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM
     NVML_TEMPERATURE_GPU = pynvml.NVML_TEMPERATURE_GPU
-    NVMLError_NotSupported: Any = vars(pynvml)["NVMLError_NotSupported"]
-    NVMLError_NotFound: Any = vars(pynvml)["NVMLError_NotFound"]
+    NVML_ERROR_NO_PERMISSION = pynvml.NVML_ERROR_NO_PERMISSION
+    NVMLError = pynvml.NVMLError
+    cuda = 13020
 
     def __init__(self, *boards: dict[str, Any]) -> None:
         self.boards = boards
+        self.denied: dict[str, int] = {}
+        """NVML's error by name of the function that it refuses."""
+
+    def __getattribute__(self, name: str) -> Any:
+        code = object.__getattribute__(self, "__dict__").get("denied", {}).get(name)
+        return super().__getattribute__(name) if code is None else lambda *_: _refuse(code)
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlShutdown(self) -> None:
+        pass
+
+    def nvmlSystemGetCudaDriverVersion(self) -> int:
+        return self.cuda
+
+    def nvmlDeviceGetUUID(self, handle: dict[str, Any]) -> str:
+        return handle["uuid"]
+
+    def nvmlDeviceGetPciInfo(self, handle: dict[str, Any]) -> Any:
+        return SimpleNamespace(busId="00000000:3B:00.0")
 
     def nvmlDeviceGetCount(self) -> int:
         return len(self.boards)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> dict[str, Any]:
+        if self.boards[index].get("denied"):
+            _refuse(pynvml.NVML_ERROR_NO_PERMISSION)
         return self.boards[index]
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> dict[str, Any]:
@@ -110,20 +138,21 @@ SEVENTH = _instance("MIG-seventh", (1, 1), 10 * GIB)
 
 
 @pytest.fixture
-def drive(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def install(*boards: dict[str, Any], visible: str | None = None) -> None:
+def drive(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Driver]:
+    def install(*boards: dict[str, Any], visible: str | None = None) -> Driver:
         driver = Driver(*boards)
         monkeypatch.setattr(gpu, "_nvml", lambda: driver)
         monkeypatch.setattr(gpu, "survey", lambda: (True, "a GPU"))
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        return driver
 
     return install
 
 
 def test_a_gpu_is_its_model_memory_driver_mig_and_the_cpus_that_feed_it(
-    drive: Callable[..., None],
+    drive: Callable[..., Driver],
 ) -> None:
     drive(_board())
     device = host.describe_device("cuda:0")
@@ -156,7 +185,7 @@ def test_a_gpu_is_its_model_memory_driver_mig_and_the_cpus_that_feed_it(
     ids=["can't", "off", "on, no instance", "the first", "the first there is", "one of three"],
 )
 def test_of_a_divided_board_the_instance_that_cuda_sees_is_the_device(
-    drive: Callable[..., None], board: dict[str, Any], mig: str | None, memory: int
+    drive: Callable[..., Driver], board: dict[str, Any], mig: str | None, memory: int
 ) -> None:
     drive(board)
     described = gpu.describe(0)
@@ -175,7 +204,7 @@ def test_of_a_divided_board_the_instance_that_cuda_sees_is_the_device(
     ],
 )
 def test_an_index_is_cudas_and_counts_what_is_visible(
-    drive: Callable[..., None], visible: str | None, index: int, memory: int
+    drive: Callable[..., Driver], visible: str | None, index: int, memory: int
 ) -> None:
     boards = [_board(), _board("GPU-b", memory=40 * GIB), _board(mig=1, instances=[THIRD, SEVENTH])]
     drive(*boards, visible=visible)
@@ -183,19 +212,101 @@ def test_an_index_is_cudas_and_counts_what_is_visible(
     assert gpu.absence_reason(index) is None
 
 
-def test_a_gpu_that_is_not_visible_is_absent(drive: Callable[..., None]) -> None:
+def test_a_gpu_that_is_not_visible_is_absent(drive: Callable[..., Driver]) -> None:
     drive(_board(), _board("GPU-b"), visible="1")
     assert gpu.absence_reason(1) == "a GPU; CUDA_VISIBLE_DEVICES=1"
     drive(_board(), visible="")
     assert gpu.absence_reason(0) is not None
 
 
-def test_an_instance_has_its_boards_clocks_and_not_its_power(drive: Callable[..., None]) -> None:
+def test_an_instance_has_its_boards_clocks_and_not_its_power(drive: Callable[..., Driver]) -> None:
     drive(_board(mig=1, instances=[{**SEVENTH, "pids": (1, 2)}], pids=(1, 2, 3, 4)))
     sample = gpu.sample(0, frozenset({1}))
-    assert (sample["sm_clock_mhz"], sample["temperature_c"]) == (1000, 1000)
-    assert (sample["power_mw"], gpu.total_energy_mj(0)) == (None, None)
-    assert sample["foreign_processes"] == 1  # those of other instances disturb little
+    assert (sample.values["sm_clock_mhz"], sample.values["temperature_c"]) == (1000, 1000)
+    assert sample.values["power_mw"] is None
+    assert sample.missing == {"power_mw": "the board's power is that of all its MIG instances"}
+    with pytest.raises(gpu.CounterAbsentError, match="Not Supported"):
+        gpu.total_energy_mj(0)
+    assert sample.values["foreign_processes"] == 1  # those of other instances disturb little
     drive(_board(pids=(1, 2, 3, 4)))
-    assert gpu.sample(0, frozenset({1}))["power_mw"] == gpu.total_energy_mj(0) == 1000
-    assert gpu.sample(0, frozenset({1}))["foreign_processes"] == 3
+    whole = gpu.sample(0, frozenset({1}))
+    assert whole.values["power_mw"] == gpu.total_energy_mj(0) == 1000
+    assert (whole.values["foreign_processes"], whole.missing) == (3, {})
+
+
+_QUERIES = {
+    "nvmlDeviceGetClockInfo": {"sm_clock_mhz", "memory_clock_mhz"},
+    "nvmlDeviceGetCurrentClocksThrottleReasons": {"throttle_reasons"},
+    "nvmlDeviceGetTemperature": {"temperature_c"},
+    "nvmlDeviceGetPowerUsage": {"power_mw"},
+    "nvmlDeviceGetComputeRunningProcesses": {"foreign_processes"},
+    "nvmlDeviceIsMigDeviceHandle": set(gpu.COUNTERS),
+}
+_REFUSALS = {
+    pynvml.NVML_ERROR_NO_PERMISSION: "NVML: Insufficient Permissions",
+    pynvml.NVML_ERROR_GPU_IS_LOST: "NVML: GPU is lost",
+    pynvml.NVML_ERROR_UNKNOWN: "NVML: Unknown Error",
+}
+
+
+@pytest.mark.parametrize("query", _QUERIES)
+@pytest.mark.parametrize("code", _REFUSALS)
+def test_whatever_nvml_refuses_is_null_with_its_reason(
+    drive: Callable[..., Driver], query: str, code: int
+) -> None:
+    drive(_board(pids=(1, 2))).denied = {query: code}
+    sample = gpu.sample(0, frozenset({1}))
+    assert sample.missing == dict.fromkeys(_QUERIES[query], _REFUSALS[code])
+    assert {name for name, value in sample.values.items() if value is None} == _QUERIES[query]
+
+
+def test_facts_that_nvml_refuses_are_unknown(drive: Callable[..., Driver]) -> None:
+    names = ("PciInfo", "ComputeRunningProcesses", "MigMode", "TotalEnergyConsumption")
+    denied = {f"nvmlDeviceGet{name}": pynvml.NVML_ERROR_NO_PERMISSION for name in names}
+    drive(_board(pids=(1, 2))).denied = denied
+    assert (gpu.pci_address(0), gpu.process_bytes(0, 1)) == (None, None)
+    assert gpu.describe(0)["mig"] is None
+    assert energy.open_counter("cuda") is None
+    assert energy.absence_reason("cuda") == "NVML: Insufficient Permissions"
+
+
+def test_gpus_of_other_jobs_are_counted_by_nvml_and_not_by_us(
+    drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's device constraint: CUDA does not even count them."""
+    other, ours = _board("GPU-other", denied=True), _board("GPU-ours", memory=40 * GIB)
+    drive(other, ours)
+    assert gpu.absence_reason(0) is None
+    assert gpu.absence_reason(1) == "a GPU"
+    assert gpu.describe(0)["memory_bytes"] == 40 * GIB
+    assert [each["uuid"] for each in gpu.list_gpus()] == ["GPU-ours"]
+
+
+def test_a_survey_names_what_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pynvml as real
+
+    for boards, found in (
+        ((_board(denied=True), _board()), (True, f"NVIDIA H100 80GB HBM3; driver {_DRIVER}")),
+        (
+            (_board(denied=True),),
+            (False, f"NVML refuses 1 GPUs: no permission; driver {_DRIVER}"),
+        ),
+        ((), (False, f"no GPU; driver {_DRIVER}")),
+    ):
+        driver = Driver(*boards)
+        for name in (each for each in dir(Driver) if each.startswith("nvml")):
+            monkeypatch.setattr(real, name, getattr(driver, name), raising=False)
+        assert gpu.survey() == found
+
+
+def test_the_driver_names_the_cuda_it_supports(
+    drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = drive(_board())
+    assert gpu.driver_cuda() == 13
+    driver.cuda = 12090
+    assert gpu.driver_cuda() == 12
+    driver.denied = {"nvmlSystemGetCudaDriverVersion": pynvml.NVML_ERROR_UNKNOWN}
+    assert gpu.driver_cuda() is None
+    monkeypatch.setattr(gpu, "survey", lambda: (False, "no NVIDIA driver"))
+    assert gpu.driver_cuda() is None
