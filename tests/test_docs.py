@@ -74,7 +74,7 @@ def _read_page(built: Path, name: str) -> str:
     return re.sub(r"<[^>]+>", "", (built / f"{name}.html").read_text())
 
 
-def test_the_reference_tells_of_every_command_key_profile_and_variable(built: Path) -> None:
+def test_the_reference_lists_every_command_key_profile_and_variable(built: Path) -> None:
     commands = _read_page(built, "commands")
     group = load_commands()
     for name, command in group.commands.items():
@@ -97,7 +97,7 @@ def test_the_pictures_are_on_the_site(built: Path) -> None:
     assert all((built / each).is_file() for each in shown)
 
 
-def test_the_readme_tells_of_every_variable_as_the_code_does() -> None:
+def test_the_readme_lists_every_variable_as_the_code_does() -> None:
     rows = re.findall(r"^\| `([A-Z_]+)` \| (.+) \|$", PAGES[0].read_text(), re.MULTILINE)
     assert dict(rows) == {each.name: each.meaning for each in VARIABLES}
 
@@ -118,7 +118,7 @@ def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
     assert set(re.findall(r"^\| `(deadheat: [a-z ]+)` \|", text, re.MULTILINE)) == ruled
 
 
-def test_no_variable_is_read_that_nobody_is_told_of() -> None:
+def test_no_undocumented_variable_is_read() -> None:
     """Those that one process of ours sets for another are not for users."""
     inner = {
         "DEADHEAT_SERVICE": "flows/server/services.py marks what it starts",
@@ -164,7 +164,7 @@ def test_the_sites_of_the_manual_can_be_read(sites: Path) -> None:
 
 @pytest.mark.usefixtures("sites")
 @pytest.mark.parametrize("command", COMMANDS, ids=COMMANDS.get)
-def test_what_the_manual_says_to_run_can_be_run(
+def test_the_manuals_commands_can_be_run(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What only reads is run, what measures is planned up to where measuring would begin, and

@@ -33,7 +33,7 @@ _RATIO = re.compile(r"[\d.]+x \([\d.]+ to [\d.]+\)")
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda path: path.name)
-def test_kept_documents_can_be_taken_in_and_give_the_figures_told(
+def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
     machine: Path, tmp_path: Path
 ) -> None:
     state = open_state(tmp_path / "state")

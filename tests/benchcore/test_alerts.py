@@ -19,7 +19,7 @@ def test_an_alert_is_posted_and_commands_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("url", ["", None])
-def test_without_a_webhook_nothing_is_told(
+def test_without_a_webhook_nothing_is_sent(
     url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEADHEAT_WEBHOOK_URL", raising=False)
@@ -35,7 +35,7 @@ def test_what_is_no_web_address_is_refused(url: str, monkeypatch: pytest.MonkeyP
         post_alert("", {})
 
 
-def test_a_webhook_that_takes_nothing_is_told_without_its_secret(
+def test_a_failing_webhook_is_reported_without_its_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.socket() as free:

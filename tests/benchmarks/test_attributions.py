@@ -9,7 +9,7 @@ from attributions import EFFECTS, TRUTHS, climb, rate, simulate
 from benchcore.verdict.confirmation.decide import LOOKS
 
 
-def test_every_truth_is_simulated_and_what_is_told_of_it_adds_up() -> None:
+def test_every_truth_is_simulated_and_its_rates_add_up() -> None:
     suspected = list(simulate(1, 4))
     assert Counter(each.culprit for each in suspected) == dict.fromkeys(TRUTHS, 4 * len(EFFECTS))
     findings = [climb(each) for each in suspected]

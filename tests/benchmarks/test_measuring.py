@@ -77,7 +77,7 @@ def test_a_peer_agrees_or_differs(
     assert judge(middle, paired, (99.0, 101.0), peer) == verdict
 
 
-def test_a_peer_that_needs_two_percent_more_is_told() -> None:
+def test_a_peer_that_needs_two_percent_more_is_reported() -> None:
     turn = {"block": 100.0, "latency": 110.0}
     turn |= {"torch_timer": 102.0, "pyperf": 100.0, "timm_loop": 109.9}
     rows = compare(FUNCTIONS[0], [turn] * 8)

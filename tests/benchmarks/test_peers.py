@@ -64,7 +64,7 @@ def test_the_peer_meets_ours_in_the_same_environment(tmp_path: Path) -> None:
     assert (order.limits.starts, order.limits.rounds) == (3, 4)
 
 
-def test_blocks_that_others_disturbed_count_only_when_it_is_said() -> None:
+def test_disturbed_blocks_count_only_with_a_note() -> None:
     document = make_document()
     for contender in document["contenders"]:
         for block in (block for start in contender["starts"] for block in start["blocks"]):

@@ -72,7 +72,7 @@ def _starts(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_disturbed_nights_are_missing_and_shifts_are_put_where_they_are_said_to_be() -> None:
+def test_disturbed_nights_are_missing_and_shifts_are_at_their_stated_place() -> None:
     quiet = list(read_histories(_starts(60)))
     assert [history.kind for history in quiet] == [RATIOS, STEP_TIMES, STEP_TIMES] * 2
     ratios = quiet[0]
@@ -101,7 +101,7 @@ def test_false_shifts_count_where_there_is_none_and_hits_by_size() -> None:
     assert wrong["F1 at 5%"] == 0.0
 
 
-def test_starts_of_twins_are_taken_in_a_row_less_disturbed_ones() -> None:
+def test_starts_of_replicates_are_read_in_order_without_disturbed_ones() -> None:
     groups = list(group_twins(_starts(60), 5))
     assert [len(group) for group in groups] == [5] * 22
     starts = _starts(60)

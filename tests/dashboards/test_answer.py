@@ -29,7 +29,7 @@ def test_the_verdict_comes_first_and_a_table_of_both_sides_after_it() -> None:
     assert lines[-1] == "[The duel's page](http://127.0.0.1:4201/c/index.html)"
 
 
-def test_why_a_verdict_is_unknown_is_told_below_the_table() -> None:
+def test_the_reason_for_unknown_is_shown_below_the_table() -> None:
     unknown = {**ANSWER, "verdict": "unknown", "reason": "it is wide"}
     lines = write_answer(unknown, [], "file:///x").splitlines()
     assert lines[0] == "## Which of jax-jit-0.10.2 and torch-eager-2.15.0 is faster is unknown"

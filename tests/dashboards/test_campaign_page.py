@@ -53,7 +53,7 @@ def test_hostile_strings_stay_text() -> None:
     assert html.escape("<script>alert(1)</script>") in page
 
 
-def test_a_workaround_is_told_with_whether_it_is_still_needed() -> None:
+def test_a_workaround_is_reported_with_whether_it_is_still_needed() -> None:
     row = {
         "case": "vit_b_16 infer_b32_tf32",
         "arm": "jax-jit",
@@ -73,7 +73,7 @@ def test_a_workaround_is_told_with_whether_it_is_still_needed() -> None:
     assert "Still needed?" not in none
 
 
-def test_programs_are_told_to_be_the_same_or_what_differs() -> None:
+def test_programs_are_reported_as_the_same_or_with_differences() -> None:
     frames = sample_frames(num_nights=1)
     page = _without_bundle(_render(frames))
     rows = page.partition("Did the compiled program change?")[2].partition("</table>")[0]
@@ -157,7 +157,7 @@ def test_eager_is_never_presented_as_the_fair_pair() -> None:
     assert "compiled</b>: torch.compile, the fair pair" in page
 
 
-def test_a_night_where_nothing_counts_is_published_and_says_so() -> None:
+def test_a_night_where_nothing_counts_is_published_with_a_note() -> None:
     page = _render(nothing_counts())
     assert "Nothing counts tonight" in page
     assert "No pair that counts has been recorded on this device yet." in page
@@ -195,7 +195,7 @@ def test_a_frame_that_lacks_a_column_is_refused_by_name() -> None:
         replace(frames, ratios=frames.ratios.drop(columns="verdict"))
 
 
-def test_a_comparison_of_settings_is_told_and_called_no_version() -> None:
+def test_a_comparison_of_settings_is_reported_without_a_version() -> None:
     frames = sample_frames(num_nights=1)
     row = frames.ratios[frames.ratios["counts"].eq(True)].head(1)
     eager = {"a_framework": "torch", "a_version": "2.15.0", "a_arm": "torch-eager"}
@@ -232,7 +232,7 @@ def test_an_older_version_is_named_under_the_headline() -> None:
     assert between.strip().startswith(f'<p class="note">{note.replace(">", "&gt;")}</p>')
 
 
-def test_two_modes_of_a_series_are_told_under_its_history_on_their_device_alone() -> None:
+def test_two_modes_of_a_series_are_shown_under_its_history_on_their_device_only() -> None:
     frames = sample_frames(num_nights=1)
     device = frames.ratios["device_fingerprint"].iloc[0]
     row = {"series": "mlp <b>tiny</b>", "words": "two levels", "device_fingerprint": device}
@@ -242,7 +242,7 @@ def test_two_modes_of_a_series_are_told_under_its_history_on_their_device_alone(
     assert "two levels" not in _render(replace(frames, modes=[elsewhere]))
 
 
-def test_what_keeps_a_step_from_being_shorter_is_told_with_what_to_do() -> None:
+def test_the_bottleneck_of_a_step_is_shown_with_advice() -> None:
     frames = sample_frames(num_nights=1)
     odd = frames.bottlenecks.assign(
         bottleneck=["compute", *["undecided"] * (len(frames.bottlenecks) - 1)],

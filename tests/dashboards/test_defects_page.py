@@ -58,7 +58,7 @@ def test_the_page_holds_every_error_its_number_and_who_catches_it(tmp_path: Path
     assert "disturbed throughout" not in page
 
 
-def test_a_disturbed_machine_is_told_before_any_number() -> None:
+def test_a_disturbed_machine_is_reported_before_any_number() -> None:
     page = render_study(_make_study(disturbed="70% of the CPUs used by other processes"))
     assert (
         0 < page.index("70% of the CPUs used by other processes") < page.index("2.0x (1.9 to 2.1)")

@@ -108,7 +108,7 @@ def test_of_two_pages_of_one_kind_and_case_the_newer_is_linked(state: State) -> 
     assert _linked(state.site / "index.html") == {"second/waterfall.html"}
 
 
-def test_a_page_tells_of_series_that_go_to_and_fro_between_two_levels(
+def test_a_page_lists_series_that_alternate_between_two_levels(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)

@@ -72,7 +72,7 @@ def test_speedups_have_the_digits_their_interval_justifies(
     assert format_speedup(math.log(middle), math.log(low), math.log(high)) == text
 
 
-def test_a_missing_number_is_said_to_be_missing() -> None:
+def test_a_missing_number_is_reported_as_missing() -> None:
     assert format_speedup(NAN, NAN, NAN) == "not measured"
     assert format_speedup(0.1, NAN, NAN) == "1.11x (interval not measured)"
     assert format_speedup(0.1, -math.inf, math.inf) == "1.11x (interval not measured)"
@@ -96,7 +96,7 @@ def test_durations_and_sizes_have_three_digits_and_a_unit() -> None:
     assert format_count(2, "pair") == "2 pairs"
 
 
-def test_contenders_are_named_with_the_arm_that_tells_them_apart() -> None:
+def test_contenders_are_named_with_the_arm_that_distinguishes_them() -> None:
     assert contender_label("torch", "2.15.0", "torch-compile") == "PyTorch 2.15.0 compiled"
     assert contender_label("torch", "2.15.0", "torch-eager") == "PyTorch 2.15.0 eager"
     assert contender_label("jax", "0.12.0.1", "jax-jit") == "JAX 0.12.0.1"
@@ -186,7 +186,7 @@ def test_what_no_device_measured_has_no_column() -> None:
     assert "gross_mj" in measured_costs(list_costs(metered))
 
 
-def test_throughput_and_compilation_with_empty_and_with_filled_caches_are_told() -> None:
+def test_throughput_and_compilation_with_empty_and_with_filled_caches_are_reported() -> None:
     frames = sample_frames(num_nights=1)
     rows = {(row["case"], row["name"]): row for row in list_contenders(frames.contenders)}
     jax = rows["mlp train_b128", "jax-jit-0.12.0.1"]
@@ -273,7 +273,7 @@ def test_the_faster_of_two_settings_is_named_by_its_setting(log_ratio: float, fa
         ),
     ],
 )
-def test_each_pair_says_whether_it_ran_alike(parity: dict[str, object], words: str) -> None:
+def test_each_pair_reports_its_parity(parity: dict[str, object], words: str) -> None:
     ratios = of_campaign(sample_frames(num_nights=1).ratios, nightly_campaign(0)).head(1)
     columns = {"fair": True, "differences": [], "violations": [], **parity}
     changed = ratios.assign(**{name: [value] for name, value in columns.items()})
@@ -294,7 +294,7 @@ def test_a_pair_is_fair_by_what_was_read_back_and_not_by_its_name() -> None:
     ("unsteady", "said"),
     [(0, ""), (math.nan, ""), (1, "not steady in 1 of 3 starts")],
 )
-def test_who_was_not_steady_says_so(unsteady: float, said: str) -> None:
+def test_an_unsteady_contender_is_reported(unsteady: float, said: str) -> None:
     frames = sample_frames(num_nights=1)
     contenders = frames.contenders.assign(num_unsteady=unsteady, num_starts=3)
     assert {row["unsteady"] for row in list_contenders(contenders)} == {said}
@@ -323,7 +323,7 @@ def test_a_factor_has_three_digits(factor: float | None, told: str) -> None:
     assert format_factor(factor) == told
 
 
-def test_whose_weights_were_measured_is_told_whole() -> None:
+def test_the_measured_weights_are_named_in_full() -> None:
     frames = sample_frames(num_nights=1)
     facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
     assert facts["Weights"] == "seeded"

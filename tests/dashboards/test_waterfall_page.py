@@ -47,7 +47,7 @@ def found_waterfall(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_what_was_left_out_is_told_and_has_no_number() -> None:
+def test_an_excluded_pair_is_listed_without_a_number() -> None:
     row = list_arms(found_waterfall())[3]
     assert row["note"] == "not run on this device: CUDA graphs need a GPU"
     assert (row["step"], row["against the one before"], row["starts"]) == ("", "", "")

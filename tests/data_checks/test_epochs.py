@@ -62,7 +62,7 @@ def test_accuracies_further_apart_than_chance_void_the_pair(
         assert found[0].startswith("400 and 500 of 1000 validation images are right, 4.5 standard")
 
 
-def test_epochs_are_told_in_words(tmp_path: Path) -> None:
+def test_epochs_are_printed_as_text(tmp_path: Path) -> None:
     state = open_state(tmp_path)
     document = _document(480, 500, gross_mj=2.5e6)
     spool_document(state.spool, document)

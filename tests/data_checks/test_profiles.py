@@ -57,7 +57,7 @@ def test_a_step_that_waits_or_fetches_is_void(
     ],
     ids=["only numbers", "unknown", "no profile"],
 )
-def test_numbers_pass_and_what_no_profiler_tells_is_not_held_against_anyone(
+def test_numbers_pass_and_unprofiled_ones_fail_no_check(
     tmp_path: Path, profile: dict[str, Any] | None
 ) -> None:
     assert _check(tmp_path, profile=profile) == set()
@@ -79,7 +79,7 @@ def test_an_eager_module_is_called_as_it_is(tmp_path: Path) -> None:
     assert _check(tmp_path, contender=1, profile=make_profile(module_calls=161)) == set()
 
 
-def test_a_block_that_the_clock_can_hardly_tell_is_void(tmp_path: Path) -> None:
+def test_a_block_too_short_for_the_clock_is_void(tmp_path: Path) -> None:
     """Row 15: 10 ms are 1000 steps of 10 us, and no more than that of 11 us."""
     assert _check(tmp_path / "fine", clock_resolution_ns=9_000) == set()
     coarse = _check(tmp_path / "coarse", clock_resolution_ns=11_000)

@@ -48,7 +48,7 @@ def test_a_proven_pair_counts(state: State, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("precision", get_args(Precision))
-def test_a_pair_that_nobody_proved_gets_no_ratio_until_somebody_does(
+def test_an_unproven_pair_gets_no_ratio_until_it_is_proven(
     state: State, engine: Engine, precision: str
 ) -> None:
     """In this precision: a proof in another is none."""

@@ -79,7 +79,7 @@ def test_a_program_without_a_framework_has_no_inputs_to_prove(state: State) -> N
     assert check(state, document).success
 
 
-def test_a_twin_may_be_slowed_down_in_a_trial_of_our_verdicts(state: State) -> None:
+def test_a_replicate_may_be_slowed_down_in_a_calibration_run(state: State) -> None:
     document = make_document((JAX, TORCH))
     document["contenders"][0]["settings"]["handicap"] = "5"
     document["duel"]["track"] = "calibration"

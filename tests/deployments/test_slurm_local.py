@@ -110,7 +110,7 @@ def test_an_ordinary_user_starts_and_stops_one_and_nothing_is_left(nobodys_folde
     assert "no daemon runs" in call("status")
 
 
-def test_a_start_that_fails_says_why_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_a_start_that_fails_has_a_reason_and_leaves_nothing_running(tmp_path: Path) -> None:
     need_slurm()
     (tmp_path / "database" / "mysql").mkdir(parents=True)  # munged runs by then
     failed = _call("start", "--folder", str(tmp_path))

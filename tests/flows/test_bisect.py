@@ -46,7 +46,7 @@ VERSIONS = ("1.1", "1.2")
         (["--good", "a.lock", "--bad", "b.lock", "--dependencies"], "wanted a lock, such as"),
     ],
 )
-def test_bad_input_is_told_before_anything_is_measured(
+def test_bad_input_is_reported_before_anything_is_measured(
     changes: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
@@ -152,7 +152,7 @@ def _check_dependencies(told: dict[str, Any]) -> None:
         assert "flax makes a step take " in told["summary"]
 
 
-def test_the_deployments_flow_tells_what_was_found_or_why_nothing_could_be(
+def test_the_deployments_flow_reports_its_finding_or_the_reason_for_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_api: None
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))

@@ -53,7 +53,7 @@ def _own_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
 
 
-def test_a_trial_of_nothing_and_one_of_real_extra_work_are_counted_as_they_came_out(
+def test_runs_with_and_without_real_extra_work_are_counted_by_their_outcome(
     state: Path,
 ) -> None:
     found = json.loads(_ask(state, "--json"))
@@ -85,7 +85,7 @@ def test_the_console_and_the_page_say_how_often_we_err_and_that_it_is_early(stat
     assert "stdlib-slowed-5" not in page  # the twin itself is in none of the tables
 
 
-def test_the_deployments_flow_measures_more_of_them_and_tells_what_came_of_all(
+def test_the_deployments_flow_measures_more_runs_and_reports_all_outcomes(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, str, str]] = []

@@ -73,7 +73,7 @@ def _print(capsys: pytest.CaptureFixture[str], found: dict[str, Any]) -> str:
     return capsys.readouterr().out
 
 
-def test_each_sides_step_is_told_and_a_missing_one_is_no_zero(
+def test_each_sides_step_is_reported_and_a_missing_one_is_not_zero(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = _print(capsys, _found())
@@ -81,13 +81,13 @@ def test_each_sides_step_is_told_and_a_missing_one_is_no_zero(
     assert "Program: same program (dddddddddddd).\n" in said
 
 
-def test_whose_weights_both_had_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shared_weights_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     said = f"Weights of both: the checkpoint with SHA-256 {'c' * 64}.\n"
     assert said in _print(capsys, _found(checkpoint="c" * 64))
     assert "Weights" not in _print(capsys, _found())
 
 
-def test_what_keeps_each_side_from_being_faster_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bottleneck_of_each_side_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     shares = {"compute_share": 0.6, "bandwidth_share": None, "host_share": 0.08}
     words = {"bottleneck": "sync", "reason": "[of] a step: 60%", "advice": "less arithmetic"}
     row = {"case": "mlp tiny", "name": "jax-jit", "intensity": 91.34, "ridge": 20.0}
@@ -107,7 +107,7 @@ def test_outputs_without_any_difference_are_called_identical(
     assert "agree: logits identical (tolerance 1.0e-05), loss within 2.0e-07 (tol" in said
 
 
-def test_a_disturbed_machine_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disturbed_machine_is_reported_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
     words = "The machine was disturbed meanwhile: repeat the comparison when it is quiet."
     reason = "no valid block; 4 of 4 blocks left out as degraded"
     assert words in _print(capsys, _found(verdict="unknown", reason=reason))
@@ -115,7 +115,7 @@ def test_a_disturbed_machine_is_told_with_what_to_do(capsys: pytest.CaptureFixtu
     assert words not in _print(capsys, _found(reason=f"excludes none; {reason}"))
 
 
-def test_it_is_said_when_nothing_was_held_against_the_ceilings() -> None:
+def test_a_missing_roofline_check_is_reported() -> None:
     found = _found()
     assert format_physics(found).startswith("Physics: not judged, as a step or the ceilings")
     for side, share in (("a", 0.0), ("b", 0.4)):
@@ -156,7 +156,7 @@ def test_a_contender_can_be_compared_with_itself(
 
 
 @pytest.mark.provisions
-def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
+def test_a_missing_device_is_reported_everywhere_and_nothing_crashes(
     session_state: State, framework_environment: Callable[[str], EnvironmentRecord]
 ) -> None:
     for request in ("jax", "torch"):
@@ -211,7 +211,7 @@ def test_a_device_that_is_not_there_is_told_everywhere_and_nothing_crashes(
         ),
     ],
 )
-def test_two_settings_of_one_version_are_compared_and_what_differed_is_told(
+def test_two_settings_of_one_version_are_compared_with_their_differences(
     session_state: State,
     framework_environment: Callable[[str], EnvironmentRecord],
     case: str,

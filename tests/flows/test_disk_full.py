@@ -39,7 +39,7 @@ def _run(plan: Path, disk: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 
-def test_a_full_disk_is_told_and_what_was_measured_is_kept(disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_results_are_kept(disk: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     command = [DEADHEAT, "plan", "--profile", "smoke", "--json"]
     plan.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)

@@ -27,7 +27,7 @@ def _run(state: Path, campaign: str) -> Ended:
     return run_here(*COMMAND, "--campaign", campaign, "--state", str(state), "--json")
 
 
-def test_ctrl_c_ends_everything_at_once_and_says_how_to_go_on(
+def test_ctrl_c_ends_everything_at_once_and_prints_how_to_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prefect's temporary server, too."""
@@ -78,7 +78,7 @@ def _wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_a_conductor_that_fails_is_tried_again_told_and_mended_by_running_again(
+def test_a_failed_conductor_is_retried_reported_and_can_be_rerun(
     tmp_path: Path, prefect_api: None
 ) -> None:
     ring = take_snapshot(open_state(tmp_path).snapshots)

@@ -150,7 +150,7 @@ def test_a_job_stops_before_its_limit_and_the_rest_is_sent_again(
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_node_that_does_not_share_the_folder_says_so(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_node_without_the_shared_folder_reports_it(cluster: Cluster, tmp_path: Path) -> None:
     cluster.be(more=f'state = "{tmp_path}"')
     plan = cluster.plan("astray", _noop(2))
     for request in plan.releases:
@@ -161,7 +161,7 @@ def test_a_node_that_does_not_share_the_folder_says_so(cluster: Cluster, tmp_pat
 
 
 @pytest.mark.usefixtures("worker")
-def test_what_sbatch_refuses_is_told_in_its_own_words(cluster: Cluster) -> None:
+def test_what_sbatch_refuses_is_reported_in_its_own_words(cluster: Cluster) -> None:
     cluster.be(partition="nowhere")
     cluster.plan("refused", _noop(2))
     before = set(cluster.list_jobs())
@@ -198,7 +198,7 @@ def test_allocations_of_a_confirmation_are_on_different_nodes(
     assert nodes == ["node01", "node02"]
 
 
-def test_a_duel_that_is_over_is_not_measured_again_when_its_dask_worker_is_lost(
+def test_a_finished_duel_is_not_repeated_when_its_dask_worker_is_lost(
     cluster: Cluster,
 ) -> None:
     plan = cluster.plan("lost-lane", *map(_noop, range(2, 4)))

@@ -48,7 +48,7 @@ def _site(state: State) -> dict[str, str]:
     return {str(page.relative_to(state.site)): text for page, text in pages.items()}
 
 
-def test_what_the_runs_page_cannot_tell_of_is_taken_from_the_site_again(
+def test_a_page_is_withdrawn_if_the_run_cannot_publish_it(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: Any) -> None:

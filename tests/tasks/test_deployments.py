@@ -563,7 +563,7 @@ def watched(
     return alerts
 
 
-def test_a_night_that_fails_or_is_missing_is_told_and_nothing_else_is(
+def test_only_a_failed_or_missing_night_is_reported(
     watched: list[dict[str, Any]],
 ) -> None:
     question = {"question": {"workload": "noop", "use_case": "op"}}
@@ -720,7 +720,7 @@ def test_a_backfill_plans_the_versions_that_can_be_installed(
 
 
 @pytest.mark.usefixtures("server")
-def test_what_there_is_nothing_of_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_parts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
     assert confirm(return_state=True).message == "no suspicion is open"
     unknown = confirm(suspicions=[7], return_state=True)
@@ -732,7 +732,7 @@ def test_what_there_is_nothing_of_is_told(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("server")
-def test_pausing_where_nothing_was_deployed_is_told() -> None:
+def test_pausing_without_deployments_is_reported() -> None:
     with pytest.raises(UserError, match="'nowhere' to pause or resume, but this server has none"):
         set_paused(True, "nowhere", set(), "measure-shard")
 
@@ -812,7 +812,7 @@ def test_what_cron_does_not_know_is_refused(cron: str) -> None:
     ("status", "version", "words"),
     [(401, "3.8.8", "set PREFECT_API_AUTH_STRING"), (200, "2.0", "own version")],
 )
-def test_a_server_that_will_not_have_us_is_told(
+def test_a_server_that_rejects_us_is_reported(
     status: int, version: str, words: str, monkeypatch: pytest.MonkeyPatch, wanted: DeployOptions
 ) -> None:
     """One that wants a password, and one of another major version."""

@@ -120,7 +120,7 @@ def test_every_field_has_a_title_and_a_help_text() -> None:
         ({"batch": "any"}, "match: "),
     ],
 )
-def test_what_only_we_can_tell_is_refused_in_one_paragraph(
+def test_what_only_our_own_checks_find_is_refused_in_one_paragraph(
     asked: dict[str, Any], words: str
 ) -> None:
     question = Comparison.model_validate({**ASKED, **asked}).ask()

@@ -81,7 +81,7 @@ def _take_away() -> dict[str, dict[str, Any]]:
         ("name: deadheat\n", "name: [deadheat\n", "wanted YAML"),
     ],
 )
-def test_a_broken_file_is_told(old: str, new: str, words: str) -> None:
+def test_a_broken_file_is_reported(old: str, new: str, words: str) -> None:
     text = FILE.read_text()
     assert old in text
     with pytest.raises(UserError, match=words):

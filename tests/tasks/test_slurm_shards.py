@@ -86,7 +86,7 @@ def test_a_server_that_is_restarted_is_waited_for(port: int) -> None:
         (partial(Crashed, message="Flow", timestamp=datetime(2026, 1, 1, tzinfo=UTC)), "7", True),
     ],
 )
-def test_a_crash_is_the_end_once_the_worker_has_said_so(
+def test_a_crash_is_final_once_the_worker_reports_it(
     state: Callable[[], State], job: str | None, ended: bool
 ) -> None:
     run = FlowRun(flow_id=uuid4(), state=state(), infrastructure_pid=job)

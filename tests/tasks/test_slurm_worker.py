@@ -193,7 +193,7 @@ def test_cancelling_a_running_flow_run_reaches_slurm(orchestra: Orchestra) -> No
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_job_that_dies_is_told_and_not_tried_again(orchestra: Orchestra) -> None:
+def test_a_job_that_dies_is_reported_and_not_retried(orchestra: Orchestra) -> None:
     run = orchestra.finish("dies")
     assert run.state_name == "Crashed" and run.state
     assert "ended with an error (FAILED" in (run.state.message or "")
@@ -201,7 +201,7 @@ def test_a_job_that_dies_is_told_and_not_tried_again(orchestra: Orchestra) -> No
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_refusal_is_told_in_slurms_own_words(orchestra: Orchestra) -> None:
+def test_a_refusal_is_reported_in_slurms_own_words(orchestra: Orchestra) -> None:
     run = orchestra.finish("is refused")
     assert run.state_name == "Crashed" and run.state
     assert "invalid partition specified: nowhere" in (run.state.message or "")

@@ -316,7 +316,7 @@ def test_a_conductor_that_dies_is_an_infrastructure_failure_and_leaves_nothing(
         ({"max_starts": 9, "target": 50.0, "budget_s": 1e6}, "target", 3, 4),
     ],
 )
-def test_a_duel_says_what_ended_it(
+def test_a_duel_records_what_ended_it(
     state: State,
     snapshot: Path,
     limits: dict[str, Any],

@@ -129,7 +129,7 @@ def _release(framework: Any, version: str) -> Release:
     )
 
 
-def test_a_lock_without_the_release_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_without_the_requested_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _record_compilations(monkeypatch, "jax==0.11.0 \\\n    --hash=sha256:00\n")
     template = load_template("jax", environment_locks.template_folder())
 
@@ -459,7 +459,7 @@ print(json.dumps([record.key, lines]))
 
 
 @pytest.mark.provisions
-def test_one_who_waits_is_told_so(state: State, templates: Path, tiny: Release) -> None:
+def test_a_waiting_run_is_reported_as_such(state: State, templates: Path, tiny: Release) -> None:
     record = _provision_tiny(tiny, state, templates)
     (_folder(record) / "environment.json").unlink()
     waited = threading.Event()
@@ -518,7 +518,7 @@ def test_what_cannot_be_resolved_is_a_build_error_with_uvs_words(
         _provision_tiny(dataclasses.replace(tiny, version="99"), state, templates)
 
 
-def test_neither_network_nor_cache_is_the_users_to_mend(
+def test_neither_network_nor_cache_is_a_user_error(
     state: State,
     templates: Path,
     tiny: Release,

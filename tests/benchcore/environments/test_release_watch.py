@@ -36,7 +36,7 @@ def _name(seen: tuple[release_watch.WatchedRelease, ...]) -> list[str]:
     return [f"{each.package} {each.version}" for each in seen]
 
 
-def test_every_release_is_found_once_however_long_nobody_looked(state: State, index: Index) -> None:
+def test_every_release_is_found_once_after_any_pause(state: State, index: Index) -> None:
     first = _look(state)
     assert first.new == first.pending == first.errors == ()
     index.publish("jax", "1.2", "1.10", "2.0rc1", "1.0.1")  # 1.0.1 mends an older one
@@ -111,7 +111,7 @@ def test_a_run_that_is_lost_is_sent_again_but_not_for_ever(state: State) -> None
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema": 2, "packages": {}, "seen": []}', "[]"])
-def test_a_mangled_file_is_told_and_left_alone(state: State, text: str) -> None:
+def test_a_mangled_file_is_reported_and_left_alone(state: State, text: str) -> None:
     path = state.root / "releases.json"
     path.write_text(text)
     with pytest.raises(UserError, match=r"what the release watch wrote in .*; remove the file"):

@@ -32,7 +32,7 @@ def test_what_cannot_be_installed_is_passed_over_with_its_reason(
     assert list_past_releases("jax", interpreters, count=8).found == ("1.3", "1.1", "1.0")
 
 
-def test_none_at_all_and_an_index_that_breaks_are_told(
+def test_no_release_and_a_failing_index_are_reported(
     index: Index, interpreters: list[Interpreter]
 ) -> None:
     with pytest.raises(UserError, match=r"wanted a release of jax before 1\.0, but none"):

@@ -202,7 +202,7 @@ def test_a_python_whose_dependencies_lack_wheels_is_passed_over(index: FakeIndex
     assert resolve(parse_request("jax"), [PY312, PY313]).python == PY312.path
 
 
-def test_a_release_that_no_found_python_can_run_is_told(index: FakeIndex) -> None:
+def test_a_release_without_a_suitable_python_is_reported(index: FakeIndex) -> None:
     index({"3.11": ["0.10.2"], "3.12": ["0.12.0"]})
 
     release = resolve(parse_request("jax"), [PY311])
@@ -245,7 +245,7 @@ def test_a_fetched_python_that_lacks_wheels_is_named(
     )
 
 
-def test_answers_from_the_cache_are_told(index: FakeIndex) -> None:
+def test_answers_from_the_cache_are_reported(index: FakeIndex) -> None:
     index({"3.13": ["0.12.0"]}, offline=True)
 
     assert resolve(parse_request("jax==0.12.0"), [PY313]).notes == (
@@ -285,7 +285,7 @@ def test_the_bare_interpreter_is_the_newest() -> None:
         (FORBIDDEN, "uv could not query the package index.*403 Forbidden"),
     ],
 )
-def test_reasons_why_a_pinned_release_cannot_be_had_are_told_apart(
+def test_reasons_why_a_pinned_release_is_unavailable_are_distinguished(
     message: str, told: str, no_network_answer: Callable[[str], None]
 ) -> None:
     no_network_answer(message)
@@ -295,7 +295,7 @@ def test_reasons_why_a_pinned_release_cannot_be_had_are_told_apart(
         resolve(parse_request(text), [PY311])
 
 
-def test_no_release_at_all_is_told(no_network_answer: Callable[[str], None]) -> None:
+def test_no_release_at_all_is_reported(no_network_answer: Callable[[str], None]) -> None:
     no_network_answer(NO_WHEELS)
 
     with pytest.raises(UserError, match="no such release that the interpreters found"):
@@ -314,14 +314,14 @@ def test_no_release_at_all_is_told(no_network_answer: Callable[[str], None]) -> 
         ("", "other"),
     ],
 )
-def test_failures_of_uv_are_told_apart(stderr: str, failure: str) -> None:
+def test_failures_of_uv_are_distinguished(stderr: str, failure: str) -> None:
     assert classify_failure(stderr) == failure
 
 
 @pytest.mark.parametrize(
     ("cached", "failure", "offline"), [("", None, True), (UNCACHED, "uncached", True)]
 )
-def test_when_the_index_is_silent_the_cache_is_asked_once(
+def test_when_the_index_is_silent_the_cache_is_read_once(
     cached: str, failure: str | None, offline: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
@@ -416,7 +416,9 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_network")
-def test_neither_network_nor_cache_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_network_nor_cache_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
 
     found = find_interpreters()

@@ -31,7 +31,9 @@ def test_the_versions_between_are_those_that_can_be_installed(index: Index) -> N
 
 
 def test_ends_that_are_not_there_or_the_wrong_way_round_are_bad_input(index: Index) -> None:
-    with pytest.raises(UserError, match=r"wanted one Python on which both torch 1\.0 and 1\.5 can be"):
+    with pytest.raises(
+        UserError, match=r"wanted one Python on which both torch 1\.0 and 1\.5 can be"
+    ):
         find_candidates(MLP, find_interpreters())
     turned = BisectTarget(
         framework="torch", good="1.1", bad="1.0", workload="mlp", case="tiny_infer"
@@ -40,7 +42,7 @@ def test_ends_that_are_not_there_or_the_wrong_way_round_are_bad_input(index: Ind
         find_candidates(turned, find_interpreters())
 
 
-def test_an_index_that_breaks_is_told_and_nobody_is_blamed(
+def test_a_failing_index_is_reported_without_a_culprit(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing between would make the newer end the culprit."""
@@ -70,7 +72,7 @@ def test_however_many_between_cannot_be_installed_the_rest_is_looked_at(index: I
     assert found.versions == ("1.0", "1.0.5", "1.1", "1.5")
 
 
-def test_starts_that_others_disturbed_throughout_are_told() -> None:
+def test_starts_disturbed_throughout_are_reported() -> None:
     record = _record(0.05)
     old, new = record.sides
     disturbed = replace(new, degraded={2: dict.fromkeys(range(6), "busy")})
@@ -109,7 +111,7 @@ def test_a_pair_is_judged_by_its_starts_and_the_old_version_is_the_first() -> No
     assert found.log_ratio == pytest.approx(0.05, abs=0.003)
 
 
-def test_a_start_that_does_not_count_is_told_and_not_judged() -> None:
+def test_a_start_that_does_not_count_is_reported_and_not_judged() -> None:
     mark = FailedCheck(
         duel_run="1", contender="new", other=None, suite="s", expectation="e", reason="it crashed"
     )

@@ -200,7 +200,7 @@ def test_what_differs_is_named_with_both_values(
     assert difference.items() <= found.items()
 
 
-def test_two_programs_of_a_framework_are_told_apart() -> None:
+def test_two_programs_of_a_framework_are_distinguished() -> None:
     """Hash, counts, bytes, kernels and Python's calls; what is the same is not listed."""
     a, b = _sides()
     program = {"hash": "e" * 64, "counts": {"dot": 1, "fusion": 3}, "bytes": 8192}

@@ -70,7 +70,7 @@ def _switch(found: Found, name: str) -> Found:
     return row
 
 
-def test_each_switch_tells_its_ratio_and_how_far_it_is_from_the_fair_one(found: Found) -> None:
+def test_each_switch_reports_its_ratio_and_the_distance_from_the_fair_one(found: Found) -> None:
     assert found["fair"]["speedup"] == pytest.approx(2)
     assert found["fair"]["low"] <= 2 <= found["fair"]["high"]
     eager, frozen = _switch(found, "torch-eager"), _switch(found, "frozen-batch-norm")
@@ -113,7 +113,7 @@ def test_what_marks_the_fair_pair_too_catches_no_switch(tmp_path: Path) -> None:
     assert {each["guard"] for each in _switch(found, "same-padding")["caught"]} == {"numerics"}
 
 
-def test_a_switch_that_nobody_catches_says_so(tmp_path: Path) -> None:
+def test_a_switch_that_no_guard_catches_is_reported(tmp_path: Path) -> None:
     document = make_study()
     for row in document["equivalence"]:
         row.update(max_relative=1e-7, agrees=True)
@@ -175,7 +175,7 @@ def test_the_errors_of_one_study_are_taken_away_one_at_a_time(found: Found) -> N
     assert all(each["caught"] for each in corrections[:-1])
 
 
-def test_only_the_switches_asked_for_are_told(tmp_path: Path) -> None:
+def test_only_the_requested_switches_are_reported(tmp_path: Path) -> None:
     """What is but another reading of the clock, or takes a GPU, is in every study's documents."""
     asked = ("no-warm-up", "v1-stride")
     found = _study(tmp_path, make_study(), asked)
@@ -183,7 +183,7 @@ def test_only_the_switches_asked_for_are_told(tmp_path: Path) -> None:
     assert found["corrections"] == []
 
 
-def test_a_machine_that_was_never_left_alone_is_told_and_still_shows_directions(
+def test_a_constantly_disturbed_machine_is_reported_and_still_shows_directions(
     tmp_path: Path,
 ) -> None:
     document = make_study(step_ns={"torch-eager": 4e6})
@@ -263,7 +263,7 @@ def test_on_a_gpu_the_plan_holds_what_a_cpu_lacks() -> None:
     assert all(is_played(each, "cuda:0") for each in SWITCHES)
 
 
-def test_only_the_switches_asked_for_are_played_and_an_unknown_one_is_refused() -> None:
+def test_only_the_requested_switches_are_run_and_an_unknown_one_is_refused() -> None:
     some = StudyRequest(
         workload="resnet50", case_filter=RESNET.case_filter, switches=("v1-stride",), ceilings=False
     )

@@ -54,7 +54,7 @@ def test_what_differs_moves_with_the_framework_last(between: Between) -> None:
     assert between.release_of(frozenset(["jax"])).version == "1.1"
 
 
-def test_what_the_resolver_refuses_is_told_and_moves_together(between: Between) -> None:
+def test_what_the_resolver_refuses_is_reported_and_moves_together(between: Between) -> None:
     path = find_path(between.moves, why_not(between))
     assert path.moves == (("numpy",), ("flax",), ("nvidia-ml-py",), ("jaxlib", "jax"))
     refused = dict(path.refused)

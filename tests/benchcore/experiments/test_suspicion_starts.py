@@ -114,7 +114,7 @@ def test_a_side_that_did_not_change_runs_once_and_the_control_is_the_old_one(sta
     assert names == ["jax-jit-0.9", "jax-jit-0.10", "torch-eager-2", "jax-jit-0.9.twin2"]
 
 
-def test_every_start_is_a_duel_of_its_own_and_later_rungs_add_others(state: State) -> None:
+def test_every_start_is_a_separate_duel_and_later_looks_add_more(state: State) -> None:
     contenders = choose_contenders(_subject(), state)
     first, second = _plan(_subject(), contenders), _plan(_subject(), contenders, range(3, 5))
     assert (first.campaign, second.campaign) == ("confirm-7-shift-3", "confirm-7-shift-5")
@@ -136,7 +136,7 @@ def test_the_very_environments_of_then_are_measured(state: State) -> None:
     assert [json.loads(path.read_text())["key"] for path in kept] == ["k1", "k2", "k3"]
 
 
-def test_two_environments_of_one_version_are_told_apart(state: State) -> None:
+def test_two_environments_of_one_version_are_distinguished(state: State) -> None:
     subject = _subject(a_new=_side("jax", "0.9", "k4"))
     contenders = choose_contenders(subject, state)
     plan = _plan(subject, contenders)
@@ -203,7 +203,7 @@ def test_starts_are_read_by_cell_and_what_does_not_count_says_why(state: State) 
     ]
 
 
-def test_what_differs_is_told_with_the_likeliest_first(state: State) -> None:
+def test_differences_are_listed_with_the_likeliest_first(state: State) -> None:
     contenders = choose_contenders(_subject(), state)
     racers = [JAX, replace(JAX, name="new"), TORCH, replace(JAX, name="twin")]
     document = make_document(racers)

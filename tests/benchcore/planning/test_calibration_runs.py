@@ -45,14 +45,14 @@ def _kind(duel: object) -> tuple[str, ...]:
     return tuple(each.arm for each in duel.contenders)  # type: ignore[attr-defined]
 
 
-def test_a_night_of_the_laptop_has_one_start_and_the_gpus_a_whole_trial() -> None:
+def test_a_night_of_the_laptop_has_one_start_and_the_gpus_a_whole_calibration_run() -> None:
     assert len(number_tonight(LAPTOP, DAY)) == 1
     assert len(number_tonight(load_profile("h100"), DAY)) == 5
     assert len(number_tonight(load_profile("ci"), DAY)) == 0
     assert number_tonight(LAPTOP, DAY) == number_tonight(LAPTOP, DAY)
 
 
-def test_numbers_go_on_from_night_to_night_and_five_starts_are_one_trial() -> None:
+def test_numbers_continue_from_night_to_night_and_five_starts_are_one_run() -> None:
     numbers = _numbers(LAPTOP, 40)
     assert numbers == list(range(numbers[0], numbers[0] + 40))
     first = numbers[0] + -numbers[0] % 5
@@ -72,7 +72,7 @@ def test_numbers_go_on_from_night_to_night_and_five_starts_are_one_trial() -> No
     }
 
 
-def test_a_start_has_both_sides_with_a_twin_each_and_the_control() -> None:
+def test_a_start_has_both_sides_with_a_replicate_each_and_the_control() -> None:
     number = 5 * 1  # the second trial: 5 % on the first side
     (duel,) = _plan(LAPTOP, range(number, number + 1)).duels
     assert [each.name for each in duel.contenders] == [

@@ -295,7 +295,7 @@ def test_what_a_checkpoints_duel_rests_on_is_proven_with_its_weights(
         assert [message["checkpoint"] for message in asked[1:]] == [expected]
 
 
-def test_weights_that_are_gone_are_asked_for_again(state: State) -> None:
+def test_missing_weights_are_requested_again(state: State) -> None:
     with pytest.raises(UserError, match=r"checkpoint 0123456789ab in .*, got none; name its file"):
         find_weights(state, "0123456789ab" + "c" * 52)
 

@@ -126,7 +126,7 @@ def test_what_cannot_be_trained_on_is_refused_by_name(
         read_image_folder(folder, tmp_path / "kept")
 
 
-def test_broken_images_are_left_out_where_that_is_asked_for(folder: Path, tmp_path: Path) -> None:
+def test_broken_images_are_left_out_on_request(folder: Path, tmp_path: Path) -> None:
     _broken_jpg(folder)
     with pytest.raises(UserError):
         read_image_folder(folder, tmp_path / "kept")

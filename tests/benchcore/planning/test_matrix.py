@@ -133,7 +133,7 @@ def _more_arms(track: str, case: str) -> list[str]:
     return [*more, "torch-compile-channels-last"]
 
 
-def test_every_setting_of_an_arm_is_played_by_h100_but_cures() -> None:
+def test_h100_measures_every_setting_of_an_arm_except_workaround_flags() -> None:
     """`compile`'s graphless twin of max-autotune is left to `compare`; cures are prices, and
     defects a study of their own."""
     played = {

@@ -49,7 +49,7 @@ def test_a_result_remembers_the_job_around_it_and_one_in_time_is_kept(state: Sta
 
 
 @pytest.mark.parametrize("told", ["the lock did not resolve", None], ids=["never had", "not here"])
-def test_a_duel_of_which_no_environment_is_there_says_so_of_each(
+def test_a_duel_without_environments_reports_each_missing_one(
     state: State, told: str | None
 ) -> None:
     gone = {"python": "/nonexistent/python", "environment_failure": told}

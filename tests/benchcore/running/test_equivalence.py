@@ -74,7 +74,7 @@ def test_what_was_proven_is_not_computed_again(
     assert [path.name for path in state.proofs.iterdir() if path.is_dir()] == ["references"]
 
 
-def test_what_was_interrupted_leaves_nobody_behind_and_another_precision_takes_its_references(
+def test_an_interrupted_proof_leaves_no_process_and_another_precision_uses_its_references(
     proven: tuple[State, ProofRequest], framework_environment: Environments
 ) -> None:
     state, _ = proven
@@ -142,7 +142,7 @@ def test_a_side_that_computes_coarser_than_its_label_fails(
     assert "errs by" in row["reason"] and "jax" in row["reason"]
 
 
-def test_a_side_that_crashes_is_not_proven_and_says_why(
+def test_a_side_that_crashes_is_not_proven_with_a_reason(
     framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = ("workloads/mlp/in_torch.py", "nn.ReLU()", "nn.NoSuchThing()")

@@ -184,7 +184,7 @@ def test_a_driver_without_a_gpu_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> No
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "NVML: Driver Not Loaded"),
     ],
 )
-def test_a_driver_that_is_absent_or_broken_is_told_apart(
+def test_an_absent_driver_and_a_broken_one_are_distinguished(
     code: int, detail: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:

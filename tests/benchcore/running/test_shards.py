@@ -98,7 +98,7 @@ def test_shards_that_are_out_are_found_and_their_duels_not_cut_again(
     assert len(first) == 3
 
 
-def test_a_settled_shard_says_why_and_its_duels_are_cut_anew_unless_given_up(
+def test_a_settled_shard_has_a_reason_and_its_duels_are_sharded_again_unless_given_up(
     state: State, plan: Plan
 ) -> None:
     short = {describe_kind(duel): 10.0 for duel in plan.duels}

@@ -40,7 +40,7 @@ modules = ["cuda/12.8"]
 """
 
 
-def test_a_slurm_site_says_what_each_pool_asks_for(own_folder: Path) -> None:
+def test_a_slurm_site_lists_what_each_pool_requests(own_folder: Path) -> None:
     (own_folder / "bad.toml").write_text(SLURM)
     site = load_site("bad")
     name, pool = find_pool(site, None)

@@ -173,7 +173,7 @@ def test_an_infinite_number_is_refused(tmp_path: Path) -> None:
         read_document(path)
 
 
-def test_a_hundred_problems_are_told_in_few_words(tmp_path: Path) -> None:
+def test_a_hundred_problems_are_summarised(tmp_path: Path) -> None:
     document = make_document(starts=10, rounds=10)
     for start in first(document)["starts"]:
         for block in start["blocks"]:

@@ -98,7 +98,7 @@ def test_of_a_nights_time_the_most_promising_go_first(shifted: Engine) -> None:
     assert choose_suspicions(shifted) == [1, 3, 2]
 
 
-def test_a_confirmed_shift_is_one_event_and_asked_no_more(shifted: Engine) -> None:
+def test_a_confirmed_shift_is_one_event_and_no_longer_suspected(shifted: Engine) -> None:
     for _ in range(2):
         store_finding(shifted, 1, _found(), names=NAMES)
     refresh_suspicions(shifted)
@@ -162,7 +162,7 @@ def test_what_is_typed_is_checked(shifted: Engine, given: dict[str, str], words:
     assert show_event(shifted, 1)["state"] == "untriaged"
 
 
-def test_infrastructure_is_said_without_anybody(shifted: Engine) -> None:
+def test_infrastructure_is_reported_without_a_framework(shifted: Engine) -> None:
     store_finding(shifted, 1, _found(culprit="infrastructure"), names=NAMES)
     assert [each["state"] for each in list_events(shifted)] == ["infrastructure"]
 

@@ -82,7 +82,7 @@ def test_the_newest_proof_of_a_pair_takes_the_place_of_older_ones(
     [{"schema": 2}, {"extra": 1}, {"ended_at": "2026-13-02T04:00:00+00:00"}, {"rows": [{}]}],
     ids=str,
 )
-def test_what_is_no_proof_is_refused_and_told(
+def test_what_is_no_proof_is_refused_and_reported(
     engine: Engine, state: State, change: dict[str, Any]
 ) -> None:
     (state.proofs / "bad.json").write_text(json.dumps({**_proof(), **change}))

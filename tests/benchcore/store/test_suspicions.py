@@ -31,7 +31,7 @@ def test_a_series_has_what_counts_and_other_devices_are_others(
     assert here.nights[0].a_environment == "jax-0.9.0"
 
 
-def test_pinned_versions_and_one_framework_alone_tell_no_history(
+def test_pinned_versions_and_one_framework_alone_form_no_history(
     state: State, engine: Engine
 ) -> None:
     pinned = make_history(LOGS[:2], [replace(JAX, role="pinned"), TORCH], campaign="pinned")

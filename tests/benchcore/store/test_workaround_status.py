@@ -43,5 +43,5 @@ def _tell(*lives: tuple[str, tuple[str, bool]]) -> str:
         ([("0.10.2", ("timeout", False))], "unknown"),
     ],
 )
-def test_need_is_told_by_version(lives: list[tuple[str, tuple[str, bool]]], told: str) -> None:
+def test_need_is_reported_by_version(lives: list[tuple[str, tuple[str, bool]]], told: str) -> None:
     assert _tell(*lives) == told

@@ -20,7 +20,7 @@ SURE_AND_SMALL = np.array([0.0099, 0.0100, 0.0101, 0.0100])
 
 
 @pytest.mark.parametrize("first", ["same", "different"])
-def test_who_asks_says_what_is_asked_first_of_a_difference_that_is_sure_and_small(
+def test_the_caller_chooses_the_verdict_on_a_small_significant_difference(
     first: Preference,
 ) -> None:
     assert judge_samples(SURE_AND_SMALL, prefer=first).verdict == first

@@ -336,7 +336,7 @@ def test_tiny_case_runs_three_steps_and_leaves_everything_as_it_was(
 
 
 @pytest.mark.parametrize("job", RIGHT, ids=_key)
-def test_what_a_program_computes_in_is_told_alike_on_both_sides(
+def test_a_programs_precision_is_reported_equally_on_both_sides(
     job: Job, outcomes: Outcomes
 ) -> None:
     expected = "bfloat16" if "bf16" in job.case else "float32"
@@ -506,7 +506,7 @@ def test_the_table_of_mistakes_has_no_other_rows() -> None:
     [job for job in RIGHT if job.arm == "torch" and (job.workload, job.case) in TRACED],
     ids=_key,
 )
-def test_parts_bear_the_same_names_and_agree(job: Job, outcomes: Outcomes) -> None:
+def test_parts_have_the_same_names_and_agree(job: Job, outcomes: Outcomes) -> None:
     one = outcomes[Job(workload=job.workload, case=job.case, arm="jax").key].parts
     other = outcomes[job.key].parts
     assert any(name.startswith("layer/") for name in other)

@@ -80,7 +80,7 @@ def test_every_use_case_has_a_tiny_case(workload: str) -> None:
     ],
 )
 @pytest.mark.parametrize("precision", get_args(Precision))
-def test_throughput_is_asked_at_four_batch_sizes(
+def test_throughput_is_measured_at_four_batch_sizes(
     workload: str, use_case: str, precision: str
 ) -> None:
     end = "" if precision == "fp32_ieee" else f"_{precision}"
@@ -275,7 +275,7 @@ def test_device_is_read(device: str, platform: str, ordinal: int) -> None:
         ({"device": "cpu", "compile": "jit"}, "'jit'.*modes are none, default"),
     ],
 )
-def test_settings_are_refused_with_the_cure(settings: dict[str, Any], complaint: str) -> None:
+def test_settings_are_refused_with_what_to_do(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         read_settings(settings, TORCH_COMPILE)
 

@@ -52,7 +52,7 @@ def test_an_odd_last_night_is_a_suspicion_apart(tmp_path: Path) -> None:
     assert [each["index"] for each in answered["suspicions"]] == [59]
 
 
-def test_empty_cells_and_times_tell_missing_nights(tmp_path: Path) -> None:
+def test_empty_cells_and_times_mean_missing_nights(tmp_path: Path) -> None:
     rows = _rows()
     rows[11] = rows[29] = ""
     [shift] = json.loads(_detect(_write(tmp_path, "x.csv", rows), "--json").stdout)["shifts"]

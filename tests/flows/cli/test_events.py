@@ -69,7 +69,9 @@ def test_an_alert_that_was_refused_is_sent_by_the_next_confirmation_and_once(
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
         refused = CliRunner().invoke(app, command, catch_exceptions=False)
     assert refused.exit_code == 1
-    assert "event 1 is stored, but its alert was not sent: the webhook answered 503" in refused.stderr
+    assert (
+        "event 1 is stored, but its alert was not sent: the webhook answered 503" in refused.stderr
+    )
     with serve_webhook() as (url, alerts):
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
         for _ in range(2):

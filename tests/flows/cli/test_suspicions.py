@@ -34,7 +34,7 @@ def _own_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
 
 
-def test_a_shift_is_told_in_words_and_as_json(tmp_path: Path) -> None:
+def test_a_shift_is_reported_as_text_and_json(tmp_path: Path) -> None:
     _keep(tmp_path, LOGS - 0.06 * (np.arange(24) >= 16))
     said = " ".join(_ask(tmp_path).split())
     assert "mlp tiny: jax-jit against torch-compile" in said

@@ -79,7 +79,7 @@ def test_one_that_can_not_be_made_leaves_nothing(found: Postgres, tmp_path: Path
     assert not data.exists()
 
 
-def test_what_an_interrupted_start_left_is_made_anew(
+def test_remains_of_an_interrupted_start_are_remade(
     found: Postgres, password: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "postgres.unfinished").mkdir()
@@ -89,7 +89,7 @@ def test_what_an_interrupted_start_left_is_made_anew(
     assert not (tmp_path / "postgres" / "half").exists()
 
 
-def test_without_one_it_is_sqlite_and_why_is_told(
+def test_without_one_it_is_sqlite_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "_PACKAGED", ())
@@ -100,7 +100,7 @@ def test_without_one_it_is_sqlite_and_why_is_told(
         _choose_database(Database.POSTGRESQL)
 
 
-def test_root_without_user_namespaces_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_without_user_namespaces_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(postgres, "find_binaries", lambda: Path("/usr/bin"))
     monkeypatch.setattr(postgres, "_AS_ANOTHER", ("sh", "-c", "echo denied >&2; exit 1"))

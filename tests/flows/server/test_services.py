@@ -81,7 +81,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_a_service_that_is_killed_comes_back_and_the_log_says_so(
+def test_a_killed_service_restarts_with_a_line_in_the_log(
     tmp_path: Path, start: Callable[[Service], int]
 ) -> None:
     service = _python(tmp_path, "import time; print('up', flush=True); time.sleep(600)")

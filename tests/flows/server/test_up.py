@@ -157,7 +157,7 @@ def tick(machine: Machine) -> datetime:
     raise AssertionError("the server never had a run for the night in time")
 
 
-def test_up_again_starts_nothing_twice_and_a_taken_port_is_told(
+def test_up_again_starts_nothing_twice_and_a_taken_port_is_reported(
     machine: Machine, tick: datetime, tmp_path: Path
 ) -> None:
     first = json.loads(machine.call("status", "--json").stdout)
@@ -185,7 +185,7 @@ def test_a_worker_that_is_killed_comes_back(machine: Machine) -> None:
     assert {each["status"] for each in listed} == {"runs"}
 
 
-def test_the_server_lets_nobody_in_who_lacks_its_secret(machine: Machine, tmp_path: Path) -> None:
+def test_the_server_requires_its_secret(machine: Machine, tmp_path: Path) -> None:
     api = f"http://127.0.0.1:{machine.ports[0]}/api"
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"{api}/admin/version", timeout=30)

@@ -37,7 +37,7 @@ def test_kernels_and_library_calls_are_counted() -> None:
     }
 
 
-def test_the_hash_of_code_forgets_where_it_lies_and_nothing_else() -> None:
+def test_the_hash_of_code_ignores_only_its_paths() -> None:
     assert _describe("/a")["hash"] == _describe("/tmp/b/c")["hash"]
     assert _describe("/a")["hash"] != _describe("/a", constant=1)["hash"]
 

@@ -182,7 +182,7 @@ def test_a_step_on_the_device_waits_for_nothing_and_copies_nothing(
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-def test_a_value_asked_for_in_each_step_is_counted(
+def test_a_value_read_in_each_step_is_counted(
     profiles: dict[str, Profiles], framework: str
 ) -> None:
     waits = profiles[framework]["waits"]
@@ -202,7 +202,7 @@ def test_an_array_taken_from_the_host_in_each_step_is_counted_and_sized(
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-def test_a_convolution_that_vmap_grouped_says_so(
+def test_a_convolution_grouped_by_vmap_is_recognised(
     profiles: dict[str, Profiles], framework: str
 ) -> None:
     """Row 41: with kernels of their own, examples become groups; with a shared one they do not."""
@@ -251,7 +251,7 @@ def _class_of(framework: str, profile: dict[str, Any], **shares: float) -> str:
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
-def test_what_keeps_a_step_from_being_shorter_is_told_by_its_profile(
+def test_the_profile_shows_the_bottleneck_of_a_step(
     profiles: dict[str, Profiles], framework: str
 ) -> None:
     """The share of a ceiling is given: to measure one takes a quiet machine."""

@@ -88,7 +88,7 @@ class _FakeTorch:
         _write(Path(path).parent, *self._events)
 
 
-def test_a_gpus_kernels_copies_and_waits_are_told_apart(tmp_path: Path) -> None:
+def test_a_gpus_kernels_copies_and_waits_are_distinguished(tmp_path: Path) -> None:
     """After the layout of kineto's traces; not run on a GPU."""
     torch = _FakeTorch(
         WINDOWED,

@@ -51,7 +51,7 @@ def test_only_crashes_of_jax_are_retried(
     assert may_retry(framework, status, cause) is expected
 
 
-def test_rungs_go_from_the_narrowest_cure_to_the_widest() -> None:
+def test_workarounds_go_from_the_narrowest_to_the_widest() -> None:
     flags = [" ".join(each.flags) for each in usable_workarounds("cuda:0", lambda flag: True)]
     assert flags == [
         "",
@@ -99,7 +99,7 @@ def test_a_flag_is_known_if_xla_starts_with_it(
     assert not workarounds.knows_flag(sys.executable, environ, "--slow")
 
 
-def test_on_a_cpu_no_flag_of_a_gpu_is_even_asked_for() -> None:
+def test_on_a_cpu_no_flag_of_a_gpu_is_checked() -> None:
     checked: list[str] = []
     usable = usable_workarounds("cpu", lambda flag: bool(checked.append(flag)) or True)
     assert [(each.number, each.flags) for each in usable] == [(1, ())]

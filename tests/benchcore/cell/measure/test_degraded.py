@@ -35,7 +35,7 @@ QUIET: dict[str, Any] = {"steal_share": 0.01, "foreign_cpu_share": 0.1, "sm_cloc
         ({"throttle_reasons": 8.0}, "hardware slowdown"),
     ],
 )
-def test_a_disturbed_block_is_degraded_and_says_why(
+def test_a_disturbed_block_is_degraded_with_its_reason(
     disturbance: dict[str, Any], words: str
 ) -> None:
     disturbed = blocks(QUIET, QUIET | disturbance, QUIET)

@@ -59,7 +59,7 @@ def _write_cpuinfo(folder: Path, flags: str) -> None:
     [("sse2", False, None), ("aperfmperf sse2", False, 3100.5), ("sse2", True, 3100.5)],
     ids=["a virtual machine", "counted", "a frequency driver"],
 )
-def test_a_frequency_is_told_only_where_the_kernel_measures_it(
+def test_a_frequency_is_reported_only_if_the_kernel_measures_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, driver: bool, mhz: float | None
 ) -> None:
     """Else `cpuinfo` holds what was calibrated at boot, which looks like a measurement."""

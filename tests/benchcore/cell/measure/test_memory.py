@@ -54,7 +54,7 @@ def test_where_the_peak_cannot_be_set_back_the_baseline_is_the_peak(
     assert memory.take_baseline("cpu") == memory.read_peak("cpu")
 
 
-def test_without_proc_the_kernels_other_account_is_asked(
+def test_without_proc_the_kernels_other_counter_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(memory, "_STATUS", tmp_path / "missing")

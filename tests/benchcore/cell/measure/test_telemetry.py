@@ -73,7 +73,7 @@ def test_each_tick_of_a_cpu_is_idle_or_stolen_or_ours_or_foreign(
     assert sample["foreign_cpu_share"] == pytest.approx(foreign)
 
 
-def test_a_moment_tells_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_single_sample_has_no_shares(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     sample = _sample_fake_machine(monkeypatch, tmp_path, {"user": 9}, seconds=0.09)
     assert (sample["steal_share"], sample["foreign_cpu_share"]) == (None, None)
 

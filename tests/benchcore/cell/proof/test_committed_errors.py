@@ -63,7 +63,7 @@ def _side(read: dict[str, Read], framework: str, error: str, **asked: str) -> Pa
     )
 
 
-def test_real_frameworks_that_ran_alike_are_a_fair_pair(read: dict[str, Read]) -> None:
+def test_real_frameworks_with_the_same_settings_are_a_fair_pair(read: dict[str, Read]) -> None:
     parity = _compare(read, "infer", "compiled")
     assert (parity.violations, parity.fair) == ((), True)
 
@@ -88,7 +88,7 @@ def test_real_autocast_against_bf16_parameters_is_void(read: dict[str, Read]) ->
     )
 
 
-def test_a_real_layout_that_the_arm_did_not_ask_for_is_void(read: dict[str, Read]) -> None:
+def test_a_real_layout_that_the_arm_did_not_request_is_void(read: dict[str, Read]) -> None:
     asked = _side(read, "torch", "other layout", layout="channels_last")
     assert compare_sides(asked, asked, "default").violations == ()
     assert compare_sides(asked, _side(read, "torch", "other layout"), "default").violations == (

@@ -51,7 +51,7 @@ def test_the_script_is_the_golden_one() -> None:
     assert script == GOLDEN.read_text(), f"REFRESH=1 pytest {__file__} writes it anew"
 
 
-def test_what_is_not_asked_for_is_not_written() -> None:
+def test_what_is_not_requested_is_not_written() -> None:
     script = write_batch_script(_job(allocation={"gpus": 0}))
     assert "gres" not in script and "module" not in script and "--mem" not in script
     assert script.startswith("#!/bin/bash\n") and "#SBATCH --no-requeue\n" in script

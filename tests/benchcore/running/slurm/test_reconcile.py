@@ -80,7 +80,7 @@ def test_what_the_cluster_took_away_is_tried_again_but_not_for_ever(state: str) 
     assert _decide(*jobs, phase="crashed", reported=True).action is Action.WAIT
 
 
-def test_a_crash_that_another_jobs_engine_told_is_taken_back() -> None:
+def test_a_crash_reported_by_another_jobs_engine_is_reverted() -> None:
     """Slurm lost a node, whose job lived on and was ended when the node was back."""
     jobs = [_job("NODE_FAIL", job_id="9"), _job("RUNNING", job_id="10")]
     decision = _decide(*jobs, phase="crashed", job_id="10")

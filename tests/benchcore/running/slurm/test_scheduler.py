@@ -81,7 +81,7 @@ def test_an_environment_that_would_change_sbatch_is_refused(name: str) -> None:
         ({"memory_mb": 10**6}, "Memory specification can not be satisfied"),
     ],
 )
-def test_a_refusal_is_told_in_slurms_own_words(
+def test_a_refusal_is_reported_in_slurms_own_words(
     script: Script, asked: dict[str, object], words: str
 ) -> None:
     with pytest.raises(SlurmRefusedError, match=f"(?i){words}"):

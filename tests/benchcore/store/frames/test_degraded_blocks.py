@@ -78,13 +78,15 @@ def test_a_start_without_a_time_and_without_a_disturbance_is_marked(
     assert {mark.expectation for mark in marks} == {"timed"}
 
 
-def test_a_duel_without_a_valid_block_is_unknown_and_says_so(engine: Engine, state: State) -> None:
+def test_a_duel_without_a_valid_block_is_unknown_with_a_reason(
+    engine: Engine, state: State
+) -> None:
     ratio = judge(engine, state, range(4))
     assert (ratio.verdict, ratio.counts, ratio.log_ratio) == ("unknown", False, None)
     assert ratio.reason.startswith("no valid block; 12 of 24 blocks left out as degraded")
 
 
-def test_an_undisturbed_duel_says_nothing_of_it(engine: Engine, state: State) -> None:
+def test_an_undisturbed_duel_has_no_note(engine: Engine, state: State) -> None:
     ratio = judge(engine, state, ())
     assert "degraded" not in ratio.reason
     assert ratio.num_starts == 3

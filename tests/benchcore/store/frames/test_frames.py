@@ -184,7 +184,7 @@ def test_latency_is_of_all_starts_together_and_energy_of_the_one_that_has_it(
         assert pd.isna(other[missing])
 
 
-def test_compilation_with_empty_and_with_filled_caches_is_told_apart(
+def test_compilation_with_empty_and_with_filled_caches_is_distinguished(
     engine: Engine, state: State
 ) -> None:
     document = make_document((JAX, TORCH))

@@ -51,7 +51,7 @@ def test_a_contender_is_classed_by_its_profile_and_the_ceilings_of_its_night(
     assert found["case"] == "mlp tiny"
 
 
-def test_a_contender_without_ceilings_is_undecided_and_says_so(
+def test_a_contender_without_ceilings_is_undecided_with_a_reason(
     state: State, engine: Engine
 ) -> None:
     _store(state, engine, _with_profile(kernel_ns=790_000))

@@ -100,7 +100,7 @@ def test_calibration_runs_are_in_no_series_and_never_suspected(
     assert list_suspicions(engine) == []
 
 
-def test_a_trial_waits_for_its_nights_and_those_that_were_missed_do_not_stop_it(
+def test_a_calibration_run_waits_for_its_nights_but_not_for_missed_ones(
     state: State, engine: Engine
 ) -> None:
     keep_history(engine, state, _trial(0, {}, starts=range(4)))
@@ -139,7 +139,7 @@ def test_what_does_not_count_is_left_out_and_found(state: State, engine: Engine)
     assert third == f"duel run {99:016x} has 4 contenders, not 5"
 
 
-def test_a_series_tells_the_smallest_effect_it_can_show(state: State, engine: Engine) -> None:
+def test_a_series_reports_the_smallest_effect_it_can_detect(state: State, engine: Engine) -> None:
     nights = []
     for night in range(6):
         factors = tuple(np.exp(RNG.normal(0, 0.01, 3)))

@@ -27,7 +27,7 @@ from benchcore.store.reports.campaign import list_programs
         ({"counts": {"dot": 4, "fusion": 1}, "hash": "e" * 64}, False, "program: dot 4 -> 1 (eee"),
     ],
 )
-def test_versions_are_told_to_run_the_same_program_or_what_differs(
+def test_versions_are_reported_with_the_same_program_or_differences(
     state: State, engine: Engine, program: dict[str, Any], same: bool, words: str
 ) -> None:
     """From the older to the newer one; two frameworks have nothing to compare."""

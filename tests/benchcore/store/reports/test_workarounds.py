@@ -50,7 +50,7 @@ def _list(engine: Engine, state: State, campaign: str) -> list[dict[str, Any]]:
     return list_workarounds(engine, campaign)
 
 
-def test_an_earlier_workaround_is_told_in_the_night_that_needs_it_no_longer(
+def test_an_earlier_workaround_is_reported_in_the_night_that_no_longer_needs_it(
     engine: Engine, state: State
 ) -> None:
     _spool(state, 1, _CURED)
@@ -74,7 +74,7 @@ def test_a_case_that_never_crashed_is_not_listed_nor_one_of_another_campaign(
     assert _list(engine, state, "night-2") == []
 
 
-def test_the_price_is_asked_of_a_healthy_sibling_of_the_same_campaign(
+def test_the_price_is_measured_on_a_healthy_case_of_the_same_campaign(
     engine: Engine, state: State
 ) -> None:
     _spool(state, 1, _CURED)
@@ -102,7 +102,7 @@ def test_without_a_healthy_sibling_there_is_no_command(engine: Engine, state: St
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_the_price_is_the_time_under_the_cure_over_the_time_without(
+def test_the_price_is_the_time_with_the_flag_over_the_time_without(
     engine: Engine, state: State, counts: bool
 ) -> None:
     _spool(state, 1, _CURED)

@@ -109,7 +109,7 @@ def test_without_a_new_environment_only_the_level_decides() -> None:
     assert (found.a, found.b, found.culprit) == (None, None, "infrastructure")
 
 
-def test_a_level_within_what_nights_spread_blames_nobody() -> None:
+def test_a_level_within_the_spread_of_nights_has_no_culprit() -> None:
     """The nearer of two levels is no evidence: nights of 2 % go that far by themselves."""
     found = _decide(_starts(level=0.26), levels=replace(MOVED, spread=0.02))
     assert (found.verdict, found.culprit) == ("unknown", "unknown")
@@ -199,6 +199,6 @@ def test_looks_share_the_error() -> None:
     assert (sure[0].verdict, three[0].verdict) == ("confirmed", "more")
 
 
-def test_the_effect_is_told_in_percent_of_a_steps_time() -> None:
+def test_the_effect_is_reported_in_percent_of_a_steps_time() -> None:
     found = _decide(_starts(b=math.log(1.4), effect=0.001))
     assert "torch by +40" in found.reason

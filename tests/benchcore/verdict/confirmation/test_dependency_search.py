@@ -68,7 +68,7 @@ def test_two_that_each_change_it_are_both_named() -> None:
 
 
 @pytest.mark.parametrize("partner", ["jaxlib", "cudnn", "cublas"])
-def test_two_that_change_it_only_together_are_told_as_such(partner: str) -> None:
+def test_two_packages_that_change_it_only_together_are_reported_so(partner: str) -> None:
     (culprit,) = Lab({("triton", partner): 0.06}).run().culprits
     assert (culprit.packages, culprit.manner, culprit.partners) == (
         ("triton",),
@@ -79,7 +79,7 @@ def test_two_that_change_it_only_together_are_told_as_such(partner: str) -> None
     assert culprit.alone is not None and culprit.alone.verdict == "same"
 
 
-def test_what_can_not_be_moved_alone_is_told_and_not_counted() -> None:
+def test_what_can_not_be_moved_alone_is_reported_and_not_counted() -> None:
     def why_not(moved: Moved) -> str | None:
         return "triton needs the new cudnn" if "triton" in moved and "cudnn" not in moved else None
 
@@ -90,7 +90,7 @@ def test_what_can_not_be_moved_alone_is_told_and_not_counted() -> None:
     assert not any(why_not(state) for old, new, _ in lab.judged for state in (old, new))
 
 
-def test_a_partner_that_must_move_with_others_is_told_with_them() -> None:
+def test_a_partner_that_must_move_with_others_is_named_with_them() -> None:
     """With triton moved, jaxlib and the plugin can only be moved at once."""
 
     def why_not(moved: Moved) -> str | None:
@@ -119,7 +119,7 @@ def test_the_path_moves_one_after_the_other_in_the_order_given() -> None:
     assert find_path(NAMES, lambda moved: None) == PATH
 
 
-def test_what_the_resolver_ties_moves_at_once_and_is_told() -> None:
+def test_what_the_resolver_ties_moves_at_once_and_is_reported() -> None:
     def why_not(moved: Moved) -> str | None:
         return "they go together" if len(moved & {"jax", "jaxlib"}) == 1 else None
 

@@ -98,7 +98,7 @@ def test_blaming_the_other_side_or_both_is_no_right_attribution() -> None:
     assert _flags(control) == (True, True, False)
 
 
-def test_every_trial_is_counted_once_where_it_belongs() -> None:
+def test_every_run_is_counted_once_where_it_belongs() -> None:
     runs = [
         *(_trial(seed=seed) for seed in range(6)),
         _trial(moved={"b_new": 0.06}),

@@ -41,6 +41,6 @@ def test_what_makes_no_sense_is_refused(old: EventState, new: str, words: str) -
     assert words in str(refused.value) and len(str(refused.value)) < 400
 
 
-def test_infrastructure_needs_nobody_to_say_so() -> None:
+def test_infrastructure_is_set_without_triage() -> None:
     assert first_state("infrastructure") == "infrastructure"
     assert first_state("a") == first_state("unknown") == "untriaged"

@@ -86,13 +86,13 @@ def test_a_slower_machine_on_which_nothing_changed_is_no_event() -> None:
     assert (found.verdict, found.culprit) == ("refuted", "neither")
 
 
-def test_what_stays_unknown_on_a_machine_that_moves_says_so() -> None:
+def test_what_stays_unknown_on_a_changing_machine_has_a_reason() -> None:
     found = _decide(_starts([0.3, 0.3, 0.0, 0.0, 0.0], [0.3, 0.3, 0.0, 0.0, 0.0]))
     assert (found.verdict, found.culprit) == ("unknown", "infrastructure")
     assert "in 2 of 5 starts" in found.reason
 
 
-def test_a_machine_that_wobbles_as_machines_do_is_not_blamed() -> None:
+def test_a_machine_with_ordinary_noise_is_not_slower() -> None:
     """Starts that differ by 2 %, and rounds by 5 %: the interval decides, and the bound."""
     blamed = 0
     for seed in range(50):
@@ -113,7 +113,7 @@ def test_without_a_probe_nothing_is_said_of_the_machine() -> None:
     assert check_machine(_starts([0.0])) is None
 
 
-def test_a_steady_machine_is_told_with_its_interval() -> None:
+def test_a_steady_machine_is_reported_with_its_interval() -> None:
     machine = check_machine(_starts([0.0] * 5))
     assert machine is not None
     words = describe_machine(machine)

@@ -110,7 +110,7 @@ def test_what_came_went_and_came_again_yields_a_pair_that_really_changed(
         assert (levels[low], levels[high]) == (0.0, 0.05)
 
 
-def test_a_version_that_cannot_be_measured_is_passed_over_and_told() -> None:
+def test_a_version_that_cannot_be_measured_is_skipped_and_reported() -> None:
     found = Lab(_step(8, 5), broken=[3, 4]).run()
     assert (found.verdict, _named(found)) == ("found", [("1.2", "1.5")]) or _named(found) == [
         ("1.2", "1.5")
@@ -119,7 +119,7 @@ def test_a_version_that_cannot_be_measured_is_passed_over_and_told() -> None:
     assert [each.num_starts for each in found.rounds if each.new == "1.3"] == [12]
 
 
-def test_what_is_unknown_gets_more_starts_and_then_is_told() -> None:
+def test_an_unknown_pair_gets_more_starts_and_is_then_reported() -> None:
     lab = Lab(_step(8, 6), noisy=[3])
     found = lab.run()
     (noisy,) = [each for each in found.rounds if each.new == "1.3"]
@@ -127,7 +127,7 @@ def test_what_is_unknown_gets_more_starts_and_then_is_told() -> None:
     assert (found.verdict, _named(found)) == ("found", [("1.5", "1.6")])
 
 
-def test_ends_that_can_not_be_told_apart_end_it() -> None:
+def test_undecided_ends_end_the_search() -> None:
     found = Lab(_step(8, 4), noisy=[7]).run()
     assert (found.verdict, found.culprits) == ("unknown", ())
     assert found.reason.startswith("whether good and bad differ is unknown: ")

@@ -89,7 +89,7 @@ def test_what_fits_the_cache_is_not_bound_by_the_memorys_border() -> None:
         ({"program_bytes": 610_000_000}, "its program accesses 6.1 times the least bytes"),
     ],
 )
-def test_an_undecided_step_says_what_is_not_known(changes: dict[str, Any], told: str) -> None:
+def test_an_undecided_step_lists_what_is_unknown(changes: dict[str, Any], told: str) -> None:
     found = _find(**changes)
     assert found.bottleneck == "undecided"
     assert told in found.reason
@@ -108,7 +108,7 @@ def test_a_step_without_work_has_no_intensity_and_no_roof() -> None:
     assert (found.bottleneck, found.intensity) == ("launch", None)
 
 
-def test_intensity_and_ridge_are_told_in_flop_a_byte() -> None:
+def test_intensity_and_ridge_are_reported_in_flop_per_byte() -> None:
     """At the ridge both ceilings take the same time; at five times its intensity the bytes take a
     fifth of the time of the arithmetic."""
     found = _find(compute_share=0.5, bandwidth_share=0.1)
@@ -143,6 +143,6 @@ def test_transfers_to_a_gpu_are_found_among_its_kernels() -> None:
 
 
 @pytest.mark.parametrize("roof", [{"bandwidth_share": 0.9}, {}])
-def test_only_what_runs_eagerly_is_told_to_compile(roof: dict[str, Any]) -> None:
+def test_only_eager_contenders_are_advised_to_compile(roof: dict[str, Any]) -> None:
     assert "compile, so that" in _find(settings={"compile": "none"}, **roof).advice
     assert "compile, so that" not in _find(**roof).advice

@@ -23,7 +23,7 @@ def _torch(settings: dict[str, str] | None = None, **changes: str) -> ParitySide
 _GPU = {"device": "gpu", "autotune": "on"}
 
 
-def test_sides_that_ran_alike_are_a_fair_pair() -> None:
+def test_sides_with_the_same_settings_are_a_fair_pair() -> None:
     parity = compare_sides(_jax(), _torch(), "default")
     assert (parity.violations, parity.labels, parity.fair) == ((), (), True)
 
@@ -69,7 +69,7 @@ def test_dropout_on_one_side_voids_the_pair() -> None:
     assert compare_sides(_jax(), _torch(dropout="random"), "default").violations
 
 
-def test_donation_off_that_no_arm_asked_for_voids_the_pair() -> None:
+def test_donation_off_that_no_arm_requested_voids_the_pair() -> None:
     parity = compare_sides(_jax(state_update="copied"), _torch(), "default")
     assert parity.violations == (
         "state update of jax reads 'copied', where its arm promises 'in place'",
@@ -92,7 +92,7 @@ def test_graphs_on_one_side_void_the_pair_unless_they_are_the_arms_own() -> None
     assert compare_sides(neither, torch, "tuned").fair
 
 
-def test_autotuning_on_one_side_is_told_and_void_where_both_are_tuned() -> None:
+def test_autotuning_on_one_side_is_reported_and_void_if_both_are_tuned() -> None:
     jax = _jax({"command_buffers": "off"}, **_GPU)
     torch = _torch(**{**_GPU, "autotune": "off"})
     assert compare_sides(jax, torch, "default").labels == ("autotune 'on' on jax, 'off' on torch",)
@@ -104,7 +104,7 @@ def test_autotuning_on_one_side_is_told_and_void_where_both_are_tuned() -> None:
     assert compare_sides(clean, stray, "default").violations
 
 
-def test_another_layout_is_told_and_must_be_the_arms_own() -> None:
+def test_another_layout_is_reported_and_must_be_the_arms_own() -> None:
     jax = _jax(layout="NHWC")
     told = compare_sides(jax, _torch(layout="NCHW"), "default")
     assert (told.violations, told.fair) == ((), True)

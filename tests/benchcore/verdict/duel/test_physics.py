@@ -73,7 +73,7 @@ def test_what_a_cache_may_keep_is_not_held_against_memory() -> None:
     assert judge_step(unknown, CEILINGS, 1e7).limit_share == pytest.approx(1e-3 / 1.10)
 
 
-def test_a_ceiling_that_nobody_measured_is_said_to_be_missing() -> None:
+def test_an_unmeasured_ceiling_is_reported_as_missing() -> None:
     nothing = judge_step(COMPUTE, Ceilings(flops_per_s=None, bytes_per_s=None), 1.0)
     assert nothing.limit_share is None
     assert nothing.reason == "no ceiling measured: compute and bandwidth"

@@ -30,19 +30,19 @@ def test_the_same_hash_is_the_same_program() -> None:
         ({}, "the same counts in other code (dddddddddddd -> eeeeeeeeeeee)"),
     ],
 )
-def test_another_program_says_which_counts_changed(changes: dict[str, Any], words: str) -> None:
+def test_another_program_lists_the_counts_that_changed(changes: dict[str, Any], words: str) -> None:
     change = compare_programs(_program(), _program(hash=OTHER, **changes))
     assert change.same is False
     assert words in change.summary
 
 
-def test_without_a_hash_nobody_says_that_programs_are_the_same() -> None:
+def test_without_a_hash_programs_are_never_called_the_same() -> None:
     change = compare_programs(_program(hash=None), _program())
     assert (change.same, change.summary) == (None, "without a hash to compare; counts agree")
     assert compare_programs(None, _program()).same is None
 
 
-def test_a_long_list_is_cut_and_says_so() -> None:
+def test_a_long_list_is_cut_with_a_note() -> None:
     many = {f"kind {number:02d}": number for number in range(1, 12)}
     change = compare_programs(_program(counts={}), _program(hash=OTHER, counts=many))
     assert "kind 08 0 -> 8, and 3 more (" in change.summary

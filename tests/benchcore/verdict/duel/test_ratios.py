@@ -66,7 +66,7 @@ def test_a_common_scale_cancels_out(
 
 
 @given(STARTS, STARTS)
-def test_a_ratio_has_an_interval_round_it_or_says_why_not(one: object, other: object) -> None:
+def test_a_ratio_has_an_interval_or_a_reason_for_none(one: object, other: object) -> None:
     ratio = judge_pair(one, other)
     assert ratio.reason
     assert ratio.counts == (ratio.num_starts > 0)
@@ -174,7 +174,7 @@ def test_the_interval_is_students_over_starts() -> None:
     assert (ratio.low, ratio.high) == (pytest.approx(0.03 - half), pytest.approx(0.03 + half))
 
 
-def test_a_wide_interval_is_unknown_and_says_how_wide() -> None:
+def test_a_wide_interval_is_unknown_with_its_width() -> None:
     ratio = judge_pair([[1.0]] * 3, [[math.exp(each)] for each in (0.1, -0.1, 0.0)])
     assert ratio.reason == (
         "95 % interval ±28.2% is too wide to distinguish a difference of 2.0% from none"

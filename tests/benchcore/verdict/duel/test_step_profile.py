@@ -27,7 +27,7 @@ def test_kernels_never_take_longer_than_the_step() -> None:
     assert (step.kernel_ns, step.dispatch_ns) == (40_000, 0)
 
 
-def test_what_a_profiler_cant_tell_stays_unknown() -> None:
+def test_what_a_profiler_cant_measure_stays_unknown() -> None:
     step = _step(kernel_ns=None, host_syncs=None, copied_bytes=None, host_copies=None)
     assert {step.kernel_ns, step.dispatch_ns, step.host_syncs, step.host_copies} == {None}
     assert profile_step(None, on_gpu=False) is None

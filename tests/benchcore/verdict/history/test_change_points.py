@@ -80,7 +80,7 @@ def test_what_is_left_is_the_noise() -> None:
     assert left / 4000 == pytest.approx(1, abs=0.06)
 
 
-def test_more_nights_and_fewer_ask_for_more() -> None:
+def test_both_more_and_fewer_nights_raise_the_requirement() -> None:
     assert penalty(1000) > penalty(150) > 2 * math.log(150)
     assert penalty(10) > penalty(60)
 

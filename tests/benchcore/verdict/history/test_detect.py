@@ -26,7 +26,7 @@ def _step(count: int, at: int, size: float) -> np.ndarray:
 
 @pytest.mark.parametrize("size", [0.05, -0.05])
 @pytest.mark.parametrize("at", [15, 60, 116])
-def test_a_shift_is_told_with_its_place_levels_and_interval(at: int, size: float) -> None:
+def test_a_shift_is_reported_with_its_place_levels_and_interval(at: int, size: float) -> None:
     held = 0
     for seed in range(20):
         [shift] = _find(_nights(seed) + _step(120, at, size)).shifts
@@ -96,7 +96,7 @@ def test_intervals_hold_also_where_few_nights_are_correlated() -> None:
     assert told >= 90 and held / told >= 0.92
 
 
-def test_drift_is_told_and_is_no_shift() -> None:
+def test_drift_is_reported_and_is_no_shift() -> None:
     shifts, drifts = 0, []
     for seed in range(30):
         found = _find(_nights(seed, 150, 0.005) + np.linspace(0, 0.1, 150))

@@ -47,7 +47,7 @@ def test_a_spell_is_not_a_mode_and_neither_are_few_nights_nor_tiny_distances() -
     assert find_modes(np.zeros(30)) is None
 
 
-def test_a_history_tells_modes_beside_its_shift() -> None:
+def test_a_history_reports_modes_and_its_shift() -> None:
     """The shift is no mode, and the modes are no shift."""
     found = detect_shifts(np.exp(_two(5, 120) + 0.3 * (np.arange(120) >= 70)))
     assert [abs(each.index - 70) <= 2 for each in found.shifts] == [True]

@@ -98,7 +98,7 @@ def test_one_odd_last_night_is_an_edge_and_no_shift() -> None:
     assert (found.before.number, found.since.number) == tuple(_night(n, 0).number for n in (38, 39))
 
 
-def test_quiet_nights_and_few_nights_make_nobody_ask() -> None:
+def test_quiet_nights_and_few_nights_raise_no_suspicion() -> None:
     assert suspect(_series(_noise(40))) == ()
     assert suspect(_series([0.0, 0.3])) == ()
 
@@ -151,7 +151,7 @@ def test_two_nights_at_a_new_level_are_an_edge_and_three_a_shift() -> None:
     assert [each.trigger for each in suspect(_series(logs))] == ["shift"]
 
 
-def test_a_version_that_history_shows_already_is_asked_about_once() -> None:
+def test_a_version_that_history_already_shows_is_suspected_once() -> None:
     logs = _noise(40)
     logs[30:] += 0.05
     assert [each.trigger for each in suspect(_series(logs, version_since=30))] == ["shift"]
@@ -196,7 +196,7 @@ def test_what_came_back_by_itself_has_passed_and_what_was_answered_stays() -> No
         assert _said(_suspicion(30), _known(30, state)) == []
 
 
-def test_an_edge_that_became_a_shift_is_asked_again_unless_it_was_confirmed() -> None:
+def test_an_edge_that_became_a_shift_is_suspected_again_unless_confirmed() -> None:
     for state, changes in (("refuted", [(7, True)]), ("passed", [(7, True)]), ("confirmed", [])):
         assert _said(_suspicion(30), _known(30, state, "edge")) == changes
     assert _said(_suspicion(30, trigger="edge"), _known(30, "refuted", "edge")) == []
@@ -219,7 +219,7 @@ def test_a_confirmed_shift_explains_its_later_traces() -> None:
     assert [each.known for each in both] == [None]
 
 
-def test_what_is_unknown_is_asked_again_once_it_has_lasted_twice_as_long() -> None:
+def test_an_unknown_suspicion_is_reopened_once_it_has_lasted_twice_as_long() -> None:
     since = _night(30, 0).number
     known = replace(_known(30, "unknown"), answered=since + 3)
     for days, again in ((4, []), (6, [(7, True)])):
@@ -238,7 +238,7 @@ def _creep(count: int = 90, total: float = 0.04) -> np.ndarray:
     return _noise(count) + np.linspace(0, total, count)
 
 
-def test_a_slow_creep_is_asked_about_against_its_baseline() -> None:
+def test_a_slow_drift_is_suspected_against_its_baseline() -> None:
     (found,) = suspect(_series(_creep()))
     assert (found.trigger, found.since.number) == ("drift", _night(0, 0).number)
     assert found.after.number == _night(89, 0).number
@@ -246,7 +246,7 @@ def test_a_slow_creep_is_asked_about_against_its_baseline() -> None:
     assert suspect(_series(_creep(total=0.01))) == ()
 
 
-def test_a_creep_that_only_makes_up_for_an_older_one_is_asked_about_too() -> None:
+def test_a_drift_that_cancels_an_older_one_is_suspected_too() -> None:
     """Against the baseline there is nothing to see: what was won is lost again."""
     away = np.interp(np.arange(120), [0, 60, 119], [0, -0.05, 0])
     (found,) = suspect(_series(_noise(120) + away, version_since=60))
