@@ -28,7 +28,7 @@ _MINUTES = (
     *("test_real_metrics", "test_real_duel", "test_deployments", "test_confirm", "test_proofs"),
     *("test_defects", "test_slurm_worker", "test_bisect", "test_measure", "test_real_profile"),
     *("test_real_programs", "test_release_watch", "test_real_epochs", "test_calibration"),
-    "test_docs",
+    *("test_docs", "test_prefect_file", "test_ladder", "test_equivalence", "test_physics"),
 )
 """Files that take minutes, the longest first."""
 

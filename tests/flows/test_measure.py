@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Ended, run_here
+from prefect_server import Template
 
 from benchcore.planning.snapshot import take_snapshot
 from benchcore.state import open_state
@@ -58,6 +59,7 @@ def test_a_command_that_is_killed_takes_along_all_that_it_started(tmp_path: Path
     command = [*COMMAND[:-1], "50", "--campaign", "killed", "--state", str(tmp_path)]
     log = tmp_path / "campaigns" / "killed" / "progress.jsonl"
     marked = services.Service(name="killed", folder=tmp_path)
+    Template.copy(tmp_path / "prefect")  # the test above begins with nothing
     process = subprocess.Popen(
         [DEADHEAT, *command],
         env={**os.environ, "DEADHEAT_SERVICE": marked.mark},
