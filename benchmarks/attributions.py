@@ -1,4 +1,4 @@
-"""Simulated fresh starts of old and new environments, and how often the right side is blamed."""
+"""Simulated fresh starts of old and new environments, and how often the right culprit is named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRUTHS: Mapping[str, Mapping[str, float]] = {
     "both": {"a_new": 0.03, "b_new": -0.03},
     "infrastructure": {"control": 0.05},
 }
-"""By who is to blame: by how much which cell takes longer; in half of the trials, shorter."""
+"""By culprit: how much longer each cell takes; in half of the runs, shorter."""
 EFFECTS = (0.0, 0.005, 0.01)
 _SHARED = 0.03
 _WITHIN = 0.003
@@ -31,7 +31,7 @@ _LEVEL = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class Suspected:
-    """A suspicion whose truth is known, with all the starts that the ladder may ask for."""
+    """A suspicion with a known culprit, with the starts of all looks."""
 
     culprit: str
     effect: float
@@ -63,19 +63,19 @@ def _start(rng: np.random.Generator, moved: Mapping[str, float], effect: float) 
     return start
 
 
-def climb(suspected: Suspected) -> Finding:
-    """What the ladder's rungs come to, each suspicion on a night of its own."""
+def confirm(suspected: Suspected) -> Finding:
+    """Decide a suspicion look by look, as the only one of its night."""
     levels = HistoryLevels(before=_LEVEL, after=_LEVEL + 0.03)
-    for rung in LOOKS:
-        final = rung == LOOKS[-1]
-        (found,) = decide([(suspected.starts[:rung], levels)], final=final)
+    for look in LOOKS:
+        final = look == LOOKS[-1]
+        (found,) = decide([(suspected.starts[:look], levels)], final=final)
         if found.verdict != "more":
             return found
-    raise AssertionError("the last rung decides")
+    raise AssertionError("the last look decides")
 
 
 def rate(suspected: Sequence[Suspected], findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """A row a truth and effect: shares of verdicts, starts taken, and who was blamed."""
+    """One row per truth and effect: shares of verdicts, starts, and named culprits."""
     rows = []
     for culprit, effect in product(TRUTHS, EFFECTS):
         of_row = [

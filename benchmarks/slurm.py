@@ -4,7 +4,7 @@
     .venv/bin/python benchmarks/slurm.py figures
 
 `storm`: does a campaign survive what happens in a cluster, with exactly one result for each duel?
-`figures`: what the way through Prefect costs beside bare `sbatch`, on SQLite and on PostgreSQL.
+`figures`: the overhead of Prefect over bare `sbatch`, on SQLite and on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from slurm_storm import run_storm
 
 
 def main() -> int:
-    """Run what is asked for; 1 where a check failed."""
+    """Run the requested part; 1 if a check failed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     commands = parser.add_subparsers(dest="command", required=True)
     storm = commands.add_parser("storm", help="duels through the work pool while things break")
     storm.add_argument("--duels", type=int, default=200)
     storm.add_argument("--screenshots", type=Path, help="folder for pages of Prefect's UI")
-    figures = commands.add_parser("figures", help="seconds and memory, beside bare sbatch")
+    figures = commands.add_parser("figures", help="seconds and memory, compared with bare sbatch")
     figures.add_argument("--shards", type=int, default=200, help="to be queued at once")
     options = parser.parse_args()
     if options.command == "figures":

@@ -5,10 +5,10 @@
 `detection`: shifts in histories of nights, against detectors from their own packages (taken from
 the package index into a temporary environment) and published rules. `real`: the same detectors on
 what `quiet_nights.py` measured, as it is and with shifts put in. `judging`: paired times of
-several allocations. `attribution`: fresh starts of old and new environments, and who is blamed.
-`chain`: the whole way, from a night's value to the event, over 60 nights of 500 series.
-`speed`: 10,000 histories of 1,000 nights. All seeded. Thresholds of ours were
-tuned on seed 1; ask for another one. Tables are also kept under `results/`.
+several allocations. `attribution`: fresh starts of old and new environments, and which culprit is
+named. `chain`: the whole way, from a night's value to the event, over 60 nights of 500 series.
+`speed`: 10,000 histories of 1,000 nights. All seeded. Thresholds of ours were tuned on seed 1; use
+another one. Tables are also stored under `results/`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from benchcore.verdict.history.detect import Detection, detect_shifts
 _PACKAGES = {"otava": "apache-otava==0.8.0", "asv": "asv==0.6.6", "ruptures": "ruptures==1.1.10"}
 _PEERS = ("otava", "asv", "ruptures", "Perfherder", "rustc-perf", "TorchBench", "HUD")
 _NEAR = 5
-"""Nights that a shift may be told too early or too late."""
+"""Nights by which a reported shift may be early or late."""
 
 
 def main() -> None:
-    """Make the tables that are asked for, print and keep them."""
+    """Make the requested tables, print and store them."""
     made: dict[str, Callable[[argparse.Namespace], Any]] = {
         "detection": tell_detection,
         "real": tell_real,
@@ -114,7 +114,7 @@ def tell_real(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _judge_twins(starts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of real starts of a contender against its twin: what our judge says of 5, 8 and 12 of them,
+    """Real starts of a contender against its replicate: our verdict on 5, 8 and 12 of them,
     as they are and with a difference put in."""
     rows = []
     for size in (5, 8, 12):
@@ -224,9 +224,10 @@ def _rate(kind: str, trials: Sequence[Trial], answers: Sequence[Answer]) -> dict
 
 
 def tell_attribution(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row a truth and effect: what is confirmed, after how many starts, and who is blamed."""
+    """One row per truth and effect: what is confirmed, after how many starts, and which culprit is
+    named."""
     suspected = list(attributions.simulate(options.seed, 10 * options.trials))
-    rows = attributions.rate(suspected, [attributions.climb(each) for each in suspected])
+    rows = attributions.rate(suspected, [attributions.confirm(each) for each in suspected])
     return [{"seed": options.seed, **row} for row in rows]
 
 

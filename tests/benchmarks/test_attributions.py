@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from attributions import EFFECTS, TRUTHS, climb, rate, simulate
+from attributions import EFFECTS, TRUTHS, confirm, rate, simulate
 
 from benchcore.verdict.confirmation.decide import LOOKS
 
@@ -12,7 +12,7 @@ from benchcore.verdict.confirmation.decide import LOOKS
 def test_every_truth_is_simulated_and_its_rates_add_up() -> None:
     suspected = list(simulate(1, 4))
     assert Counter(each.culprit for each in suspected) == dict.fromkeys(TRUTHS, 4 * len(EFFECTS))
-    findings = [climb(each) for each in suspected]
+    findings = [confirm(each) for each in suspected]
     assert all(found.num_starts in LOOKS for found in findings)
     rows = rate(suspected, findings)
     assert len(rows) == len(TRUTHS) * len(EFFECTS)
