@@ -1,8 +1,8 @@
-"""The result of a workload's `build`: the work to measure, and the evidence for its correctness."""
+"""The result of a workload's `build`: the work that is measured and proven."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,31 +25,72 @@ class Arrays:
     inputs: Mapping[str, np.ndarray]
 
 
+ByName = Mapping[str, "np.ndarray"]
+"""Host arrays under canonical names, in canonical layout."""
+State = Mapping[str, ByName]
+"""What steps change, by group: `params`, `statistics`, and the optimiser's, such as `momentum`."""
+
+
+def _place_nothing(inputs: ByName) -> tuple[()]:
+    return ()
+
+
+def _hold_inputs(inputs: Any) -> Mapping[str, Any]:
+    return {"inputs": inputs} if inputs else {}
+
+
+def _ignore(argument: object) -> None:
+    """The default of what a program without state has no use for."""
+
+
+def _read_nothing(outputs: object) -> ByName:
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """One contender's work, set up and ready.
 
-    `step` enqueues one step and returns everything that must still finish (only this is timed).
-    `evidence` runs the same compiled work from the initial state and returns host arrays by
-    canonical name; the conductor compares them between contenders. It must not change what `step`
-    does afterwards. `lower` returns the compiled step in the framework's own form, if it has one
-    (JAX: `jax.stages.Lowered`), to read the compiler's plan.
+    `step` is the only function that does the work: the clock times it, and the harness makes the
+    evidence from it. It enqueues one step on inputs that `place` put on the device, and returns
+    everything that the device still owes. `reset` returns to a known start: these parameters and
+    running statistics, an optimiser that has seen no step. The harness calls it with arrays that
+    the program has not been built with, too, so nothing may be kept from the first ones. `read`
+    copies a step's outputs to the host, `state` what steps change. `silence(True)` lets the same
+    step draw no random numbers, where it draws some.
 
-    `held` returns what the manifest is read from after the run: the current `params` and `inputs`,
-    `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no state`),
-    `rotation` if there are several input buffers (tuples of arrays, the first is the input), for
-    JAX `function` with its `arguments`, for torch its `module`.
-
-    `parts` locates differences in the evidence: `layer/NAME` is the output of a layer, in forward
-    order, `gradient/NAME` one array's part of the quantity `gradient`. Canonical layout.
+    `lower` gives the compiled step in the framework's own form, where there is one (JAX:
+    `jax.stages.Lowered`). `held` returns what the manifest is read from: `params` and `inputs` as
+    they are now, `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no
+    state`), for JAX `function` with its `arguments`, for torch its `module`. `layers` gives each
+    layer's output by name, in forward order, to find the layer where two programs begin to differ.
     """
 
-    step: Callable[[], object]
-    evidence: Callable[[], Mapping[str, np.ndarray]]
-    lower: Callable[[], Any] | None = None
-    held: Callable[[], Mapping[str, Any]] = dict
-    parts: Callable[[], Mapping[str, np.ndarray]] = dict
+    step: Callable[[Any], object]
+    place: Callable[[ByName], Any] = _place_nothing
+    reset: Callable[[ByName], object] = _ignore
+    read: Callable[[Any], ByName] = _read_nothing
+    state: Callable[[], State] = dict
+    silence: Callable[[bool], object] = _ignore
+    lower: Callable[[Any], Any] | None = None
+    held: Callable[[Any], Mapping[str, Any]] = _hold_inputs
+    layers: Callable[[Any], ByName] | None = None
     training: Callable[[], Training] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """What the steps of a proof left on the host, from a known start on.
+
+    `before` are the start's parameters and running statistics. `outputs` has an entry a step, of
+    which the last one was not waited for one by one, but run as a block runs its steps; so was
+    `after_last`.
+    """
+
+    before: ByName
+    outputs: Sequence[ByName]
+    after_first: State
+    after_last: State
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchcore.program import Arrays, Program
+from benchcore.cell.bound_program import BoundProgram
+from benchcore.program import Arrays
+from benchcore.workloads.contract import import_spec
 from benchcore.workloads.settings import INJECTED_SLOWDOWN
 
 
@@ -43,24 +44,26 @@ def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
     return Arrays(params={name: params[name] for name in wanted}, inputs=arrays.inputs)
 
 
-def build_program(order: Mapping[str, Any], case: Any, arrays: Arrays) -> Program:
-    """The workload's program for an order's framework, device and settings."""
+def bind_program(order: Mapping[str, Any], case: Any, arrays: Arrays) -> BoundProgram:
+    """The workload's program for an order's framework, device and settings, with its inputs."""
     name = f"benchcore.workloads.{order['workload']}.in_{order['framework']}"
     module = importlib.import_module(name)
     given = {key: value for key, value in order["settings"].items() if key != INJECTED_SLOWDOWN}
     program = module.build(case, arrays, {**given, "device": order["device"]})
-    return inject_slowdown(program, order["settings"])
+    bound = BoundProgram(program, import_spec(order["workload"]), case, arrays)
+    inject_slowdown(bound, order["settings"])
+    return bound
 
 
-def inject_slowdown(program: Program, settings: Mapping[str, Any]) -> Program:
-    """The program with `percent` of its steps run twice, as its settings request.
+def inject_slowdown(bound: BoundProgram, settings: Mapping[str, Any]) -> None:
+    """Let the timed step do as many per cent more of its own work as the settings say.
 
-    Calibration runs use it to see whether our verdicts notice a known slowdown.
+    Calibration runs use it to see whether our verdicts notice a known slowdown. The proof is of
+    single steps.
     """
     percent = int(settings.get(INJECTED_SLOWDOWN, 0))
-    if percent == 0:
-        return program
-    return dataclasses.replace(program, step=_repeat_some(program.step, percent))
+    if percent:
+        bound.step = _repeat_some(bound.step, percent)
 
 
 def _repeat_some(step: Callable[[], object], percent: int) -> Callable[[], object]:
@@ -73,6 +76,7 @@ def _repeat_some(step: Callable[[], object], percent: int) -> Callable[[], objec
         if owed < 100:
             return step()
         owed -= 100
-        return [step(), step()]
+        step()
+        return step()
 
     return longer_step

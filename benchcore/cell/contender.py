@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchcore.cell.building import build_program, put_weights
+from benchcore.cell.bound_program import BoundProgram
+from benchcore.cell.building import bind_program, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.document import size_case
 from benchcore.cell.failures.status import classify_exception
@@ -27,6 +28,7 @@ from benchcore.program import Arrays
 from benchcore.protocol import DataMode
 from benchcore.workloads.contract import Spec, import_spec
 
+_OTHER_SEED = 1_000_003
 _REWARM_NS = 20_000_000
 _STEPS_FOR_MEMORY = 5
 _PROFILED_NS = 150_000_000
@@ -76,6 +78,7 @@ class Contender:
         """Everything before the first message. An order's `purpose` is `timing`, `pass` (without
         warm-up) or `proof` (without a program: each message builds its own)."""
         self._order = order
+        self.program: BoundProgram
         self.runtime: Runtime = load_runtime(order["framework"])
         with self._timed("import"):
             self.runtime.import_framework()
@@ -108,7 +111,7 @@ class Contender:
         self._baseline_bytes = memory.take_baseline(self._device)
         arrays = put_weights(self._make_arrays(case), order["checkpoint"])
         with self._timed("build"):
-            self.program = build_program(order, case, arrays)
+            self.program = bind_program(order, case, arrays)
         with self._timed("first_run"):
             self._run_steps(1)
         outputs = self.program.step()
@@ -132,6 +135,11 @@ class Contender:
         }
         self._channel.send({"prepared": prepared})
 
+    def _make_other_arrays(self) -> Arrays:
+        """Of another seed, and of no checkpoint: numbers that the build has not seen."""
+        case, seed = _find_case(self._spec, self._order), self._order["seed"] + _OTHER_SEED
+        return self._spec.make_arrays(case, seed)
+
     def _make_arrays(self, case: Any) -> Arrays:
         """Seeded. With a dataset the inputs are its first batch, on which the evidence is
         computed."""
@@ -153,8 +161,9 @@ class Contender:
             )
             self._steps_per_block = found.pop("steps_per_block")
             return found
-        assert self.program.training is not None, "plans only train what can be trained"
-        self._training = self.program.training()
+        training = self.program.program.training
+        assert training is not None, "plans name what can be trained"
+        self._training = training()
         self._mode: DataMode = dataset["mode"]
         trainer = self._make_trainer(self._mode)
         trainer.rehearse()
@@ -175,11 +184,11 @@ class Contender:
         """Restart the conductor's time-out, for stages of unknown length."""
         self._channel.send({"stage": self._stage})
 
-    def _run_steps(self, steps: int) -> int:
-        """Enqueue `steps` steps and wait for them; return nanoseconds."""
+    def _run_steps(self, steps: int, step: Callable[[], object] | None = None) -> int:
+        """Enqueue `steps` steps and wait for them; nanoseconds."""
         runtime = self.runtime
         return timing.run_steps(
-            self.program.step, steps, self._group_size, runtime.release, runtime.synchronise
+            step or self.program.step, steps, self._group_size, runtime.release, runtime.synchronise
         )
 
     def answer(self, message: Mapping[str, Any]) -> bool:
@@ -189,7 +198,7 @@ class Contender:
             "block": ("block", self._run_block),
             "epoch": ("epoch", lambda: self._run_epoch(message)),
             "latency": ("latency", lambda: self._sample_latency(message)),
-            "evidence": ("evidence", lambda: self._write_evidence(Path(message["path"]))),
+            "evidence": ("evidence", lambda: self._write_evidence(message)),
             "memory": ("memory", self._measure_memory),
             "profile": ("profile", self._profile),
             "energy": ("steps", lambda: self._run_for(message["seconds"])),
@@ -231,20 +240,36 @@ class Contender:
         self._data_path = found.pop("data_path")
         return found
 
-    def _write_evidence(self, path: Path) -> list[str]:
-        """Save the evidence that the conductor compares; return the names of its arrays."""
+    def _write_evidence(self, message: Mapping[str, Any]) -> list[str]:
+        """Save what the conductor compares between contenders; the names that were saved.
+
+        `before` the blocks it is of the known start. `after` them it is of a start that this
+        process has not seen, once one more block has shown that the timed steps did their work.
+        """
         self._stage = "evidence"
-        evidence = {**self.program.evidence(), **self._inspect_batch()}
+        runtime, other = self.runtime, None
+        if message["when"] == "after":
+            self.program.check_left_behind(
+                lambda step: self._run_steps(self._steps_per_block, step)
+            )
+            other = self._make_other_arrays()
+        found = self.program.prove(runtime.synchronise, runtime.release, other)
+        evidence = {**found, **self._inspect_batch()}
         if evidence:
             import numpy as np
 
-            np.savez(path, **evidence)  # type: ignore[arg-type] # its own stubs are wrong
+            np.savez(Path(message["path"]), **evidence)  # type: ignore[arg-type] # its own stubs are wrong
         return sorted(evidence)
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:
         """Save the evidence for a proof; return the names of its arrays."""
         self._stage = "prove"
-        return save_proof(self._spec, message, lambda *given: build_program(self._order, *given))
+        return save_proof(
+            self._spec,
+            message,
+            lambda *given: bind_program(self._order, *given),
+            self.runtime,
+        )
 
     def _sample_latency(self, limits: Mapping[str, Any]) -> dict[str, Any]:
         """Time steps that are waited for one by one. Never mix these times with a block's."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_first_copy
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
@@ -16,7 +17,7 @@ from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
 from benchcore.cell.runtime import UnsupportedError
-from benchcore.program import REFERENCE, Program
+from benchcore.program import REFERENCE
 from benchcore.protocol import parse_device
 
 # Duration events that JAX reports for each compilation, and our stages (jax.monitoring; names as
@@ -156,7 +157,7 @@ class JaxRuntime:
         """Compilations found in the persistent cache."""
         return self._num_cache_hits
 
-    def planned_bytes(self, program: Program) -> int | None:
+    def planned_bytes(self, program: BoundProgram) -> int | None:
         """XLA's plan of the step: arguments, results that are not arguments, and scratch space."""
         compiled = self._compile(program)
         plan = None if compiled is None else compiled.memory_analysis()
@@ -165,14 +166,14 @@ class JaxRuntime:
         results = plan.output_size_in_bytes - plan.alias_size_in_bytes
         return plan.argument_size_in_bytes + results + plan.temp_size_in_bytes
 
-    def _compile(self, program: Program) -> Any:
-        """The step as `jax.stages.Compiled`, compiled once; None if the workload has none."""
-        if self._compiled is None and program.lower is not None:
-            self._compiled = program.lower().compile()
+    def _compile(self, program: BoundProgram) -> Any:
+        """The step as `jax.stages.Compiled`, compiled once; None where the workload has none."""
+        if self._compiled is None and (lowered := program.lower()) is not None:
+            self._compiled = lowered.compile()
         return self._compiled
 
-    def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
-        """With `jax.profiler`. The transfer guard, run last, gives the size of a copy."""
+    def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
+        """With `jax.profiler`; the size of a copy comes from the transfer guard, last of all."""
         seen = profile_jax(
             self._jax,
             self._compile(program),

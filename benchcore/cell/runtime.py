@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
-from benchcore.program import Program
 
 
 class UnsupportedError(Exception):
@@ -64,11 +64,11 @@ class Runtime(Protocol):
         """How many of them came from a cache on disk; None = no cache."""
         ...
 
-    def planned_bytes(self, program: Program) -> int | None:
-        """The memory that the compiler planned for a step; None = unknown."""
+    def planned_bytes(self, program: BoundProgram) -> int | None:
+        """What the compiler planned a step to hold at once; None = unknown."""
         ...
 
-    def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
+    def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
         """Profile `steps` steps with the framework's profiler; None = it has none.
 
         Returns a document's `profile` without `steps` and `plain_ns`. Nothing may run

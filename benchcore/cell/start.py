@@ -43,8 +43,8 @@ class StartRunner:
         self.launcher = Launcher(order, scratch)
         self.probe = MachineProbe(order, scratch)
         self.contenders = {c.name: document.new_contender(c) for c in order.contenders}
-        self.evidence: dict[str, Path] = {}
-        """By contender: the evidence of its first start, for the comparison."""
+        self.evidence: dict[str, dict[str, Path]] = {}
+        """By contender, and by start and moment: what it computed, for the comparison."""
         self.absent: str | None = None
         """Why the device is missing; None = it is present."""
         self._telemetry = host.TelemetrySampler(order.device)
@@ -143,7 +143,7 @@ class StartRunner:
             process = running[order.name]
             start["stages"].update(prepared.pop("stages"))
             start.update(prepared, compilations_in_blocks=0)
-            self._collect_evidence(order.name, index, process)
+            self._collect_evidence(order.name, index, process, "before")
             if self.order.limits.freeze:
                 process.freeze()
 
@@ -174,22 +174,23 @@ class StartRunner:
             ),
         )
 
-    def _collect_evidence(self, name: str, index: int, process: ContenderProcess) -> None:
-        """It must be finite in every start; the first start's is compared."""
-        path = self.scratch / f"{name}.evidence-{index}.npz"
+    def _collect_evidence(
+        self, name: str, index: int, process: ContenderProcess, when: str
+    ) -> None:
+        """Before the blocks of a start, and after them. It must be finite."""
+        path = self.scratch / f"{name}.evidence-{index}-{when}.npz"
         names = process.ask(
-            {"do": "evidence", "path": str(path)},
+            {"do": "evidence", "when": when, "path": str(path)},
             wanted="evidence",
             timeout_s=self.order.limits.prepare_timeout_s,
         )
-        broken = agreement.find_non_finite(path) if names else None
+        if not names:
+            return
+        broken = agreement.find_non_finite(path)
         if broken:
             reason = f"{broken} is not finite"
             raise ContenderFailedError("numerics", "evidence", reason, cause="not_finite")
-        if names and index == 0:
-            self.evidence[name] = path
-        else:
-            path.unlink(missing_ok=True)
+        self.evidence.setdefault(name, {})[f"start {index}, {when}"] = path
 
     def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
         names = [order.name for order in self.order.contenders if order.name in running]
@@ -254,6 +255,8 @@ class StartRunner:
 
     def _finish(self, name: str, process: ContenderProcess) -> None:
         process.thaw()
+        index = len(self.contenders[name]["starts"]) - 1
+        self._collect_evidence(name, index, process, "after")
         account = process.ask(
             {"do": "finish"}, wanted="finished", timeout_s=self.order.limits.block_timeout_s
         )

@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
 from benchcore.cell.runtime import UnsupportedError
-from benchcore.program import Program
 
 
 class StdlibRuntime:
@@ -52,11 +52,11 @@ class StdlibRuntime:
         """There is no cache."""
         return None
 
-    def planned_bytes(self, program: Program) -> int | None:
+    def planned_bytes(self, program: BoundProgram) -> int | None:
         """There is no plan."""
         return None
 
-    def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
+    def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
         """There is no profiler of a framework."""
         return None
 

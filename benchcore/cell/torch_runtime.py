@@ -8,13 +8,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.runtime import UnsupportedError
-from benchcore.program import REFERENCE, Program
+from benchcore.program import REFERENCE
 from benchcore.protocol import parse_device
 
 # The rounding of float32 operands; in the bf16 cases no matmul has float32 operands.
@@ -160,11 +161,11 @@ class TorchRuntime:
         whole = counters["aot_autograd"]["autograd_cache_hit"]
         return int(max(whole, counters["inductor"]["fxgraph_cache_hit"]))
 
-    def planned_bytes(self, program: Program) -> int | None:
+    def planned_bytes(self, program: BoundProgram) -> int | None:
         """torch does not plan a step's memory."""
         return None
 
-    def profile(self, program: Program, steps: int, folder: Path) -> dict[str, Any] | None:
+    def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
         """With `torch.profiler`; a further step counts Python's calls."""
         seen = profile_torch(
             self._torch,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchcore.program import Arrays
+from benchcore.program import Arrays, Steps
 from benchcore.workloads.settings import Options
 
 if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
@@ -15,6 +15,15 @@ if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
 
 MakeArrays = Callable[[Any, int], Arrays]
 """(case, seed) -> the initial parameters and the inputs."""
+
+
+def stack_outputs(case: Any, steps: Steps) -> dict[str, np.ndarray]:
+    """The outputs of all steps, by name: (steps, ...)."""
+    if not any(steps.outputs):
+        return {}
+    import numpy as np
+
+    return {name: np.stack([each[name] for each in steps.outputs]) for name in steps.outputs[0]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +40,14 @@ class Spec:
     """Bytes per step that any implementation must move to or from memory."""
     tolerances: Callable[[Any], Mapping[str, float]]
     """Largest allowed max|a-b| / max(|a|, |b|) between two contenders, by quantity of evidence."""
+    num_buffers: Callable[[Any], int] = lambda case: 1
+    """Sets of inputs that steps take in turn: see `rotation`."""
+    num_proof_steps: Callable[[Any], int] | None = None
+    """Steps that the evidence is made of; None = one for each set of inputs."""
+    summarise: Callable[[Any, Steps], Mapping[str, np.ndarray]] = stack_outputs
+    """The quantities that `tolerances` names, from the steps of a proof."""
+    list_parts: Callable[[Any, Steps], Mapping[str, np.ndarray]] | None = None
+    """Quantities by array, `gradient/NAME`, to find the one where two contenders differ."""
     reference: Callable[[Any, Arrays], Mapping[str, np.ndarray]] | None = None
     """Computes the evidence in float64 numpy, for the tests."""
     settings: Mapping[str, Options] = field(default_factory=dict)

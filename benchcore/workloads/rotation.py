@@ -1,31 +1,41 @@
-"""Input buffers that steps use in rotation, so that no step finds its input in a cache.
+"""Sets of inputs on the device that steps take in turn.
 
-Needed where a step's inputs and activations fit in a cache: micro-operations and small networks.
-The activations of a convolutional network evict its input in any case.
+No step finds its input where the last one left it, and a step that does not read its input, or
+returns what it computed before, is found out by its outputs.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-import numpy as np
+if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
+    import numpy as np
 
 T = TypeVar("T")
 
 
 def roll(inputs: Mapping[str, np.ndarray], buffers: int) -> list[dict[str, np.ndarray]]:
-    """`buffers` sets of inputs: the first as given, in the others the examples are shifted.
+    """As many sets of inputs, the first as given, no two of them the same.
 
-    All arrays of a set are shifted equally along their first axis, so labels stay with their
-    images and every set is the same work.
+    The first array is moved on along its first axis, or along its last one where the first is too
+    short. The others stay, so that images meet other labels: every set is another batch, and the
+    same work.
     """
-    return [
-        {name: np.roll(array, index * len(array) // buffers, axis=0) if index else array
-         for name, array in inputs.items()}
-        for index in range(buffers)
-    ]  # fmt: skip
+    sets = [dict(inputs) for _ in range(buffers)]
+    for index, each in enumerate(sets[1:], start=1):
+        for name in list(each)[:1]:
+            each[name] = _move(each[name], index, buffers)
+    return sets
+
+
+def _move(array: np.ndarray, index: int, buffers: int) -> np.ndarray:
+    import numpy as np
+
+    if len(array) >= buffers:
+        return np.roll(array, index * len(array) // buffers, axis=0)
+    return np.roll(array, index, axis=-1)
 
 
 class Rotation(Generic[T]):
@@ -34,6 +44,12 @@ class Rotation(Generic[T]):
     def __init__(self, buffers: Sequence[T]) -> None:
         self.buffers = tuple(buffers)
         self.take: Callable[[], T] = itertools.cycle(self.buffers).__next__
+
+    def find_last(self) -> int:
+        """Place of the buffer that was taken last; takes one more."""
+        newest = self.take()
+        place = next(i for i, each in enumerate(self.buffers) if each is newest)
+        return (place - 1) % len(self.buffers)
 
     def watch(self, step: Callable[[], object]) -> list[T]:
         """The buffers that steps really take: runs one step more than there are buffers."""

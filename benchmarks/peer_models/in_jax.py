@@ -13,6 +13,7 @@ import numpy as np
 from benchcore.program import Arrays, Program
 
 Forward = Callable[[Any, jax.Array], jax.Array]
+Place = Callable[[np.ndarray], jax.Array]
 
 
 def build(case: Any, arrays: Arrays, settings: Mapping[str, Any]) -> Program:
@@ -23,43 +24,47 @@ def build(case: Any, arrays: Arrays, settings: Mapping[str, Any]) -> Program:
     if side == "ours":
         module = importlib.import_module(f"benchcore.workloads.{workload}.in_jax")
         return module.build(case, arrays, given)
-    variables, images, forward = _PORTS[workload, side](arrays.inputs["images"])
+    variables, place, forward = _PORTS[workload, side](arrays.inputs["images"])
     compiled = jax.jit(forward)
     return Program(
-        step=lambda: compiled(variables, images),
-        lower=lambda: compiled.lower(variables, images),
-        evidence=lambda: {"logits": np.array(compiled(variables, images))},
-        held=lambda: {
+        place=lambda inputs: (place(inputs["images"]),),
+        step=lambda inputs: compiled(variables, *inputs),
+        read=lambda logits: {"logits": np.array(logits)},
+        lower=lambda inputs: compiled.lower(variables, *inputs),
+        held=lambda inputs: {
             "params": variables,
-            "inputs": images,
+            "inputs": inputs,
             "function": compiled,
-            "arguments": (variables, images),
+            "arguments": (variables, *inputs),
         },
     )
 
 
-def _jax_resnet(images: np.ndarray) -> tuple[Any, jax.Array, Forward]:
+def _jax_resnet(images: np.ndarray) -> tuple[Any, Place, Forward]:
     from jax_resnet import ResNet50  # pyright: ignore[reportMissingImports]
 
     model = ResNet50(n_classes=1000)
-    given = jnp.asarray(np.ascontiguousarray(images.transpose(0, 2, 3, 1)))
-    variables = jax.jit(model.init)(jax.random.key(0), given)
-    return variables, given, lambda variables, value: model.apply(variables, value, mutable=False)
+
+    def place(images: np.ndarray) -> jax.Array:
+        return jnp.asarray(np.ascontiguousarray(images.transpose(0, 2, 3, 1)))
+
+    variables = jax.jit(model.init)(jax.random.key(0), place(images))
+    return variables, place, lambda variables, value: model.apply(variables, value, mutable=False)
 
 
-def _transformers(kind: str) -> Callable[[np.ndarray], tuple[Any, jax.Array, Forward]]:
-    def make(images: np.ndarray) -> tuple[Any, jax.Array, Forward]:
+def _transformers(kind: str) -> Callable[[np.ndarray], tuple[Any, Place, Forward]]:
+    def make(images: np.ndarray) -> tuple[Any, Place, Forward]:
         import transformers  # pyright: ignore[reportMissingImports]
 
         config = getattr(transformers, f"{kind}Config")(num_labels=1000)
         model = getattr(transformers, f"Flax{kind}ForImageClassification")(config)
         # Channels first, as its API wants them.
-        return model.params, jnp.asarray(images), lambda p, x: model(x, params=p).logits
+        return model.params, jnp.asarray, lambda p, x: model(x, params=p).logits
 
     return make
 
 
-_PORTS: dict[tuple[str, str], Callable[[np.ndarray], tuple[Any, jax.Array, Forward]]] = {
+_PORTS: dict[tuple[str, str], Callable[[np.ndarray], tuple[Any, Place, Forward]]] = {
     ("resnet50", "jax-resnet"): _jax_resnet,
     ("resnet50", "transformers"): _transformers("ResNet"),
     ("vit_b_16", "transformers"): _transformers("ViT"),

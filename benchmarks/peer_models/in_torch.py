@@ -42,16 +42,20 @@ def build(case: Any, arrays: Arrays, settings: Mapping[str, Any]) -> Program:
     named = {rename(workload, name): torch.tensor(each) for name, each in arrays.params.items()}
     counters = {n: t for n, t in model.state_dict().items() if n.endswith("num_batches_tracked")}
     model.load_state_dict(named | counters, strict=True)
-    images = torch.tensor(arrays.inputs["images"])
 
-    def step() -> torch.Tensor:
+    def step(inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
         with torch.no_grad():
-            return model(images)
+            return model(*inputs)
 
     return Program(
+        place=lambda inputs: (torch.tensor(inputs["images"]),),
         step=step,
-        evidence=lambda: {"logits": np.array(step())},
-        held=lambda: {"module": model, "params": list(model.parameters()), "inputs": [images]},
+        read=lambda logits: {"logits": np.array(logits)},
+        held=lambda inputs: {
+            "module": model,
+            "params": list(model.parameters()),
+            "inputs": inputs,
+        },
     )
 
 

@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass
 from signal import SIGKILL, Signals
 
+from benchcore.cell.bound_program import StepUnlikeProofError
 from benchcore.cell.building import WeightsUnusableError
 from benchcore.cell.failures.kernel_log import Xid
 from benchcore.cell.loader.client import LoaderFailedError
@@ -79,6 +80,8 @@ def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
         return "environment", "import"
     if isinstance(error, CanaryContradictsError):
         return "numerics", "precision"
+    if isinstance(error, StepUnlikeProofError):
+        return "numerics", "unproven_step"
     if isinstance(error, LoaderFailedError | WeightsUnusableError):
         return INFRASTRUCTURE, "exception"
     if isinstance(error, UnsupportedError):

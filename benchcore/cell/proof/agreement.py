@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -22,20 +23,36 @@ def find_non_finite(path: Path) -> str | None:
 
 
 def compare_all(
-    evidence: Mapping[str, Path], tolerances: Mapping[str, float]
+    evidence: Mapping[str, Mapping[str, Path]], tolerances: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """One row per pair of contenders and quantity that must agree by the workload's spec.
+    """One row for each pair of contenders and each quantity that must agree by the workload's spec,
+    of the start and moment at which the two were furthest apart.
 
     `max_relative` is max|a-b| over max(max|a|, max|b|) and decides; `l2_relative` is the global
     relative L2 distance. A quantity that one side doesn't have does not agree.
     """
-    loaded = {name: _load(path) for name, path in evidence.items()}
-    return [
-        {"a": a, "b": b, "quantity": quantity, "tolerance": tolerance}
-        | _compare(loaded[a].get(quantity), loaded[b].get(quantity), tolerance)
-        for a, b in combinations(loaded, 2)
-        for quantity, tolerance in tolerances.items()
-    ]
+    rows = []
+    for a, b in combinations(evidence, 2):
+        shared = [moment for moment in evidence[a] if moment in evidence[b]]
+        found = [
+            _compare_pair(_load(evidence[a][moment]), _load(evidence[b][moment]), tolerances)
+            for moment in shared
+        ]
+        for quantity, tolerance in tolerances.items() if found else ():
+            worst = max((each[quantity] for each in found), key=_distance)
+            rows.append({"a": a, "b": b, "quantity": quantity, "tolerance": tolerance} | worst)
+    return rows
+
+
+def _distance(row: Mapping[str, Any]) -> float:
+    """Infinite where the two can't be compared."""
+    return math.inf if row["max_relative"] is None else row["max_relative"]
+
+
+def _compare_pair(
+    a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray], tolerances: Mapping[str, float]
+) -> dict[str, dict[str, Any]]:
+    return {name: _compare(a.get(name), b.get(name), each) for name, each in tolerances.items()}
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.building import put_weights
-from benchcore.program import REFERENCE, Arrays, Program
-from benchcore.protocol import name_part
+from benchcore.program import REFERENCE, Arrays
+from benchcore.protocol import METHOD, name_part
 from benchcore.workloads.contract import Spec
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from benchcore.cell.bound_program import BoundProgram
+    from benchcore.cell.runtime import Runtime
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's training images, as documented with torchvision's weights: red, green, blue."""
@@ -27,7 +30,10 @@ def list_proof_cases(spec: Spec, *, from_checkpoint: bool) -> Mapping[str, Any]:
 
 
 def save_proof(
-    spec: Spec, message: Mapping[str, Any], build: Callable[[Any, Arrays], Program]
+    spec: Spec,
+    message: Mapping[str, Any],
+    bind: Callable[[Any, Arrays], BoundProgram],
+    runtime: Runtime,
 ) -> list[str]:
     """Build with the message's seed and save the evidence, or its parts; returns their names.
 
@@ -50,14 +56,14 @@ def save_proof(
         and message["what"] == "evidence"
         and message["precision"] == REFERENCE
     ):
-        named = f"{message['environment']} {message['device']} {case!r} {digest(arrays)}"
+        named = f"{METHOD} {message['environment']} {message['device']} {case!r} {digest(arrays)}"
         kept = Path(message["references"], f"{hashlib.sha256(named.encode()).hexdigest()}.npz")
         if kept.exists():
             shutil.copyfile(kept, path)
             with np.load(path, allow_pickle=False) as archive:
                 return list(archive.files)
-    program = build(case, arrays)
-    saved = dict(program.evidence() if message["what"] == "evidence" else program.parts())
+    program, wait = bind(case, arrays), (runtime.synchronise, runtime.release)
+    saved = dict(program.prove(*wait) if message["what"] == "evidence" else program.trace(*wait))
     np.savez(path, **saved)  # type: ignore[arg-type] # its own stubs are wrong
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from benchcore.cell.bound_program import BoundProgram
     from benchcore.cell.runtime import Runtime
-    from benchcore.program import Program
 
 _VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -26,14 +26,14 @@ _VARIABLES = (
 
 
 def read_manifest(
-    runtime: Runtime, program: Program, canary: Mapping[str, Any] | None
+    runtime: Runtime, program: BoundProgram, canary: Mapping[str, Any] | None
 ) -> dict[str, str]:
     """The framework's settings, the canary's result, and the relevant environment variables."""
     held = program.held()
     seen = {} if canary is None else {key: canary[key] for key in ("matmul_seen", "conv_seen")}
     return {
         **runtime.manifest(held),
-        "input_buffers": _count_input_buffers(runtime, program, held),
+        "input_buffers": _count_input_buffers(runtime, program),
         **seen,
         "synchronisation": "one wait a block",  # the only mode of the harness loop
         "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
@@ -41,12 +41,19 @@ def read_manifest(
     }
 
 
-def _count_input_buffers(runtime: Runtime, program: Program, held: Mapping[str, Any]) -> str:
-    """Number of input buffers that the steps really used; `none` without inputs."""
-    if "rotation" not in held:
-        return "1" if "inputs" in held else "none"
-    taken = held["rotation"].watch(program.step)
-    return str(len({runtime.address(first) for first, *_ in taken}))
+def _count_input_buffers(runtime: Runtime, program: BoundProgram) -> str:
+    """How many input buffers the steps were really given; `none` without inputs."""
+    if not program.inputs:
+        return "none"
+    taken = program.rotation.watch(program.step)
+    return str(len({_find_address(runtime, each) for each in taken}))
+
+
+def _find_address(runtime: Runtime, inputs: Any) -> int:
+    """Of the first array, which may have been left on the host by mistake."""
+    first = next(iter(inputs.values() if isinstance(inputs, Mapping) else inputs))
+    on_host = getattr(first, "__array_interface__", None)
+    return runtime.address(first) if on_host is None else on_host["data"][0]
 
 
 def join_readings(readings: Iterable[object]) -> str:

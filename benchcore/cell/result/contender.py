@@ -21,6 +21,7 @@ Cause = Literal[
     "garbage",
     "no_result",
     "not_finite",
+    "unproven_step",
     "precision",
     "import",
     "environment",

@@ -17,10 +17,6 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Place the arrays on the device; a step computes the convolution or its weight gradient."""
     wanted = read_settings(settings, JAX_COMPILE)
     device = jax.devices(wanted.platform)[wanted.ordinal]
-    given = {
-        name: jax.device_put(np.ascontiguousarray(array.transpose(_TO_OWN[name])), device)
-        for name, array in arrays.inputs.items()
-    }
     padding = [(case.kernel // 2, case.kernel // 2)] * 2
 
     def convolve(images: jax.Array, weight: jax.Array) -> jax.Array:
@@ -39,10 +35,12 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
 
     name, back = ("gradient", (3, 2, 0, 1)) if case.gradient else ("output", (0, 3, 1, 2))
     compiled = jax.jit(differentiate if case.gradient else convolve)
-    inputs = tuple(given.values())
     return Program(
-        step=lambda: compiled(*inputs),
-        lower=lambda: compiled.lower(*inputs),
-        evidence=lambda: {name: np.asarray(compiled(*inputs)).transpose(back)},
-        held=lambda: {"inputs": inputs},
+        place=lambda inputs: tuple(
+            jax.device_put(np.ascontiguousarray(array.transpose(_TO_OWN[name])), device)
+            for name, array in inputs.items()
+        ),
+        step=lambda inputs: compiled(*inputs),
+        read=lambda output: {name: np.asarray(output).transpose(back)},
+        lower=lambda inputs: compiled.lower(*inputs),
     )

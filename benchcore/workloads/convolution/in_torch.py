@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from benchcore.program import Arrays, Program, Settings
@@ -13,7 +12,6 @@ from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Place the arrays on the device; a step computes the convolution or its weight gradient."""
     wanted = read_settings(settings, TORCH_COMPILE)
-    inputs = tuple(torch.tensor(array, device=wanted.device) for array in arrays.inputs.values())
     edge = case.kernel // 2
 
     def convolve(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -31,12 +29,14 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     if wanted.compile != "none":
         work = torch.compile(work, mode=wanted.compile, fullgraph=True)
 
-    def step() -> torch.Tensor:
+    def step(inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
         with torch.inference_mode():
             return work(*inputs)
 
-    def evidence() -> dict[str, np.ndarray]:
-        with torch.inference_mode():
-            return {name: work(*inputs).cpu().numpy().copy()}
-
-    return Program(step=step, evidence=evidence, held=lambda: {"inputs": inputs})
+    return Program(
+        place=lambda inputs: tuple(
+            torch.tensor(array, device=wanted.device) for array in inputs.values()
+        ),
+        step=step,
+        read=lambda output: {name: output.cpu().numpy().copy()},
+    )

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchcore.program import Arrays, Program, Settings
-from benchcore.workloads.copy.spec import Case
+from benchcore.program import Arrays, ByName, Program, Settings
+from benchcore.workloads.copy.spec import Case, digest_copy
 from benchcore.workloads.settings import JAX_COMPILE, read_settings
 
 
@@ -17,14 +17,18 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     device = jax.devices(wanted.platform)[wanted.ordinal]
     copied = jax.jit(jnp.negative, donate_argnums=0)
 
-    def place() -> jax.Array:
-        return jnp.array(arrays.params["values"], copy=True, device=device)
+    def start(params: ByName) -> jax.Array:
+        return jnp.array(params["values"], copy=True, device=device)
 
-    values = place()
+    values = start(arrays.params)
 
-    def step() -> jax.Array:
+    def step(inputs: tuple[()]) -> jax.Array:
         nonlocal values
         values = copied(values)
         return values
 
-    return Program(step=step, evidence=lambda: {"copied": np.asarray(copied(place()))})
+    def reset(params: ByName) -> None:
+        nonlocal values
+        values = start(params)
+
+    return Program(step=step, reset=reset, read=lambda copy: digest_copy(np.asarray(copy)))

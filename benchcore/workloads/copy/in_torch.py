@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchcore.program import Arrays, Program, Settings
-from benchcore.workloads.copy.spec import Case
+from benchcore.workloads.copy.spec import Case, digest_copy
 from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 
 
@@ -16,12 +16,9 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     if wanted.compile != "none":
         copied = torch.compile(torch.Tensor.neg_, mode=wanted.compile, fullgraph=True)
 
-    def place() -> torch.Tensor:
-        return torch.tensor(arrays.params["values"], device=wanted.device)
-
-    values = place()
-
-    def step() -> torch.Tensor:
-        return copied(values)
-
-    return Program(step=step, evidence=lambda: {"copied": copied(place()).cpu().numpy().copy()})
+    values = torch.tensor(arrays.params["values"], device=wanted.device)
+    return Program(
+        step=lambda inputs: copied(values),
+        reset=lambda params: values.copy_(torch.from_numpy(params["values"])),
+        read=lambda copy: digest_copy(copy.cpu().numpy()),
+    )

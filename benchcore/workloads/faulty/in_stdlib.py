@@ -31,16 +31,16 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     go_wrong = _FAULTS.get(fault, _nothing)
     steps = 0
 
-    def step() -> None:
+    def step(inputs: tuple[()]) -> None:
         nonlocal steps
         steps += 1
         go_wrong(steps)
         time.sleep(0.0002)
 
-    def evidence() -> Mapping[str, Any]:
+    def read(outputs: None) -> Mapping[str, Any]:
         return {"value": math.nan} if fault == "not_finite" else {}
 
-    return Program(step=step, evidence=evidence)
+    return Program(step=step, read=read)
 
 
 def _nothing(steps: int) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from benchcore.program import Arrays, Precision
 from benchcore.workloads.contract import Spec
+from benchcore.workloads.rotation import roll
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +78,9 @@ def tolerances(case: Case) -> dict[str, float]:
 
 
 def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """The product in float64."""
-    a, b = (arrays.inputs[name].astype(np.float64) for name in ("a", "b"))
-    return {"product": a @ b}
+    """The products of all pairs in turn, in float64."""
+    pairs = roll(arrays.inputs, case.buffers)
+    return {"product": np.stack([each["a"].astype(np.float64) @ each["b"] for each in pairs])}
 
 
 SPEC = Spec(
@@ -88,5 +89,6 @@ SPEC = Spec(
     flops=flops,
     least_bytes=least_bytes,
     tolerances=tolerances,
+    num_buffers=lambda case: case.buffers,
     reference=reference,
 )

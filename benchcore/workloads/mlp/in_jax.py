@@ -11,20 +11,17 @@ import optax
 
 from benchcore.program import REFERENCE, Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
-    INPUT_BUFFERS,
     LEARNING_RATE,
     MOMENTUM,
     SETTINGS,
-    TRACE_STEPS,
     Case,
-    flatten,
-    name_parts,
-    tolerances,
 )
-from benchcore.workloads.rotation import Rotation, roll
 from benchcore.workloads.settings import JAX_COMPILE, read_settings
 
 Params = dict[str, jax.Array]
+Inputs = tuple[jax.Array, ...]
+Place = Callable[[Mapping[str, np.ndarray]], Params]
+PlaceInputs = Callable[[Mapping[str, np.ndarray]], Inputs]
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
@@ -33,16 +30,16 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     device = jax.devices(wanted.platform)[wanted.ordinal]
     dtypes = {"bf16": jnp.bfloat16, REFERENCE: jnp.float64}
     dtype = dtypes.get(case.precision, jnp.float32)
-    rotation = Rotation(
-        [_place_inputs(each, device, dtype) for each in roll(arrays.inputs, INPUT_BUFFERS)]
-    )
 
-    def place() -> Params:
-        return _place(arrays.params, device, dtype)
+    def place(params: Mapping[str, np.ndarray]) -> Params:
+        return _place(params, device, dtype)
+
+    def place_inputs(inputs: Mapping[str, np.ndarray]) -> Inputs:
+        return _place_inputs(inputs, device, dtype)
 
     if case.use_case == "infer":
-        return _infer(case, place(), rotation)
-    return _train(case, arrays, rotation, place, donate=wanted.donate == "yes")
+        return _infer(case, arrays, place, place_inputs)
+    return _train(case, arrays, place, place_inputs, donate=wanted.donate == "yes")
 
 
 def _place(params: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtype) -> Params:
@@ -53,10 +50,8 @@ def _place(params: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtyp
     }
 
 
-def _place_inputs(
-    inputs: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtype
-) -> tuple[jax.Array, ...]:
-    """Images, and labels in training."""
+def _place_inputs(inputs: Mapping[str, np.ndarray], device: jax.Device, dtype: jnp.dtype) -> Inputs:
+    """Images, and labels where there are any."""
     placed = jax.device_put(dict(inputs), device)
     return tuple(
         placed[name].astype(dtype) if name == "images" else placed[name] for name in inputs
@@ -94,29 +89,35 @@ def _forward(case: Case) -> Callable[[Params, jax.Array], jax.Array]:
     return lambda params, images: layers(params, images)[case.layers[-1][0]]
 
 
-def _infer(case: Case, params: Params, rotation: Rotation[tuple[jax.Array, ...]]) -> Program:
+def _infer(case: Case, arrays: Arrays, place: Place, place_inputs: PlaceInputs) -> Program:
     forward = _forward(case)
     compiled = jax.jit(forward)
-    (images,) = rotation.buffers[0]
+    params = place(arrays.params)
+
+    def reset(given: Mapping[str, np.ndarray]) -> None:
+        nonlocal params
+        params = place(given)
+
     return Program(
-        step=lambda: compiled(params, *rotation.take()),
-        lower=lambda: compiled.lower(params, images),
-        evidence=lambda: {"logits": _on_host(compiled(params, images))},
-        held=lambda: {
+        place=place_inputs,
+        step=lambda inputs: compiled(params, *inputs),
+        reset=reset,
+        read=lambda logits: {"logits": _on_host(logits)},
+        lower=lambda inputs: compiled.lower(params, *inputs),
+        held=lambda inputs: {
             "params": params,
-            "inputs": images,
-            "rotation": rotation,
-            "output_dtype": jax.eval_shape(forward, params, images).dtype,
+            "inputs": inputs,
+            "output_dtype": jax.eval_shape(forward, params, *inputs).dtype,
             "function": compiled,
-            "arguments": (params, images),
+            "arguments": (params, *inputs),
         },
-        parts=lambda: _name_layers(case, params, images),
+        layers=lambda inputs: _name_layers(case, params, *inputs),
     )
 
 
 def _name_layers(case: Case, params: Params, images: jax.Array) -> dict[str, np.ndarray]:
     sums = jax.jit(_layers(case))(params, images)
-    return name_parts("layer", {name: _on_host(sums[name]) for name, _, _ in case.layers})
+    return {name: _on_host(sums[name]) for name, _, _ in case.layers}
 
 
 def _optimizer() -> optax.GradientTransformation:
@@ -141,71 +142,48 @@ def _train_step(case: Case) -> Callable[..., tuple[Params, optax.OptState, jax.A
 
 
 def _train(
-    case: Case,
-    arrays: Arrays,
-    rotation: Rotation[tuple[jax.Array, ...]],
-    place: Callable[[], Params],
-    *,
-    donate: bool,
+    case: Case, arrays: Arrays, place: Place, place_inputs: PlaceInputs, *, donate: bool
 ) -> Program:
     compiled = jax.jit(_train_step(case), donate_argnums=(0, 1) if donate else ())
-    images, labels = rotation.buffers[0]
     last_bias = f"{case.layers[-1][0]}.bias"
 
-    def start() -> tuple[Params, optax.OptState]:
-        params = place()
-        return params, jax.device_put(_optimizer().init(params), images.device)
+    def start(given: Mapping[str, np.ndarray]) -> tuple[Params, optax.OptState]:
+        params = place(given)
+        return params, jax.device_put(_optimizer().init(params), params[last_bias].device)
 
-    params, state = start()
+    params, state = start(arrays.params)
     before = params[last_bias]
 
-    def step() -> object:
+    def step(inputs: Inputs) -> object:
         nonlocal params, state, before
         before = params[last_bias]
-        params, state, loss = compiled(params, state, *rotation.take())
+        params, state, loss = compiled(params, state, *inputs)
         return params, state, loss
 
-    def evidence() -> dict[str, np.ndarray]:
-        fresh, state = start()
-        losses = []
-        first: dict[str, np.ndarray] = {}
-        for _ in range(TRACE_STEPS):
-            fresh, state, loss = compiled(fresh, state, images, labels)
-            losses.append(np.asarray(loss))
-            first = first or _first_step(arrays.params, fresh, state)
-        found = {**first, "loss_trace": np.array(losses)}
-        return {name: found[name] for name in tolerances(case)}
+    def reset(given: Mapping[str, np.ndarray]) -> None:
+        nonlocal params, state
+        params, state = start(given)
 
-    def lower() -> jax.stages.Lowered:
-        return compiled.lower(params, state, images, labels)
-
-    def held() -> dict[str, object]:
+    def held(inputs: Inputs) -> dict[str, object]:
         return {
             "params": params,
-            "inputs": (images, labels),
-            "rotation": rotation,
-            "output_dtype": jax.eval_shape(_forward(case), params, images).dtype,
+            "inputs": inputs,
+            "output_dtype": jax.eval_shape(_forward(case), params, inputs[0]).dtype,
             "state_update": "in place" if before.is_deleted() else "copied",
             "function": compiled,
-            "arguments": (params, state, images, labels),
+            "arguments": (params, state, *inputs),
         }
 
-    def parts() -> dict[str, np.ndarray]:
-        fresh, state = start()
-        layers = _name_layers(case, fresh, images)
-        fresh, state, _ = compiled(fresh, state, images, labels)
-        return layers | name_parts("gradient", _to_host(state[0].trace))
-
-    return Program(step=step, evidence=evidence, lower=lower, held=held, parts=parts)
-
-
-def _first_step(
-    before: Mapping[str, np.ndarray], params: Params, state: optax.OptState
-) -> dict[str, np.ndarray]:
-    """Gradient and update of step 1. Momentum starts at zero, so its trace is the gradient."""
-    after, trace = _to_host(params), _to_host(state[0].trace)
-    update = {name: after[name] - before[name] for name in before}
-    return {"gradient": flatten(trace, before), "update": flatten(update, before)}
+    return Program(
+        place=place_inputs,
+        step=step,
+        reset=reset,
+        read=lambda outputs: {"loss": np.asarray(outputs[2])},
+        state=lambda: {"params": _to_host(params), "momentum": _to_host(state[0].trace)},
+        lower=lambda inputs: compiled.lower(params, state, *inputs),
+        held=held,
+        layers=lambda inputs: _name_layers(case, params, inputs[0]),
+    )
 
 
 def _to_host(params: Params) -> dict[str, np.ndarray]:

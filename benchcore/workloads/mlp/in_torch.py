@@ -15,20 +15,16 @@ from torch import nn
 
 from benchcore.program import REFERENCE, Arrays, Program, Settings
 from benchcore.workloads.mlp.spec import (
-    INPUT_BUFFERS,
     LEARNING_RATE,
     MOMENTUM,
     SETTINGS,
-    TRACE_STEPS,
     Case,
-    flatten,
-    name_parts,
-    tolerances,
 )
-from benchcore.workloads.rotation import Rotation, roll
 from benchcore.workloads.settings import TORCH_COMPILE, read_settings
 
 Tensors = dict[str, torch.Tensor]
+Inputs = tuple[torch.Tensor, ...]
+Place = Callable[[Mapping[str, np.ndarray]], Inputs]
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
@@ -36,15 +32,16 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
     dtypes = {"bf16": torch.bfloat16, REFERENCE: torch.float64}
     dtype = dtypes.get(case.precision, torch.float32)
-    rotation = Rotation(
-        [_place_inputs(each, wanted.device, dtype) for each in roll(arrays.inputs, INPUT_BUFFERS)]
-    )
     model = _make_model(case).to(wanted.device, dtype)
     model.load_state_dict(_place(arrays.params, wanted.device), strict=True)
     forward = _forward(case, model, wanted.platform)
+
+    def place(inputs: Mapping[str, np.ndarray]) -> Inputs:
+        return _place_inputs(inputs, wanted.device, dtype)
+
     if case.use_case == "infer":
-        return _infer(model.eval(), forward, rotation, wanted.compile)
-    return _train(case, model.train(), forward, rotation, arrays.params, wanted.compile)
+        return _infer(model.eval(), forward, place, wanted.compile)
+    return _train(model.train(), forward, place, wanted.compile)
 
 
 def _place(arrays: Mapping[str, np.ndarray], device: str) -> Tensors:
@@ -52,10 +49,8 @@ def _place(arrays: Mapping[str, np.ndarray], device: str) -> Tensors:
     return {name: torch.tensor(array, device=device) for name, array in arrays.items()}
 
 
-def _place_inputs(
-    inputs: Mapping[str, np.ndarray], device: str, dtype: torch.dtype
-) -> tuple[torch.Tensor, ...]:
-    """Images, and in training labels in the dtype of torch's loss."""
+def _place_inputs(inputs: Mapping[str, np.ndarray], device: str, dtype: torch.dtype) -> Inputs:
+    """Images, and labels (as torch's loss wants them) where there are any."""
     placed = _place(inputs, device)
     return tuple(
         placed[name].to(dtype) if name == "images" else placed[name].long() for name in inputs
@@ -91,27 +86,23 @@ def _compile(function: Callable[..., torch.Tensor], mode: str) -> Callable[..., 
 def _infer(
     model: nn.Module,
     forward: Callable[[torch.Tensor], torch.Tensor],
-    rotation: Rotation[tuple[torch.Tensor, ...]],
+    place: Place,
     mode: str,
 ) -> Program:
     compiled = _compile(forward, mode)
+    params = dict(model.named_parameters())
 
-    def step() -> torch.Tensor:
+    def step(inputs: Inputs) -> torch.Tensor:
         with torch.inference_mode():
-            return compiled(*rotation.take())
-
-    def evidence() -> dict[str, np.ndarray]:
-        with torch.inference_mode():
-            return {"logits": _to_host(compiled(*rotation.buffers[0]))}
-
-    def held() -> dict[str, object]:
-        return _held(model, rotation, mode) | {"output_dtype": step().dtype}
+            return compiled(*inputs)
 
     return Program(
+        place=place,
         step=step,
-        evidence=evidence,
-        held=held,
-        parts=lambda: _name_layers(model, forward, *rotation.buffers[0]),
+        reset=lambda given: _copy_into(params, _place(given, "cpu")),
+        read=lambda logits: {"logits": _to_host(logits)},
+        held=lambda inputs: _held(model, inputs, mode) | {"output_dtype": step(inputs).dtype},
+        layers=lambda inputs: _name_layers(model, forward, *inputs),
     )
 
 
@@ -133,30 +124,21 @@ def _name_layers(
         forward(images)
     for handle in handles:
         handle.remove()
-    return name_parts("layer", found)
+    return found
 
 
-def _held(
-    model: nn.Module, rotation: Rotation[tuple[torch.Tensor, ...]], mode: str
-) -> dict[str, object]:
+def _held(model: nn.Module, inputs: Inputs, mode: str) -> dict[str, object]:
     return {
         "module": model,
         "params": list(model.parameters()),
-        "inputs": rotation.buffers[0],
-        "rotation": rotation,
+        "inputs": inputs,
         "compile_mode": mode,
     }
 
 
 def _train(
-    case: Case,
-    model: nn.Module,
-    forward: Callable[[torch.Tensor], torch.Tensor],
-    rotation: Rotation[tuple[torch.Tensor, ...]],
-    initial: Mapping[str, np.ndarray],
-    mode: str,
+    model: nn.Module, forward: Callable[[torch.Tensor], torch.Tensor], place: Place, mode: str
 ) -> Program:
-    images, labels = rotation.buffers[0]
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     params = dict(model.named_parameters())
     momentum = {name: torch.zeros_like(param) for name, param in params.items()}
@@ -170,64 +152,41 @@ def _train(
     owed = list(params.values())
     address = owed[-1].data_ptr()
 
-    def advance(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def step(inputs: Inputs) -> tuple[torch.Tensor, list[nn.Parameter]]:
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_function(images, labels)
+        loss = loss_function(*inputs)
         loss.backward()
         optimizer.step()
-        return loss.detach()
+        return loss.detach(), owed
 
-    def step() -> tuple[torch.Tensor, list[torch.Tensor]]:
-        return advance(*rotation.take()), owed
+    def reset(given: Mapping[str, np.ndarray]) -> None:
+        _copy_into(params, _place(given, "cpu"))
+        _copy_into(momentum, {name: torch.zeros(()) for name in momentum})
 
-    def evidence() -> dict[str, np.ndarray]:
-        kept = _clone(params), _clone(momentum)
-        _copy_into(params, _place(initial, images.device))
-        _copy_into(momentum, {name: torch.zeros_like(kept[1][name]) for name in momentum})
-        losses = []
-        first: dict[str, np.ndarray] = {}
-        for _ in range(TRACE_STEPS):
-            losses.append(_to_host(advance(images, labels)))
-            first = first or _first_step(initial, params, momentum)
-        _copy_into(params, kept[0])
-        _copy_into(momentum, kept[1])
-        found = {**first, "loss_trace": np.array(losses)}
-        return {name: found[name] for name in tolerances(case)}
-
-    def held() -> dict[str, object]:
+    def held(inputs: Inputs) -> dict[str, object]:
         with torch.no_grad():
-            logits = forward(images)
-        return _held(model, rotation, mode) | {
+            logits = forward(inputs[0])
+        return _held(model, inputs, mode) | {
             "output_dtype": logits.dtype,
             "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
         }
 
-    def parts() -> dict[str, np.ndarray]:
-        """Call it before the program's first step."""
-        layers = _name_layers(model, forward, images)
-        optimizer.zero_grad(set_to_none=True)
-        loss_of(images, labels).backward()
-        gradient = {name: _to_host(param.grad) for name, param in params.items()}
-        return layers | name_parts("gradient", gradient)
-
-    return Program(step=step, evidence=evidence, held=held, parts=parts)
-
-
-def _first_step(
-    before: Mapping[str, np.ndarray], params: Tensors, momentum: Tensors
-) -> dict[str, np.ndarray]:
-    """Gradient and update of step 1. Momentum starts at zero and then equals the gradient."""
-    update = {name: _to_host(params[name]) - before[name] for name in before}
-    gradient = {name: _to_host(momentum[name]) for name in before}
-    return {"gradient": flatten(gradient, before), "update": flatten(update, before)}
+    return Program(
+        place=place,
+        step=step,
+        reset=reset,
+        read=lambda outputs: {"loss": _to_host(outputs[0])},
+        state=lambda: {
+            "params": {name: _to_host(param) for name, param in params.items()},
+            "momentum": {name: _to_host(tensor) for name, tensor in momentum.items()},
+        },
+        held=held,
+        layers=lambda inputs: _name_layers(model, forward, inputs[0]),
+    )
 
 
-def _clone(tensors: Tensors) -> Tensors:
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
-
-
-def _copy_into(targets: Tensors, sources: Tensors) -> None:
-    """In place: the compiled function and the optimizer hold references to these tensors."""
+def _copy_into(targets: Mapping[str, torch.Tensor], sources: Tensors) -> None:
+    """In place: the compiled function and the optimiser keep hold of the very same tensors."""
     with torch.no_grad():
         for name, target in targets.items():
             target.copy_(sources[name])

@@ -5,15 +5,16 @@ The canonical layout is torch's: `fcN.weight` is (out, in), `fcN.bias` is (out,)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
 
-from benchcore.program import REFERENCE, Arrays, Precision
+from benchcore.program import REFERENCE, Arrays, Precision, Steps
 from benchcore.workloads.contract import Spec
+from benchcore.workloads.rotation import roll
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, Options
 
 SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
@@ -149,8 +150,14 @@ def tolerances(case: Case) -> dict[str, float]:
     difference of two parameters has no digits left (0.25). tf32 has an eighth of bf16's roundoff
     and tolerance; it has not been run on a GPU.
     """
-    fp32 = {"logits": 1e-5, "loss_trace": 1e-5, "gradient": 1e-5, "update": 2e-5}
-    autocast = {"logits": 2.5e-2, "loss_trace": 1e-2, "gradient": 1e-1, "update": 1e-1}
+    fp32 = {"logits": 1e-5, "loss_trace": 1e-5, "gradient": 1e-5, "update": 2e-5, "travel": 2e-5}
+    autocast = {
+        "logits": 2.5e-2,
+        "loss_trace": 1e-2,
+        "gradient": 1e-1,
+        "update": 1e-1,
+        "travel": 1e-1,
+    }
     of_precision = {
         REFERENCE: dict.fromkeys(fp32, 1e-9),
         "fp32_ieee": fp32,
@@ -162,12 +169,40 @@ def tolerances(case: Case) -> dict[str, float]:
     return {name: of_precision[name] for name in of_precision if (name == "logits") == infer}
 
 
+def summarise(case: Case, steps: Steps) -> dict[str, np.ndarray]:
+    """`logits` (steps, batch, classes) of every set of inputs in turn; or of a training the losses,
+    the first step's gradient (momentum starts at zero, so it then is the gradient) and update, and
+    how far all steps led."""
+    if case.use_case == "infer":
+        return {"logits": np.stack([each["logits"] for each in steps.outputs])}
+    first, last = steps.after_first, steps.after_last
+    found = {
+        "gradient": flatten(first["momentum"], steps.before),
+        "update": flatten(_subtract(first["params"], steps.before), steps.before),
+        "travel": flatten(_subtract(last["params"], steps.before), steps.before),
+        "loss_trace": np.array([each["loss"] for each in steps.outputs]),
+    }
+    return {name: found[name] for name in tolerances(case)}
+
+
+def list_parts(case: Case, steps: Steps) -> dict[str, np.ndarray]:
+    """The first step's gradient by array."""
+    return {f"gradient/{name}": each for name, each in steps.after_first["momentum"].items()}
+
+
+def _subtract(
+    after: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    return {name: array - before[name] for name, array in after.items()}
+
+
 def reference(case: Case, arrays: Arrays) -> dict[str, np.ndarray]:
     """The evidence in float64 numpy, independent of both frameworks: the reference of the tests."""
     params = {name: array.astype(np.float64) for name, array in arrays.params.items()}
-    images = arrays.inputs["images"].astype(np.float64)
+    sets = roll(arrays.inputs, INPUT_BUFFERS)
+    images = [each["images"].astype(np.float64) for each in sets]
     if case.use_case == "infer":
-        return {"logits": _sums(case, params, images)[-1]}
+        return {"logits": np.stack([_sums(case, params, each)[-1] for each in images])}
     return _reference_training(case, params, images, arrays.inputs["labels"])
 
 
@@ -202,26 +237,26 @@ def _loss_and_gradient(
 
 
 def _reference_training(
-    case: Case, params: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray
+    case: Case,
+    params: dict[str, np.ndarray],
+    images: Sequence[np.ndarray],
+    labels: np.ndarray,
 ) -> dict[str, np.ndarray]:
     momentum = {name: np.zeros_like(array) for name, array in params.items()}
     losses: list[float] = []
     evidence: dict[str, np.ndarray] = {}
-    for _ in range(TRACE_STEPS):
-        loss, gradient = _loss_and_gradient(case, params, images, labels)
+    before = params
+    for step in range(TRACE_STEPS):
+        loss, gradient = _loss_and_gradient(case, params, images[step % len(images)], labels)
         losses.append(loss)
         momentum = {name: MOMENTUM * momentum[name] + gradient[name] for name in params}
         update = {name: -LEARNING_RATE * momentum[name] for name in params}
         params = {name: params[name] + update[name] for name in params}
         if not evidence:
             evidence = {"gradient": flatten(gradient, params), "update": flatten(update, params)}
-    found = {**evidence, "loss_trace": np.array(losses)}
+    travel = flatten(_subtract(params, before), before)
+    found = {**evidence, "travel": travel, "loss_trace": np.array(losses)}
     return {name: found[name] for name in tolerances(case)}
-
-
-def name_parts(quantity: str, parts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a quantity, by the names in the drift report."""
-    return {f"{quantity}/{name}": array for name, array in parts.items()}
 
 
 def flatten(parts: Mapping[str, np.ndarray], order: Mapping[str, object]) -> np.ndarray:
@@ -235,6 +270,10 @@ SPEC = Spec(
     flops=flops,
     least_bytes=least_bytes,
     tolerances=tolerances,
+    num_buffers=lambda case: INPUT_BUFFERS,
+    num_proof_steps=lambda case: INPUT_BUFFERS if case.use_case == "infer" else TRACE_STEPS,
+    summarise=summarise,
+    list_parts=list_parts,
     reference=reference,
     settings=SETTINGS,
     proofs=PROOFS,

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from benchcore.program import REFERENCE, Precision
+from benchcore.program import REFERENCE, Precision, Steps
 from benchcore.workloads.settings import DEFECTS, JAX_OPTIONS, TORCH_IMAGE_OPTIONS, Options
 
 _TORCH_DEFECTS = ("frozen-weights", "loss-fetched")
@@ -137,52 +137,62 @@ def is_statistic(name: str) -> bool:
     return name.endswith((".running_mean", ".running_var"))
 
 
-ByName = Mapping[str, np.ndarray]
+def num_buffers(case: Case) -> int:
+    """Two: a step whose outputs do not follow its images is found out."""
+    return 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Steps:
-    """What training leaves on the host, in canonical names and layouts.
-
-    `before`, `after_first` and `after_last` hold parameters and running statistics; `gradient` is
-    the first step's, of the loss alone, without the weight decay.
-    """
-
-    before: ByName
-    gradient: ByName
-    after_first: ByName
-    after_last: ByName
-    losses: list[float]
+def num_proof_steps(case: Case) -> int:
+    """One for each set of images; of a training the loss trace."""
+    return num_buffers(case) if case.use_case == "infer" else case.trace_steps
 
 
-def make_evidence(case: Case, steps: Steps) -> dict[str, np.ndarray]:
-    """The quantities of `tolerances`, from the case's steps on the same images."""
-    losses = np.array(steps.losses)
+def find_gradient(case: Case, steps: Steps) -> dict[str, np.ndarray]:
+    """The first step's gradient of the loss alone, without the weight decay. Momentum starts at
+    zero, so after step one SGD's is the gradient with the decay, and AdamW's first moment the
+    gradient's share of it."""
+    after = steps.after_first
+    moments = after["first_moment" if case.optimizer == "adamw" else "momentum"]
+    in_order = {name: moments[name] for name in steps.before if name in moments}
+    if case.optimizer == "adamw":
+        return {name: array / (1 - ADAMW_BETAS[0]) for name, array in in_order.items()}
+    return {
+        name: array - case.weight_decay * steps.before[name].astype(array.dtype)
+        for name, array in in_order.items()
+    }
+
+
+def summarise(case: Case, steps: Steps) -> dict[str, np.ndarray]:
+    """The quantities that `tolerances` names: logits (steps, batch, classes), or of a training the
+    losses, sketches of gradient, update (step one) and travel (all steps), and the running
+    statistics of step one and of all."""
+    if case.use_case == "infer":
+        return {"logits": np.stack([each["logits"] for each in steps.outputs])}
+    losses = np.array([each["loss"] for each in steps.outputs])
     evidence = {"loss": losses[:1], "loss_trace": losses}
     if case.precision in ("fp32_ieee", REFERENCE):
-        trained = [name for name in steps.before if not is_statistic(name)]
-        evidence["gradient"] = sketch(steps.gradient[name] for name in trained)
+        gradient = find_gradient(case, steps)
+        evidence["gradient"] = sketch(gradient.values())
         for quantity, after in (("update", steps.after_first), ("travel", steps.after_last)):
-            evidence[quantity] = sketch(after[name] - steps.before[name] for name in trained)
+            params = after["params"]
+            evidence[quantity] = sketch(params[name] - steps.before[name] for name in gradient)
     for kind in ("running_mean", "running_var"):
+        statistics = steps.after_first["statistics"]
         names = [name for name in steps.before if name.endswith(f".{kind}")]
         if names:
-            evidence[kind] = np.concatenate([steps.after_first[name] for name in names])
+            evidence[kind] = np.concatenate([statistics[name] for name in names])
     return evidence
 
 
-def make_parts(layers: ByName, steps: Steps | None = None) -> dict[str, np.ndarray]:
-    """Arrays that locate a difference in the evidence: layers' outputs (channels second), and the
-    sketch of every array of gradient and update, which keeps its norm."""
-    parts = {f"layer/{name}": array for name, array in layers.items()}
-    if steps is None:
-        return parts
-    trained = [name for name in steps.before if not is_statistic(name)]
-    for name in trained:
-        parts[f"gradient/{name}"] = sketch([steps.gradient[name]])
-    for name in trained:
-        parts[f"update/{name}"] = sketch([steps.after_first[name] - steps.before[name]])
-    return parts
+def list_parts(case: Case, steps: Steps) -> dict[str, np.ndarray]:
+    """The sketch of each array of the first gradient and update."""
+    if case.use_case == "infer":
+        return {}
+    gradient, after = find_gradient(case, steps), steps.after_first["params"]
+    parts = {f"gradient/{name}": sketch([array]) for name, array in gradient.items()}
+    return parts | {
+        f"update/{name}": sketch([after[name] - steps.before[name]]) for name in gradient
+    }
 
 
 def sketch(arrays: Iterable[np.ndarray]) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from benchcore.program import Arrays, Program, Settings, Training
+from benchcore.program import Arrays, ByName, Program, Settings, Training
 from benchcore.workloads.settings import JAX_COMPILE, Options, read_settings
 from benchcore.workloads.vision.batches import in_jax as batches
 from benchcore.workloads.vision.case import (
@@ -23,13 +23,17 @@ from benchcore.workloads.vision.case import (
     LABEL_SMOOTHING,
     MOMENTUM,
     Case,
-    Steps,
-    make_evidence,
-    make_parts,
 )
 from benchcore.workloads.vision.layers.in_jax import Noise, record, widen
 from benchcore.workloads.vision.pixels import make_seen
-from benchcore.workloads.vision.placing.in_jax import Leaves, MakeNetwork, Placed, on_host, place
+from benchcore.workloads.vision.placing.in_jax import (
+    Inputs,
+    Leaves,
+    MakeNetwork,
+    Placed,
+    on_host,
+    place,
+)
 
 
 def build(
@@ -44,30 +48,38 @@ def build(
     settings that the model's spec allows for JAX."""
     placed = place(case, arrays, read_settings(settings, JAX_COMPILE, options), make)
     if case.use_case == "infer":
-        return _infer(placed)
+        return _infer(placed, arrays)
     return _train(case, arrays, placed)
 
 
-def _infer(placed: Placed) -> Program:
-    images = placed.inputs["images"]
-    leaves = placed.params.place(), placed.statistics.place()
-
+def _infer(placed: Placed, arrays: Arrays) -> Program:
     def forward(params: Leaves, statistics: Leaves, images: jax.Array) -> jax.Array:
         return placed.merge(params, statistics)(images, None)
 
     compiled = jax.jit(forward)
+    leaves = placed.params.place(arrays.params), placed.statistics.place(arrays.params)
+
+    def reset(params: ByName) -> None:
+        nonlocal leaves
+        leaves = placed.params.place(params), placed.statistics.place(params)
+
+    def given(inputs: Inputs) -> tuple[Leaves, Leaves, jax.Array]:
+        return (*leaves, placed.fetch(inputs)["images"])
+
     return Program(
-        step=lambda: compiled(*leaves, placed.take_inputs()["images"]),
-        lower=lambda: compiled.lower(*leaves, images),
-        evidence=lambda: {"logits": on_host(compiled(*leaves, images))},
-        held=lambda: {
+        place=placed.place_inputs,
+        step=lambda inputs: compiled(*given(inputs)),
+        reset=reset,
+        read=lambda logits: {"logits": on_host(logits)},
+        lower=lambda inputs: compiled.lower(*given(inputs)),
+        held=lambda inputs: {
             "params": leaves,
-            "inputs": placed.hold_inputs(images),
-            "output_dtype": jax.eval_shape(forward, *leaves, images).dtype,
+            "inputs": inputs,
+            "output_dtype": jax.eval_shape(forward, *given(inputs)).dtype,
             "function": compiled,
-            "arguments": (*leaves, images),
+            "arguments": given(inputs),
         },
-        parts=lambda: make_parts(_name_layers(placed, *leaves, images, None)),
+        layers=lambda inputs: _name_layers(placed, *given(inputs), None),
     )
 
 
@@ -160,74 +172,67 @@ def _logits(placed: Placed) -> Callable[[_State, jax.Array, jax.Array], jax.Arra
 
 def _train(case: Case, arrays: Arrays, placed: Placed) -> Program:
     compiled = jax.jit(_train_step(case, placed), donate_argnums=0 if placed.donate else ())
-    inputs = placed.inputs
     silent, noisy = (jax.device_put(jnp.float32(each), placed.device) for each in (0.0, 1.0))
+    strength = noisy
 
-    def start() -> _State:
-        params = placed.params.place()
+    def start(given: ByName) -> _State:
+        params = placed.params.place(given)
         optimizer = jax.device_put(make_optimizer(case).init(params), placed.device)
         return _State(
             params=params,
-            statistics=placed.statistics.place(),
+            statistics=placed.statistics.place(given),
             optimizer=optimizer,
             step=jax.device_put(jnp.int32(0), placed.device),
         )
 
-    state = start()
+    state = start(arrays.params)
     before = state.params[-1]
 
-    def learn(given: Mapping[str, jax.Array]) -> jax.Array:
+    def learn(given: Inputs) -> jax.Array:
         nonlocal state, before
         before = state.params[-1]
-        state, loss = compiled(state, given, noisy)
+        state, loss = compiled(state, given, strength)
         return loss
 
-    def step() -> object:
-        loss = learn(placed.take_inputs())
+    def step(inputs: Inputs) -> tuple[_State, jax.Array | float]:
+        loss = learn(placed.fetch(inputs))
         return state, float(loss) if "loss-fetched" in placed.defects else loss
 
-    def reset() -> None:
+    def reset(given: ByName) -> None:
         nonlocal state
-        state = start()
+        state = start(given)
 
-    def follow(num_steps: int) -> Steps:
-        fresh, loss = compiled(start(), inputs, silent)
-        losses, first = [float(loss)], placed.to_canonical(fresh.params, fresh.statistics)
-        gradient = _gradient(case, arrays.params, placed, fresh)
-        for _ in range(num_steps - 1):
-            fresh, loss = compiled(fresh, inputs, silent)
-            losses.append(float(loss))
-        return Steps(
-            before=arrays.params,
-            gradient=gradient,
-            after_first=first,
-            after_last=placed.to_canonical(fresh.params, fresh.statistics),
-            losses=losses,
-        )
+    def silence(quiet: bool) -> None:
+        nonlocal strength
+        strength = silent if quiet else noisy
 
-    def parts() -> dict[str, np.ndarray]:
-        fresh, noise = start(), Noise(jnp.int32(0), silent)
-        layers = _name_layers(placed, fresh.params, fresh.statistics, inputs["images"], noise)
-        return make_parts(layers, follow(1))
-
-    def held() -> dict[str, object]:
-        logits = jax.eval_shape(_logits(placed), state, inputs["images"], noisy)
+    def held(inputs: Inputs) -> dict[str, object]:
+        fetched = placed.fetch(inputs)
+        logits = jax.eval_shape(_logits(placed), state, fetched["images"], noisy)
         return {
             "params": state.params,
-            "inputs": placed.hold_inputs(inputs),
+            "inputs": inputs,
             "output_dtype": logits.dtype,
             "state_update": "in place" if before.is_deleted() else "copied",
             "function": compiled,
-            "arguments": (state, inputs, noisy),
+            "arguments": (state, fetched, noisy),
         }
 
+    def layers(inputs: Inputs) -> dict[str, np.ndarray]:
+        noise, images = Noise(jnp.int32(0), silent), placed.fetch(inputs)["images"]
+        return _name_layers(placed, state.params, state.statistics, images, noise)
+
     return Program(
+        place=placed.place_inputs,
         step=step,
-        evidence=lambda: make_evidence(case, follow(case.trace_steps)),
-        lower=lambda: compiled.lower(state, inputs, noisy),
+        reset=reset,
+        read=lambda outputs: {"loss": np.asarray(outputs[1])},
+        state=lambda: _to_host(case, placed, state),
+        silence=silence,
+        lower=lambda inputs: compiled.lower(state, placed.fetch(inputs), noisy),
         held=held,
-        parts=parts,
-        training=lambda: _make_training(placed, learn, lambda: state, reset),
+        layers=layers,
+        training=lambda: _make_training(placed, learn, lambda: state, lambda: reset(arrays.params)),
     )
 
 
@@ -237,7 +242,7 @@ def _make_training(
     held: Callable[[], _State],
     reset: Callable[[], None],
 ) -> Training:
-    graph, prepare = placed.at_rest(), batches.make_prepare(placed.inputs["images"].dtype)
+    graph, prepare = placed.at_rest(), batches.make_prepare(placed.images_dtype)
 
     @jax.jit
     def count(params: Leaves, statistics: Leaves, batch: Mapping[str, jax.Array]) -> jax.Array:
@@ -261,16 +266,18 @@ def _make_training(
     )
 
 
-def _gradient(
-    case: Case, before: Mapping[str, np.ndarray], placed: Placed, state: _State
-) -> dict[str, np.ndarray]:
-    """The gradient of step 1. Momentum starts at zero, so SGD's trace is the gradient plus decay,
-    and AdamW's first moment is proportional to the gradient."""
-    key = "trace" if case.optimizer == "sgd" else "mu"
-    trace = placed.params.to_canonical(optax.tree.get(state.optimizer, key))
-    if case.optimizer == "adamw":
-        return {name: array / (1 - ADAMW_BETAS[0]) for name, array in trace.items()}
+_MOMENTS = {"sgd": {"momentum": "trace"}, "adamw": {"first_moment": "mu", "second_moment": "nu"}}
+"""The optimiser's state, as Optax calls it."""
+
+
+def _to_host(case: Case, placed: Placed, state: _State) -> dict[str, dict[str, np.ndarray]]:
+    """Copies, because the device buffers are donated next."""
+    moments = {
+        group: placed.params.to_canonical(optax.tree.get(state.optimizer, key))
+        for group, key in _MOMENTS[case.optimizer].items()
+    }
     return {
-        name: array - case.weight_decay * before[name].astype(array.dtype)
-        for name, array in trace.items()
+        "params": placed.params.to_canonical(state.params),
+        "statistics": placed.statistics.to_canonical(state.statistics),
+        **moments,
     }

@@ -6,8 +6,7 @@ the backward pass too. The optimizer step is PyTorch's own multi-tensor one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchcore.program import REFERENCE, Arrays, Program, Settings, Training
+from benchcore.program import REFERENCE, Arrays, ByName, Program, Settings, State, Training
 from benchcore.workloads.settings import (
     TORCH_COMPILE,
     BuildSettings,
@@ -29,32 +28,47 @@ from benchcore.workloads.vision.case import (
     MOMENTUM,
     SETTINGS,
     Case,
-    Steps,
-    make_evidence,
-    make_parts,
 )
 from benchcore.workloads.vision.pixels import make_seen
 
 Tensors = dict[str, torch.Tensor]
 Forward = Callable[[torch.Tensor], torch.Tensor]
+Inputs = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Placed:
-    """A model and its images on the device, in the case's dtype and the settings' layout."""
+    """A model on the device, in the case's dtype and the settings' layout."""
 
     model: torch.nn.Module
     forward: Forward
-    images: torch.Tensor
+    device: torch.device
+    dtype: torch.dtype
+    layout: torch.memory_format
     mode: str
     defects: frozenset[str]
 
-    def hold(self) -> dict[str, object]:
-        """What the manifest reads of both inference and training."""
+    def place(self, inputs: ByName) -> Inputs:
+        """Images (batch, 3, high, wide) in the layout, and labels where there are any."""
+        images = torch.tensor(inputs["images"], device=self.device, dtype=self.dtype)
+        images = images.contiguous(memory_format=self.layout)
+        if "labels" not in inputs:
+            return (images,)
+        if "frozen-weights" in self.defects:
+            images.requires_grad_()
+        return images, torch.tensor(inputs["labels"], device=self.device).long()
+
+    def reset(self, params: ByName) -> None:
+        """Put these parameters and running statistics where the compiled function finds its own."""
+        state = self.model.state_dict()
+        _copy_into(state, {name: torch.tensor(array) for name, array in params.items()})
+
+    def hold(self, inputs: Inputs) -> dict[str, object]:
+        """What the manifest reads of inference and training alike."""
         return {
             "module": self.model,
             "params": list(self.model.parameters()),
-            "inputs": [self.images],
+            "inputs": inputs,
             "compile_mode": self.mode,
         }
 
@@ -68,7 +82,7 @@ def build(
     placed = _place(case, arrays, wanted, model)
     if case.use_case == "infer":
         return _infer(placed)
-    return _train(case, arrays, placed)
+    return _train(case, placed, arrays.params)
 
 
 def _place(case: Case, arrays: Arrays, wanted: BuildSettings, model: torch.nn.Module) -> _Placed:
@@ -79,7 +93,6 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, model: torch.nn.Mo
     model.load_state_dict(_state_dict(model, arrays.params), strict=True)
     model = model.train(case.use_case == "train")
     model = model.to(wanted.device, dtype, memory_format=memory_format)
-    images = torch.tensor(arrays.inputs["images"], device=wanted.device, dtype=dtype)
 
     def autocast(images: torch.Tensor) -> torch.Tensor:
         with torch.autocast(wanted.platform, torch.bfloat16):
@@ -88,7 +101,9 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, model: torch.nn.Mo
     return _Placed(
         model=model,
         forward=autocast if case.precision == "bf16_autocast" else model,
-        images=images.contiguous(memory_format=memory_format),
+        device=torch.device(wanted.device),
+        dtype=dtype,
+        layout=memory_format,
         mode=wanted.compile,
         defects=wanted.defects,
     )
@@ -101,20 +116,22 @@ def _compile(function: Callable[..., torch.Tensor], mode: str) -> Callable[..., 
 def _infer(placed: _Placed) -> Program:
     compiled = _compile(placed.forward, placed.mode)
 
-    def step() -> torch.Tensor:
+    def step(inputs: Inputs) -> torch.Tensor:
         with torch.inference_mode():
-            return compiled(placed.images)
+            return compiled(*inputs)
 
     return Program(
+        place=placed.place,
         step=step,
-        evidence=lambda: {"logits": _to_host(step())},
-        held=lambda: placed.hold() | {"output_dtype": step().dtype},
-        parts=lambda: make_parts(_name_layers(placed)),
+        reset=placed.reset,
+        read=lambda logits: {"logits": _to_host(logits)},
+        held=lambda inputs: placed.hold(inputs) | {"output_dtype": step(inputs).dtype},
+        layers=lambda inputs: _name_layers(placed, inputs[0]),
     )
 
 
-def _name_layers(placed: _Placed) -> dict[str, np.ndarray]:
-    """The output of every module that has parameters of its own, in forward order."""
+def _name_layers(placed: _Placed, images: torch.Tensor) -> dict[str, np.ndarray]:
+    """What every module with parameters of its own puts out, in forward order."""
     found: dict[str, np.ndarray] = {}
 
     def hook(name: str) -> Callable[..., None]:
@@ -130,7 +147,7 @@ def _name_layers(placed: _Placed) -> dict[str, np.ndarray]:
         if name and any(True for _ in module.parameters(recurse=False))
     ]
     with torch.no_grad():
-        placed.forward(placed.images)
+        placed.forward(images)
     for handle in handles:
         handle.remove()
     return found
@@ -138,39 +155,34 @@ def _name_layers(placed: _Placed) -> dict[str, np.ndarray]:
 
 def _make_optimizer(
     case: Case, params: Mapping[str, torch.nn.Parameter]
-) -> tuple[torch.optim.Optimizer, Tensors]:
-    """torch's optimizer and its state tensors, zero so that step 1 is well-defined.
-
-    They are created here because the evidence resets them to zero."""
-    remembered: Tensors = {}
-
-    def remember(param: torch.nn.Parameter, key: str, tensor: torch.Tensor) -> None:
-        optimizer.state[param][key] = tensor
-        remembered[f"{key} {len(remembered)}"] = tensor
-
+) -> tuple[torch.optim.Optimizer, dict[str, Tensors]]:
+    """torch's own, and by group the tensors it remembers things in, made here as zeros, from which
+    step one is as defined."""
     decay = {"lr": case.learning_rate, "weight_decay": case.weight_decay}
+    optimizer: torch.optim.Optimizer
     if case.optimizer == "sgd":
+        keys = {"momentum_buffer": "momentum"}
         optimizer = torch.optim.SGD(params.values(), momentum=MOMENTUM, **decay)
-        for param in params.values():
-            remember(param, "momentum_buffer", torch.zeros_like(param))
-        return optimizer, remembered
-    optimizer = torch.optim.AdamW(params.values(), betas=ADAMW_BETAS, eps=ADAMW_EPSILON, **decay)
-    for param in params.values():
-        remember(param, "step", torch.tensor(0.0))
-        remember(param, "exp_avg", torch.zeros_like(param))
-        remember(param, "exp_avg_sq", torch.zeros_like(param))
-    return optimizer, remembered
+    else:
+        keys = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}
+        optimizer = torch.optim.AdamW(
+            params.values(), betas=ADAMW_BETAS, eps=ADAMW_EPSILON, **decay
+        )
+    groups: dict[str, Tensors] = {group: {} for group in keys.values()}
+    for name, param in params.items():
+        if case.optimizer == "adamw":
+            optimizer.state[param]["step"] = torch.tensor(0.0)
+        for key, group in keys.items():
+            groups[group][name] = optimizer.state[param][key] = torch.zeros_like(param)
+    return optimizer, groups
 
 
-def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
-    model, images = placed.model, placed.images
-    labels = torch.tensor(arrays.inputs["labels"], device=images.device).long()
+def _train(case: Case, placed: _Placed, first: ByName) -> Program:
+    model = placed.model
     params = dict(model.named_parameters())
     if "frozen-weights" in placed.defects:
         model.requires_grad_(False)
-        images.requires_grad_()
-    optimizer, remembered = _make_optimizer(case, params)
-    state = {name: tensor for name, tensor in model.state_dict().items() if name in arrays.params}
+    optimizer, moments = _make_optimizer(case, params)
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         logits = _widen(placed.forward(images))
@@ -179,6 +191,7 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
     loss_function = _compile(loss_of, placed.mode)
     owed = list(params.values())
     address = owed[-1].data_ptr()
+    rates = {each: each.p for each in model.modules() if hasattr(each, "p")}
 
     def learn(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
@@ -189,51 +202,59 @@ def _train(case: Case, arrays: Arrays, placed: _Placed) -> Program:
             loss.item()
         return loss.detach()
 
-    def step() -> tuple[torch.Tensor, list[torch.Tensor]]:
-        return learn(images, labels), owed
+    def reset(given: ByName) -> None:
+        placed.reset(given)
+        _clear(optimizer)
 
-    def reset() -> None:
-        _copy_into(state, {name: torch.tensor(arrays.params[name]) for name in state})
-        _copy_into(remembered, {name: torch.zeros(()) for name in remembered})
+    def silence(quiet: bool) -> None:
+        """Dropout and stochastic depth off: no two frameworks draw the same numbers."""
+        for module, rate in rates.items():
+            module.p = 0.0 if quiet else rate
 
-    def follow(num_steps: int) -> Steps:
-        kept = {name: tensor.clone() for name, tensor in (state | remembered).items()}
-        reset()
-        with _without_noise(model):
-            losses = [step()[0].item()]
-            gradient = {name: _gradient(param) for name, param in params.items()}
-            first = {name: _to_host(tensor) for name, tensor in state.items()}
-            losses += [step()[0].item() for _ in range(num_steps - 1)]
-        last = {name: _to_host(tensor) for name, tensor in state.items()}
-        _copy_into(state | remembered, kept)
-        return Steps(
-            before=arrays.params,
-            gradient=gradient,
-            after_first=first,
-            after_last=last,
-            losses=losses,
-        )
+    def layers(inputs: Inputs) -> dict[str, np.ndarray]:
+        silence(True)
+        found = _name_layers(placed, inputs[0])
+        silence(False)
+        return found
 
-    def parts() -> dict[str, np.ndarray]:
-        """Call it before the program's first step."""
-        with _without_noise(model):
-            layers = _name_layers(placed)
-        return make_parts(layers, follow(1))
-
-    def held() -> dict[str, object]:
-        return placed.hold() | {
-            "inputs": [images, labels],
-            "output_dtype": _output_dtype(placed),
+    def held(inputs: Inputs) -> dict[str, object]:
+        return placed.hold(inputs) | {
+            "output_dtype": _output_dtype(placed, inputs[0]),
             "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
         }
 
     return Program(
-        step=step,
-        evidence=lambda: make_evidence(case, follow(case.trace_steps)),
+        place=placed.place,
+        step=lambda inputs: (learn(*inputs), owed),
+        reset=reset,
+        read=lambda outputs: {"loss": _to_host(outputs[0])},
+        state=lambda: _read_state(model, moments),
+        silence=silence,
         held=held,
-        parts=parts,
-        training=lambda: _make_training(placed, learn, owed, reset),
+        layers=layers,
+        training=lambda: _make_training(placed, learn, owed, lambda: reset(first)),
     )
+
+
+def _clear(optimizer: torch.optim.Optimizer) -> None:
+    """Zeros for all that it remembers, in place: CUDA graphs hold on to these tensors."""
+    for of in optimizer.state.values():
+        for tensor in of.values():
+            tensor.zero_()
+
+
+def _read_state(model: torch.nn.Module, moments: Mapping[str, Tensors]) -> State:
+    params = dict(model.named_parameters())
+    statistics = {
+        name: tensor
+        for name, tensor in model.named_buffers()
+        if not name.endswith("num_batches_tracked")
+    }
+    groups = {"params": params, "statistics": statistics, **moments}
+    return {
+        group: {name: _to_host(tensor) for name, tensor in of.items()}
+        for group, of in groups.items()
+    }
 
 
 def _make_training(
@@ -242,9 +263,9 @@ def _make_training(
     owed: list[torch.Tensor],
     reset: Callable[[], None],
 ) -> Training:
-    images, forward = placed.images, _compile(placed.forward, placed.mode)
-    last = not images.is_contiguous()
-    prepare = batches.make_prepare(images.device, images.dtype)
+    forward, device = _compile(placed.forward, placed.mode), placed.device
+    last = placed.layout is torch.channels_last
+    prepare = batches.make_prepare(device, placed.dtype)
 
     def validate(batch: batches.Batch) -> torch.Tensor:
         pixels, labels = prepare(batch)
@@ -260,8 +281,8 @@ def _make_training(
 
     return Training(
         layout="NHWC" if last else "NCHW",
-        stage=batches.make_stage(images.device, channels_last=last),
-        send=batches.make_send(images.device),
+        stage=batches.make_stage(device, channels_last=last),
+        send=batches.make_send(device),
         learn=lambda batch: learn(*prepare(batch)),
         validate=validate,
         see=see,
@@ -270,36 +291,20 @@ def _make_training(
     )
 
 
-@contextmanager
-def _without_noise(model: torch.nn.Module) -> Iterator[None]:
-    """Without dropout and stochastic depth: no two frameworks draw the same random numbers."""
-    rates = {module: module.p for module in model.modules() if hasattr(module, "p")}
-    for module in rates:
-        module.p = 0.0
-    yield
-    for module, rate in rates.items():
-        module.p = rate
-
-
-def _output_dtype(placed: _Placed) -> torch.dtype:
-    """Of a forward pass in inference mode, which leaves the statistics unchanged."""
+def _output_dtype(placed: _Placed, images: torch.Tensor) -> torch.dtype:
+    """Of the forward pass, which is run as in inference: it leaves the statistics alone."""
     placed.model.eval()
     with torch.no_grad():
-        dtype = placed.forward(placed.images).dtype
+        dtype = placed.forward(images).dtype
     placed.model.train()
     return dtype
 
 
-def _copy_into(targets: Tensors, sources: Tensors) -> None:
-    """In place: the compiled function and the optimizer hold references to these tensors."""
+def _copy_into(targets: Mapping[str, torch.Tensor], sources: Tensors) -> None:
+    """In place: the compiled function and the optimiser keep hold of the very same tensors."""
     with torch.no_grad():
-        for name, target in targets.items():
-            target.copy_(sources[name])
-
-
-def _gradient(param: torch.nn.Parameter) -> np.ndarray:
-    """Zeros if there is none, so that this side fails every comparison."""
-    return _to_host(torch.zeros_like(param) if param.grad is None else param.grad)
+        for name, source in sources.items():
+            targets[name].copy_(source)
 
 
 def _to_host(tensor: torch.Tensor) -> np.ndarray:

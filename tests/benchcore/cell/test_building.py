@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
+from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.building import inject_slowdown
 from benchcore.program import Program
+from benchcore.workloads.noop.spec import SPEC
+
+
+def _bind(work: Callable[[], object]) -> BoundProgram:
+    case = SPEC.cases["bare"]
+    return BoundProgram(Program(step=lambda inputs: work()), SPEC, case, SPEC.make_arrays(case, 0))
 
 
 def _count(settings: dict[str, str], steps: int) -> tuple[list[int], list[object]]:
@@ -18,7 +26,8 @@ def _count(settings: dict[str, str], steps: int) -> tuple[list[int], list[object
         done[0] += 1
         return done[0]
 
-    program = inject_slowdown(Program(step=work, evidence=dict), settings)
+    program = _bind(work)
+    inject_slowdown(program, settings)
     counted, given = list[int](), list[object]()
     for _ in range(steps):
         before = done[0]
@@ -34,10 +43,12 @@ def test_a_slowed_replicate_does_so_much_more_of_its_own_work(percent: str, apar
     twice = [step for step, count in enumerate(counted) if count == 2]
     assert {later - earlier for earlier, later in pairwise(twice)} == {apart}
     # What such a step owes is waited for whole.
-    assert given[twice[0]] == [twice[0] + 1, twice[0] + 2]
+    assert given[twice[0]] == twice[0] + 2
 
 
 @pytest.mark.parametrize("settings", [{}, {"handicap": "0"}])
 def test_a_contender_without_slowdown_is_left_as_it_is(settings: dict[str, str]) -> None:
-    program = Program(step=lambda: None, evidence=dict)
-    assert inject_slowdown(program, settings) is program
+    program = _bind(int)
+    step = program.step
+    inject_slowdown(program, settings)
+    assert program.step is step

@@ -18,7 +18,7 @@ _PROFILE = """
 import json, pathlib, sys, tempfile
 import numpy as np
 from benchcore.cell.{framework}_runtime import make_runtime
-from benchcore.program import Program
+from types import SimpleNamespace
 runtime = make_runtime()
 runtime.import_framework()
 runtime.initialise(device="cpu", precision="fp32_ieee", threads=1, settings={{}})
@@ -26,7 +26,7 @@ host, scale = np.ones((8, 8), np.float32), float(sys.argv[1])
 {compile}
 runtime.synchronise(step())
 with tempfile.TemporaryDirectory() as folder:
-    program = Program(step=step, evidence=dict, lower=lower)
+    program = SimpleNamespace(step=step, lower=lower)
     print(json.dumps(runtime.profile(program, 3, pathlib.Path(folder))["program"]))
 """
 _COMPILE = {
@@ -38,7 +38,7 @@ step, lower = lambda: compiled(x), lambda: compiled.lower(x)
     "torch": """
 import torch
 compiled, {x} = torch.compile(lambda {x}: torch.tanh({x} @ {x}) * scale), torch.from_numpy(host)
-step, lower = lambda: compiled({x}), None
+step, lower = lambda: compiled({x}), lambda: None
 """,
 }
 

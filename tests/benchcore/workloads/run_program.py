@@ -24,6 +24,7 @@ from unittest import mock
 
 import numpy as np
 
+from benchcore.cell.bound_program import BoundProgram
 from benchcore.program import REFERENCE, Arrays, Program
 
 
@@ -44,9 +45,9 @@ def main(jobs: list[dict[str, Any]]) -> None:
 
 def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     package = f"benchcore.workloads.{job['workload']}"
-    spec = importlib.import_module(f"{package}.spec")
+    spec = importlib.import_module(f"{package}.spec").SPEC
     module = importlib.import_module(f"{package}.in_{job['framework']}")
-    case = spec.CASES[job["case"]]
+    case = spec.cases[job["case"]]
     arrays = _make_arrays(job["workload"], job["case"], job["seed"])
     batch = _draw_batch(case, job["seed"]) if job["handed"] else None
     if batch is not None:
@@ -68,22 +69,21 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
         _initialised_by_us(job),
     ):
         program = module.build(case, given, job["settings"])
-        if batch is not None:
-            evidence = _hand_over(program, *batch)
-        else:
-            evidence = _evidence(program, "before")
+        bound = BoundProgram(program, spec, case, given)
+        evidence = _hand_over(program, *batch) if batch is not None else _evidence(bound, "before")
         if job["parts"]:
             measured = list(facts["jits"])
-            evidence |= {f"parts/{name}": array for name, array in program.parts().items()}
+            traced = bound.trace(_wait, _wait)
+            evidence |= {f"parts/{name}": array for name, array in traced.items()}
             facts["jits"][:] = measured
         for _ in range(job["steps"]):
-            program.step()
+            bound.step()
         if job["steps"]:
-            held = program.held()
+            held = bound.held()
             if "output_dtype" in held:
                 facts["output_dtype"] = str(held["output_dtype"]).removeprefix("torch.")
                 facts["state_update"] = held.get("state_update")
-            evidence |= _evidence(program, "after")
+            evidence |= _evidence(bound, "after")
     facts["arrays_untouched"] = all(
         np.array_equal(array, untouched[name]) for name, array in _all_of(arrays)
     )
@@ -97,8 +97,15 @@ def _make_arrays(workload: str, case: str, seed: int) -> Arrays:
     return spec.make_arrays(spec.CASES[case], seed)
 
 
-def _evidence(program: Program, when: str) -> dict[str, np.ndarray]:
-    return {f"{when}/{name}": array for name, array in program.evidence().items()}
+def _evidence(bound: BoundProgram, when: str) -> dict[str, np.ndarray]:
+    return {f"{when}/{name}": array for name, array in bound.prove(_wait, _wait).items()}
+
+
+def _wait(outputs: object) -> None:
+    """On a CPU torch has finished; JAX is waited for, but for what a later step was given."""
+    if jax := sys.modules.get("jax"):
+        arrays = [each for each in jax.tree.leaves(outputs) if isinstance(each, jax.Array)]
+        jax.block_until_ready([each for each in arrays if not each.is_deleted()])
 
 
 def _hand_over(program: Program, images: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:

@@ -7,15 +7,28 @@ import numpy as np
 from benchcore.workloads.rotation import Rotation, roll
 
 
-def test_every_buffer_is_the_same_examples_in_another_order() -> None:
+def test_every_set_is_other_images_on_the_same_labels() -> None:
     images = np.arange(24, dtype=np.float32).reshape(8, 3)
     labels = np.arange(8, dtype=np.int32)
     sets = roll({"images": images, "labels": labels}, 4)
     assert sets[0]["images"] is images
     assert len({each["images"].tobytes() for each in sets}) == 4
-    for each in sets:  # a label stays with its image
-        np.testing.assert_array_equal(each["images"][:, 0], 3 * each["labels"])
-        np.testing.assert_array_equal(np.sort(each["labels"]), labels)
+    for each in sets:
+        np.testing.assert_array_equal(each["labels"], labels)
+        np.testing.assert_array_equal(np.sort(each["images"], axis=0), images)
+
+
+def test_sets_of_a_single_example_differ_too() -> None:
+    images = np.arange(6, dtype=np.float32).reshape(1, 6)
+    assert len({each["images"].tobytes() for each in roll({"images": images}, 4)}) == 4
+
+
+def test_the_buffer_that_was_taken_last_is_found() -> None:
+    rotation = Rotation(["a", "b", "c"])
+    for place in (0, 1, 2, 0):
+        rotation.take()
+        assert rotation.find_last() == place
+        rotation.take(), rotation.take()  # find_last took one, too
 
 
 def test_steps_take_the_buffers_in_turn() -> None:

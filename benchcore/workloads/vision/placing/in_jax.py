@@ -18,6 +18,8 @@ from benchcore.workloads.vision.case import Case
 from benchcore.workloads.vision.layers.in_jax import Layers, Noise, widen
 
 Leaves = list[jax.Array]
+Inputs = Mapping[str, Any]
+"""`images` (batch, high, wide, 3), and in training `labels` (batch,)."""
 Network = Callable[[jax.Array, Noise | None], jax.Array]
 """An NNX module: maps images (batch, height, width, 3) to logits (batch, classes)."""
 MakeNetwork = Callable[[Layers], Network]
@@ -36,31 +38,29 @@ class Placed:
     """The graph of the same network in inference mode."""
     params: _Group
     statistics: _Group
-    inputs: dict[str, jax.Array]
     device: jax.Device
     donate: bool
     defects: frozenset[str]
-    host_images: np.ndarray
-    """In the case's shape: (batch, 3, side, side)."""
+    images_dtype: jnp.dtype
 
     def merge(self, params: Leaves, statistics: Leaves) -> Any:
         states = self.params.unflatten(params), self.statistics.unflatten(statistics)
         return nnx.merge(self.graph, *states)
 
-    def take_inputs(self) -> dict[str, jax.Array]:
-        """A step's inputs: placed on the device before timing, unless a defect changes that."""
+    def place_inputs(self, inputs: Mapping[str, np.ndarray]) -> Inputs:
+        """Images (batch, high, wide, 3) and labels; on the device, unless that is wrong."""
+        images = np.ascontiguousarray(inputs["images"].transpose(0, 2, 3, 1))
+        if "image-from-host" in self.defects:
+            return {**inputs, "images": images}
+        placed = jax.device_put({**inputs, "images": images}, self.device)
+        return {**placed, "images": placed["images"].astype(self.images_dtype)}
+
+    def fetch(self, inputs: Inputs) -> Inputs:
+        """What a step computes with: its inputs, or a copy of images that are on the host."""
         if "image-from-host" not in self.defects:
-            return self.inputs
-        images = jax.device_put(self.host_images.transpose(0, 2, 3, 1), self.device)
-        return {**self.inputs, "images": images.astype(self.inputs["images"].dtype)}
-
-    def hold_inputs(self, on_device: object) -> object:
-        """What the manifest reports of where a step finds its images."""
-        return self.host_images if "image-from-host" in self.defects else on_device
-
-    def to_canonical(self, params: Leaves, statistics: Leaves) -> dict[str, np.ndarray]:
-        """Host copies of parameters and running statistics: the next step donates the buffers."""
-        return self.params.to_canonical(params) | self.statistics.to_canonical(statistics)
+            return inputs
+        images = jax.device_put(inputs["images"], self.device).astype(self.images_dtype)
+        return {**inputs, "images": images}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +69,15 @@ class _Group:
 
     names: tuple[str, ...]
     treedef: Any
-    host: list[np.ndarray]
+    state: nnx.State
     dtype: jnp.dtype
     device: jax.Device
 
-    def place(self) -> Leaves:
-        """A copy on the device: the originals must never be donated."""
+    def place(self, params: Mapping[str, np.ndarray]) -> Leaves:
+        """A fresh copy on the device: donation must never reach the originals."""
         return [
-            jnp.array(array, dtype=self.dtype, copy=True, device=self.device) for array in self.host
+            jnp.array(array, dtype=self.dtype, copy=True, device=self.device)
+            for array in fill(self.state, params)
         ]
 
     def unflatten(self, leaves: Leaves) -> Any:
@@ -102,15 +103,12 @@ def place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) 
         _Group(
             names=_names(state),
             treedef=jax.tree.structure(state),
-            host=fill(state, arrays.params),
+            state=state,
             dtype=dtype,
             device=device,
         )
         for state in states
     )
-    images = np.ascontiguousarray(arrays.inputs["images"].transpose(0, 2, 3, 1))
-    inputs = jax.device_put({**arrays.inputs, "images": images}, device)
-    inputs["images"] = inputs["images"].astype(dtype)
     inferring = dataclasses.replace(case, use_case="infer")
     return Placed(
         graph=graph,
@@ -119,11 +117,10 @@ def place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) 
         )[0],
         params=params,
         statistics=statistics,
-        inputs=inputs,
         device=device,
         donate=wanted.donate == "yes",
         defects=wanted.defects,
-        host_images=arrays.inputs["images"],
+        images_dtype=dtype,
     )
 
 

@@ -81,8 +81,8 @@ _healthy = build
 def build(case, arrays, settings):
     program = _healthy(case, arrays, settings)
 
-    def step():
-        jax.block_until_ready(program.step())
+    def step(inputs):
+        jax.block_until_ready(program.step(inputs))
         os.abort()
 
     return dataclasses.replace(program, step=step)

@@ -133,7 +133,8 @@ from benchcore.program import Program
 
 def build(case, arrays, settings):
     return Program(
-        step=lambda: time.sleep(0.0002), evidence=lambda: {"value": np.full(2, shaky.VALUE)}
+        step=lambda inputs: time.sleep(0.0002),
+        read=lambda outputs: {"value": np.full(2, shaky.VALUE)},
     )
 """
 # Only the fake JAX imports this for itself; bare Python is never shaken.

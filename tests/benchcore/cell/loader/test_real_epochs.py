@@ -57,7 +57,9 @@ def trained(
     images = read_image_folder(write_digits(root / "digits", val=2, classes=4), root)
     snapshot, state = root / "snapshot", open_state(root / "state")
     copy_inside_ring(snapshot)
-    _edit(snapshot, "in_jax.py", "compiled(state, given, noisy)", "compiled(state, given, silent)")
+    _edit(
+        snapshot, "in_jax.py", "compiled(state, given, strength)", "compiled(state, given, silent)"
+    )
     _edit(snapshot, "in_torch.py", "constructor)(**options)", "constructor)(dropout=0, **options)")
     order = make_order(
         _make_contender(framework_environment("jax@newest"), "jax", "jit"),

@@ -49,7 +49,7 @@ def build(case, arrays, settings):
     held = []
     made, lost = [], []
 
-    def step():
+    def step(inputs):
         if how == "large results":
             if sum(each.alive for each in made) > 2:
                 raise MemoryError("every result is kept")
@@ -65,7 +65,7 @@ def build(case, arrays, settings):
             held.append(b"x" * 100_000_000)
         return device.submit(time.sleep, WORK_S)
 
-    return Program(step=step, evidence=dict)
+    return Program(step=step)
 """
 
 

@@ -110,9 +110,9 @@ def test_a_step_that_jits_a_fresh_closure_is_void(
     _break(
         snapshot,
         "workloads/mlp/in_jax.py",
-        "        params, state, loss = compiled(params, state, *rotation.take())\n",
+        "        params, state, loss = compiled(params, state, *inputs)\n",
         "        fresh = jax.jit(lambda *each: _train_step(case)(*each), donate_argnums=(0, 1))\n"
-        "        params, state, loss = fresh(params, state, *rotation.take())\n",
+        "        params, state, loss = fresh(params, state, *inputs)\n",
     )
     short = {"starts": 1, "passes": False}
     order = _order(framework_environment("jax@newest"), "jax", "jit", "a", "b", **short)

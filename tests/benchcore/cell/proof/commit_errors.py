@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.manifest import read_manifest
+from benchcore.workloads.contract import import_spec
 
 Error = Callable[[Any, Any], contextlib.AbstractContextManager[Any]]
 """Given the runtime and the workload's module."""
@@ -121,16 +123,18 @@ def main(framework: str, out: str) -> None:
 def _read(
     framework: str, runtime: Any, workload: str, name: str, settings: dict[str, str], error: Error
 ) -> dict[str, Any]:
-    spec = importlib.import_module(f"benchcore.workloads.{workload}.spec")
+    spec = import_spec(workload)
     module = importlib.import_module(f"benchcore.workloads.{workload}.in_{framework}")
-    case = spec.CASES[name]
+    case = spec.cases[name]
     runtime.initialise(device="cpu", precision=case.precision, threads=1, settings=settings)
     canary = run_canary(runtime.canary, case.precision)
     if framework == "torch":  # graphs that an earlier job compiled are not this one's
         with contextlib.suppress(KeyError):
             sys.modules["torch._dynamo"].utils.counters.clear()
     with error(runtime, module):
-        program = module.build(case, spec.make_arrays(case, 7), {**settings, "device": "cpu"})
+        arrays = spec.make_arrays(case, 7)
+        built = module.build(case, arrays, {**settings, "device": "cpu"})
+        program = BoundProgram(built, spec, case, arrays)
         for _ in range(2):
             runtime.synchronise(program.step())
         manifest = read_manifest(runtime, program, canary)

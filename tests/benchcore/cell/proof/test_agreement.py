@@ -12,11 +12,13 @@ from benchcore.cell.proof.agreement import compare_all, find_non_finite
 LOGITS = np.linspace(-1.0, 1.0, 100, dtype=np.float32)
 
 
-def _save(tmp_path: Path, **evidence: dict[str, np.ndarray]) -> dict[str, Path]:
-    paths = {name: tmp_path / f"{name}.npz" for name in evidence}
+def _save(
+    tmp_path: Path, moment: str = "start 0, before", **evidence: dict[str, np.ndarray]
+) -> dict[str, dict[str, Path]]:
+    paths = {name: tmp_path / f"{name}-{moment}.npz" for name in evidence}
     for name, arrays in evidence.items():
         np.savez(paths[name], **arrays)  # type: ignore[arg-type]
-    return paths
+    return {name: {moment: path} for name, path in paths.items()}
 
 
 def test_every_pair_is_compared_by_its_largest_relative_difference(tmp_path: Path) -> None:
@@ -32,6 +34,20 @@ def test_every_pair_is_compared_by_its_largest_relative_difference(tmp_path: Pat
     assert rows[0]["max_relative"] == 0.0
     assert rows[1]["max_relative"] == pytest.approx(2e-4, rel=1e-3)
     assert rows[1]["l2_relative"] < rows[1]["max_relative"]
+
+
+def test_the_moment_at_which_two_are_furthest_apart_decides(tmp_path: Path) -> None:
+    """A step that goes wrong once it is timed, and a contender that has failed since."""
+    off = LOGITS + 2e-4
+    before = _save(tmp_path, a={"y": LOGITS}, b={"y": LOGITS})
+    after = _save(tmp_path, "start 0, after", a={"y": LOGITS}, b={"y": off})
+    both = {name: {**before[name], **after[name]} for name in before}
+    assert [row["agrees"] for row in compare_all(before, {"y": 1e-5})] == [True]
+    assert [row["agrees"] for row in compare_all(both, {"y": 1e-5})] == [False]
+    alone = _save(tmp_path, "start 1, before", a={"y": off})
+    both["a"] |= alone["a"]
+    assert [row["agrees"] for row in compare_all(both, {"y": 1.0})] == [True]
+    assert compare_all({"a": alone["a"], "b": before["b"]}, {"y": 1e-5}) == []
 
 
 @pytest.mark.parametrize(
@@ -70,5 +86,6 @@ def test_the_first_quantity_that_is_not_finite_is_named(tmp_path: Path) -> None:
     bad = LOGITS.copy()
     bad[0] = np.nan
     paths = _save(tmp_path, good={"y": LOGITS}, bad={"x": LOGITS, "y": bad})
-    assert find_non_finite(paths["good"]) is None
-    assert find_non_finite(paths["bad"]) == "y"
+    (good,), (bad_path,) = paths["good"].values(), paths["bad"].values()
+    assert find_non_finite(good) is None
+    assert find_non_finite(bad_path) == "y"

@@ -31,7 +31,7 @@ _STEP = """
 from benchcore.program import Program
 
 def build(case, arrays, settings):
-    return Program(step=lambda: None, evidence=dict)
+    return Program(step=lambda inputs: None)
 """
 # A framework of numpy, whose matmul and convolution round their operands to so many bits.
 _ROUNDING = """

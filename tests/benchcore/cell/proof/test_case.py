@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchcore.cell.proof.case import list_proof_cases, save_proof
-from benchcore.program import REFERENCE, Arrays, Program
+from benchcore.program import REFERENCE, Arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +39,11 @@ class _Prover:
         self._folder = folder
         self.built = 0
 
-    def _build(self, case: _Case, arrays: Arrays) -> Program:
+    def _bind(self, case: _Case, arrays: Arrays) -> Any:
         self.built += 1
         self.weight = arrays.params["weight"]
         found = {"logits": np.array([float(self.built)])}
-        return Program(step=lambda: None, evidence=lambda: found, parts=lambda: found)
+        return SimpleNamespace(prove=lambda *wait: found, trace=lambda *wait: found)
 
     def prove(self, **changes: Any) -> float:
         given = {
@@ -59,7 +59,8 @@ class _Prover:
             "device": "cpu",
             "path": str(self._folder / "found.npz"),
         }
-        assert save_proof(_SPEC, {**given, **changes}, self._build) == ["logits"]
+        runtime = SimpleNamespace(synchronise=None, release=None)
+        assert save_proof(_SPEC, {**given, **changes}, self._bind, runtime) == ["logits"]  # type: ignore[arg-type]
         with np.load(self._folder / "found.npz") as stored:
             return float(stored["logits"][0])
 

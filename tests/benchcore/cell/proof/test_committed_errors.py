@@ -138,8 +138,9 @@ def build(case, arrays, settings):
     dead = jax.jit(lambda a, b: (a @ b, a[0, 0])[1])  # nobody wants the product: XLA drops it
     assert "dot(" not in dead.lower(a, b).compile().as_text()
     return Program(
-        step=lambda: dead(a, b),
-        evidence=lambda: {"product": np.asarray(alive(a, b))},
+        place=lambda inputs: tuple(jax.device_put(inputs[name]) for name in ("a", "b")),
+        step=lambda inputs: (dead(*inputs), inputs),
+        read=lambda outputs: {"product": np.asarray(alive(*outputs[1]))},
     )
 """
 

@@ -1,0 +1,177 @@
+"""A program with inputs on the device: the step that is timed, and the proof of that same step."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from benchcore.cell.measure import timing
+from benchcore.program import Arrays, ByName, Program, State, Steps
+from benchcore.workloads.contract import Spec
+from benchcore.workloads.rotation import Rotation, roll
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Step = Callable[[], object]
+Synchronise = Callable[[object], None]
+_FEWEST_VALUES = 64
+"""A smaller array in bf16 may come back to where it started."""
+
+
+class StepUnlikeProofError(Exception):
+    """The timed steps left behind what the steps of the proof do not leave."""
+
+
+class BoundProgram:
+    """Steps of a program on the inputs of one case, in turn."""
+
+    def __init__(self, program: Program, spec: Spec, case: Any, arrays: Arrays) -> None:
+        self.program = program
+        self._start = arrays
+        self._spec, self._case = spec, case
+        self.rotation: Rotation[Any] = Rotation(self._place(arrays))
+        self.step = self._step_on(self.rotation)
+        """Enqueues one step on the inputs whose turn it is."""
+        self._outputs: list[ByName] = []
+        self._at_start: dict[str, int] = {}
+        """Checksums of the arrays that the proof's first step moves, before it."""
+
+    def _place(self, arrays: Arrays) -> list[Any]:
+        buffers = roll(arrays.inputs, self._spec.num_buffers(self._case))
+        return [self.program.place(each) for each in buffers]
+
+    def _step_on(self, rotation: Rotation[Any]) -> Step:
+        raw = self.program.step
+        return lambda: raw(rotation.take())
+
+    @property
+    def inputs(self) -> Any:
+        """The first set of inputs on the device."""
+        return self.rotation.buffers[0]
+
+    def lower(self) -> Any:
+        """The compiled step in the framework's own form; None where there is none."""
+        return self.program.lower and self.program.lower(self.inputs)
+
+    def held(self) -> Mapping[str, Any]:
+        """What the manifest is read from."""
+        return self.program.held(self.inputs)
+
+    def prove(
+        self, synchronise: Synchronise, release: Synchronise, other: Arrays | None = None
+    ) -> Mapping[str, np.ndarray]:
+        """The evidence of steps from the known start or from another one; then back to the first.
+
+        Only arrays of the same shapes may follow another; the program has been built with the
+        first ones alone, so what it kept of them shows.
+        """
+        steps = self.follow(other or self._start, synchronise, release)
+        if other is None:
+            self._outputs = list(steps.outputs)
+        return self._spec.summarise(self._case, steps)
+
+    def trace(self, synchronise: Synchronise, release: Synchronise) -> dict[str, np.ndarray]:
+        """What shows where evidence begins to differ: `layer/NAME` is the output of a layer, in
+        forward order, `gradient/NAME` an array's part of the quantity `gradient`."""
+        layers, parts = self.program.layers, self._spec.list_parts
+        found = {} if layers is None else layers(self.inputs)
+        traced = {f"layer/{name}": array for name, array in found.items()}
+        if parts is None:
+            return traced
+        return {**traced, **parts(self._case, self.follow(self._start, synchronise, release))}
+
+    def follow(self, arrays: Arrays, synchronise: Synchronise, release: Synchronise) -> Steps:
+        """Steps from this start, without random numbers, twice: one by one, and then as a block
+        runs them, which the last outputs and the last state are of."""
+        program, buffers = self.program, self._place(arrays)
+        num_steps = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
+        program.silence(True)
+        program.reset(arrays.params)
+        at_start = _list_checksums(program.state())
+        step = self._step_on(Rotation(buffers))
+        outputs: list[ByName] = []
+        after_first: State = {}
+        for index in range(num_steps):
+            left = step()
+            synchronise(left)
+            if index < num_steps - 1:
+                outputs.append(program.read(left))
+            if index == 0:
+                after_first = program.state()
+        program.reset(arrays.params)
+        last = _Last(self._step_on(Rotation(buffers)))
+        timing.run_steps(last.step, num_steps, 1, release, synchronise)
+        outputs.append(program.read(last.outputs))
+        after_last = program.state()
+        program.silence(False)
+        program.reset(self._start.params)
+        moved = _list_checksums(after_first)
+        self._at_start = {name: sum_ for name, sum_ in at_start.items() if moved[name] != sum_}
+        return Steps(
+            before=arrays.params, outputs=outputs, after_first=after_first, after_last=after_last
+        )
+
+    def check_left_behind(self, run_steps: Callable[[Step], object]) -> None:
+        """One more block, after all that were timed and like them: its outputs must be those of the
+        inputs whose turn it was, and whatever the proof's first step moved must have moved.
+
+        Call it before the proof from another start. Raises StepUnlikeProofError.
+        """
+        last = _Last(self.step)
+        run_steps(last.step)
+        if self._at_start:
+            _check_moved(self._at_start, self.program.state())
+        elif self._outputs and self.inputs:  # else outputs depend on how many steps there were
+            self._check_outputs(self.program.read(last.outputs))
+
+    def _check_outputs(self, found: ByName) -> None:
+        import numpy as np
+
+        turn = self.rotation.find_last() % len(self._outputs)
+        for name, tolerance in self._spec.tolerances(self._case).items():
+            if name not in found:
+                continue
+            wanted = self._outputs[turn][name]
+            away = np.abs(found[name].astype(np.float64) - wanted).max()
+            if not away <= tolerance * np.abs(wanted).max():
+                raise StepUnlikeProofError(
+                    f"{name!r} of the last step of a block is {away:.2g} from what the proof "
+                    "computed of the same inputs: the timed step does something else"
+                )
+
+
+def _list_arrays(state: State) -> dict[str, np.ndarray]:
+    return {f"{group}/{name}": array for group, of in state.items() for name, array in of.items()}
+
+
+def _list_checksums(state: State) -> dict[str, int]:
+    return {name: zlib.crc32(array.tobytes()) for name, array in _list_arrays(state).items()}
+
+
+def _check_moved(at_start: Mapping[str, int], state: State) -> None:
+    import numpy as np
+
+    for name, array in _list_arrays(state).items():
+        if name not in at_start:
+            continue
+        if not np.isfinite(array).all():
+            raise StepUnlikeProofError(f"{name!r} is not finite after the timed steps")
+        if array.size >= _FEWEST_VALUES and zlib.crc32(array.tobytes()) == at_start[name]:
+            raise StepUnlikeProofError(
+                f"{name!r} is after the timed steps what it was before them, although the proof's "
+                "first step moved it: the timed step does not train it"
+            )
+
+
+class _Last:
+    """Keeps the outputs of the newest step."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.outputs: object = None
+
+    def step(self) -> object:
+        self.outputs = self._step()
+        return self.outputs

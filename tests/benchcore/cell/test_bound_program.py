@@ -1,0 +1,232 @@
+"""The step that is timed is the one that is proven: steps that do something else are found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchcore.cell.bound_program import BoundProgram, StepUnlikeProofError
+from benchcore.program import Arrays, Program, Steps
+from benchcore.workloads.contract import Spec
+
+_BATCH, _NUM_STEPS = 4, 6
+
+
+def _make_arrays(case: Any, seed: int) -> Arrays:
+    rng = np.random.default_rng(seed)
+    return Arrays(
+        params={"weight": rng.standard_normal(100)},
+        inputs={"images": rng.standard_normal((_BATCH, 100))},
+    )
+
+
+def _summarise(case: Any, steps: Steps) -> dict[str, np.ndarray]:
+    travel = steps.after_last["params"]["weight"] - steps.before["weight"]
+    return {"loss_trace": np.array([each["loss"] for each in steps.outputs]), "travel": travel}
+
+
+_SPEC = Spec(
+    cases={},
+    make_arrays=_make_arrays,
+    flops=lambda case: 0,
+    least_bytes=lambda case: 0,
+    tolerances=lambda case: {"sums": 1e-9},
+    num_buffers=lambda case: 3,
+)
+_TRAINED = Spec(
+    cases={},
+    make_arrays=_make_arrays,
+    flops=lambda case: 0,
+    least_bytes=lambda case: 0,
+    tolerances=lambda case: {},
+    num_buffers=lambda case: 3,
+    num_proof_steps=lambda case: _NUM_STEPS,
+    summarise=_summarise,
+)
+
+
+def _infer(step: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Program:
+    weight = _make_arrays(None, 1).params["weight"]
+
+    def reset(params: Mapping[str, np.ndarray]) -> None:
+        nonlocal weight
+        weight = params["weight"]
+
+    return Program(
+        place=lambda inputs: (inputs["images"],),
+        step=lambda inputs: step(weight, inputs[0]),
+        reset=reset,
+        read=lambda sums: {"sums": sums},
+    )
+
+
+class _Learner:
+    """Gradient descent on the squares of weight times images; `learn` may be replaced."""
+
+    def __init__(self, learn: Callable[[_Learner, np.ndarray], float]) -> None:
+        self.weight, self.num_steps = _make_arrays(None, 1).params["weight"], 0
+        self._learn = learn
+
+    def make(self) -> Program:
+        return Program(
+            place=lambda inputs: (inputs["images"],),
+            step=lambda inputs: self._learn(self, inputs[0]),
+            reset=self._reset,
+            read=lambda loss: {"loss": np.array(loss)},
+            state=lambda: {"params": {"weight": self.weight.copy()}},
+        )
+
+    def _reset(self, params: Mapping[str, np.ndarray]) -> None:
+        self.weight = params["weight"].copy()
+
+
+def _learn(learner: _Learner, images: np.ndarray) -> float:
+    sums = images @ learner.weight
+    learner.weight = learner.weight - 1e-4 * images.T @ sums
+    return float(np.square(sums).mean())
+
+
+def _wait(outputs: object) -> None:
+    pass
+
+
+def _bind(program: Program, spec: Spec) -> BoundProgram:
+    return BoundProgram(program, spec, None, _make_arrays(None, 1))
+
+
+def _prove(program: Program, spec: Spec, seed: int = 2) -> dict[str, Any]:
+    """Evidence from the known start and from another one."""
+    bound = _bind(program, spec)
+    known = bound.prove(_wait, _wait)
+    return {"known": known, "other": bound.prove(_wait, _wait, _make_arrays(None, seed))}
+
+
+def _differ(one: dict[str, Any], other: dict[str, Any]) -> dict[str, bool]:
+    return {
+        start: any(
+            not np.allclose(one[start][name], other[start][name], rtol=1e-9) for name in one[start]
+        )
+        for start in one
+    }
+
+
+def _right(weight: np.ndarray, images: np.ndarray) -> np.ndarray:
+    return images @ weight
+
+
+def test_a_right_step_leaves_the_same_evidence_again_and_passes() -> None:
+    evidence = _prove(_infer(_right), _SPEC)
+    assert evidence["known"]["sums"].shape == (3, _BATCH)
+    assert _differ(evidence, _prove(_infer(_right), _SPEC)) == {"known": False, "other": False}
+    bound = _bind(_infer(_right), _SPEC)
+    bound.prove(_wait, _wait)
+    for steps in range(1, 8):  # whatever the turn at which the block ends
+        bound.check_left_behind(lambda step, n=steps: [step() for _ in range(n)])
+
+
+def test_a_step_that_returns_what_it_computed_first_is_found_by_the_next_inputs() -> None:
+    kept: list[np.ndarray] = []
+
+    def step(weight: np.ndarray, images: np.ndarray) -> np.ndarray:
+        kept.append(_right(weight, images))
+        return kept[0]
+
+    assert _differ(_prove(_infer(step), _SPEC), _prove(_infer(_right), _SPEC))["known"]
+
+
+def test_a_step_that_remembers_all_inputs_is_found_by_ones_it_never_saw() -> None:
+    """By their place in the turn: as one does whose inputs are constants of the program."""
+    kept: dict[int, np.ndarray] = {}
+    turn = 0
+
+    def step(weight: np.ndarray, images: np.ndarray) -> np.ndarray:
+        nonlocal turn
+        turn += 1
+        return kept.setdefault(turn % 3, _right(weight, images))
+
+    assert _differ(_prove(_infer(step), _SPEC), _prove(_infer(_right), _SPEC)) == {
+        "known": False,
+        "other": True,
+    }
+
+
+def test_parameters_that_are_constants_of_the_program_are_found() -> None:
+    frozen = _make_arrays(None, 1).params["weight"]
+    found = _prove(_infer(lambda _, images: _right(frozen, images)), _SPEC)
+    assert _differ(found, _prove(_infer(_right), _SPEC)) == {"known": False, "other": True}
+
+
+def test_a_step_that_stops_computing_once_it_is_timed_is_found_by_its_last_outputs() -> None:
+    calls, kept = 0, np.zeros(_BATCH)
+
+    def step(weight: np.ndarray, images: np.ndarray) -> np.ndarray:
+        nonlocal calls, kept
+        calls += 1
+        if calls <= 10:
+            kept = _right(weight, images)
+        return kept
+
+    bound = _bind(_infer(step), _SPEC)
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match="'sums' of the last step of a block"):
+        bound.check_left_behind(lambda each: [each() for _ in range(20)])
+
+
+def test_a_training_step_that_no_longer_learns_is_found_by_its_state() -> None:
+    calls = 0
+
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        nonlocal calls
+        calls += 1
+        return _learn(learner, images) if calls <= 2 * _NUM_STEPS else 0.0
+
+    bound = _bind(_Learner(learn).make(), _TRAINED)
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match="'params/weight' is after the timed steps what"):
+        bound.check_left_behind(lambda each: [each() for _ in range(20)])
+
+
+def test_a_training_step_that_ends_in_nan_is_found() -> None:
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        learner.num_steps += 1
+        loss = _learn(learner, images)
+        if learner.num_steps > 2 * _NUM_STEPS:
+            learner.weight = learner.weight * np.nan
+        return loss
+
+    bound = _bind(_Learner(learn).make(), _TRAINED)
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match="is not finite after the timed steps"):
+        bound.check_left_behind(lambda each: each())
+
+
+def test_a_right_training_step_passes_and_its_block_leaves_what_single_steps_leave() -> None:
+    bound = _bind(_Learner(_learn).make(), _TRAINED)
+    evidence = bound.prove(_wait, _wait)
+    bound.check_left_behind(lambda each: [each() for _ in range(20)])
+    assert len(evidence["loss_trace"]) == _NUM_STEPS
+    again = _prove(_Learner(_learn).make(), _TRAINED)
+    assert not _differ({"known": evidence}, {"known": again["known"]})["known"]
+
+
+def test_a_step_that_is_wrong_only_where_nobody_waits_for_it_is_found_by_the_block() -> None:
+    """Such as one whose outputs the next step overwrites."""
+    waited = True
+
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        nonlocal waited
+        loss = _learn(learner, images) if waited else 0.0
+        waited = False
+        return loss
+
+    def wait(outputs: object) -> None:
+        nonlocal waited
+        waited = True
+
+    right = _prove(_Learner(_learn).make(), _TRAINED)
+    bound = _bind(_Learner(learn).make(), _TRAINED)
+    found = bound.prove(wait, _wait)
+    assert _differ({"known": found}, {"known": right["known"]})["known"]
