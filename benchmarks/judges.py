@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from scipy import stats
 
-from benchcore.verdict.allocations import judge_allocations
+from benchcore.verdict.allocations import judge_allocations, locate
+from benchcore.verdict.moderation import fit_spread
+from benchcore.verdict.samples import Judgement
 
+_OF_A_FOLDER = 20
 KINDS = ("clean", "outlier pairs", "one bad node")
 TRUTHS = (0.0, 0.01, 0.02, 0.03, 0.05)
 _SHARED = 0.03
@@ -26,6 +29,7 @@ class Trial:
 
     kind: str
     truth: float
+    effect: float
     allocations: list[np.ndarray]
 
     @property
@@ -47,7 +51,9 @@ def simulate(seed: int, repeats: int) -> Iterator[Trial]:
             logs += odd * rng.uniform(0.05, 0.5, logs.shape)
         if kind == "one bad node":
             logs[rng.integers(num), :, 1] += rng.choice([-1, 1]) * rng.uniform(0.05, 0.3)
-        yield Trial(kind=kind, truth=math.log1p(truth), allocations=list(0.1 * np.exp(logs)))
+        yield Trial(
+            kind=kind, truth=math.log1p(truth), effect=effect, allocations=list(0.1 * np.exp(logs))
+        )
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,32 @@ class Answer:
 
 def ours(trial: Trial) -> Answer:
     """What `deadheat judge` says."""
-    found = judge_allocations(trial.log_ratios)
+    return _answer(judge_allocations(trial.log_ratios))
+
+
+def _answer(found: Judgement) -> Answer:
     if found.low is None or found.high is None:
         return Answer(found.verdict)
     return Answer(found.verdict, found.low, found.high)
+
+
+def judge_folders(trials: Sequence[Trial], seed: int) -> list[Answer]:
+    """What `deadheat judge` says of folders of 20 cases of a machine: trials that differ in truth
+    and number of pairs, and share the kind, the number of allocations and how these vary."""
+    rng = np.random.default_rng(seed)
+    answers = [Answer("unknown")] * len(trials)
+    machines: dict[tuple[str, float, int], list[int]] = {}
+    for number, trial in enumerate(trials):
+        machine = (trial.kind, trial.effect, len(trial.allocations))
+        machines.setdefault(machine, []).append(number)
+    for members in machines.values():
+        shuffled = rng.permutation(members).tolist()
+        for first in range(0, len(shuffled), _OF_A_FOLDER):
+            folder = shuffled[first : first + _OF_A_FOLDER]
+            prior = fit_spread([locate(trials[each].log_ratios) for each in folder])
+            for each in folder:
+                answers[each] = _answer(judge_allocations(trials[each].log_ratios, prior=prior))
+    return answers
 
 
 def t_on_means(trial: Trial) -> Answer:

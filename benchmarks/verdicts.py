@@ -29,7 +29,7 @@ import numpy as np
 import quiet_nights
 import real_histories
 from histories import SHIFTED, History, simulate
-from judges import JUDGES, KINDS, TRUTHS, Answer, Trial
+from judges import JUDGES, KINDS, TRUTHS, Answer, Trial, judge_folders
 from judges import simulate as simulate_trials
 from one_duel import keep
 from uv import find_uv_bin
@@ -39,6 +39,7 @@ from benchcore.verdict.history.detect import Detection, detect_shifts
 
 _PACKAGES = {"otava": "apache-otava==0.8.0", "asv": "asv==0.6.6", "ruptures": "ruptures==1.1.10"}
 _PEERS = ("otava", "asv", "ruptures", "Perfherder", "rustc-perf", "TorchBench", "HUD")
+_FEW = 3
 _NEAR = 5
 """Nights by which a reported shift may be early or late."""
 
@@ -198,8 +199,9 @@ def tell_judging(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row a judge and kind of allocations: false alarms, power, coverage, and false sameness."""
     trials = list(simulate_trials(options.seed, options.trials))
     rows = []
-    for who, judge in JUDGES.items():
-        answers = [judge(trial) for trial in trials]
+    by_judge = {who: [judge(trial) for trial in trials] for who, judge in JUDGES.items()}
+    by_judge["ours, folders"] = judge_folders(trials, options.seed)
+    for who, answers in by_judge.items():
         rows += [
             {"who": who, "kind": kind, "seed": options.seed, **_rate(kind, trials, answers)}
             for kind in KINDS
@@ -217,6 +219,9 @@ def _rate(kind: str, trials: Sequence[Trial], answers: Sequence[Answer]) -> dict
         rates[f"different at {truth:.0%}"] = said.count("different") / len(said)
         if truth in (0.0, 0.03):
             rates[f"same at {truth:.0%}"] = said.count("same") / len(said)
+    few = [each for each in several if len(each[0].allocations) == _FEW]
+    said = [a.verdict for trial, a in few if np.isclose(trial.truth, np.log1p(0.02))]
+    rates["different at 2%, 3 allocations"] = said.count("different") / len(said)
     held = [answer.low <= trial.truth <= answer.high for trial, answer in several]
     rates["coverage"] = None if np.isnan(several[0][1].low) else float(np.mean(held))
     rates["different, one allocation"] = float(np.mean([a.verdict == "different" for a in alone]))

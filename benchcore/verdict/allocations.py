@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchcore.verdict.moderation import find_farthest
 from benchcore.verdict.samples import (
     EQUIVALENCE_BOUND,
     Judgement,
     Preference,
+    SpreadPrior,
     judge_samples,
     robust_deviation,
     t_tail,
@@ -23,6 +25,7 @@ deviation, one in two million clean pairs would be; it is estimated from as few 
 _MOST_CENTRES = 32
 _FEWEST_FOR_SPREAD = 6
 _FEWEST_TO_SPARE_ONE = 5
+_FEWEST_WITH_PRIOR = 3
 _ODD_ALPHA = 1e-3
 """Significance at which one allocation counts as different from the others and is left out."""
 
@@ -32,6 +35,7 @@ def judge_allocations(
     equivalence_bound: float = EQUIVALENCE_BOUND,
     *,
     prefer: Preference = "different",
+    prior: SpreadPrior | None = None,
 ) -> Judgement:
     """Test whether b is slower than a: one array of log(t_b / t_a) per allocation.
 
@@ -43,18 +47,22 @@ def judge_allocations(
     A significant difference is `different`, however small, unless `prefer` is `same`. Three
     allocations can agree by chance, so for `same` the spread between them counts as at least half
     the bound.
+
+    `prior` is what other cases of the same machine say of the spread
+    (`benchcore.verdict.moderation`): the t-test is moderated by it, and of three allocations one
+    can already be left out.
     """
     kept = [number for number, pairs in enumerate(allocations) if len(pairs)]
     if not kept:
         return Judgement(reason="no pair in any allocation")
-    means = _locate([np.asarray(allocations[number], float) for number in kept])
+    means = locate([np.asarray(allocations[number], float) for number in kept])
     mean = float(means.mean())
     if len(kept) == 1:
         return Judgement(
             log_ratio=mean,
             reason="one allocation only raises a suspicion: its pairs are not independent starts",
         )
-    odd = _find_odd(means)
+    odd = _find_odd(means, prior)
     left_out = None if odd is None else kept[odd]
     if odd is not None:
         means = np.delete(means, odd)
@@ -71,11 +79,12 @@ def judge_allocations(
         equivalence_bound,
         prefer=prefer,
         least_spread=math.log1p(equivalence_bound) / 2,
+        prior=prior,
     )
     return replace(found, left_out=left_out)
 
 
-def _locate(allocations: Sequence[np.ndarray]) -> np.ndarray:
+def locate(allocations: Sequence[np.ndarray]) -> np.ndarray:
     """One log ratio per allocation: the mean of its pairs without the outliers.
 
     The spread of pairs is estimated from all allocations together, because four pairs show too
@@ -114,15 +123,18 @@ def _skip_outliers(pairs: np.ndarray, far: float) -> float:
     return float(means[np.argmin(costs)])
 
 
-def _find_odd(means: np.ndarray) -> int | None:
+def _find_odd(means: np.ndarray, prior: SpreadPrior | None) -> int | None:
     """The one allocation that the others' spread doesn't explain, if there are enough others."""
     count = len(means)
-    if count < _FEWEST_TO_SPARE_ONE:
+    if count < (_FEWEST_TO_SPARE_ONE if prior is None else _FEWEST_WITH_PRIOR):
         return None
-    number = int(np.argmax(np.abs(means - np.median(means))))
+    number = find_farthest(means) if prior else int(np.argmax(np.abs(means - np.median(means))))
     others = np.delete(means, number)
-    expected = float(others.std(ddof=1)) * math.sqrt(1 + 1 / len(others))
+    variance, freedom = float(others.var(ddof=1)), len(others) - 1.0
+    if prior is not None:
+        variance, freedom = prior.moderate(variance, freedom)
+    expected = math.sqrt(variance * (1 + 1 / len(others)))
     if expected == 0.0:
         return None
-    p = 2 * t_tail(abs(means[number] - others.mean()) / expected, len(others) - 1)
+    p = 2 * t_tail(abs(means[number] - others.mean()) / expected, freedom)
     return number if count * p < _ODD_ALPHA else None

@@ -47,6 +47,19 @@ class Judgement:
         return {name: None if log is None else math.exp(log) for name, log in logs.items()}
 
 
+@dataclass(frozen=True, kw_only=True)
+class SpreadPrior:
+    """The variance that the machine's cases share, and the degrees of freedom that it is worth."""
+
+    variance: float
+    freedom: float
+
+    def moderate(self, variance: float, freedom: float) -> tuple[float, float]:
+        """The variance of a case under this prior, and its degrees of freedom."""
+        total = self.freedom + freedom
+        return (self.freedom * self.variance + freedom * variance) / total, total
+
+
 _Log = TypeVar("_Log", float, float | None)
 
 
@@ -69,14 +82,19 @@ def judge_samples(
     *,
     prefer: Preference,
     least_spread: float = 0.0,
+    prior: SpreadPrior | None = None,
 ) -> Judgement:
     """The verdict over at least two independent log ratios, by Student's t.
 
     `different`: the 95 % interval excludes 0. `same`: the 90 % interval lies within the bound (two
-    one-sided tests at 5 %), where the samples' spread counts as at least `least_spread`.
+    one-sided tests at 5 %), where the samples' spread counts as at least `least_spread`. A `prior`
+    moderates the spread: the test is then Smyth's moderated one.
     """
     mean, spread = float(samples.mean()), float(samples.std(ddof=1))
-    freedom, root = len(samples) - 1, math.sqrt(len(samples))
+    freedom, root = float(len(samples) - 1), math.sqrt(len(samples))
+    if prior is not None:
+        variance, freedom = prior.moderate(spread**2, freedom)
+        spread = math.sqrt(variance)
     half = t_quantile(1 - ALPHA / 2, freedom) * spread / root
     one_sided = t_quantile(1 - ALPHA, freedom) * max(spread, least_spread) / root
     is_different = abs(mean) > half
@@ -100,7 +118,7 @@ def judge_samples(
     )
 
 
-def _tail(mean: float, error: float, freedom: int) -> float:
+def _tail(mean: float, error: float, freedom: float) -> float:
     """The p-value of a mean so far from 0."""
     if error == 0.0:
         return float(mean == 0.0)

@@ -47,6 +47,18 @@ def test_a_file_is_answered_with_exactly_what_is_promised(tmp_path: Path) -> Non
     assert 0 < answered["p"] < 0.01
 
 
+def test_cases_of_a_folder_inform_each_others_spread(tmp_path: Path) -> None:
+    """Two allocations say little about their own spread; those of nine cases say enough."""
+    rng = np.random.default_rng(6)
+    for number in range(9):
+        pairs = [[0.1, 0.1 * math.exp(0.03 + step)] for step in rng.normal(0, 0.008, 2)]
+        _write(tmp_path, f"{number}.json", {"allocations": [{"pairs": [each]} for each in pairs]})
+    together = json.loads(_judge(tmp_path, "--json").stdout)
+    alone = {name: json.loads(_judge(tmp_path / name, "--json").stdout) for name in together}
+    assert sum(each["verdict"] == "different" for each in together.values()) >= 8
+    assert sum(each["verdict"] == "different" for each in alone.values()) <= 3
+
+
 def test_one_allocation_is_unknown_with_its_reason(tmp_path: Path) -> None:
     path = _write(tmp_path, "x.json", _document(0.05, num=1))
     answered = json.loads(_judge(path, "--json").stdout)

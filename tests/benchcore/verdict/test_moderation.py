@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchcore.verdict.allocations import judge_allocations, locate
+from benchcore.verdict.moderation import fit_spread
+from benchcore.verdict.samples import SpreadPrior
+
+
+def _case(rng: np.random.Generator, truth: float, *, bad: bool = False) -> list[np.ndarray]:
+    """Three allocations that differ by 1 %, of ten pairs each; on a bad node one is 20 % off."""
+    means = rng.normal(truth, 0.01, 3)
+    means[0] += 0.2 * bad
+    return [rng.normal(mean, 0.004, 10) for mean in means]
+
+
+def test_cases_of_one_machine_share_their_spread() -> None:
+    rng = np.random.default_rng(1)
+    found = fit_spread([rng.normal(0, 0.01, 3) for _ in range(500)])
+    assert found is not None
+    assert math.sqrt(found.variance) == pytest.approx(0.01, rel=0.05)
+    assert found.freedom > 30
+
+
+def test_cases_that_differ_among_themselves_are_worth_little_to_each_other() -> None:
+    """Variances drawn as 4 (0.01)^2 over a chi-square of 4 degrees are worth four."""
+    rng = np.random.default_rng(2)
+    spreads = 0.01 * np.sqrt(4 / rng.chisquare(4, 800))
+    found = fit_spread([rng.normal(0, spread, 8) for spread in spreads])
+    assert found is not None
+    assert found.freedom == pytest.approx(4, rel=0.25)
+
+
+def test_few_cases_and_cases_without_a_spread_say_nothing() -> None:
+    rng = np.random.default_rng(3)
+    assert fit_spread([rng.normal(0, 0.01, 3) for _ in range(4)]) is None
+    assert fit_spread([np.zeros(3)] * 9) is None
+    assert fit_spread([np.zeros(1)] * 9) is None
+
+
+def test_a_moderated_variance_lies_between_its_own_and_the_priors() -> None:
+    """By hand: (6 * 1 + 2 * 5) / 8."""
+    assert SpreadPrior(variance=1.0, freedom=6.0).moderate(5.0, 2.0) == (2.0, 8.0)
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_other_cases_give_three_allocations_power_and_the_interval_still_covers(bad: bool) -> None:
+    rng = np.random.default_rng(4)
+    found, covered, alone = 0, 0, 0
+    for _ in range(25):
+        cases = [_case(rng, 0.02, bad=bad) for _ in range(20)]
+        prior = fit_spread([locate(case) for case in cases])
+        for case in cases[:5]:
+            judged = judge_allocations(case, prior=prior)
+            assert judged.low is not None and judged.high is not None
+            found += judged.verdict == "different"
+            covered += judged.low <= 0.02 <= judged.high
+            alone += judge_allocations(case).verdict == "different"
+    assert 0.89 <= covered / 125 <= 0.99
+    assert found / 125 > (0.55 if bad else 0.85)
+    assert alone / 125 < (0.05 if bad else 0.6)
