@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -78,13 +79,26 @@ def environments(
 def verify(
     profile: ProfileOption = "laptop",
     site: SiteOption = "local",
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="NAME",
+            help="Try this device instead, with short duels: cpu, cuda or cuda:N. About 2 minutes.",
+        ),
+    ] = None,
+    python: PythonOption = None,
     state: StateOption = STATE,
     as_json: JsonOption = False,
 ) -> None:
     """Check that this machine has what a profile and a site need.
 
-    Exit code 1 if a requirement is missing.
+    With `--device`, check what a night relies on by doing it. Exit code 1 if a requirement is
+    missing or a check fails.
     """
+    if device is not None:
+        _verify_device(device, state, python, as_json)
+        return
     from benchcore.store.database import check_database  # takes 1 s, spared `workloads`
 
     chosen, place = load_profile(profile), load_site(site)
@@ -110,4 +124,22 @@ def verify(
             if finding.status != "ok":
                 OUT.print(f"{finding.name}: {finding.remedy}", markup=False, soft_wrap=True)
     if any(finding.status == "missing" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _verify_device(device: str, state: Path, python: str | None, as_json: bool) -> None:
+    from benchcore.running.device_checks import check_device  # spared `workloads`
+
+    checks = check_device(
+        device,
+        open_state(state),
+        lambda text: ERR.print(f"  {text}", markup=False, soft_wrap=True),
+        python=python,
+    )
+    rows = [dataclasses.asdict(check) for check in checks]
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows(rows, ("check", "status", "result", "cure"), title=f"Tried on {device}")
+    if any(check.status == "failed" for check in checks):
         raise typer.Exit(1)

@@ -12,7 +12,9 @@ import pytest
 from command_line import run_here
 from typer.testing import CliRunner
 
+from benchcore.cell.measure import gpu
 from benchcore.errors import UserError
+from benchcore.state import State
 from flows.cli.main import SECTIONS, app, load_commands
 
 ROOT = Path(__file__).parents[3]
@@ -107,6 +109,9 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("run bad.json", "wanted a plan as JSON in 'bad.json'"),
         ("run missing.json", "wanted a plan as JSON in 'missing.json'"),
         ("environments nonsense", "nonsense"),
+        ("verify --device quantum", "no device 'quantum'; devices are 'cpu', 'cuda'"),
+        ("verify --device cuda:-1", "no device 'cuda:-1'"),
+        ("verify --device cpu --python 3", "wanted a Python version such as '3.12'"),
         ("check never", "no campaign 'never'"),
         ("report never", "no campaign 'never'"),
     ],
@@ -135,6 +140,31 @@ def test_no_network_and_no_cache_is_bad_input_too_and_leaves_no_plan(
     assert "network" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.rglob("plan.json"))
+
+
+@pytest.mark.provisions
+def test_verify_tries_a_cpu_for_real_and_keeps_nothing_of_it(session_state: State) -> None:
+    state = session_state.root
+    before = {*session_state.spool.rglob("*.json"), *session_state.campaigns.glob("*")}
+    done = run_here("verify", "--device", "cpu", "--state", str(state), "--json", cwd=state)
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = json.loads(done.stdout)
+    assert {each["status"] for each in checks if each["check"] != "energy"} == {"passed"}
+    names = [each["check"] for each in checks]
+    assert (names.count("environment"), names.count("runs"), names.count("precision")) == (2, 2, 2)
+    assert {"device", "energy", "parity", "outputs"} <= set(names)
+    assert {*session_state.spool.rglob("*.json"), *session_state.campaigns.glob("*")} == before
+
+
+@pytest.mark.skipif(gpu.survey()[0], reason="there is a GPU here")
+@pytest.mark.parametrize("device", ["cuda", "cuda:7", "tpu"])
+def test_verify_names_the_device_that_is_absent_with_its_cure(device: str, tmp_path: Path) -> None:
+    done = run_here("verify", "--device", device, "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    (check,) = json.loads(done.stdout)
+    assert (check["check"], check["status"]) == ("device", "failed")
+    assert f"wanted device '{device}'" in check["result"]
+    assert "NVIDIA driver" in check["cure"]
 
 
 def test_verify_says_what_is_missing_and_exits_with_1(tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""What a device's short duels show, from documents of a GPU that is not here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from result_documents import make_document
+
+from benchcore.cell.measure import host
+from benchcore.environments.version_requests import Release
+from benchcore.errors import EnvironmentBuildError
+from benchcore.planning import matrix
+from benchcore.planning.catalog import check_case
+from benchcore.planning.matrix import Plan
+from benchcore.planning.profiles import Profile
+from benchcore.running import device_checks
+from benchcore.running.device_checks import DeviceCheck, check_device, conclude
+from benchcore.running.duel_process import ConductorFailedError
+from benchcore.state import open_state
+
+_VERSIONS = {"cudnn": "9.26.0", "cublas": "13.4.1", "nccl": "2.30.7"}
+
+
+def _on_gpu() -> dict[str, Any]:
+    """A document of an H100 on which everything went well."""
+    document = make_document(starts=1)
+    document["allocation"]["device"] |= {"kind": "gpu", "model": "NVIDIA H100 80GB HBM3"}
+    for each in document["contenders"]:
+        each["effective"]["versions"] = dict(_VERSIONS)
+        each["effective"]["manifest"] |= {"device": "gpu", "autotune": "on"}
+        each["settings"] |= {"cudnn_benchmark": "on"} if each["framework"] == "torch" else {}
+        each["starts"][0]["canary"] = {"matmul_seen": "tf32", "conv_seen": "tf32"}
+        for block in each["starts"][0]["blocks"]:
+            block["telemetry"]["missing"] = {}
+    jax = document["contenders"][0]
+    jax["effective"]["device_kind"] = "NVIDIA H100 80GB HBM3"
+    jax["effective"]["manifest"]["graphs"] = "on"
+    return document
+
+
+def _plan_without_an_index(profile: Profile, *, campaign: str, site: str, **_: Any) -> Plan:
+    releases = {
+        f"{framework}@newest": Release(
+            framework=framework,
+            version="1.0",
+            role="newest",
+            python=Path(sys.executable),
+            python_version="3.13.0",
+        )
+        for framework in ("jax", "torch")
+    }
+    return matrix.make_plan(profile, releases, campaign=campaign, site=site)
+
+
+def _find(checks: list[DeviceCheck], name: str) -> DeviceCheck:
+    return next(each for each in checks if each.check == name)
+
+
+def _failed(document: dict[str, Any]) -> list[DeviceCheck]:
+    return [each for each in conclude(document) if each.status == "failed"]
+
+
+def test_a_gpu_on_which_all_went_well_fails_nothing() -> None:
+    checks = conclude(_on_gpu())
+    assert {each.status for each in checks} == {"passed"}
+    assert {each.check for each in checks} == {
+        *("runs", "precision", "counters", "libraries", "same device", "parity", "outputs")
+    }
+    assert _find(checks, "precision").result.endswith("matmul tf32, convolution tf32")
+    assert "cudnn 9.26.0, cublas 13.4.1, nccl 2.30.7" in _find(checks, "libraries").result
+    assert not any(each.cure for each in checks)
+
+
+def test_a_contender_that_crashed_fails_with_its_reason() -> None:
+    document = _on_gpu()
+    document["contenders"][1] |= {"status": "crash", "failure": {"reason": "illegal address"}}
+    (failed,) = _failed(document)
+    assert failed.check == "runs"
+    assert failed.result.endswith("torch-2.10: crash: illegal address")
+    assert failed.cure
+    assert "parity" not in {each.check for each in conclude(document)}
+
+
+def test_a_failed_pass_and_refused_counters_fail() -> None:
+    document = _on_gpu()
+    document["contenders"][0]["effective"]["failed_passes"] = ["energy: NVML: GPU is lost"]
+    start = document["contenders"][1]["starts"][0]
+    start["blocks"][0]["telemetry"]["missing"] = {"power_mw": "NVML: Insufficient Permissions"}
+    runs, counters = _failed(document)
+    assert runs.result.endswith("jax-0.9: energy: NVML: GPU is lost")
+    assert counters.result.endswith("power_mw: NVML: Insufficient Permissions")
+
+
+def test_sides_that_differ_fail() -> None:
+    document = _on_gpu()
+    document["contenders"][1]["effective"]["manifest"]["matmul_precision"] = "tf32"
+    document["equivalence"][0]["agrees"] = False
+    parity, outputs = _failed(document)
+    assert "matmul precision 'ieee' on jax-0.9, 'tf32' on torch-2.10" in parity.result
+    assert outputs.check == "outputs"
+
+
+def test_computing_on_another_gpu_than_nvml_watches_fails() -> None:
+    document = _on_gpu()
+    document["contenders"][0]["effective"]["device_kind"] = "NVIDIA A100-SXM4-80GB"
+    (failed,) = _failed(document)
+    assert failed.check == "same device"
+    assert "CUDA_DEVICE_ORDER" in failed.cure
+
+
+def test_every_case_that_a_gpu_is_tried_with_exists() -> None:
+    """Each kind of tensor core, convolutions that Inductor makes templates of, and energy."""
+    for match in device_checks._ON_GPU:
+        check_case(match.workload, match.case)
+    limits = [match.limits for match in device_checks._ON_GPU]
+    assert any(each.passes for each in limits if each)
+
+
+def test_what_cannot_be_built_or_measured_is_a_failed_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise EnvironmentBuildError("built for CUDA 13")
+
+    def die(*_: object) -> None:
+        raise ConductorFailedError("the conductor ended with 137")
+
+    monkeypatch.setattr(device_checks, "provision", refuse)
+    monkeypatch.setattr(device_checks, "run_duel", die)
+    monkeypatch.setattr(device_checks, "draft_plan", _plan_without_an_index)
+    checks = check_device("cpu", open_state(tmp_path), lambda text: None)
+    failed = {each.check: each.result for each in checks if each.status == "failed"}
+    assert failed["environment"].endswith(": built for CUDA 13")
+    assert failed["runs"] == "the conductor ended with 137"
+    assert _find(checks, "device").result.startswith(host.describe_host()["cpu_model"])
