@@ -36,6 +36,7 @@ Status = Literal[
 Role = Literal["newest", "previous", "pinned", "system", "control"]
 """How a contender's version was chosen."""
 Track = Literal["default", "tuned", "defects", "calibration"]
+DEFAULT_TRACK = "default"
 DEFECT_TRACK = "defects"
 """The track of duels that are wrong on purpose: none of their ratios ever counts."""
 CALIBRATION_TRACK = "calibration"
@@ -56,6 +57,11 @@ class Device:
     kind: str
     """`cpu`, `tpu` or `cuda`."""
     ordinal: int = 0
+
+
+def name_case(workload: str, case: str, track: str = DEFAULT_TRACK) -> str:
+    """`mlp train_b128`, with the track where it is not the default one."""
+    return f"{workload} {case}" + ("" if track == DEFAULT_TRACK else f" ({track})")
 
 
 def parse_device(name: object) -> Device:

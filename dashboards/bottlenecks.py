@@ -26,17 +26,26 @@ def list_bottlenecks(bottlenecks: pd.DataFrame) -> list[Row]:
         {
             "case": case_label(row),
             "contender": contender_label(row["framework"], row["version"], row["arm"]),
-            "name": str(row["name"]),
-            "bottleneck": str(row["bottleneck"]),
-            "advice": one_line(row["advice"], missing=""),
-            "reason": describe_reason(row),
-            "intensity": format_intensity(row),
-            "compute": format_share(row["compute_share"], 1.0),
-            "bandwidth": format_share(row["bandwidth_share"], 1.0),
-            "outside": format_share(row["host_share"], 1.0),
+            **describe_bottleneck(row),
         }
         for row in rows.to_dict("records")
     ]
+
+
+def describe_bottleneck(row: Mapping[str, Any]) -> Row:
+    """A contender's class, advice and reason, with the shares they rest on. The reason is left out
+    where the shares already show it."""
+    decided = row["bottleneck"] in ("compute", "memory")
+    return {
+        "name": str(row["name"]),
+        "bottleneck": str(row["bottleneck"]),
+        "advice": one_line(row["advice"], missing=""),
+        "reason": "" if decided else one_line(row["reason"], missing=""),
+        "intensity": _format_intensity(row),
+        "compute": format_share(row["compute_share"], 1.0),
+        "bandwidth": format_share(row["bandwidth_share"], 1.0),
+        "outside": format_share(row["host_share"], 1.0),
+    }
 
 
 def list_programs(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
@@ -52,15 +61,9 @@ def list_programs(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     return listed
 
 
-def format_intensity(row: Mapping[str, Any]) -> str:
+def _format_intensity(row: Mapping[str, Any]) -> str:
     """`91.3 (20)`: FLOP per byte, and the ridge where the device's two ceilings meet."""
     if is_missing(row["intensity"]):
         return "no arithmetic"
     ridge = "" if is_missing(row["ridge"]) else f" ({row['ridge']:.3g})"
     return f"{row['intensity']:.3g}{ridge}"
-
-
-def describe_reason(row: Mapping[str, Any]) -> str:
-    """The reason, unless the shares in the same row already show it."""
-    decided = row["bottleneck"] in ("compute", "memory")
-    return "" if decided else one_line(row["reason"], missing="")

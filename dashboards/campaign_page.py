@@ -131,7 +131,7 @@ def _list_tables(frames: SiteFrames, campaign: str) -> dict[str, Any]:
         "profiles": tables.list_profiles(of_campaign(frames.profiles, campaign)),
         "programs": bottlenecks.list_programs(frames.programs),
         "bottlenecks": bottlenecks.list_bottlenecks(of_campaign(frames.bottlenecks, campaign)),
-        "epochs": epochs.list_epochs(of_campaign(frames.epochs, campaign)),
+        "epochs": epochs.list_epochs(of_campaign(frames.epochs, campaign).to_dict("records")),
         "excluded": tables.list_excluded(ratios),
         "failed_checks": tables.list_failed_checks(of_campaign(frames.failed_checks, campaign)),
         "equivalence": tables.list_equivalence(of_campaign(frames.equivalence, campaign)),

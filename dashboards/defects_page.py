@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from benchcore.protocol import name_case
 from dashboards.forest_chart import FRAMEWORK_DIRECTIONS, forest_chart
 from dashboards.formatting import FRAMEWORKS, NOT_MEASURED, format_factor, format_speedup
 from dashboards.templating import render_template, write_page
@@ -34,7 +35,7 @@ def render_study(found: Mapping[str, Any]) -> str:
         "defects.html.j2",
         charts,
         found=found,
-        case=_name_case(found),
+        case=name_case(found["workload"], found["case"]),
         versions=" and ".join(versions),
         headline=write_headline(found),
         disturbed=f"{found['disturbed']}. {DISTURBED}" if found["disturbed"] else "",
@@ -58,7 +59,7 @@ _DESCRIPTION = (
 
 def write_headline(found: Mapping[str, Any]) -> str:
     """The fair ratio, and the range that single errors would report."""
-    fair, case = found["fair"], _name_case(found)
+    fair, case = found["fair"], name_case(found["workload"], found["case"])
     if fair["speedup"] is None:
         return f"The fair pair was {NOT_MEASURED} on {case}"
     measured = [each for each in found["switches"] if each["speedup"] is not None]
@@ -83,10 +84,6 @@ def format_ratio(ratio: Mapping[str, Any], keys: Sequence[str] = ("speedup", "lo
 def format_move(each: Mapping[str, Any]) -> str:
     """The ratio with an error over the fair ratio: `0.52x (0.50 to 0.54)`."""
     return format_ratio(each, ("moved", "moved_low", "moved_high"))
-
-
-def _name_case(found: Mapping[str, Any]) -> str:
-    return f"{found['workload']} {found['case']}"
 
 
 def _row(each: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from dashboards.formatting import (
     case_label,
@@ -14,10 +15,12 @@ from dashboards.formatting import (
     one_line,
 )
 
+_ORDER = ("workload", "case_name", "name", "epoch")
 
-def list_epochs(epochs: pd.DataFrame) -> list[dict[str, str]]:
-    """One row per contender and epoch, with medians over starts."""
-    rows = epochs.sort_values(["workload", "case_name", "name", "epoch"], kind="stable")
+
+def list_epochs(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """One row per contender and epoch, with medians over starts, from the rows of
+    `benchcore.store.frames.epochs`."""
     return [
         {
             "case": f"{case_label(row)}, {one_line(row['mode'], missing='')}",
@@ -33,11 +36,11 @@ def list_epochs(epochs: pd.DataFrame) -> list[dict[str, str]]:
             "validation": format_seconds(row["validation_ns"] / 1e9),
             "energy": format_energy(row["gross_mj"]),
         }
-        for row in rows.to_dict("records")
+        for row in sorted(rows, key=lambda row: [row[key] for key in _ORDER])
     ]
 
 
-def _starts(row: dict[str, float]) -> str:
+def _starts(row: Mapping[str, float]) -> str:
     """`3 (1 disturbed)`."""
     disturbed = int(row["num_degraded"])
     return f"{int(row['num_starts'])}" + (f" ({disturbed} disturbed)" if disturbed else "")

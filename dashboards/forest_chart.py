@@ -24,8 +24,8 @@ from dashboards.frames import is_fair
 
 ARM_DOMAIN = ("compiled", "eager", "other")
 # Mid-tones of the Okabe-Ito palette: safe for color-blind readers, readable on white and black.
-ARM_COLORS = ("#2f80c3", "#d5761a", "#8a8f98")
-ARM_SHAPES = ("circle", "triangle-up", "square")
+_COLORS = ("#2f80c3", "#d5761a", "#8a8f98")
+_SHAPES = ("circle", "triangle-up", "square")
 _ROW_STEP = 42
 _LABEL_OFFSET, _MARK_OFFSET = -9, 7
 _WIDE_TICKS = (0.001, 0.01, 0.1, 1, 10, 100, 1000)
@@ -34,6 +34,12 @@ _OCTAVES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 _FINE_TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2)
 _TICKS_BY_SPAN = ((2.2, _FINE_TICKS), (10, _ROUND_TICKS), (300, _OCTAVES))
 _TICK_TEXT = "format(datum.value, '~r') + 'x'"
+
+
+_COLUMNS = (
+    *("group", "label", "series", "case", "a", "b", "value_label", "speedup", "low", "high"),
+    *("starts", "num_starts", "verdict"),
+)
 
 
 @dataclass(frozen=True)
@@ -120,10 +126,7 @@ def _forest_row(pair: Mapping[str, Any], group: str, label: str, arm: str) -> di
         "case": case_label(pair),
         "a": side_label(pair, "a"),
         "b": side_label(pair, "b"),
-        "value_label": format_speedup(pair["log_ratio"], pair["low"], pair["high"]),
-        "speedup": to_plotted_ratio(pair["log_ratio"]),
-        "low": to_plotted_ratio(pair["low"]),
-        "high": to_plotted_ratio(pair["high"]),
+        **describe_speedup(pair),
         "starts": []
         if starts is None or is_missing(starts)
         else [to_plotted_ratio(log) for log in starts],
@@ -132,24 +135,18 @@ def _forest_row(pair: Mapping[str, Any], group: str, label: str, arm: str) -> di
     }
 
 
+def describe_speedup(pair: Mapping[str, Any]) -> dict[str, object]:
+    """A ratio as text, and as the places of its point and interval."""
+    logs = (pair["log_ratio"], pair["low"], pair["high"])
+    places = zip(("speedup", "low", "high"), map(to_plotted_ratio, logs), strict=True)
+    return {"value_label": format_speedup(*logs), **dict(places)}
+
+
 def _sorted_rows(rows: list[dict[str, object]]) -> pd.DataFrame:
     def key(row: dict[str, object]) -> tuple[str, int, str]:
         return str(row["group"]), ARM_DOMAIN.index(str(row["series"])), str(row["label"])
 
-    columns = [
-        "group",
-        "label",
-        "series",
-        "case",
-        "a",
-        "b",
-        "value_label",
-        "speedup",
-        "low",
-        "high",
-    ]
-    columns += ["starts", "num_starts", "verdict"]
-    return pd.DataFrame(sorted(rows, key=key), columns=columns, dtype=object)
+    return pd.DataFrame(sorted(rows, key=key), columns=list(_COLUMNS), dtype=object)
 
 
 def forest_chart(rows: pd.DataFrame, *, directions: Directions, description: str) -> alt.LayerChart:
@@ -172,12 +169,26 @@ def forest_chart(rows: pd.DataFrame, *, directions: Directions, description: str
         *_labels(order, lines, y, directions),
         *_marks(lines, y, x),
     ]
+    return layer_chart(layers, _ROW_STEP * len(order), description)
+
+
+def layer_chart(layers: list[Any], height: int, description: str) -> alt.LayerChart:
+    """A chart as wide as its place in the page."""
     return alt.LayerChart(
         layer=layers,
         width="container",
-        height=_ROW_STEP * len(order),
+        height=height,
         autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
         description=description,
+    )
+
+
+def encode_series() -> tuple[alt.Color, alt.Shape]:
+    """A color and a shape per kind of arm, without a legend."""
+    domain = list(ARM_DOMAIN)
+    return (
+        alt.Color("series:N", scale=alt.Scale(domain=domain, range=list(_COLORS)), legend=None),
+        alt.Shape("series:N", scale=alt.Scale(domain=domain, range=list(_SHAPES)), legend=None),
     )
 
 
@@ -205,13 +216,14 @@ def _lay_out(rows: pd.DataFrame) -> tuple[list[dict[str, Any]], list[str]]:
     return lines, order
 
 
-def _values(records: list[dict[str, Any]]) -> alt.InlineData:
+def inline(records: list[dict[str, Any]]) -> alt.InlineData:
+    """Data that is in the specification itself."""
     return alt.InlineData(values=records)
 
 
 def _one_line_mark() -> alt.Chart:
     return (
-        alt.Chart(_values([{"speedup": 1}]))
+        alt.Chart(inline([{"speedup": 1}]))
         .mark_rule(strokeWidth=1.5, opacity=0.75, aria=False)
         .encode(x="speedup:Q")
     )
@@ -221,9 +233,9 @@ def _labels(
     order: list[str], lines: list[dict[str, Any]], y: alt.Y, directions: Directions
 ) -> list[alt.Chart]:
     places = {line["row"] for line in lines}
-    headings = _values([{"row": row, "text": row} for row in order[1:] if row not in places])
-    top = _values([{"row": order[0], "left": directions.left, "right": directions.right}])
-    pairs = _values(lines)
+    headings = inline([{"row": row, "text": row} for row in order[1:] if row not in places])
+    top = inline([{"row": order[0], "left": directions.left, "right": directions.right}])
+    pairs = inline(lines)
     left, right = alt.XValue(0), alt.XValue("width")
     return [
         _left_text(top).encode(y=y, x=left, text="left:N"),
@@ -245,12 +257,7 @@ def _right_text(values: alt.InlineData, offset: int = 0) -> alt.Chart:
 
 
 def _marks(lines: list[dict[str, Any]], y: alt.Y, x: alt.X) -> list[alt.Chart]:
-    color = alt.Color(
-        "series:N", scale=alt.Scale(domain=list(ARM_DOMAIN), range=list(ARM_COLORS)), legend=None
-    )
-    shape = alt.Shape(
-        "series:N", scale=alt.Scale(domain=list(ARM_DOMAIN), range=list(ARM_SHAPES)), legend=None
-    )
+    color, shape = encode_series()
     tooltip = [
         alt.Tooltip("case:N", title="case"),
         alt.Tooltip("a:N", title="this"),
@@ -266,18 +273,18 @@ def _marks(lines: list[dict[str, Any]], y: alt.Y, x: alt.X) -> list[alt.Chart]:
     ]
     bounded = [line for line in lines if line["low"] is not None and line["high"] is not None]
     return [
-        alt.Chart(_values(lines))
+        alt.Chart(inline(lines))
         .mark_rule(strokeWidth=1, opacity=0.25, yOffset=_MARK_OFFSET, aria=False)
         .encode(y=y, x=alt.XValue(0), x2=alt.X2Value("width")),
-        alt.Chart(_values(starts))
+        alt.Chart(inline(starts))
         .mark_point(
             shape="stroke", angle=90, size=50, opacity=0.5, yOffset=_MARK_OFFSET, aria=False
         )
         .encode(y=y, x=x, color=color),
-        alt.Chart(_values(bounded))
+        alt.Chart(inline(bounded))
         .mark_rule(strokeWidth=2.5, yOffset=_MARK_OFFSET, aria=False)
         .encode(y=y, x=alt.X("low:Q"), x2="high:Q", color=color),
-        alt.Chart(_values([line for line in lines if line["speedup"] is not None]))
+        alt.Chart(inline([line for line in lines if line["speedup"] is not None]))
         .mark_point(filled=True, size=70, opacity=1, yOffset=_MARK_OFFSET)
         .encode(y=y, x=x, color=color, shape=shape, tooltip=tooltip),
     ]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from benchcore.protocol import DEFAULT_TRACK, name_case
 from benchcore.store.metrics import Metric, Unit
 from benchcore.verdict.samples import swap_sides
 
@@ -29,9 +30,9 @@ def one_line(value: object, *, missing: str = NOT_MEASURED) -> str:
 
 def case_label(row: Mapping[str, Any]) -> str:
     """`mlp train_b128`, with the track where it is not the default one."""
-    label = f"{row['workload']} {row['case_name']}"
-    track = row.get("track", "default")
-    return label if is_missing(track) or track in ("default", "") else f"{label} ({track})"
+    track = row.get("track")
+    known = DEFAULT_TRACK if is_missing(track) or track == "" else str(track)
+    return name_case(row["workload"], row["case_name"], known)
 
 
 def arm_label(arm: str) -> str:

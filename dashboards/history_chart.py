@@ -11,15 +11,16 @@ import altair as alt
 import pandas as pd
 
 from dashboards.forest_chart import (
-    ARM_COLORS,
-    ARM_DOMAIN,
-    ARM_SHAPES,
     SpeedupRange,
     arm_series,
+    describe_speedup,
+    encode_series,
+    inline,
+    layer_chart,
     span_speedups,
     speedup_axis,
 )
-from dashboards.formatting import FRAMEWORKS, case_label, format_speedup, to_plotted_ratio
+from dashboards.formatting import FRAMEWORKS, case_label
 from dashboards.frames import counting, keep, newest_pairs
 
 _DAY_MS = 86_400_000
@@ -49,7 +50,7 @@ def find_version_changes(rows: pd.DataFrame) -> list[dict[str, Any]]:
         changed = versions.ne(versions.shift()) & versions.shift().notna()
         changes += [
             {
-                "time": _iso(row["started_at"]),
+                "time": row["started_at"].isoformat(),
                 "label": f"{FRAMEWORKS[framework]} {row[column]}",
                 "framework": framework,
             }
@@ -67,52 +68,38 @@ def history_chart(rows: pd.DataFrame, *, description: str) -> alt.LayerChart:
     span = span_speedups(rows[["log_ratio", "low", "high"]].to_numpy().ravel().tolist())
     x = alt.X("time:T", scale=_time_scale(points), axis=_time_axis(points), title=None)
     y = alt.Y("speedup:Q", scale=_ratio_scale(span), axis=speedup_axis(span), title=None)
-    color = alt.Color(
-        "series:N", scale=alt.Scale(domain=list(ARM_DOMAIN), range=list(ARM_COLORS)), legend=None
-    )
-    shape = alt.Shape(
-        "series:N", scale=alt.Scale(domain=list(ARM_DOMAIN), range=list(ARM_SHAPES)), legend=None
-    )
+    color, shape = encode_series()
     bounded = [point for point in points if point["low"] is not None and point["high"] is not None]
     layers = [
-        alt.Chart(_inline([{"speedup": 1}]))
+        alt.Chart(inline([{"speedup": 1}]))
         .mark_rule(strokeWidth=1.5, opacity=0.75, aria=False)
         .encode(y="speedup:Q"),
         *_version_layers(find_version_changes(rows), points, x),
-        alt.Chart(_inline(points))
+        alt.Chart(inline(points))
         .mark_line(strokeWidth=1, opacity=0.45, aria=False)
         .encode(x=x, y=y, color=color, detail=["b_arm:N", "method:N"]),
-        alt.Chart(_inline(bounded))
+        alt.Chart(inline(bounded))
         .mark_rule(strokeWidth=1.5, opacity=0.7, aria=False)
         .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color),
-        alt.Chart(_inline(points))
+        alt.Chart(inline(points))
         .mark_point(filled=True, size=34, opacity=1)
         .encode(x=x, y=y, color=color, shape=shape, tooltip=_tooltip()),
         _arm_names(points, x, y),
     ]
-    return alt.LayerChart(
-        layer=layers,
-        width="container",
-        height=_HEIGHT,
-        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-        description=description,
-    )
+    return layer_chart(layers, _HEIGHT, description)
 
 
 def _point(row: Mapping[str, Any]) -> dict[str, Any]:
     series = arm_series(str(row["b_arm"]))
     return {
-        "time": _iso(row["started_at"]),
+        "time": row["started_at"].isoformat(),
         "campaign": str(row["campaign"]),
         "b_arm": str(row["b_arm"]),
         "series": series,
         "arm": str(row["b_arm"]) if series == "other" else series,
         "jax": str(row["a_version"]),
         "torch": str(row["b_version"]),
-        "speedup": to_plotted_ratio(row["log_ratio"]),
-        "low": to_plotted_ratio(row["low"]),
-        "high": to_plotted_ratio(row["high"]),
-        "value_label": format_speedup(row["log_ratio"], row["low"], row["high"]),
+        **describe_speedup(row),
         "verdict": str(row["verdict"]),
         "method": str(row["method"]),
     }
@@ -138,12 +125,12 @@ def _version_layers(
         return []
     middle = sorted(point["time"] for point in points)[len(points) // 2]
     layers: list[alt.LayerChart | alt.Chart] = [
-        alt.Chart(_inline(changes)).mark_rule(strokeDash=[3, 3], opacity=0.6).encode(x=x)
+        alt.Chart(inline(changes)).mark_rule(strokeDash=[3, 3], opacity=0.6).encode(x=x)
     ]
     for place, change in enumerate(sorted(changes, key=lambda change: change["time"])):
         late = change["time"] > middle
         layers.append(
-            alt.Chart(_inline([change]))
+            alt.Chart(inline([change]))
             .mark_text(
                 align="right" if late else "left",
                 baseline="top",
@@ -159,7 +146,7 @@ def _arm_names(points: list[dict[str, Any]], x: alt.X, y: alt.Y) -> alt.Chart:
     """The arm's name at its last point, instead of a legend."""
     last = {point["b_arm"]: point for point in points}
     return (
-        alt.Chart(_inline(list(last.values())))
+        alt.Chart(inline(list(last.values())))
         .mark_text(align="right", dx=-2, dy=-10, fontWeight=600, fontSize=11)
         .encode(x=x, y=y, text="arm:N")
     )
@@ -186,11 +173,3 @@ def _time_axis(points: list[dict[str, Any]]) -> alt.Axis:
 
 def _epoch_ms(point: dict[str, Any]) -> float:
     return datetime.fromisoformat(point["time"]).timestamp() * 1000
-
-
-def _iso(moment: pd.Timestamp) -> str:
-    return moment.isoformat()
-
-
-def _inline(records: list[dict[str, Any]]) -> alt.InlineData:
-    return alt.InlineData(values=records)

@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 
-from dashboards.bottlenecks import describe_reason, format_intensity
-from dashboards.formatting import format_ns, format_share, format_speedup
+from dashboards.bottlenecks import describe_bottleneck
+from dashboards.formatting import format_ns, format_speedup
 from dashboards.templating import render_template, write_page
 
 _ROW_STEP = 46
@@ -128,23 +128,12 @@ def publish_waterfall(found: Mapping[str, Any], folder: Path) -> Path:
 def render_waterfall(found: Mapping[str, Any]) -> str:
     """The page's HTML. Every string from a result is escaped."""
     chart = waterfall_chart(found)
-    why = [
-        {
-            **{key: row[key] for key in ("name", "bottleneck", "advice")},
-            "reason": describe_reason(row),
-            "intensity": format_intensity(row),
-            "compute": format_share(row["compute_share"], 1.0),
-            "bandwidth": format_share(row["bandwidth_share"], 1.0),
-            "outside": format_share(row["host_share"], 1.0),
-        }
-        for row in found["why"]
-    ]
     return render_template(
         "waterfall.html.j2",
         {"waterfall": chart.to_dict()},
         found=found,
         arms=list_arms(found),
         whole=describe_total(found),
-        why=why,
+        why=[describe_bottleneck(row) for row in found["why"]],
         description=chart.description,
     )

@@ -28,18 +28,14 @@ def check_campaign(engine: Engine, campaign: str) -> CheckReport:
 def read_frames(engine: Engine, campaign: str) -> CheckFrames:
     """The rows of all duel runs that are complete now; later ones are left for the next check."""
     contenders = contender_frame(engine, campaign)
-    starts, equivalence = start_frame(engine, campaign), equivalence_frame(engine, campaign)
-    manifests = manifest_frame(engine, campaign)
-    profiles = profile_frame(engine, campaign)
-    proofs = proof_frame(engine, campaign)
-    epochs = epoch_frame(engine, campaign)
+    others = {
+        "starts": start_frame(engine, campaign),
+        "equivalence": equivalence_frame(engine, campaign),
+        "manifests": manifest_frame(engine, campaign),
+        "profiles": profile_frame(engine, campaign),
+        "proofs": proof_frame(engine, campaign),
+        "epochs": epoch_frame(engine, campaign),
+    }
     known = list(contenders["duel_run"])
-    return CheckFrames(
-        contenders=contenders,
-        starts=starts.loc[starts["duel_run"].isin(known)],
-        equivalence=equivalence.loc[equivalence["duel_run"].isin(known)],
-        manifests=manifests.loc[manifests["duel_run"].isin(known)],
-        profiles=profiles.loc[profiles["duel_run"].isin(known)],
-        proofs=proofs.loc[proofs["duel_run"].isin(known)],
-        epochs=epochs.loc[epochs["duel_run"].isin(known)],
-    )
+    complete = {name: each.loc[each["duel_run"].isin(known)] for name, each in others.items()}
+    return CheckFrames(contenders=contenders, **complete)

@@ -1,21 +1,15 @@
 """Exclude contenders that are wrong on purpose, in defect studies and calibration runs."""
 
-# Type checkers don't know that `gxe` exports expectations, as its manual shows.
-# pyright: reportPrivateImportUsage=false
-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from benchcore.protocol import CALIBRATION_TRACK, DEFECT_TRACK
 from benchcore.workloads.settings import DEFECTS, INJECTED_SLOWDOWN
-from data_checks.rows import CheckFrames, describe, name_rows
-
-if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuite
+from data_checks.rows import CheckFrames, name_rows
 
 
 def deliberate_rows(frames: CheckFrames) -> pd.DataFrame:
@@ -43,16 +37,3 @@ def _describe_defect(settings: Mapping[str, Any], track: str) -> str:
     if INJECTED_SLOWDOWN in settings and track != CALIBRATION_TRACK:
         return f"slowed down by {settings[INJECTED_SLOWDOWN]} %"
     return "played in a defect study" if track == DEFECT_TRACK else ""
-
-
-def deliberate_suite() -> ExpectationSuite:
-    """No contender was wrong on purpose."""
-    import great_expectations.expectations as gxe
-    from great_expectations.core import ExpectationSuite
-
-    expectation = gxe.ExpectColumnValuesToBeInSet(
-        column="wrong",
-        value_set=[""],
-        meta=describe("meant to be right", "{name} is wrong on purpose: {wrong}"),
-    )
-    return ExpectationSuite(name="nightly deliberate", expectations=[expectation])

@@ -4,20 +4,13 @@ The same batches and network do not give the same bits: rounding errors grow unt
 one with another seed. So accuracies are compared with chance; the proof shows the same function.
 """
 
-# Type checkers don't know that `gxe` exports expectations, as its manual shows.
-# pyright: reportPrivateImportUsage=false
-
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from data_checks.rows import CheckFrames, list_pairs, name_rows
-
-if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuite
 
 LIMIT_Z = 3.29
 """Limit of the pooled two-proportion z statistic: equal runs exceed it once in a thousand."""
@@ -39,24 +32,6 @@ def epoch_rows(frames: CheckFrames) -> pd.DataFrame:
             correct, num_val = (one["correct"], other["correct"]), int(one["num_val"])
             rows.append([duel_run, a, b, *correct, num_val, accuracy_z(*correct, num_val)])
     return name_rows(pd.DataFrame(rows, columns=_COLUMNS), contender="a", other="b")
-
-
-def epoch_suite() -> ExpectationSuite:
-    """Accuracies on the same images differ by no more than chance."""
-    import great_expectations.expectations as gxe
-    from great_expectations.core import ExpectationSuite
-
-    close = gxe.ExpectColumnValuesToBeBetween(
-        column="apart_z",
-        min_value=0,
-        max_value=LIMIT_Z,
-        meta={
-            "name": "learnt the same",
-            "reason": "{correct_a:g} and {correct_b:g} of {num_val} validation images are right, "
-            f"{{apart_z:.1f}} standard errors apart, of at most {LIMIT_Z}",
-        },
-    )
-    return ExpectationSuite(name="nightly epochs", expectations=[close])
 
 
 def accuracy_z(correct_a: float, correct_b: float, num_images: int) -> float:

@@ -1,19 +1,11 @@
 """Check that the environments of each pair are proven to compute the same function."""
 
-# Type checkers don't know that `gxe` exports expectations, as its manual shows.
-# pyright: reportPrivateImportUsage=false
-
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from benchcore.planning.catalog import needs_proof
-from data_checks.rows import CheckFrames, describe, list_pairs, name_rows
-
-if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuite
+from data_checks.rows import CheckFrames, list_pairs, name_rows
 
 
 def proof_rows(frames: CheckFrames) -> pd.DataFrame:
@@ -42,32 +34,3 @@ def proof_rows(frames: CheckFrames) -> pd.DataFrame:
             lacking.append({"duel_run": duel_run, "a": a, "b": b, **missing})
     rows = [*frames.proofs.to_dict("records"), *lacking]
     return name_rows(pd.DataFrame(rows, columns=frames.proofs.columns), contender="a", other="b")
-
-
-def proof_suite() -> ExpectationSuite:
-    """The float64 oracles are one function, and each side's error is within its bound, also by the
-    numbers: `passed` is only a claim."""
-    import great_expectations.expectations as gxe
-    from great_expectations.core import ExpectationSuite
-    from great_expectations.expectations.row_conditions import Column
-
-    claimed = gxe.ExpectColumnValuesToBeInSet(
-        column="passed",
-        value_set=[True],
-        meta=describe("proven equal", "not proven to compute the same: {reason}"),
-    )
-    within = [
-        gxe.ExpectColumnPairValuesAToBeGreaterThanB(
-            column_A=f"{of}_bound",
-            column_B=f"{of}_error",
-            or_equal=True,
-            row_condition=Column("passed") == True,  # noqa: E712 - a row condition
-            ignore_row_if="neither",
-            meta=describe(
-                f"{of} within bound",
-                f"{{quantity!r}} is {{{of}_error!r}} away, of at most {{{of}_bound!r}}",
-            ),
-        )
-        for of in ("oracle", "a", "b")
-    ]
-    return ExpectationSuite(name="nightly proofs", expectations=[claimed, *within])

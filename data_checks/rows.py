@@ -97,6 +97,11 @@ def equivalence_rows(frames: CheckFrames) -> pd.DataFrame:
     return name_rows(frames.equivalence, contender="a", other="b")
 
 
+def profile_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per profiled contender."""
+    return name_rows(frames.profiles, contender="name")
+
+
 def parity_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row per finished pair: the settings that differ and that the arms do not choose."""
     rows = []
@@ -130,8 +135,3 @@ def name_rows(
         other=frame[other] if other else None,
         row=range(len(frame)),
     ).reset_index(drop=True)
-
-
-def describe(name: str, reason: str) -> dict[str, str]:
-    """The name of an expectation, and the reason of a failed row, formatted with its columns."""
-    return {"name": name, "reason": reason}

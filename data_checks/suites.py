@@ -1,4 +1,4 @@
-"""The suites of expectations, and running them over a campaign's rows."""
+"""The table of expectations, and running it over a campaign's rows."""
 
 # Type checkers don't know that `gxe` exports expectations, as its manual shows.
 # pyright: reportPrivateImportUsage=false
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,18 +15,17 @@ import pandas as pd
 
 from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.physics import LIMIT_SHARE
-from data_checks.defects import deliberate_rows, deliberate_suite
-from data_checks.epochs import epoch_rows, epoch_suite
-from data_checks.profiles import profile_rows, profile_suite
-from data_checks.proofs import proof_rows, proof_suite
+from data_checks.defects import deliberate_rows
+from data_checks.epochs import LIMIT_Z, epoch_rows
+from data_checks.proofs import proof_rows
 from data_checks.rows import (
     CheckFrames,
     contender_rows,
-    describe,
     duel_rows,
     equivalence_rows,
     pair_rows,
     parity_rows,
+    profile_rows,
     start_rows,
     unbounded_cases,
 )
@@ -42,10 +41,8 @@ from great_expectations.datasource.fluent.interfaces import Batch
 from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.row_conditions import Column
 
-_FINISHED = Column("status") == "ok"
 FEWEST_CLOCK_STEPS = 1000
 """Shortest block in clock ticks, so that the clock's resolution is at most 0.1 % of the block."""
-_MEASURED = Column("framework") != "stdlib"
 
 
 class CheckError(Exception):
@@ -77,10 +74,10 @@ def run_checks(frames: CheckFrames) -> CheckReport:
     asset = context.data_sources.add_pandas("campaign").add_dataframe_asset("rows of a suite")
     definition = asset.add_batch_definition_whole_dataframe("all rows")
     findings = []
-    for suite, rows_of in _SUITES:
+    for name, rows_of, expectations in _list_suites():
         rows = rows_of(frames)
-        batch = definition.get_batch({"dataframe": rows})
-        findings.append(_validate(batch, suite(), rows))
+        suite = ExpectationSuite(name=f"nightly {name}", expectations=expectations)
+        findings.append(_validate(definition.get_batch({"dataframe": rows}), suite, rows))
     return CheckReport(
         failed_checks=tuple(mark for each in findings for mark in each.failed_checks),
         problems=tuple(problem for each in findings for problem in each.problems),
@@ -92,208 +89,216 @@ def run_checks(frames: CheckFrames) -> CheckReport:
     )
 
 
-def contender_suite() -> ExpectationSuite:
-    """Every contender finished, with at least the planned number of starts."""
-    return _suite(
+def _one_of(
+    column: str, values: Iterable[object], name: str, reason: str, **more: Any
+) -> Expectation:
+    """`reason` is formatted with the columns of a failed row."""
+    meta = {"name": name, "reason": reason}
+    return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), meta=meta, **more)
+
+
+def _present(column: str, name: str, reason: str, **more: Any) -> Expectation:
+    meta = {"name": name, "reason": reason}
+    return gxe.ExpectColumnValuesToNotBeNull(column=column, meta=meta, **more)
+
+
+def _between(
+    column: str, low: float | None, high: float | None, name: str, reason: str, **more: Any
+) -> Expectation:
+    """What is missing passes."""
+    return gxe.ExpectColumnValuesToBeBetween(
+        column=column, min_value=low, max_value=high, meta={"name": name, "reason": reason}, **more
+    )
+
+
+def _at_least(column: str, other: str, name: str, reason: str, **more: Any) -> Expectation:
+    meta = {"name": name, "reason": reason}
+    return gxe.ExpectColumnPairValuesAToBeGreaterThanB(
+        column_A=column, column_B=other, or_equal=True, meta=meta, **more
+    )
+
+
+_Suite = tuple[str, Callable[[CheckFrames], pd.DataFrame], list[Expectation]]
+
+
+def _list_suites() -> Iterator[_Suite]:
+    """Name, rows and expectations of every suite."""
+    finished = Column("status") == "ok"
+    yield (
         "contenders",
-        gxe.ExpectTableRowCountToBeBetween(
-            min_value=1, meta=describe("there are contenders", "wanted at least 1 row, got {value}")
-        ),
-        gxe.ExpectColumnValuesToBeInSet(
-            column="status",
-            value_set=["ok", "invalid_physics"],  # the physics suite reports it
-            meta=describe("finished", "status is {status!r}, not 'ok'; stage {stage!r}: {reason}"),
-        ),
-        gxe.ExpectColumnPairValuesAToBeGreaterThanB(
-            column_A="num_starts",
-            column_B="planned_starts",
-            or_equal=True,
-            row_condition=_FINISHED,
-            meta=describe("all starts", "{num_starts} of at least {planned_starts} planned starts"),
-        ),
+        contender_rows,
+        [
+            gxe.ExpectTableRowCountToBeBetween(
+                min_value=1,
+                meta={
+                    "name": "there are contenders",
+                    "reason": "wanted at least 1 row, got {value}",
+                },
+            ),
+            _one_of(
+                "status",
+                ["ok", "invalid_physics"],  # the physics suite reports it
+                "finished",
+                "status is {status!r}, not 'ok'; stage {stage!r}: {reason}",
+            ),
+            _at_least(
+                "num_starts",
+                "planned_starts",
+                "all starts",
+                "{num_starts} of at least {planned_starts} planned starts",
+                row_condition=finished,
+            ),
+        ],
     )
-
-
-def physics_suite() -> ExpectationSuite:
-    """No step is shorter than the ceilings that the campaign's sentinels measured allow."""
-    return _suite(
-        "physics",
-        gxe.ExpectColumnValuesToBeBetween(
-            column="limit_share",
-            min_value=0,
-            max_value=LIMIT_SHARE,
-            meta=describe(
-                "invalid_physics",
-                "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
-                "{limit_reason}",
-            ),
-        ),
-    )
-
-
-def start_suite() -> ExpectationSuite:
-    """Every start of a finished contender ran all rounds, with valid times and known inputs."""
-    return _suite(
-        "starts",
-        gxe.ExpectColumnValuesToBeInSet(
-            column="status",
-            value_set=["ok"],
-            meta=describe("start finished", "start {start_index} has status {status!r}, not 'ok'"),
-        ),
-        gxe.ExpectColumnPairValuesAToBeGreaterThanB(
-            column_A="num_blocks",
-            column_B="planned_rounds",
-            or_equal=True,
-            meta=describe(
-                "all rounds",
-                "start {start_index} has {num_blocks} blocks of at least {planned_rounds} planned "
-                "rounds",
-            ),
-        ),
-        gxe.ExpectColumnValuesToNotBeNull(
-            column="compilations_in_blocks",
-            meta=describe("compilations counted", "start {start_index} did not count compilations"),
-        ),
-        gxe.ExpectColumnValuesToBeInSet(
-            column="compilations_in_blocks",
-            value_set=[0],
-            meta=describe(
-                "nothing compiled while the clock ran",
-                "start {start_index} compiled {compilations_in_blocks:.0f} times in timed blocks",
-            ),
-        ),
-        *_time_expectations(),
-        gxe.ExpectColumnValuesToBeBetween(
-            column="clock_steps",
-            min_value=FEWEST_CLOCK_STEPS,
-            meta=describe(
-                "blocks long enough for the clock",
-                "start {start_index} has a block of {shortest_block_ns:.0f} ns, less than 1000 "
-                "steps of its clock ({clock_resolution_ns:.0f} ns)",
-            ),
-        ),
-        gxe.ExpectColumnValuesToNotBeNull(
-            column="inputs_sha256",
-            row_condition=_MEASURED,
-            meta=describe(
-                "inputs known", "start {start_index} did not say what inputs it worked on"
-            ),
-        ),
-    )
-
-
-def _time_expectations() -> tuple[Expectation, ...]:
-    return (
-        gxe.ExpectColumnValuesToNotBeNull(
-            column="median_step_ns",
-            row_condition=Column("disturbed") == "not throughout",
-            meta=describe("timed", "start {start_index} has no time of a step"),
-        ),
-        gxe.ExpectColumnValuesToBeBetween(
-            column="median_step_ns",
-            min_value=0,
-            strict_min=True,
-            max_value=sys.float_info.max,
-            meta=describe(
-                "positive finite time", "start {start_index} took {median_step_ns!r} ns a step"
-            ),
-        ),
-    )
-
-
-def duel_suite() -> ExpectationSuite:
-    """All contenders of a duel worked on the same input bytes."""
-    return _suite(
-        "duels",
-        gxe.ExpectColumnValuesToBeBetween(
-            column="num_inputs",
-            max_value=1,
-            meta=describe(
-                "same inputs", "contenders worked on {num_inputs} different inputs, not 1"
-            ),
-        ),
-    )
-
-
-def pair_suite() -> ExpectationSuite:
-    """Every pair was compared: a missing proof is a failure."""
-    return _suite(
+    # No step is shorter than the ceilings that the campaign's sentinels measured allow.
+    too_fast = "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
+    physics = ("invalid_physics", f"{too_fast}{{limit_reason}}")
+    yield "physics", contender_rows, [_between("limit_share", 0, LIMIT_SHARE, *physics)]
+    yield "starts", start_rows, [*_list_of_starts()]
+    inputs = ("same inputs", "contenders worked on {num_inputs} different inputs, not 1")
+    yield "duels", duel_rows, [_between("num_inputs", None, 1, *inputs)]
+    yield (
         "pairs",
-        gxe.ExpectColumnPairValuesToBeEqual(
-            column_A="num_quantities",
-            column_B="wanted_quantities",
-            meta=describe(
-                "proof complete",
-                "{num_quantities} of {wanted_quantities} quantities compared between {contender!r} "
-                "and {other!r}",
-            ),
-        ),
+        pair_rows,
+        [
+            gxe.ExpectColumnPairValuesToBeEqual(
+                column_A="num_quantities",
+                column_B="wanted_quantities",
+                meta={
+                    "name": "proof complete",
+                    "reason": "{num_quantities} of {wanted_quantities} quantities compared between "
+                    "{contender!r} and {other!r}",
+                },
+            )
+        ],
+    )
+    yield "equivalence", equivalence_rows, [*_list_of_equivalence()]
+    alike = ("ran alike", "the two sides had different settings: {differs}")
+    yield "parity", parity_rows, [_one_of("differs", [""], *alike)]
+    yield "profiles", profile_rows, [*_list_of_profiles()]
+    yield "proofs", proof_rows, [*_list_of_proofs()]
+    right = ("meant to be right", "{name} is wrong on purpose: {wrong}")
+    yield "deliberate", deliberate_rows, [_one_of("wrong", [""], *right)]
+    learnt = "{correct_a:g} and {correct_b:g} of {num_val} validation images are right, "
+    learnt += f"{{apart_z:.1f}} standard errors apart, of at most {LIMIT_Z}"
+    yield "epochs", epoch_rows, [_between("apart_z", 0, LIMIT_Z, "learnt the same", learnt)]
+
+
+def _list_of_starts() -> Iterator[Expectation]:
+    """Every start of a finished contender ran all rounds, with valid times and known inputs."""
+    yield _one_of(
+        "status", ["ok"], "start finished", "start {start_index} has status {status!r}, not 'ok'"
+    )
+    yield _at_least(
+        "num_blocks",
+        "planned_rounds",
+        "all rounds",
+        "start {start_index} has {num_blocks} blocks of at least {planned_rounds} planned rounds",
+    )
+    yield _present(
+        "compilations_in_blocks",
+        "compilations counted",
+        "start {start_index} did not count compilations",
+    )
+    yield _one_of(
+        "compilations_in_blocks",
+        [0],
+        "nothing compiled while the clock ran",
+        "start {start_index} compiled {compilations_in_blocks:.0f} times in timed blocks",
+    )
+    yield _present(
+        "median_step_ns",
+        "timed",
+        "start {start_index} has no time of a step",
+        row_condition=Column("disturbed") == "not throughout",
+    )
+    yield _between(
+        "median_step_ns",
+        0,
+        sys.float_info.max,
+        "positive finite time",
+        "start {start_index} took {median_step_ns!r} ns a step",
+        strict_min=True,
+    )
+    yield _between(
+        "clock_steps",
+        FEWEST_CLOCK_STEPS,
+        None,
+        "blocks long enough for the clock",
+        "start {start_index} has a block of {shortest_block_ns:.0f} ns, less than 1000 "
+        "steps of its clock ({clock_resolution_ns:.0f} ns)",
+    )
+    yield _present(
+        "inputs_sha256",
+        "inputs known",
+        "start {start_index} did not say what inputs it worked on",
+        row_condition=Column("framework") != "stdlib",
     )
 
 
-def equivalence_suite() -> ExpectationSuite:
+def _list_of_equivalence() -> Iterator[Expectation]:
     """Every compared pair agrees. The numbers are checked as well: `agrees` is only a claim."""
-    return _suite(
-        "equivalence",
-        gxe.ExpectColumnValuesToBeInSet(
-            column="agrees",
-            value_set=[True],
-            meta=describe("agrees", "{quantity!r} differs: {max_relative!r} against {tolerance!r}"),
-        ),
-        gxe.ExpectColumnValuesToNotBeNull(
-            column="max_relative",
-            meta=describe("compared", "{quantity!r} could not be compared"),
-        ),
-        gxe.ExpectColumnValuesToBeBetween(
-            column="max_relative",
-            min_value=0,
-            max_value=sys.float_info.max,
-            meta=describe("finite difference", "{quantity!r} differs by {max_relative!r}"),
-        ),
-        gxe.ExpectColumnPairValuesAToBeGreaterThanB(
-            column_A="tolerance",
-            column_B="max_relative",
-            or_equal=True,
-            ignore_row_if="either_value_is_missing",
-            meta=describe(
-                "within tolerance",
-                "{quantity!r} differs by {max_relative!r}, above its tolerance {tolerance!r}",
-            ),
-        ),
+    yield _one_of(
+        "agrees",
+        [True],
+        "agrees",
+        "{quantity!r} differs: {max_relative!r} against {tolerance!r}",
+    )
+    yield _present("max_relative", "compared", "{quantity!r} could not be compared")
+    yield _between(
+        "max_relative",
+        0,
+        sys.float_info.max,
+        "finite difference",
+        "{quantity!r} differs by {max_relative!r}",
+    )
+    yield _at_least(
+        "tolerance",
+        "max_relative",
+        "within tolerance",
+        "{quantity!r} differs by {max_relative!r}, above its tolerance {tolerance!r}",
+        ignore_row_if="either_value_is_missing",
     )
 
 
-def parity_suite() -> ExpectationSuite:
-    """Both sides ran with the same settings, except those that their arms compare."""
-    return _suite(
-        "parity",
-        gxe.ExpectColumnValuesToBeInSet(
-            column="differs",
-            value_set=[""],
-            meta=describe("ran alike", "the two sides had different settings: {differs}"),
-        ),
+def _list_of_profiles() -> Iterator[Expectation]:
+    """A step waits for no value, copies nothing from the host, calls no module system around
+    compiled code, and records no autograd graph for inference. What a profiler can't measure is
+    null, and passes."""
+    waits = "each step waits for {host_syncs:.3g} values"
+    yield _between("host_syncs", None, 0, "no wait within a step", waits)
+    copies = "each step takes {host_copies:.3g} arrays from the host"
+    yield _between("host_copies", None, 0, "inputs on the device", copies)
+    yield _between(
+        "module_calls",
+        None,
+        0,
+        "no module in a compiled step",
+        "each step calls {module_calls:.0f} functions of Flax; jit what its state is given",
+        row_condition=Column("framework") == "jax",
+    )
+    yield _one_of(
+        "grad_mode",
+        ["inference_mode"],
+        "inference keeps no graph",
+        "inference ran in torch's {grad_mode}",
+        row_condition=Column("use_case") == "infer",
     )
 
 
-_SUITES: tuple[
-    tuple[Callable[[], ExpectationSuite], Callable[[CheckFrames], pd.DataFrame]], ...
-] = (
-    (contender_suite, contender_rows),
-    (physics_suite, contender_rows),
-    (start_suite, start_rows),
-    (duel_suite, duel_rows),
-    (pair_suite, pair_rows),
-    (equivalence_suite, equivalence_rows),
-    (parity_suite, parity_rows),
-    (profile_suite, profile_rows),
-    (proof_suite, proof_rows),
-    (deliberate_suite, deliberate_rows),
-    (epoch_suite, epoch_rows),
-)
-
-
-def _suite(name: str, *expectations: Expectation) -> ExpectationSuite:
-    return ExpectationSuite(name=f"nightly {name}", expectations=list(expectations))
+def _list_of_proofs() -> Iterator[Expectation]:
+    """The float64 oracles are one function, and each side's error is within its bound, also by the
+    numbers: `passed` is only a claim."""
+    yield _one_of("passed", [True], "proven equal", "not proven to compute the same: {reason}")
+    for of in ("oracle", "a", "b"):
+        yield _at_least(
+            f"{of}_bound",
+            f"{of}_error",
+            f"{of} within bound",
+            f"{{quantity!r}} is {{{of}_error!r}} away, of at most {{{of}_bound!r}}",
+            row_condition=Column("passed") == True,  # noqa: E712 - a row condition
+            ignore_row_if="neither",
+        )
 
 
 @dataclass(frozen=True)

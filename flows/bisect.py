@@ -91,9 +91,13 @@ def bisect(  # noqa: PLR0913 - a form's fields
         found = run_bisection(request, state, TaskMeasurer(state))
     except UserError as error:
         return Failed(message=str(error))
+    return _conclude(found)
+
+
+def _conclude(found: dict[str, Any]) -> RunState[Any]:
+    """List the rounds on the run's page; its final state has the summary."""
     rounds = [row for each in (found, *found["dependencies"]) for row in each["rounds"]]
     table = [{name: row[name] for name in _COLUMNS} for row in rounds]
     create_table_artifact(key="bisection", table=table, description=found["summary"])
-    if found["verdict"] in ("unknown", "unverified"):
-        return Failed(message=found["summary"])
-    return Completed(message=found["summary"])
+    unknown = found["verdict"] in ("unknown", "unverified")
+    return (Failed if unknown else Completed)(message=found["summary"])

@@ -15,6 +15,7 @@ from prefect.states import Completed, Failed
 from benchcore.errors import UserError
 from benchcore.experiments.compare import conclude_comparison, draft_comparison
 from benchcore.planning import matrix
+from benchcore.planning.requests import Placement
 from benchcore.running.plans import campaign_folder
 from benchcore.running.sites import check_site
 from benchcore.state import State, default_root, open_state
@@ -75,7 +76,7 @@ def _plan(question: Comparison, site: str, pool: str | None, state: State) -> st
     name = _name(question.workload, flow_run.id)
     path = campaign_folder(state, name) / "plan.json"
     if not path.exists():
-        plan = draft_comparison(question.ask(), site=site, campaign=name)
+        plan = draft_comparison(question.ask(), Placement(site=site, campaign=name))
         matrix.save_plan(dataclasses.replace(plan, pool=pool), path)
     return name
 

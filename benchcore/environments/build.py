@@ -68,7 +68,10 @@ def provision(
     try:
         if release.framework == "stdlib" or release.role == "system":
             return _adopt(release, template, state, accelerator, report)
-        return _provide_built(release, template, state, accelerator, report)
+        lock = lock_release(release, template, accelerator)
+        return provision_locked(
+            release, lock, state, accelerator=accelerator, report=report, template=template
+        )
     except OSError as error:
         raise EnvironmentBuildError(
             f"wanted the environment of {release.framework} {release.version} in "
@@ -82,17 +85,6 @@ def list_environments(state: State) -> list[EnvironmentRecord]:
     return sorted((each for each in records if each), key=lambda each: (each.name, each.key))
 
 
-def _provide_built(
-    release: Release,
-    template: Template,
-    state: State,
-    accelerator: Accelerator,
-    report: Callable[[str], None],
-) -> EnvironmentRecord:
-    lock = lock_release(release, template, accelerator)
-    return _build_locked(release, lock, template, state, accelerator, report)
-
-
 def provision_locked(
     release: Release,
     lock: Lock,
@@ -100,20 +92,10 @@ def provision_locked(
     *,
     accelerator: Accelerator,
     report: Callable[[str], None],
+    template: Template | None = None,
 ) -> EnvironmentRecord:
     """The environment of a given lock, built as `provision` does. Raises as it does."""
-    template = load_template(release.framework, template_folder())
-    return _build_locked(release, lock, template, state, accelerator, report)
-
-
-def _build_locked(
-    release: Release,
-    lock: Lock,
-    template: Template,
-    state: State,
-    accelerator: Accelerator,
-    report: Callable[[str], None],
-) -> EnvironmentRecord:
+    template = template or load_template(release.framework, template_folder())
     platform = _describe(release.python)["platform"]
     name, key = _name(release), _key(lock.text, release.python_version, platform)
     folder = state.environments / f"{name}-{key[:12]}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from benchcore.environments.version_requests import parse_request
@@ -13,11 +12,11 @@ from benchcore.errors import UserError
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
-from benchcore.planning.requests import parse_arm
+from benchcore.planning.requests import USUAL, Placement, parse_arm
 from benchcore.planning.tracks import DEFAULT_TRACK, TRACKS, Arm
-from benchcore.protocol import DuelLimits
+from benchcore.protocol import DuelLimits, name_case
 from benchcore.running.duel_process import result_path
-from benchcore.running.plans import draft_plan, load_campaign
+from benchcore.running.plans import draft_named, load_campaign
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
@@ -104,13 +103,7 @@ def _describe_case(name: str, case: Any) -> str:
     return f"{name} ({case.use_case}, batch {case.batch}, {case.precision})"
 
 
-def draft_comparison(
-    question: CompareRequest,
-    *,
-    site: str = "local",
-    campaign: str | None = None,
-    python: str | None = None,
-) -> Plan:
+def draft_comparison(question: CompareRequest, place: Placement = USUAL) -> Plan:
     """The plan of one duel between a and b with today's versions, and of the device's ceilings for
     the physics check. Raises UserError."""
     _check_limits(question)
@@ -140,8 +133,17 @@ def draft_comparison(
         limits=limits,
         device=question.device,
     )
-    name = campaign or f"compare-{question.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
-    return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+    return draft_named(profile, f"compare-{question.workload}", place)
+
+
+def check_frameworks(jax: str, torch: str) -> None:
+    """Raises UserError unless each request is of its own framework."""
+    for wanted, request in (("torch", torch), ("jax", jax)):
+        if parse_request(request).framework != wanted:
+            raise UserError(
+                f"wanted a version of {wanted} with --{wanted}, got {request[:100]!r}; "
+                f"write for example --{wanted} {wanted}@newest"
+            )
 
 
 def _choose_arm(side: Sequence[str], track: str) -> Arm:
@@ -201,9 +203,7 @@ def conclude_comparison(
         [row for row in ratios if row["duel_run"] == duel.duel_run],
         list_contenders(engine, campaign),
     )
-    of_campaign = list_bottlenecks(engine, campaign)
-    found["why"] = [row for row in of_campaign if row["duel_run"] == duel.duel_run]
-    return found
+    return {**found, "why": list_bottlenecks(engine, campaign, duel.duel_run)}
 
 
 def summarise(
@@ -219,7 +219,7 @@ def summarise(
     a, b = document["contenders"]
     listed = {each["name"]: each for each in contenders}
     return {
-        "case": f"{document['duel']['workload']} {document['duel']['case']}",
+        "case": name_case(document["duel"]["workload"], document["duel"]["case"]),
         "checkpoint": document["duel"].get("checkpoint"),
         "a": _name_side(a, listed),
         "b": _name_side(b, listed),

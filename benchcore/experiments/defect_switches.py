@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from benchcore.errors import UserError
 from benchcore.planning.catalog import check_settings
@@ -35,7 +35,7 @@ compilation`: the mean of CLOCKED_STEPS with the first call and its compilation.
 of EPOCH_IMAGES that compiles its step again. `in tf32`: the same case in TF32."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Switch:
     """One error: the settings of each side that differ from the fair ones, or a misread time.
 
@@ -59,175 +59,73 @@ class Switch:
         return tuple(side for side in SIDES if side in {**self.settings, **self.readings})
 
 
-def _defect(name: str) -> Mapping[str, str]:
-    return {DEFECTS: name}
+def _set(side: Framework, **settings: str) -> dict[str, Any]:
+    return {"settings": {side: settings}}
 
 
-_TRAIN = ("train",)
+def _break(side: Framework, name: str) -> dict[str, Any]:
+    """A side with one of the workload's own defects."""
+    return {"settings": {side: {DEFECTS: name}}}
+
+
+def _misread(how: Reading, *sides: Framework) -> dict[str, Any]:
+    return {"readings": dict.fromkeys(sides, how)}
+
+
+_TRAIN: dict[str, Any] = {"use_cases": ("train",)}
+_GPU: dict[str, Any] = {"needs_gpu": True}
 _STOPS = "a block's clock stops when every output is ready"
 _STAGES = "compilation and the first run are separate stages; a compilation in a block voids it"
+_LATENCY = "latency is a separate quantity with its own columns"
+_TF32 = "the canary measures the precision that an FP32 case really uses"
+_MEAN = f"JAX's mean of {CLOCKED_STEPS} steps includes its compilation"
+_ANEW = f"JAX recompiles in each epoch ({EPOCH_IMAGES:,} images)"
+# fmt: off
 SWITCHES = (
-    Switch(
-        name="torch-eager",
-        title="PyTorch eager, NCHW, against jit",
-        source=H100,
-        row=8,
-        settings={"torch": {"compile": "none"}},
-    ),
-    Switch(
-        name="torch-eager-channels-last",
-        title="PyTorch eager, channels_last, against jit",
-        source=H100,
-        row=7,
-        settings={"torch": {"compile": "none", "layout": "channels_last"}},
-    ),
-    Switch(
-        name="no-cudnn-benchmark",
-        title="cuDNN's autotuning off, XLA's on",
-        source=H100,
-        row=10,
-        settings={"torch": {"cudnn_benchmark": "off"}},
-        needs_gpu=True,
-    ),
-    Switch(
-        name="tf32-against-fp32",
-        title="JAX in TF32, PyTorch's products in FP32",
-        source=H100,
-        row=5,
-        readings={"jax": "in tf32"},
-        needs_gpu=True,
-        guard="the canary measures the precision that an FP32 case really uses",
-    ),
-    Switch(
-        name="v1-stride",
-        title="JAX's ResNet-50 is v1: the stride is in the first 1x1",
-        source=H100,
-        settings={"jax": _defect("v1-stride")},
-    ),
-    Switch(
-        name="plain-sigmoid",
-        title="JAX's gates use sigmoid instead of hard sigmoid",
-        source=H100,
-        settings={"jax": _defect("plain-sigmoid")},
-    ),
-    Switch(
-        name="tanh-gelu",
-        title="JAX's GELU is the tanh approximation",
-        source=H100,
-        row=25,
-        settings={"jax": _defect("tanh-gelu")},
-    ),
-    Switch(
-        name="same-padding",
-        title="JAX's convolutions use SAME padding",
-        source=PARALLEL,
-        row=24,
-        settings={"jax": _defect("same-padding")},
-    ),
-    Switch(
-        name="frozen-batch-norm",
-        title="JAX trains with batch norms in inference mode",
-        source=H100,
-        settings={"jax": _defect("frozen-batch-norm")},
-        use_cases=_TRAIN,
-    ),
-    Switch(
-        name="frozen-weights",
-        title="PyTorch's weights get no gradient",
-        source=PARALLEL,
-        settings={"torch": _defect("frozen-weights")},
-        use_cases=_TRAIN,
-    ),
-    Switch(
-        name="image-from-host",
-        title="JAX gets a transposed batch from the host at each step",
-        source=H100,
-        row=31,
-        settings={"jax": _defect("image-from-host")},
-        use_cases=_TRAIN,
-    ),
-    Switch(
-        name="jax-loss-fetched",
-        title="JAX's loss is read on the host at each step",
-        source=H100,
-        row=29,
-        settings={"jax": _defect("loss-fetched")},
-        use_cases=_TRAIN,
-    ),
-    Switch(
-        name="torch-loss-fetched",
-        title="PyTorch's loss is read on the host at each step",
-        source=H100,
-        row=29,
-        settings={"torch": _defect("loss-fetched")},
-        use_cases=_TRAIN,
-    ),
-    Switch(
-        name="no-donation",
-        title="JAX copies its state instead of donating it",
-        source=H100,
-        row=16,
-        settings={"jax": {"donate": "no"}},
-        use_cases=_TRAIN,
-    ),
-    Switch(
-        name="jax-not-waited-for",
-        title="JAX's clock stops when the call returns",
-        source=PARALLEL,
-        row=1,
-        readings={"jax": "enqueued"},
-        guard=_STOPS,
-    ),
-    Switch(
-        name="torch-not-waited-for",
-        title="PyTorch's clock stops when the call returns",
-        source=PARALLEL,
-        row=1,
-        readings={"torch": "enqueued"},
-        guard=_STOPS,
-    ),
-    Switch(
-        name="jax-waited-for-each-step",
-        title="JAX waits for each step, PyTorch's steps are queued",
-        source=H100,
-        row=2,
-        readings={"jax": "waited for each step"},
-        guard="latency is a separate quantity with its own columns",
-    ),
-    Switch(
-        name="torch-waited-for-each-step",
-        title="PyTorch waits for each step, JAX's steps are queued",
-        source=H100,
-        row=2,
-        readings={"torch": "waited for each step"},
-        guard="latency is a separate quantity with its own columns",
-    ),
-    Switch(
-        name="no-warm-up",
-        title="Both sides' first call, with compilation",
-        source=PARALLEL,
-        row=3,
-        readings={"jax": "first call", "torch": "first call"},
-        guard=_STAGES,
-    ),
-    Switch(
-        name="compilation-timed",
-        title=f"JAX's mean of {CLOCKED_STEPS} steps includes its compilation",
-        source=H100,
-        row=3,
-        readings={"jax": "with compilation"},
-        guard=_STAGES,
-    ),
-    Switch(
-        name="recompile-each-epoch",
-        title=f"JAX recompiles in each epoch ({EPOCH_IMAGES:,} images)",
-        source=H100,
-        row=4,
-        readings={"jax": "epoch"},
-        use_cases=_TRAIN,
-        guard=_STAGES,
-    ),
+    Switch("torch-eager", "PyTorch eager, NCHW, against jit", H100, 8,
+           **_set("torch", compile="none")),
+    Switch("torch-eager-channels-last", "PyTorch eager, channels_last, against jit", H100, 7,
+           **_set("torch", compile="none", layout="channels_last")),
+    Switch("no-cudnn-benchmark", "cuDNN's autotuning off, XLA's on", H100, 10,
+           **_set("torch", cudnn_benchmark="off"), **_GPU),
+    Switch("tf32-against-fp32", "JAX in TF32, PyTorch's products in FP32", H100, 5,
+           **_misread("in tf32", "jax"), **_GPU, guard=_TF32),
+    Switch("v1-stride", "JAX's ResNet-50 is v1: the stride is in the first 1x1", H100,
+           **_break("jax", "v1-stride")),
+    Switch("plain-sigmoid", "JAX's gates use sigmoid instead of hard sigmoid", H100,
+           **_break("jax", "plain-sigmoid")),
+    Switch("tanh-gelu", "JAX's GELU is the tanh approximation", H100, 25,
+           **_break("jax", "tanh-gelu")),
+    Switch("same-padding", "JAX's convolutions use SAME padding", PARALLEL, 24,
+           **_break("jax", "same-padding")),
+    Switch("frozen-batch-norm", "JAX trains with batch norms in inference mode", H100,
+           **_break("jax", "frozen-batch-norm"), **_TRAIN),
+    Switch("frozen-weights", "PyTorch's weights get no gradient", PARALLEL,
+           **_break("torch", "frozen-weights"), **_TRAIN),
+    Switch("image-from-host", "JAX gets a transposed batch from the host at each step", H100, 31,
+           **_break("jax", "image-from-host"), **_TRAIN),
+    Switch("jax-loss-fetched", "JAX's loss is read on the host at each step", H100, 29,
+           **_break("jax", "loss-fetched"), **_TRAIN),
+    Switch("torch-loss-fetched", "PyTorch's loss is read on the host at each step", H100, 29,
+           **_break("torch", "loss-fetched"), **_TRAIN),
+    Switch("no-donation", "JAX copies its state instead of donating it", H100, 16,
+           **_set("jax", donate="no"), **_TRAIN),
+    Switch("jax-not-waited-for", "JAX's clock stops when the call returns", PARALLEL, 1,
+           **_misread("enqueued", "jax"), guard=_STOPS),
+    Switch("torch-not-waited-for", "PyTorch's clock stops when the call returns", PARALLEL, 1,
+           **_misread("enqueued", "torch"), guard=_STOPS),
+    Switch("jax-waited-for-each-step", "JAX waits for each step, PyTorch's steps are queued", H100,
+           2, **_misread("waited for each step", "jax"), guard=_LATENCY),
+    Switch("torch-waited-for-each-step", "PyTorch waits for each step, JAX's steps are queued",
+           H100, 2, **_misread("waited for each step", "torch"), guard=_LATENCY),
+    Switch("no-warm-up", "Both sides' first call, with compilation", PARALLEL, 3,
+           **_misread("first call", "jax", "torch"), guard=_STAGES),
+    Switch("compilation-timed", _MEAN, H100, 3,
+           **_misread("with compilation", "jax"), guard=_STAGES),
+    Switch("recompile-each-epoch", _ANEW, H100, 4,
+           **_misread("epoch", "jax"), **_TRAIN, guard=_STAGES),
 )
+# fmt: on
 
 _FAIR: Mapping[Framework, Mapping[str, str]] = {
     "jax": {"compile": "jit"},

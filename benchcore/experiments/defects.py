@@ -1,13 +1,14 @@
-"""The plan of a defect study: one duel of the fair pair and of every side that is wrong."""
+"""A defect study: one duel of the fair pair and of every side that is wrong."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import Any
 
-from benchcore.experiments.compare import CaseFilter, find_case
+from benchcore.experiments.compare import CaseFilter, check_frameworks, find_case
+from benchcore.experiments.defect_summary import summarise_study
 from benchcore.experiments.defect_switches import (
     SIDES,
     Switch,
@@ -20,9 +21,17 @@ from benchcore.experiments.defect_switches import (
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.matrix import Plan, check_device
 from benchcore.planning.profiles import Match, Profile, list_sentinels
+from benchcore.planning.requests import USUAL, Placement
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import DEFECT_TRACK, DuelLimits
-from benchcore.running.plans import draft_plan
+from benchcore.running.duel_process import result_path
+from benchcore.running.plans import draft_named
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.frames.duels import failed_check_frame
+from benchcore.store.frames.ratios import ratio_frame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +50,11 @@ class StudyRequest:
     device: str = "cpu"
 
 
-def draft_study(
-    request: StudyRequest,
-    *,
-    site: str = "local",
-    campaign: str | None = None,
-    python: str | None = None,
-) -> Plan:
+def draft_study(request: StudyRequest, place: Placement = USUAL) -> Plan:
     """The plan of a study with today's versions: ceilings, and one duel of the fair pair and of
     every wrong side. Raises UserError."""
     check_device(request.device)
+    check_frameworks(request.jax, request.torch)
     case_name = find_case(request.workload, request.case_filter)
     case = load_spec(request.workload).cases[case_name]
     switches = list_switches(request.workload, case.use_case, request.switches)
@@ -74,8 +78,7 @@ def draft_study(
         )
         matches = [*list_sentinels(request.device, case.precision, plain, DuelLimits()), *matches]
     profile = Profile(name="defects", matches=tuple(matches), device=request.device)
-    name = campaign or f"defects-{request.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
-    return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+    return draft_named(profile, f"defects-{request.workload}", place)
 
 
 def _list_arms(request: StudyRequest, played: Sequence[Switch]) -> tuple[Arm, ...]:
@@ -104,3 +107,16 @@ def _list_tf32(request: StudyRequest, study: Match) -> list[Match]:
     ]
     arm = Arm(name="jax-jit", request=request.jax, settings=settle({}, "jax", request.device))
     return [dataclasses.replace(study, case=each, arms=(arm,), expected_s=60.0) for each in same]
+
+
+def conclude_study(plan: Plan, state: State, switches: Sequence[str] = ()) -> dict[str, Any]:
+    """What a measured study found, as `summarise_study` describes it. No switches = all."""
+    engine = open_database(state.database_url)
+    frames = (
+        each(engine, plan.campaign) for each in (ratio_frame, failed_check_frame, contender_frame)
+    )
+    ratios, failed_checks, contenders = (frame.to_dict("records") for frame in frames)
+    documents = [
+        read_document(result_path(state, plan.campaign, duel.duel_run)) for duel in plan.duels
+    ]
+    return summarise_study(documents, ratios, failed_checks, contenders, switches)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from benchcore.protocol import name_case
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.samples import Judgement
@@ -16,8 +17,8 @@ def write_alert(suspicion: SuspicionRecord, finding: Finding) -> str:
     2.14.0. Device: AMD EPYC.` Names a framework only if it changed."""
     key = suspicion.key
     pair = f"{_title(suspicion.a_new)}/{_title(suspicion.b_new)}"
-    track = "" if key.track == "default" else f" ({key.track})"
-    moved = f"{pair} speedup on {key.workload} {key.case_name}{track} {_write_change(finding)}"
+    case = name_case(key.workload, key.case_name, key.track)
+    moved = f"{pair} speedup on {case} {_write_change(finding)}"
     return f"{moved}: {_write_cause(suspicion, finding)}. Device: {suspicion.device_model}."
 
 

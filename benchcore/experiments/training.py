@@ -1,27 +1,28 @@
-"""Plan a duel of training on an image folder from a user's request."""
+"""A duel of training on an image folder: its plan, and what it found."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchcore.cell.document import size_case
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.errors import UserError
-from benchcore.experiments.compare import CaseFilter, find_case
+from benchcore.experiments.compare import CaseFilter, conclude_comparison, find_case
 from benchcore.planning import matrix
 from benchcore.planning.catalog import list_workloads, load_spec
 from benchcore.planning.image_folder import ImageFolder, read_image_folder
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile
-from benchcore.planning.requests import parse_arm
+from benchcore.planning.requests import USUAL, Placement, parse_arm
 from benchcore.protocol import DATA_MODES, DataMode, DatasetOrder, DuelLimits
-from benchcore.running.plans import draft_plan
+from benchcore.running.plans import draft_named
 from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.frames.epochs import list_epochs
 
 _PREPARE_S = 1800.0
 _BATCH_S = 120.0
@@ -55,10 +56,7 @@ class TrainingRequest:
 def draft_training(
     request: TrainingRequest,
     state: State,
-    *,
-    site: str = "local",
-    campaign: str | None = None,
-    python: str | None = None,
+    place: Placement = USUAL,
     report: Callable[[str], None] = lambda text: None,
 ) -> Plan:
     """The plan of one duel whose rounds are epochs. Raises UserError."""
@@ -86,9 +84,24 @@ def draft_training(
         ),
         device=request.device,
     )
-    name = campaign or f"train-{request.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
-    plan = draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+    plan = draft_named(profile, f"train-{request.workload}", place)
     return matrix.train_on(plan, dataset)
+
+
+def conclude_training(
+    plan: Plan, state: State, ratios: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What a measured training found, as `conclude_comparison` describes it, its data set and its
+    epochs. An epoch has no profile, so nothing shows where its time went."""
+    dataset = plan.duels[0].dataset
+    assert dataset is not None
+    keys = ("name", "sha256", "num_classes", "num_train", "num_val", "mode", "workers")
+    return {
+        **conclude_comparison(plan.campaign, state, ratios),
+        "why": [],
+        "dataset": {key: getattr(dataset, key) for key in keys},
+        "epochs": list_epochs(open_database(state.database_url), plan.campaign),
+    }
 
 
 def find_step(request: TrainingRequest) -> Any:

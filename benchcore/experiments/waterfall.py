@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import Any
 
-from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
-from benchcore.experiments.compare import MIN_STARTS, CaseFilter, find_case
+from benchcore.experiments.compare import MIN_STARTS, CaseFilter, check_frameworks, find_case
 from benchcore.planning.catalog import load_spec, options_of
-from benchcore.planning.matrix import Plan, PlannedDuel
+from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
-from benchcore.planning.requests import parse_arm
+from benchcore.planning.requests import USUAL, Placement, parse_arm
 from benchcore.protocol import DuelLimits, parse_device
-from benchcore.running.plans import draft_plan
+from benchcore.running.plans import draft_named
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.frames.profiles import list_bottlenecks
+from benchcore.store.reports.waterfalls import read_waterfall
 
 _NO_LAYOUT = "not run: nothing convolves, so there is no layout to choose"
 _NO_GRAPHS = "not run on this device: CUDA graphs need a GPU"
@@ -66,12 +69,7 @@ def list_steps(request: WaterfallRequest) -> tuple[WaterfallStep, ...]:
 
 
 def draft_waterfall(
-    request: WaterfallRequest,
-    steps: Sequence[WaterfallStep],
-    *,
-    site: str = "local",
-    campaign: str | None = None,
-    python: str | None = None,
+    request: WaterfallRequest, steps: Sequence[WaterfallStep], place: Placement = USUAL
 ) -> Plan:
     """One duel of the arms that run, after the device's ceilings. Raises UserError."""
     if not (2 <= request.starts <= 100 and 2 <= request.rounds <= 100):
@@ -79,12 +77,7 @@ def draft_waterfall(
             f"wanted --starts and --rounds from 2 to 100, got {request.starts} and "
             f"{request.rounds}; one start has no interval"
         )
-    for wanted, version in (("torch", request.torch), ("jax", request.jax)):
-        if parse_request(version).framework != wanted:
-            raise UserError(
-                f"wanted a version of {wanted} with --{wanted}, got {version!r:.100}; "
-                f"write for example --{wanted} {wanted}@newest"
-            )
+    check_frameworks(request.jax, request.torch)
     case = find_case(request.workload, request.case_filter)
     arms = tuple(parse_arm(step.contender) for step in steps if step.left_out is None)
     precision = load_spec(request.workload).cases[case].precision
@@ -102,16 +95,16 @@ def draft_waterfall(
         limits=limits,
         device=request.device,
     )
-    name = campaign or f"waterfall-{request.workload}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
-    return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+    return draft_named(profile, f"waterfall-{request.workload}", place)
 
 
-def find_duel(plan: Plan) -> PlannedDuel:
-    """The waterfall's own duel: the last one."""
-    return plan.duels[-1]
-
-
-def name_arms(steps: Sequence[WaterfallStep], duel: PlannedDuel) -> dict[str, str | None]:
-    """Each step's contender by its label; None if it is left out."""
+def conclude_waterfall(plan: Plan, steps: Sequence[WaterfallStep], state: State) -> dict[str, Any]:
+    """What a measured waterfall found: each arm with what it gains, also those left out, the whole,
+    and what limits each step."""
+    engine, duel = open_database(state.database_url), plan.duels[-1]
     names = iter([each.name for each in duel.contenders])
-    return {step.label: None if step.left_out else next(names) for step in steps}
+    arms = {step.label: None if step.left_out else next(names) for step in steps}
+    found = read_waterfall(engine, plan.campaign, duel.duel_run, arms)
+    for arm, step in zip(found["arms"], steps, strict=True):
+        arm["reason"] = step.left_out or arm["reason"]
+    return {**found, "why": list_bottlenecks(engine, plan.campaign, duel.duel_run)}

@@ -18,7 +18,7 @@ from benchcore.errors import UserError
 from benchcore.json_types import from_json
 from benchcore.planning.catalog import check_case, check_checkpoint, check_settings, list_sides
 from benchcore.planning.profiles import Profile
-from benchcore.planning.tracks import DEFAULT_TRACK, Arm
+from benchcore.planning.tracks import Arm
 from benchcore.protocol import (
     METHOD,
     SCHEMA,
@@ -31,6 +31,7 @@ from benchcore.protocol import (
     check_dataset,
     flatten_limits,
     gather_limits,
+    name_case,
     parse_device,
     write_json,
 )
@@ -70,10 +71,9 @@ class PlannedDuel:
     @property
     def title(self) -> str:
         """Its name for people; the track is named unless it is the default one."""
-        track = "" if self.track == DEFAULT_TRACK else f" ({self.track})"
         on = f" on {self.dataset.name!r}" if self.dataset else ""
         weights = end_case(self.checkpoint) if self.checkpoint else ""
-        return f"{self.workload} {self.case}{weights}{track}{on}"
+        return name_case(self.workload, f"{self.case}{weights}", self.track) + on
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,10 @@
-"""Contenders as users write them: a version request, and settings after commas."""
+"""What users write: contenders, as a version request with settings after commas, and where a
+campaign runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
@@ -21,6 +23,19 @@ _OPTIONS: Mapping[str, Options] = {
     "stdlib": {"compile": ("none",)},
 }
 _DEFAULT_MODE = {"jax": "jit", "torch": "default", "stdlib": "none"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where a campaign is measured, under which name, and on which Python. None: the usual."""
+
+    site: str = "local"
+    pool: str | None = None
+    campaign: str | None = None
+    python: str | None = None
+
+
+USUAL = Placement()
 
 
 def parse_arm(text: str) -> Arm:

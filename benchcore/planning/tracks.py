@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-DEFAULT_TRACK = "default"
+from benchcore.protocol import DEFAULT_TRACK
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from benchcore.planning.calibration_runs import add_calibration_starts, number_t
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile
-from benchcore.planning.requests import parse_arm
+from benchcore.planning.requests import Placement, parse_arm
 from benchcore.progress import ProgressLog
 from benchcore.protocol import DuelLimits
 from benchcore.running.sites import check_site, load_site
@@ -137,6 +137,15 @@ def draft_plan(
     return add_calibration_starts(plan, profile, calibration)
 
 
+def draft_named(profile: Profile, stem: str, place: Placement) -> Plan:
+    """`draft_plan` for what a user asked for: without a name its campaign is named after `stem` and
+    the time."""
+    name = place.campaign or f"{stem}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
+    return draft_plan(
+        profile, site=place.site, campaign=name.replace("_", "-"), python=place.python
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdhocDuel:
     """A duel that a user names. A contender is a version request with settings after commas:
@@ -149,13 +158,7 @@ class AdhocDuel:
     device: str = "cpu"
 
 
-def draft_duel(
-    request: AdhocDuel,
-    *,
-    site: str = "local",
-    campaign: str | None = None,
-    python: str | None = None,
-) -> Plan:
+def draft_duel(request: AdhocDuel, place: Placement) -> Plan:
     """The plan of one duel with today's versions. Raises UserError."""
     workload, case = request.workload, request.case
     cases = load_spec(workload).cases
@@ -173,5 +176,4 @@ def draft_duel(
     match = Match(workload=workload, case=case, arms=arms, expected_s=_EXPECTED_S)
     limits = DuelLimits(starts=request.starts)
     profile = Profile(name="adhoc", matches=(match,), limits=limits, device=request.device)
-    name = campaign or f"run-{workload}-{datetime.now(UTC):%Y%m%dt%H%M%S}"
-    return draft_plan(profile, site=site, campaign=name.replace("_", "-"), python=python)
+    return draft_named(profile, f"run-{workload}", place)

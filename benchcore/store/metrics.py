@@ -1,4 +1,5 @@
 """The table of metrics: what a step of a contender costs, where it is measured, how it is shown.
+Only the ratio of the first, the time of a step, is judged and has a series over nights.
 
 Ingest, frames, the page's and the commands' tables read it; `docs/add-a-metric.md` adds a row.
 """
@@ -29,8 +30,11 @@ class Metric:
     heading: str
     on_page: bool = False
     """Whether it is a column of the page's table of costs."""
-    tracked: bool = False
-    """Whether its ratio is a series over nights."""
+
+    @property
+    def title(self) -> str:
+        """Its heading where nothing else says which direction is better; usually that is down."""
+        return self.heading + (" (more is better)" if self.better == "higher" else "")
 
     @property
     def measured_key(self) -> str | None:
@@ -41,7 +45,7 @@ class Metric:
 # fmt: off
 METRICS: tuple[Metric, ...] = (
     Metric(key="median_step_ns", place="blocks", unit="ns", over_starts="median",
-           heading="Step, queued", tracked=True),
+           heading="Step, queued"),
     Metric(key="items_per_s", place="", unit="per_s", better="higher",
            heading="Items per second, queued"),
     Metric(key="latency_p50_ns", place="latency_ns", unit="ns",

@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchcore.protocol import name_case
 from benchcore.verdict.duel.ratios import ContenderTimes, Exclusion
 from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.series import SeriesKey
 
 _UNCHECKED = Exclusion(frozenset(), "the data checks have not seen this duel run")
+
+
+def case_of(row: Mapping[str, Any]) -> str:
+    """The case of a row that has `workload`, `case_name` and `track`, named as everywhere."""
+    return name_case(row["workload"], row["case_name"], row["track"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,19 +16,10 @@ from benchcore.planning.profiles import load_profile
 from benchcore.state import open_state
 from benchcore.verdict.confirmation.decide import LOOKS
 from benchcore.verdict.samples import EQUIVALENCE_BOUND
+from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
-from flows.cli.options import (
-    STATE,
-    BoundOption,
-    DeviceOption,
-    JsonOption,
-    LimitsOption,
-    LooksOption,
-    PythonOption,
-    SiteOption,
-    StateOption,
-)
-from flows.cli.printing import OUT, complain, print_json, print_rows
+from flows.cli.options import option
+from flows.cli.printing import complain, print_json, print_line, print_rows
 
 _MAX_OTHER_DIFFERENCES = 12
 _VERSION_PURPOSES = {
@@ -40,49 +31,31 @@ _VERSION_PURPOSES = {
 _PACKAGE_PURPOSES = _VERSION_PURPOSES | {"ends": "does any of them?", "search": "among these?"}
 
 
+_GOOD = "Start from this older version, or lock file (before)."
+_BAD = "End at this newer version, or lock file (after)."
+_SET = "Set an option, as `compare --a-set`; repeat for more."
+_EVENT = "Add the outcome to this event's history."
+
+
 def bisect(
     framework: Annotated[str, typer.Argument(help="The framework that changed: jax or torch.")],
-    workload: Annotated[
-        str, typer.Option("--workload", metavar="NAME", help="Measure this workload.")
-    ],
-    case: Annotated[str, typer.Option("--case", metavar="NAME", help="Measure this case of it.")],
-    good: Annotated[
-        str,
-        typer.Option(
-            "--good",
-            metavar="VERSION",
-            help="Start from this older version, or lock file (before).",
-        ),
-    ],
-    bad: Annotated[
-        str,
-        typer.Option(
-            "--bad", metavar="VERSION", help="End at this newer version, or lock file (after)."
-        ),
-    ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set an option, as `compare --a-set`; repeat for more.",
-        ),
-    ] = None,
-    starts: LooksOption = None,
-    bound: BoundOption = EQUIVALENCE_BOUND,
+    workload: Annotated[str, option("--workload", "NAME", "Measure this workload.")],
+    case: Annotated[str, option("--case", "NAME", "Measure this case of it.")],
+    good: Annotated[str, option("--good", "VERSION", _GOOD)],
+    bad: Annotated[str, option("--bad", "VERSION", _BAD)],
+    settings: Annotated[list[str] | None, option("--set", "KEY=VALUE", _SET)] = None,
+    starts: options.Looks = None,
+    bound: options.Bound = EQUIVALENCE_BOUND,
     dependencies: Annotated[
         bool, typer.Option("--dependencies", help="Also find the package that caused it.")
     ] = False,
-    event: Annotated[
-        int | None,
-        typer.Option("--event", metavar="ID", help="Add the outcome to this event's history."),
-    ] = None,
-    device: DeviceOption = "cpu",
-    profile: LimitsOption = "laptop",
-    site: SiteOption = "local",
-    python: PythonOption = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    event: Annotated[int | None, option("--event", "ID", _EVENT)] = None,
+    device: options.Device = "cpu",
+    profile: options.Limits = "laptop",
+    site: options.Site = "local",
+    python: options.Python = None,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Find the version that changed a case, and on demand the package.
 
@@ -125,7 +98,7 @@ def print_bisection(found: Mapping[str, Any]) -> None:
         _print_dependencies(each)
     if "versions" in found:
         _print_versions(found)
-    _print_line(f"Record: {found['record']}")
+    print_line(f"Record: {found['record']}")
 
 
 def _print_versions(found: Mapping[str, Any]) -> None:
@@ -141,8 +114,8 @@ def _print_versions(found: Mapping[str, Any]) -> None:
     columns = ("question", "old", "new", "verdict", "times as long", "95 %", "starts")
     print_rows(rows, columns, title=f"Bisected over {len(found['versions'])} versions")
     for reason in dict.fromkeys(found["lost"]):
-        _print_line(f"a start does not count: {reason}")
-    _print_line(found["summary"])
+        print_line(f"a start does not count: {reason}")
+    print_line(found["summary"])
 
 
 def _print_dependencies(found: Mapping[str, Any]) -> None:
@@ -164,15 +137,11 @@ def _print_dependencies(found: Mapping[str, Any]) -> None:
     columns = ("question", "old", "new", "verdict", "times as long", "starts")
     print_rows(rows, columns, title="Packages moved from their old version to the new one")
     for each in found["refused"]:
-        _print_line(f"{each['move']} can't be moved: {each['reason']}")
+        print_line(f"{each['move']} can't be moved: {each['reason']}")
     for reason in dict.fromkeys(found["lost"]):
-        _print_line(f"a start does not count: {reason}")
-    _print_line(found["summary"])
+        print_line(f"a start does not count: {reason}")
+    print_line(found["summary"])
 
 
 def _shorten(name: str) -> str:
     return shorten_state(frozenset(name.split("+"))) if name != "old" else name
-
-
-def _print_line(text: str) -> None:
-    OUT.print(text, markup=False, soft_wrap=True, highlight=False)

@@ -18,27 +18,22 @@ from dashboards.error_rates import (
     list_smallest,
     summarise_error_rates,
 )
+from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
-from flows.cli.options import STATE, JsonOption, LimitsOption, SiteOption, StateOption
-from flows.cli.printing import OUT, print_json, print_rows
+from flows.cli.printing import print_json, print_line, print_rows
 
-_MAX_RUNS = 1000
+_MEASURE = "First measure this many more calibration runs (default 0)."
 
 
 def calibration(
     measure: Annotated[
         int,
-        typer.Option(
-            "--measure",
-            min=0,
-            max=_MAX_RUNS,
-            help="First measure this many more calibration runs (default 0).",
-        ),
+        typer.Option("--measure", min=0, max=1000, help=_MEASURE),
     ] = 0,
-    profile: LimitsOption = "laptop",
-    site: SiteOption = "local",
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    profile: options.Limits = "laptop",
+    site: options.Site = "local",
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Show how often our own verdicts are wrong, from runs whose truth is known.
 
@@ -52,7 +47,7 @@ def calibration(
     if as_json:
         print_json(found)
         return
-    OUT.print(summarise_error_rates(found), highlight=False)
+    print_line(summarise_error_rates(found))
     if found["trials"]:
         print_rows(
             list_calibration_runs(found),
@@ -66,4 +61,4 @@ def calibration(
         title = "The smallest change that a confirmation's first 5 starts find in 4 of 5 cases"
         print_rows(list_smallest(found), columns, title=title)
     for reason in dict.fromkeys(found["lost"]):
-        OUT.print(f"a start does not count: {reason}", markup=False, soft_wrap=True)
+        print_line(f"a start does not count: {reason}")

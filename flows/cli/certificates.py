@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
+from benchcore.store.records import case_of
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.verdict.samples import EQUIVALENCE_BOUND
-from dashboards.formatting import case_label
-from flows.cli.options import STATE, BoundOption, JsonOption, StateOption
-from flows.cli.printing import OUT, print_json, print_rows
+from flows.cli import options
+from flows.cli.printing import print_json, print_line, print_rows
 
 
 def certificates(
-    bound: BoundOption = EQUIVALENCE_BOUND,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    bound: options.Bound = EQUIVALENCE_BOUND,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Certify per case that a release changed nothing, within a bound.
 
@@ -25,11 +25,11 @@ def certificates(
         print_json(rows)
         return
     if not rows:
-        OUT.print("no duel that counts compares two versions of a framework")
+        print_line("no duel that counts compares two versions of a framework")
         return
     table = [
         {
-            "case": case_label(row),
+            "case": case_of(row),
             "arm": row["a_arm"],
             "versions": f"{row['b_version']} to {row['a_version']}",
             "certificate": _format_certificate(row["certificate"], bound),

@@ -18,6 +18,7 @@ from benchcore.experiments.compare import (
 )
 from benchcore.planning import catalog
 from benchcore.planning.checkpoints import take_checkpoint
+from benchcore.planning.requests import USUAL, Placement
 from benchcore.state import open_state
 from dashboards.answer import (
     format_agreement,
@@ -26,74 +27,42 @@ from dashboards.answer import (
     format_verdict,
 )
 from dashboards.formatting import format_ns
+from flows.cli import options
 from flows.cli.in_process import measure_plan
-from flows.cli.options import (
-    STATE,
-    BatchOption,
-    CampaignOption,
-    CaseOption,
-    CeilingsOption,
-    CheckpointOption,
-    DeviceOption,
-    JsonOption,
-    PoolOption,
-    PrecisionOption,
-    PythonOption,
-    SetAOption,
-    SetBOption,
-    SideAOption,
-    SideBOption,
-    SiteOption,
-    StateOption,
-    UseCaseOption,
-    WorkloadArgument,
-)
-from flows.cli.printing import OUT, print_json, print_notes, print_rows
+from flows.cli.options import option, with_placement
+from flows.cli.printing import print_json, print_line, print_notes, print_rows
 from flows.cli.why import print_bottlenecks
 
 _MAX_PACKAGES = 12
 
 
+_STARTS = "Start both sides at least this many times."
+_MAX_STARTS = "Start both sides at most this many times."
+_TARGET = "Stop when the interval is ± this share: 0.01 is 1 %."
+_BUDGET = "Add no starts after this long."
+
+
+@with_placement
 def compare(
-    workload: WorkloadArgument,
-    a: SideAOption,
-    b: SideBOption,
-    a_set: SetAOption = None,
-    b_set: SetBOption = None,
-    case: CaseOption = None,
-    use_case: UseCaseOption = None,
-    batch: BatchOption = None,
-    precision: PrecisionOption = None,
-    checkpoint: CheckpointOption = None,
-    starts: Annotated[
-        int,
-        typer.Option(
-            "--starts", metavar="COUNT", help="Start both sides at least this many times."
-        ),
-    ] = MIN_STARTS,
-    max_starts: Annotated[
-        int,
-        typer.Option(
-            "--max-starts", metavar="COUNT", help="Start both sides at most this many times."
-        ),
-    ] = 20,
-    target: Annotated[
-        float,
-        typer.Option(
-            "--target", metavar="RATIO", help="Stop when the interval is ± this share: 0.01 is 1 %."
-        ),
-    ] = 0.01,
-    budget: Annotated[
-        float, typer.Option("--budget", metavar="SECONDS", help="Add no starts after this long.")
-    ] = 300.0,
-    ceilings: CeilingsOption = True,
-    device: DeviceOption = "cpu",
-    site: SiteOption = "local",
-    pool: PoolOption = None,
-    campaign: CampaignOption = None,
-    python: PythonOption = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    workload: options.Workload,
+    a: options.SideA,
+    b: options.SideB,
+    a_set: options.SetA = None,
+    b_set: options.SetB = None,
+    case: options.Case = None,
+    use_case: options.UseCase = None,
+    batch: options.Batch = None,
+    precision: options.Precision = None,
+    checkpoint: options.Checkpoint = None,
+    starts: Annotated[int, option("--starts", "COUNT", _STARTS)] = MIN_STARTS,
+    max_starts: Annotated[int, option("--max-starts", "COUNT", _MAX_STARTS)] = 20,
+    target: Annotated[float, option("--target", "RATIO", _TARGET)] = 0.01,
+    budget: Annotated[float, option("--budget", "SECONDS", _BUDGET)] = 300.0,
+    ceilings: options.Ceilings = True,
+    device: options.Device = "cpu",
+    place: Placement = USUAL,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Measure which of two versions or settings is faster on one case.
 
@@ -103,8 +72,8 @@ def compare(
     case_filter = CaseFilter(case=case, use_case=use_case, batch=batch, precision=precision)
     sha256 = None
     if checkpoint is not None:
-        asked = catalog.find_case(workload, find_case(workload, case_filter))
-        sha256 = take_checkpoint(checkpoint, workload, [asked], open_state(state))
+        chosen = catalog.find_case(workload, find_case(workload, case_filter))
+        sha256 = take_checkpoint(checkpoint, workload, [chosen], open_state(state))
     question = CompareRequest(
         workload=workload,
         case_filter=case_filter,
@@ -118,10 +87,9 @@ def compare(
         device=device,
         checkpoint=sha256,
     )
-    drafted = draft_comparison(question, site=site, campaign=campaign, python=python)
+    drafted = draft_comparison(question, place)
     opened = open_state(state)
-    outcome = measure_plan(drafted, opened, pool)
-
+    outcome = measure_plan(drafted, opened, place.pool)
     found = conclude_comparison(drafted.campaign, opened, outcome["ratios"])
     if as_json:
         told = {
@@ -143,29 +111,29 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     for side in ("a", "b"):
         took = found[side]["median_step_ns"]
         time = "no time that counts" if took is None else f"{format_ns(took)} a step"
-        _print_line(f"{side}: {found[side]['name']}, {time}")
-    _print_line(f"On {found['case']}, {format_verdict(found)}.")
+        print_line(f"{side}: {found[side]['name']}, {time}")
+    print_line(f"On {found['case']}, {format_verdict(found)}.")
     if found["checkpoint"]:
-        _print_line(f"Weights of both: the checkpoint with SHA-256 {found['checkpoint']}.")
+        print_line(f"Weights of both: the checkpoint with SHA-256 {found['checkpoint']}.")
     reason = "" if found["verdict"] == "unknown" else f" ({found['reason']})"
-    _print_line(f"Verdict: {found['verdict']}{reason}. Holds for {format_scope(found)}.")
+    print_line(f"Verdict: {found['verdict']}{reason}. Holds for {format_scope(found)}.")
     if "degraded" in found["reason"] and found["verdict"] == "unknown":
-        _print_line("The machine was disturbed meanwhile: repeat the comparison when it is quiet.")
-    _print_line(format_agreement(found))
-    _print_line(format_physics(found))
+        print_line("The machine was disturbed meanwhile: repeat the comparison when it is quiet.")
+    print_line(format_agreement(found))
+    print_line(format_physics(found))
     for failure in outcome["failures"]:
-        _print_line(
+        print_line(
             f"{failure['name']}: {failure['status']} in {failure['stage']}: {failure['reason']}"
         )
     print_bottlenecks(found["why"])
-    _print_line(f"Program: {found['program']['words']}.")
+    print_line(f"Program: {found['program']['words']}.")
     _print_differences(found["differences"])
-    _print_line(f"Dashboard: {outcome['dashboard']}")
+    print_line(f"Dashboard: {outcome['dashboard']}")
 
 
 def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:
     if not differences:
-        _print_line("Nothing differed between a and b.")
+        print_line("Nothing differed between a and b.")
         return
     packages = [row["name"] for row in differences if row["kind"] == "package"]
     hidden = packages[_MAX_PACKAGES:]
@@ -174,7 +142,7 @@ def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:
     rows = [row for row in shown if row["name"] not in told]
     print_rows(rows, ("kind", "name", "a", "b"), title="What differed")
     if hidden:
-        _print_line(f"and {len(hidden)} more packages (--json lists them)")
+        print_line(f"and {len(hidden)} more packages (--json lists them)")
 
 
 _WORDS = {"effective": "read back", "lock_sha256": "lock"}
@@ -190,7 +158,3 @@ def _shorten(row: Mapping[str, Any]) -> dict[str, Any]:
         a, b = ("not set" if value is None else value for value in (a, b))
     name = _WORDS.get(row["name"], _PREFIX.sub("", row["name"]).replace("_", " "))
     return {"kind": _WORDS.get(row["kind"], row["kind"]), "name": name, "a": a, "b": b}
-
-
-def _print_line(text: str) -> None:
-    OUT.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -13,9 +13,10 @@ from benchcore.experiments.rounds import RunContext, check_looks
 from benchcore.planning.profiles import load_profile
 from benchcore.state import open_state
 from benchcore.verdict.confirmation.decide import LOOKS
+from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
-from flows.cli.options import STATE, JsonOption, LimitsOption, LooksOption, SiteOption, StateOption
-from flows.cli.printing import OUT, complain, print_json, print_rows
+from flows.cli.options import option
+from flows.cli.printing import complain, print_json, print_line, print_rows
 
 _MAX_CANDIDATES = 12
 
@@ -24,17 +25,14 @@ def confirm(
     suspicion: Annotated[
         list[int] | None, typer.Argument(help="Ids of suspicions (default: every open one).")
     ] = None,
-    starts: LooksOption = None,
+    starts: options.Looks = None,
     budget: Annotated[
-        float,
-        typer.Option(
-            "--budget", metavar="SECONDS", min=0.0, help="Begin no more suspicions after this long."
-        ),
+        float, option("--budget", "SECONDS", "Begin no more suspicions after this long.", min=0.0)
     ] = 3600.0,
-    profile: LimitsOption = "laptop",
-    site: SiteOption = "local",
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    profile: options.Limits = "laptop",
+    site: options.Site = "local",
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Measure suspicions again with fresh starts, and name the framework that changed.
 
@@ -62,7 +60,7 @@ def confirm(
 def print_confirmation(rows: Sequence[Mapping[str, Any]]) -> None:
     """A row per suspicion; for confirmed ones also what differs."""
     if not rows:
-        OUT.print("no suspicion is open")
+        print_line("no suspicion is open")
         return
     columns = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
     print_rows(rows, columns, title="Result of fresh starts")
@@ -75,4 +73,4 @@ def print_confirmation(rows: Sequence[Mapping[str, Any]]) -> None:
         notes += [row["machine"]["summary"]] if row.get("machine") else []
         notes += [f"a start has no probe: {each}" for each in row.get("probe_failures", ())]
         for note in dict.fromkeys(notes):
-            OUT.print(f"suspicion {row['suspicion']}: {note}", markup=False, soft_wrap=True)
+            print_line(f"suspicion {row['suspicion']}: {note}")

@@ -20,7 +20,7 @@ def print_costs(contenders: Sequence[Mapping[str, Any]]) -> None:
         names = [row["name"] for row in rows]
         table = [
             {
-                "": metric.heading.lower(),
+                "": metric.title.lower(),
                 **{row["name"]: format_metric(metric, row[metric.key]) for row in rows},
             }
             for metric in METRICS

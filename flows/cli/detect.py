@@ -13,8 +13,8 @@ import typer
 from benchcore.verdict.history.detect import detect_shifts
 from benchcore.verdict.history.modes import describe_modes
 from benchcore.verdict.history.thresholds import SMALLEST_SHIFT
+from flows.cli import options
 from flows.cli.measurement_files import read_history
-from flows.cli.options import JsonOption
 from flows.cli.printing import OUT, print_rows
 from flows.cli.standalone import answer_files
 
@@ -31,7 +31,7 @@ def detect(
             help="Ignore changes below this share: 0.01 is 1 %.",
         ),
     ] = SMALLEST_SHIFT,
-    as_json: JsonOption = False,
+    as_json: options.Json = False,
 ) -> None:
     """Detect change points in a nightly series. Outliers are reported separately.
 

@@ -10,8 +10,9 @@ import typer
 from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.events import annotate_event, list_events, move_event, show_event
-from flows.cli.options import STATE, JsonOption, StateOption
-from flows.cli.printing import OUT, print_json, print_rows
+from flows.cli import options
+from flows.cli.options import option
+from flows.cli.printing import OUT, print_json, print_line, print_rows
 
 events = typer.Typer(
     help="List confirmed changes; show or annotate one.",
@@ -21,13 +22,13 @@ events = typer.Typer(
 )
 
 _EventArgument = Annotated[int, typer.Argument(help="Id of the event.")]
-_ByOption = Annotated[str, typer.Option("--by", metavar="NAME", help="Record who decided.")]
-_NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Record why.")]
+_ByOption = Annotated[str, option("--by", "NAME", "Record who decided.")]
+_NoteOption = Annotated[str, option("--note", "TEXT", "Record why.")]
 
 
 @events.callback()
 def list_all(
-    context: typer.Context, state: StateOption = STATE, as_json: JsonOption = False
+    context: typer.Context, state: options.State = options.STATE, as_json: options.Json = False
 ) -> None:
     """List confirmed changes; show or annotate one."""
     if context.invoked_subcommand is not None:
@@ -37,7 +38,7 @@ def list_all(
         print_json(rows)
         return
     if not rows:
-        OUT.print("no events")
+        print_line("no events")
         return
     table = [{**row, "ratio moved": _move(row)} for row in rows]
     columns = ("id", "state", "series", "since", "culprit", "ratio moved", "owner", "reason")
@@ -45,7 +46,9 @@ def list_all(
 
 
 @events.command()
-def show(event: _EventArgument, state: StateOption = STATE, as_json: JsonOption = False) -> None:
+def show(
+    event: _EventArgument, state: options.State = options.STATE, as_json: options.Json = False
+) -> None:
     """Show one event: what was found, what differs, and what was done."""
     found = show_event(_open(state), event)
     if as_json:
@@ -53,12 +56,8 @@ def show(event: _EventArgument, state: StateOption = STATE, as_json: JsonOption 
         return
     head = f"Event {found['id']}, {found['state']}: {found['series']}, since {found['since']}"
     OUT.print(head, style="bold", markup=False, soft_wrap=True)
-    lines = [
-        f"The ratio moved by {_move(found)}. Culprit: {found['culprit']}. {found['reason']}",
-        f"Owner: {found['owner'] or 'none'}. Device {found['device']}",
-    ]
-    for line in lines:
-        OUT.print(line, markup=False, soft_wrap=True)
+    print_line(f"The ratio moved by {_move(found)}. Culprit: {found['culprit']}. {found['reason']}")
+    print_line(f"Owner: {found['owner'] or 'none'}. Device {found['device']}")
     candidates = (found["finding"] or {}).get("candidates", [])
     if candidates:
         columns = ("side", "kind", "name", "old", "new")
@@ -69,16 +68,11 @@ def show(event: _EventArgument, state: StateOption = STATE, as_json: JsonOption 
 @events.command()
 def acknowledge(
     event: _EventArgument,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--as", metavar="STATE", help="Set accepted, investigating, invalid, fixed, ..."
-        ),
-    ],
+    to: Annotated[str, option("--as", "STATE", "Set accepted, investigating, invalid, fixed, ...")],
     by: _ByOption,
     note: _NoteOption = "",
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Move an event to another state. Accepted, wont_fix and improvement move the baseline."""
     engine = _open(state)
@@ -91,11 +85,9 @@ def annotate(
     event: _EventArgument,
     by: _ByOption,
     note: _NoteOption = "",
-    owner: Annotated[
-        str | None, typer.Option("--owner", metavar="NAME", help="Assign the event.")
-    ] = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    owner: Annotated[str | None, option("--owner", "NAME", "Assign the event.")] = None,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Add a note to an event, or assign it."""
     engine = _open(state)
@@ -108,7 +100,7 @@ def _print_state(engine: Engine, event: int, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        OUT.print(f"event {event} is {found['state']}", highlight=False)
+        print_line(f"event {event} is {found['state']}")
 
 
 def _open(state: Path) -> Engine:

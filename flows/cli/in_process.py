@@ -17,7 +17,7 @@ from benchcore.running.plans import campaign_folder, progress_log, save_campaign
 from benchcore.running.preflight import probe_prefect_api
 from benchcore.state import State
 from benchcore.store.database import check_database
-from flows.cli.printing import ERR, complain
+from flows.cli.printing import ERR, complain, report_line
 from flows.cli.progress_display import follow_campaign
 from flows.server.instance import settle_auth
 from flows.server.temporary_api import settle_prefect, start_temporary_api
@@ -91,7 +91,7 @@ class ConsoleMeasurer:
 
     def report(self, text: str) -> None:
         """One line on stderr."""
-        ERR.print(text, markup=False, highlight=False, soft_wrap=True)
+        report_line(text)
 
 
 def _check_services(state: State) -> None:

@@ -17,18 +17,11 @@ from benchcore.running.duels import describe_release, find_accelerator
 from benchcore.running.preflight import Needs, verify_machine
 from benchcore.running.sites import load_site
 from benchcore.state import State, open_state
-from flows.cli.options import (
-    STATE,
-    JsonOption,
-    ProfileOption,
-    PythonOption,
-    SiteOption,
-    StateOption,
-)
-from flows.cli.printing import ERR, OUT, print_json, print_rows
+from flows.cli import options
+from flows.cli.printing import print_json, print_line, print_rows, report_line
 
 
-def workloads(as_json: JsonOption = False) -> None:
+def workloads(as_json: options.Json = False) -> None:
     """List workloads and their cases."""
     rows = [
         {
@@ -52,9 +45,9 @@ def environments(
     build: Annotated[
         list[str] | None, typer.Argument(help="Versions to build: jax@newest, torch==2.15.0, ...")
     ] = None,
-    python: PythonOption = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    python: options.Python = None,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """List environments, after building those you name."""
     opened = open_state(state)
@@ -62,12 +55,12 @@ def environments(
     interpreters = find_interpreters()
     for request in requests:
         release = resolve(request, interpreters, python=python)
-        ERR.print(f"building {describe_release(release)}", markup=False)
+        report_line(f"building {describe_release(release)}")
         provision(
             release,
             opened,
             accelerator=find_accelerator(),
-            report=lambda text: ERR.print(f"  {text}", markup=False),
+            report=lambda text: report_line(f"  {text}"),
         )
     records = [dataclasses.asdict(record) for record in list_environments(opened)]
     if as_json:
@@ -76,20 +69,16 @@ def environments(
     print_rows(records, ("name", "python_version", "build", "key"), title="Environments")
 
 
+_DEVICE = "Try this device instead, with short duels: cpu, cuda or cuda:N. About 2 minutes."
+
+
 def verify(
-    profile: ProfileOption = "laptop",
-    site: SiteOption = "local",
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device",
-            metavar="NAME",
-            help="Try this device instead, with short duels: cpu, cuda or cuda:N. About 2 minutes.",
-        ),
-    ] = None,
-    python: PythonOption = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    profile: options.Profile = "laptop",
+    site: options.Site = "local",
+    device: Annotated[str | None, options.option("--device", "NAME", _DEVICE)] = None,
+    python: options.Python = None,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Check that this machine has what a profile and a site need.
 
@@ -122,7 +111,7 @@ def verify(
         print_rows(rows, ("name", "status", "detail"), title=title)
         for finding in findings:
             if finding.status != "ok":
-                OUT.print(f"{finding.name}: {finding.remedy}", markup=False, soft_wrap=True)
+                print_line(f"{finding.name}: {finding.remedy}")
     if any(finding.status == "missing" for finding in findings):
         raise typer.Exit(1)
 
@@ -133,7 +122,7 @@ def _verify_device(device: str, state: Path, python: str | None, as_json: bool) 
     checks = check_device(
         device,
         open_state(state),
-        lambda text: ERR.print(f"  {text}", markup=False, soft_wrap=True),
+        lambda text: report_line(f"  {text}"),
         python=python,
     )
     rows = [dataclasses.asdict(check) for check in checks]

@@ -14,16 +14,16 @@ from benchcore.errors import UserError
 from benchcore.verdict.allocations import judge_allocations, locate
 from benchcore.verdict.moderation import fit_spread
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, SpreadPrior
+from flows.cli import options
 from flows.cli.measurement_files import list_files, read_allocations
-from flows.cli.options import BoundOption, JsonOption
 from flows.cli.printing import print_rows
 from flows.cli.standalone import answer_files
 
 
 def judge(
     path: Annotated[Path, typer.Argument(help="A JSON file, or a folder of them.")],
-    bound: BoundOption = EQUIVALENCE_BOUND,
-    as_json: JsonOption = False,
+    bound: options.Bound = EQUIVALENCE_BOUND,
+    as_json: options.Json = False,
 ) -> None:
     """Test whether b is slower than a from paired timings. Each allocation is one sample.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -22,121 +22,79 @@ class Command:
     """One row of the table."""
 
     name: str
-    place: str
-    """`module:name` below `flows`: a function, or the Typer app of a group of commands."""
     help: str
     """How its docstring begins."""
+    module: str = ""
+    """Below `flows` (default: `cli.NAME`); it has a function of that name, or the Typer app of a
+    group of commands."""
 
 
-SECTIONS: Mapping[str, tuple[Command, ...]] = {
+_TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
     "Measure": (
-        Command("nightly", "cli.nightly:nightly", "Measure tonight's duels and publish them."),
-        Command("plan", "cli.plan:plan", "Show what a night would measure, with today's versions."),
-        Command("run", "cli.nightly:run", "Measure a saved plan, or one duel of your own."),
-        Command(
-            "compare",
-            "cli.compare:compare",
-            "Measure which of two versions or settings is faster on one case.",
-        ),
-        Command(
-            "train",
-            "cli.train:train",
-            "Train on an image folder on both sides, and compare their epochs.",
-        ),
-        Command(
+        ("nightly", "Measure tonight's duels and publish them."),
+        ("plan", "Show what a night would measure, with today's versions."),
+        ("run", "Measure a saved plan, or one duel of your own.", "cli.nightly"),
+        ("compare", "Measure which of two versions or settings is faster on one case."),
+        ("train", "Train on an image folder on both sides, and compare their epochs."),
+        (
             "defects",
-            "cli.defects:defects",
             "Reproduce known benchmarking errors: how far each moves the ratio, what detects it.",
         ),
-        Command(
+        (
             "waterfall",
-            "cli.waterfall:waterfall",
             "Measure what each step from eager PyTorch to CUDA graphs gains, and compare with JAX.",
         ),
-        Command(
-            "equivalence",
-            "cli.equivalence:equivalence",
-            "Prove that versions compute the same function, against float64.",
-        ),
+        ("equivalence", "Prove that versions compute the same function, against float64."),
     ),
     "Judge": (
-        Command("check", "cli.report:check", "Decide which rows count, then judge them again."),
-        Command("judge", "cli.judge:judge", "Test whether b is slower than a from paired timings."),
-        Command("detect", "cli.detect:detect", "Detect change points in a nightly series."),
-        Command(
+        ("check", "Decide which rows count, then judge them again.", "cli.report"),
+        ("judge", "Test whether b is slower than a from paired timings."),
+        ("detect", "Detect change points in a nightly series."),
+        (
             "calibration",
-            "cli.calibration:calibration",
             "Show how often our own verdicts are wrong, from runs whose truth is known.",
         ),
-        Command(
-            "certificates",
-            "cli.certificates:certificates",
-            "Certify per case that a release changed nothing, within a bound.",
-        ),
+        ("certificates", "Certify per case that a release changed nothing, within a bound."),
     ),
     "Understand a change": (
-        Command(
-            "suspicions",
-            "cli.suspicions:suspicions",
-            "List suspected changes in all series, open ones first.",
-        ),
-        Command(
+        ("suspicions", "List suspected changes in all series, open ones first."),
+        (
             "confirm",
-            "cli.confirm:confirm",
             "Measure suspicions again with fresh starts, and name the framework that changed.",
         ),
-        Command(
-            "bisect",
-            "cli.bisect:bisect",
-            "Find the version that changed a case, and on demand the package.",
-        ),
-        Command("events", "cli.events:events", "List confirmed changes; show or annotate one."),
+        ("bisect", "Find the version that changed a case, and on demand the package."),
+        ("events", "List confirmed changes; show or annotate one."),
     ),
     "Serve": (
-        Command(
-            "up",
-            "server.up:up",
-            "Start Prefect's server, a worker, the deployments and the dashboard.",
-        ),
-        Command("status", "server.up:status", "Show which services of `deadheat up` run."),
-        Command("down", "server.up:down", "Stop everything that `deadheat up` started."),
-        Command(
+        ("up", "Start Prefect's server, a worker, the deployments and the dashboard.", "server.up"),
+        ("status", "Show which services of `deadheat up` run.", "server.up"),
+        ("down", "Stop everything that `deadheat up` started.", "server.up"),
+        (
             "deploy",
-            "server.deploy:deploy",
             "Create or update the deployments of a Prefect server that is running.",
+            "server.deploy",
         ),
-        Command(
+        (
             "pause",
-            "server.pausing:pause",
             "Start nothing new until `deadheat resume`. What runs continues.",
+            "server.pausing",
         ),
-        Command(
-            "resume", "server.pausing:resume", "Resume everything that `deadheat pause` stopped."
-        ),
-        Command("shard", "cli.shard:shard", "Show what a Slurm site's shards are submitted as."),
+        ("resume", "Resume everything that `deadheat pause` stopped.", "server.pausing"),
+        ("shard", "Show what a Slurm site's shards are submitted as."),
     ),
     "Data": (
-        Command("workloads", "cli.inventory:workloads", "List workloads and their cases."),
-        Command(
-            "environments",
-            "cli.inventory:environments",
-            "List environments, after building those you name.",
-        ),
-        Command(
-            "verify",
-            "cli.inventory:verify",
-            "Check that this machine has what a profile and a site need.",
-        ),
-        Command(
+        ("workloads", "List workloads and their cases.", "cli.inventory"),
+        ("environments", "List environments, after building those you name.", "cli.inventory"),
+        ("verify", "Check that this machine has what a profile and a site need.", "cli.inventory"),
+        (
             "ingest",
-            "cli.report:ingest",
             "Load result documents and proofs from the state folder into the database.",
+            "cli.report",
         ),
-        Command(
-            "report", "cli.report:report", "Publish a campaign's dashboard again from the database."
-        ),
+        ("report", "Publish a campaign's dashboard again from the database."),
     ),
 }
+SECTIONS = {title: [Command(*each) for each in listed] for title, listed in _TABLE.items()}
 """Every command under the section of `deadheat --help` that lists it, in order."""
 
 _COMMANDS = {each.name: each for listed in SECTIONS.values() for each in listed}
@@ -184,8 +142,9 @@ for _row in _COMMANDS.values():
 
 def load_command(name: str) -> Any:
     """Import a command of the table; what Typer makes of it."""
-    module, _, attribute = _COMMANDS[name].place.partition(":")
-    found = getattr(importlib.import_module(f"flows.{module}"), attribute)
+    found = getattr(
+        importlib.import_module(f"flows.{_COMMANDS[name].module or f'cli.{name}'}"), name
+    )
     if not isinstance(found, typer.Typer):
         function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
         found.command(name)(function)

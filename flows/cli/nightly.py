@@ -10,33 +10,24 @@ import typer
 from benchcore.errors import UserError
 from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
+from benchcore.planning.requests import USUAL, Placement
 from benchcore.running.plans import AdhocDuel, draft_duel, name_night
 from benchcore.running.sites import check_site
 from benchcore.state import open_state
+from flows.cli import options
 from flows.cli.in_process import measure_plan, run_flow
-from flows.cli.options import (
-    STATE,
-    CampaignOption,
-    CaseOption,
-    JsonOption,
-    NightOption,
-    PoolOption,
-    ProfileOption,
-    PythonOption,
-    SiteOption,
-    StateOption,
-)
-from flows.cli.printing import OUT, print_failures, print_json, print_notes, print_ratios
+from flows.cli.options import option, with_placement
+from flows.cli.printing import print_failures, print_json, print_line, print_notes, print_ratios
 
 
 def nightly(
-    profile: ProfileOption = "laptop",
-    site: SiteOption = "local",
-    pool: PoolOption = None,
-    campaign: NightOption = None,
-    python: PythonOption = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    profile: options.Profile = "laptop",
+    site: options.Site = "local",
+    pool: options.Pool = None,
+    campaign: options.Night = None,
+    python: options.Python = None,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Measure tonight's duels and publish them.
 
@@ -58,43 +49,24 @@ def nightly(
     _print_outcome(run_flow(measure, opened, name, (profile, site, pool, python)), as_json)
 
 
+_CONTENDER = "Measure this contender; repeat for more: jax@newest, torch==2.15.0,compile=none."
+_DEVICE = "Measure on cpu, cuda, cuda:N or tpu (default cpu; a plan has its own)."
+
+
+@with_placement
 def run(
     what: Annotated[
         str, typer.Argument(metavar="PLAN|WORKLOAD", help="A plan (.json), or a workload's name.")
     ],
-    case: CaseOption = None,
+    case: options.Case = None,
     contender: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--contender",
-            metavar="VERSION[,KEY=VALUE]",
-            help="Measure this contender; repeat for more: jax@newest, torch==2.15.0,compile=none.",
-        ),
+        list[str] | None, option("--contender", "VERSION[,KEY=VALUE]", _CONTENDER)
     ] = None,
-    starts: Annotated[
-        int,
-        typer.Option(
-            "--starts",
-            metavar="COUNT",
-            min=1,
-            max=100,
-            help="Start the contenders this many times.",
-        ),
-    ] = 3,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device",
-            metavar="NAME",
-            help="Measure on cpu, cuda, cuda:N or tpu (default cpu; a plan has its own).",
-        ),
-    ] = None,
-    site: SiteOption = "local",
-    pool: PoolOption = None,
-    campaign: CampaignOption = None,
-    python: PythonOption = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    starts: options.StartsFrom1 = 3,
+    device: Annotated[str | None, option("--device", "NAME", _DEVICE)] = None,
+    place: Placement = USUAL,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Measure a saved plan, or one duel of your own.
 
@@ -115,8 +87,8 @@ def run(
             starts=starts,
             device=device or "cpu",
         )
-        drafted = draft_duel(wanted, site=site, campaign=campaign, python=python)
-    _print_outcome(measure_plan(drafted, opened, pool), as_json)
+        drafted = draft_duel(wanted, place)
+    _print_outcome(measure_plan(drafted, opened, place.pool), as_json)
 
 
 def _print_outcome(outcome: dict[str, Any], as_json: bool) -> None:
@@ -126,4 +98,4 @@ def _print_outcome(outcome: dict[str, Any], as_json: bool) -> None:
     print_notes(outcome["notes"])
     print_ratios(outcome["ratios"], outcome["campaign"])
     print_failures(outcome["failures"])
-    OUT.print(f"Dashboard: {outcome['dashboard']}", soft_wrap=True, highlight=False)
+    print_line(f"Dashboard: {outcome['dashboard']}")

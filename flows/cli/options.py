@@ -1,159 +1,109 @@
-"""Options that several commands share: each has one name, one meaning and one help text."""
+"""Options that several commands share: each has one name, one meaning and one help text.
+
+A command writes `state: options.State = options.STATE`. Those that measure take a `Placement`.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from benchcore import variables
-from benchcore.planning.requests import format_settings
+from benchcore.planning.requests import Placement, format_settings
+
+
+def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
+    """Typer's option, with the placeholder of its value and its help."""
+    return typer.Option(name, metavar=metavar, help=text, **more)
+
 
 STATE = Path("state")
-StateOption = Annotated[
+State = Annotated[
     Path,
-    typer.Option(
+    option(
         "--state",
-        metavar="FOLDER",
+        "FOLDER",
+        "Keep environments, results and the dashboard in this folder.",
         envvar=variables.STATE.name,
-        help="Keep environments, results and the dashboard in this folder.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-ProfileOption = Annotated[
-    str,
-    typer.Option("--profile", metavar="NAME", help="Use this profile: laptop, ci, smoke or h100."),
+Json = Annotated[bool, option("--json", None, "Print JSON instead of tables.")]
+Profile = Annotated[
+    str, option("--profile", "NAME", "Use this profile: laptop, ci, smoke or h100.")
 ]
-LimitsOption = Annotated[
-    str,
-    typer.Option(
-        "--profile",
-        metavar="NAME",
-        help="Take rounds, block length and probes from this profile: laptop, ci, smoke or h100.",
-    ),
+_LIMITS = "Take rounds, block length and probes from this profile: laptop, ci, smoke or h100."
+Limits = Annotated[str, option("--profile", "NAME", _LIMITS)]
+Site = Annotated[
+    str, option("--site", "NAME", "Run on this site: local, slurm-local or one of yours.")
 ]
-SiteOption = Annotated[
-    str,
-    typer.Option(
-        "--site", metavar="NAME", help="Run on this site: local, slurm-local or one of yours."
-    ),
+Pool = Annotated[
+    str | None, option("--pool", "NAME", "Submit to this pool of the site (default: the site's).")
 ]
-PoolOption = Annotated[
-    str | None,
-    typer.Option(
-        "--pool", metavar="NAME", help="Submit to this pool of the site (default: the site's)."
-    ),
+_NAME = "Name the campaign; an existing name resumes it (default: "
+Campaign = Annotated[str | None, option("--campaign", "NAME", f"{_NAME}a new name).")]
+Night = Annotated[str | None, option("--campaign", "NAME", f"{_NAME}nightly-PROFILE-DATE, UTC).")]
+_PYTHON = "Build environments on this Python, such as 3.12 (default: the newest supported)."
+Python = Annotated[str | None, option("--python", "VERSION", _PYTHON)]
+Device = Annotated[str, option("--device", "NAME", "Measure on cpu, cuda, cuda:N or tpu.")]
+_BOUND = "Call a change below this the same, as a share: 0.01 is 1 %."
+Bound = Annotated[float, option("--bound", "RATIO", _BOUND, min=0.001, max=0.5)]
+_CEILINGS = "Measure the device's roofline. Without it impossible step times go unnoticed."
+Ceilings = Annotated[bool, option("--ceilings/--no-ceilings", None, _CEILINGS)]
+Case = Annotated[str | None, option("--case", "NAME", "Choose this case of the workload.")]
+UseCase = Annotated[
+    str | None, option("--use-case", "NAME", "Choose the case of this use: infer, train.")
 ]
-CampaignOption = Annotated[
-    str | None,
-    typer.Option(
-        "--campaign",
-        metavar="NAME",
-        help="Name the campaign; an existing name resumes it (default: a new name).",
-    ),
+Batch = Annotated[int | None, option("--batch", "SIZE", "Choose the case with this batch size.")]
+_PRECISION = "Choose the case in this precision (default fp32_ieee)."
+Precision = Annotated[str | None, option("--precision", "NAME", _PRECISION)]
+_CHECKPOINT = "Load both sides' weights from a torchvision state dict (.safetensors, .pth)."
+Checkpoint = Annotated[Path | None, option("--checkpoint", "FILE", _CHECKPOINT)]
+SideA = Annotated[str, option("--a", "VERSION", "Measure this as a: jax, torch, jax==0.10.1, ...")]
+SideB = Annotated[str, option("--b", "VERSION", "Measure this as b, written as --a.")]
+_SET = f"Set an option of a; repeat for more. {format_settings()}"
+SetA = Annotated[list[str] | None, option("--a-set", "KEY=VALUE", _SET)]
+SetB = Annotated[
+    list[str] | None, option("--b-set", "KEY=VALUE", "Set an option of b, written as --a-set.")
 ]
-NightOption = Annotated[
-    str | None,
-    typer.Option(
-        "--campaign",
-        metavar="NAME",
-        help="Name the campaign; an existing name resumes it (default: nightly-PROFILE-DATE, UTC).",
-    ),
-]
-PythonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--python",
-        metavar="VERSION",
-        help="Build environments on this Python, such as 3.12 (default: the newest supported).",
-    ),
-]
-DeviceOption = Annotated[
-    str,
-    typer.Option("--device", metavar="NAME", help="Measure on cpu, cuda, cuda:N or tpu."),
-]
-BoundOption = Annotated[
-    float,
-    typer.Option(
-        "--bound",
-        metavar="RATIO",
-        min=0.001,
-        max=0.5,
-        help="Call a change below this the same, as a share: 0.01 is 1 %.",
-    ),
-]
-CeilingsOption = Annotated[
-    bool,
-    typer.Option(
-        "--ceilings/--no-ceilings",
-        help="Measure the device's roofline. Without it impossible step times go unnoticed.",
-    ),
-]
-CaseOption = Annotated[
-    str | None,
-    typer.Option("--case", metavar="NAME", help="Choose this case of the workload."),
-]
-UseCaseOption = Annotated[
-    str | None,
-    typer.Option("--use-case", metavar="NAME", help="Choose the case of this use: infer, train."),
-]
-BatchOption = Annotated[
-    int | None,
-    typer.Option("--batch", metavar="SIZE", help="Choose the case with this batch size."),
-]
-PrecisionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--precision", metavar="NAME", help="Choose the case in this precision (default fp32_ieee)."
-    ),
-]
-CheckpointOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint",
-        metavar="FILE",
-        help="Load both sides' weights from a torchvision state dict (.safetensors, .pth).",
-    ),
-]
-SideAOption = Annotated[
-    str,
-    typer.Option("--a", metavar="VERSION", help="Measure this as a: jax, torch, jax==0.10.1, ..."),
-]
-SideBOption = Annotated[
-    str, typer.Option("--b", metavar="VERSION", help="Measure this as b, written as --a.")
-]
-SetAOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--a-set",
-        metavar="KEY=VALUE",
-        help=f"Set an option of a; repeat for more. {format_settings()}",
-    ),
-]
-SetBOption = Annotated[
-    list[str] | None,
-    typer.Option("--b-set", metavar="KEY=VALUE", help="Set an option of b, written as --a-set."),
-]
-WorkloadArgument = Annotated[str, typer.Argument(help="Name of the workload.")]
-LooksOption = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--starts",
-        metavar="COUNT",
-        help="Judge after this many starts; repeat for more looks (default 5, 8, 12).",
-    ),
-]
-RoundsOption = Annotated[
-    int,
-    typer.Option(
-        "--rounds", metavar="COUNT", min=2, max=100, help="Measure this many rounds per start."
-    ),
-]
-JaxOption = Annotated[
-    str, typer.Option("--jax", metavar="VERSION", help="Use this JAX: jax, jax==0.10.1, ...")
-]
-TorchOption = Annotated[
-    str,
-    typer.Option("--torch", metavar="VERSION", help="Use this PyTorch: torch, torch==2.15.0, ..."),
-]
+Workload = Annotated[str, typer.Argument(help="Name of the workload.")]
+_LOOKS = "Judge after this many starts; repeat for more looks (default 5, 8, 12)."
+Looks = Annotated[list[int] | None, option("--starts", "COUNT", _LOOKS)]
+_STARTS = "Start the contenders this many times."
+Starts = Annotated[int, option("--starts", "COUNT", _STARTS)]
+StartsFrom1 = Annotated[int, option("--starts", "COUNT", _STARTS, min=1, max=100)]
+StartsFrom2 = Annotated[int, option("--starts", "COUNT", _STARTS, min=2, max=100)]
+_ROUNDS = "Measure this many rounds per start."
+Rounds = Annotated[int, option("--rounds", "COUNT", _ROUNDS)]
+RoundsFrom2 = Annotated[int, option("--rounds", "COUNT", _ROUNDS, min=2, max=100)]
+Jax = Annotated[str, option("--jax", "VERSION", "Use this JAX: jax, jax==0.10.1, ...")]
+Torch = Annotated[str, option("--torch", "VERSION", "Use this PyTorch: torch, torch==2.15.0, ...")]
+_PLACEMENT = {"site": Site, "pool": Pool, "campaign": Campaign, "python": Python}
+
+
+def with_placement(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options --site, --pool, --campaign and --python in place of its argument
+    `place`, which gets them as a `Placement`."""
+
+    @functools.wraps(command)
+    def call(**given: Any) -> None:
+        place = Placement(**{name: given.pop(name) for name in _PLACEMENT})
+        command(place=place, **given)
+
+    signature = inspect.signature(command, eval_str=True)
+    options = list[inspect.Parameter]()
+    for each in signature.parameters.values():
+        if each.name == "place":
+            options += [
+                each.replace(name=name, annotation=kind, default=getattr(Placement(), name))
+                for name, kind in _PLACEMENT.items()
+            ]
+        else:
+            options.append(each)
+    call.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in options}
+    return call

@@ -5,17 +5,17 @@ from __future__ import annotations
 from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
 from benchcore.running.plans import draft_night, name_night
-from flows.cli.options import JsonOption, NightOption, ProfileOption, PythonOption, SiteOption
-from flows.cli.printing import OUT, print_json, print_notes, print_rows
+from flows.cli import options
+from flows.cli.printing import print_json, print_line, print_notes, print_rows
 from flows.cli.progress_display import format_count
 
 
 def plan(
-    profile: ProfileOption = "laptop",
-    site: SiteOption = "local",
-    campaign: NightOption = None,
-    python: PythonOption = None,
-    as_json: JsonOption = False,
+    profile: options.Profile = "laptop",
+    site: options.Site = "local",
+    campaign: options.Night = None,
+    python: options.Python = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show what a night would measure, with today's versions. Writes nothing."""
     drafted = draft_night(
@@ -40,5 +40,5 @@ def plan(
     ]
     print_rows(rows, tuple(rows[0]), title=f"{drafted.campaign} on {drafted.site}")
     hours = sum(duel.expected_s for duel in drafted.duels) / 3600
-    OUT.print(f"{len(rows)} duels, about {hours:.1f} h", highlight=False)
+    print_line(f"{len(rows)} duels, about {hours:.1f} h")
     print_notes(drafted.notes)

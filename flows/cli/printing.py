@@ -25,6 +25,16 @@ def print_json(document: object) -> None:
     sys.stdout.write(json.dumps(document, indent=1, default=str, allow_nan=False) + "\n")
 
 
+def print_line(text: str) -> None:
+    """One paragraph on stdout, as it is."""
+    OUT.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def report_line(text: str) -> None:
+    """One paragraph of progress on stderr, as it is."""
+    ERR.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def print_rows(rows: Sequence[Row], columns: Sequence[str], *, title: str) -> None:
     """A table; a value that is missing is a dash."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
@@ -42,13 +52,13 @@ def print_ratios(rows: Sequence[Row], campaign: str) -> None:
     for row in rows:
         if row["outlier"]:
             who = f"{row['outlier']} takes a multiple of the other's time"
-            OUT.print(f"outlier: in {row['case']}, {who}", markup=False, soft_wrap=True)
+            print_line(f"outlier: in {row['case']}, {who}")
 
 
 def print_notes(notes: Sequence[str]) -> None:
     """What a reader must know of the versions before the numbers, one line each."""
     for note in notes:
-        OUT.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+        print_line(f"note: {note}")
 
 
 def print_failures(rows: Sequence[Row]) -> None:

@@ -24,12 +24,12 @@ from benchcore.store.reports.campaign import (
 )
 from benchcore.store.reports.workarounds import list_workarounds
 from dashboards.workarounds import describe_workarounds
+from flows.cli import options
 from flows.cli.costs import print_costs
-from flows.cli.options import STATE, JsonOption, StateOption
 from flows.cli.printing import (
-    OUT,
     print_failures,
     print_json,
+    print_line,
     print_notes,
     print_ratios,
     print_rows,
@@ -39,7 +39,7 @@ from flows.cli.why import print_bottlenecks
 _CampaignArgument = Annotated[str, typer.Argument(help="Name of the campaign.")]
 
 
-def ingest(state: StateOption = STATE, as_json: JsonOption = False) -> None:
+def ingest(state: options.State = options.STATE, as_json: options.Json = False) -> None:
     """Load result documents and proofs from the state folder into the database.
 
     Loading one twice changes nothing. Exit code 1 if a document was rejected.
@@ -50,19 +50,18 @@ def ingest(state: StateOption = STATE, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({**dataclasses.asdict(report), "refused_proofs": refused})
     else:
-        OUT.print(
+        print_line(
             f"{len(report.ingested)} ingested, {len(report.already)} there already, "
-            f"{len(report.rejected)} rejected",
-            highlight=False,
+            f"{len(report.rejected)} rejected"
         )
         for reason in [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]:
-            OUT.print(reason, markup=False, soft_wrap=True)
+            print_line(reason)
     if report.rejected or refused:
         raise typer.Exit(1)
 
 
 def check(
-    campaign: _CampaignArgument, state: StateOption = STATE, as_json: JsonOption = False
+    campaign: _CampaignArgument, state: options.State = options.STATE, as_json: options.Json = False
 ) -> None:
     """Decide which rows count, then judge them again.
 
@@ -82,12 +81,12 @@ def check(
     columns = ("duel_run", "contender", "other", "expectation", "reason")
     print_rows(marks, columns, title=f"{campaign}: what does not count")
     for case in report.unbounded:
-        OUT.print(f"note: {case}", markup=False, soft_wrap=True)
+        print_line(f"note: {case}")
     print_ratios(rows, campaign)
 
 
 def report(
-    campaign: _CampaignArgument, state: StateOption = STATE, as_json: JsonOption = False
+    campaign: _CampaignArgument, state: options.State = options.STATE, as_json: options.Json = False
 ) -> None:
     """Publish a campaign's dashboard again from the database."""
     from dashboards.publish import publish_campaign  # Altair, which `ingest` does without
@@ -101,7 +100,7 @@ def report(
         return
     print_notes(notes)
     _print_report(found, campaign)
-    OUT.print(f"Dashboard: {page}", soft_wrap=True, highlight=False)
+    print_line(f"Dashboard: {page}")
 
 
 def _read_report(engine: Engine, campaign: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from benchcore.running.sites import find_pool, load_site
 from benchcore.running.slurm.batch_script import BatchJob, shard_command, write_batch_script
-from flows.cli.options import STATE, JsonOption, PoolOption, SiteOption, StateOption
+from flows.cli import options
 from flows.cli.printing import print_json
 
 shard = typer.Typer(
@@ -22,10 +22,10 @@ shard = typer.Typer(
 
 @shard.command()
 def show(
-    site: SiteOption,
-    pool: PoolOption = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    site: options.Site,
+    pool: options.Pool = None,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Print the batch script of a shard. Submits nothing."""
     job = _draft_job(site, pool, state)
@@ -37,7 +37,9 @@ def show(
 
 
 @shard.command()
-def template(site: SiteOption, pool: PoolOption = None, state: StateOption = STATE) -> None:
+def template(
+    site: options.Site, pool: options.Pool = None, state: options.State = options.STATE
+) -> None:
     """Print the base job template, as JSON, of a Prefect work pool for a site's pool."""
     from tasks.slurm_worker import pool_template  # Prefect takes 2 s, `show` does without
 

@@ -9,11 +9,11 @@ from benchcore.store.database import open_database
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_modes, list_suspicions, refresh_suspicions
 from benchcore.verdict.history.thresholds import FEWEST_NIGHTS
-from flows.cli.options import STATE, JsonOption, StateOption
-from flows.cli.printing import OUT, print_json, print_rows
+from flows.cli import options
+from flows.cli.printing import print_json, print_line, print_rows
 
 
-def suspicions(state: StateOption = STATE, as_json: JsonOption = False) -> None:
+def suspicions(state: options.State = options.STATE, as_json: options.Json = False) -> None:
     """List suspected changes in all series, open ones first. One suspicion per change."""
     engine = open_database(open_state(state).database_url)
     series = read_series(engine)
@@ -32,13 +32,11 @@ def suspicions(state: StateOption = STATE, as_json: JsonOption = False) -> None:
         title = "Suspected changes; above 0 = the first gained on the second"
         print_rows(table, columns, title=title)
     open_ones = sum(row["state"] == "open" for row in rows)
-    OUT.print(f"{len(series)} series, suspicions open: {open_ones}", highlight=False)
+    print_line(f"{len(series)} series, suspicions open: {open_ones}")
     for each in modes:
-        text = f"{each['series']}: {each['words']}"
-        OUT.print(text, markup=False, soft_wrap=True, highlight=False)
+        print_line(f"{each['series']}: {each['words']}")
     for each in short:
-        text = f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes"
-        OUT.print(text, markup=False, soft_wrap=True)
+        print_line(f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes")
 
 
 def _interval(row: dict[str, object]) -> str | None:

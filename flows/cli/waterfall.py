@@ -3,70 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from benchcore.experiments.compare import MIN_STARTS, CaseFilter
 from benchcore.experiments.waterfall import (
     WaterfallRequest,
+    conclude_waterfall,
     draft_waterfall,
-    find_duel,
     list_steps,
-    name_arms,
 )
+from benchcore.planning.requests import USUAL, Placement
 from benchcore.state import open_state
-from benchcore.store.database import open_database
-from benchcore.store.frames.profiles import list_bottlenecks
-from benchcore.store.reports.waterfalls import read_waterfall
 from dashboards.publish import publish_campaign
 from dashboards.waterfall_page import describe_total, list_arms, publish_waterfall
+from flows.cli import options
 from flows.cli.in_process import measure_plan
-from flows.cli.options import (
-    STATE,
-    BatchOption,
-    CampaignOption,
-    CaseOption,
-    DeviceOption,
-    JaxOption,
-    JsonOption,
-    PoolOption,
-    PrecisionOption,
-    PythonOption,
-    SiteOption,
-    StateOption,
-    TorchOption,
-    UseCaseOption,
-    WorkloadArgument,
-)
-from flows.cli.printing import OUT, print_json, print_rows
+from flows.cli.options import with_placement
+from flows.cli.printing import print_json, print_line, print_rows
 from flows.cli.why import print_bottlenecks
 
 
+@with_placement
 def waterfall(
-    workload: WorkloadArgument,
-    case: CaseOption = None,
-    use_case: UseCaseOption = None,
-    batch: BatchOption = None,
-    precision: PrecisionOption = None,
-    torch: TorchOption = "torch",
-    jax: JaxOption = "jax",
-    starts: Annotated[
-        int, typer.Option("--starts", metavar="COUNT", help="Start the contenders this many times.")
-    ] = MIN_STARTS,
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="COUNT", help="Measure this many rounds per start.")
-    ] = 10,
-    device: DeviceOption = "cpu",
-    site: SiteOption = "local",
-    pool: PoolOption = None,
-    campaign: CampaignOption = None,
-    python: PythonOption = None,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    workload: options.Workload,
+    case: options.Case = None,
+    use_case: options.UseCase = None,
+    batch: options.Batch = None,
+    precision: options.Precision = None,
+    torch: options.Torch = "torch",
+    jax: options.Jax = "jax",
+    starts: options.Starts = MIN_STARTS,
+    rounds: options.Rounds = 10,
+    device: options.Device = "cpu",
+    place: Placement = USUAL,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Measure what each step from eager PyTorch to CUDA graphs gains, and compare with JAX."""
-    asked = WaterfallRequest(
+    request = WaterfallRequest(
         workload=workload,
         case_filter=CaseFilter(case=case, use_case=use_case, batch=batch, precision=precision),
         torch=torch,
@@ -75,34 +51,27 @@ def waterfall(
         rounds=rounds,
         device=device,
     )
-    steps = list_steps(asked)
-    drafted = draft_waterfall(asked, steps, site=site, campaign=campaign, python=python)
+    steps = list_steps(request)
+    drafted = draft_waterfall(request, steps, place)
     opened = open_state(state)
-    outcome = measure_plan(drafted, opened, pool)
-
-    engine, duel = open_database(opened.database_url), find_duel(drafted)
-    arms = name_arms(steps, duel)
-    found = read_waterfall(engine, drafted.campaign, duel.duel_run, arms)
-    for arm, step in zip(found["arms"], steps, strict=True):
-        arm["reason"] = step.left_out or arm["reason"]
-    of_campaign = list_bottlenecks(engine, drafted.campaign)
-    found["why"] = [row for row in of_campaign if row["duel_run"] == duel.duel_run]
+    outcome = measure_plan(drafted, opened, place.pool)
+    found = conclude_waterfall(drafted, steps, opened)
     page = publish_waterfall(found, opened.site / drafted.campaign)
     publish_campaign(opened, drafted.campaign)  # once more: now there is a page to link to
-    kept = {key: outcome[key] for key in ("campaign", "failures")}
     if as_json:
+        kept = {key: outcome[key] for key in ("campaign", "failures")}
         print_json({**kept, "page": str(page), "words": describe_total(found), **found})
     else:
-        print_waterfall(found)
-        OUT.print(f"Page: {page}", markup=False, soft_wrap=True, highlight=False)
+        _print(found)
+        print_line(f"Page: {page}")
     if outcome["failures"]:
         raise typer.Exit(1)
 
 
-def print_waterfall(found: Mapping[str, Any]) -> None:
+def _print(found: Mapping[str, Any]) -> None:
     """Each arm with what it gains, the whole in one sentence, and why no step is shorter."""
     columns = ("arm", "step", "against the one before", "verdict", "starts", "note")
     title = f"{found['case']} on {found['device_model']}: from torch eager to JAX"
     print_rows(list_arms(found), columns, title=title)
-    OUT.print(describe_total(found), markup=False, soft_wrap=True, highlight=False)
+    print_line(describe_total(found))
     print_bottlenecks(found["why"])

@@ -11,8 +11,8 @@ import typer
 from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import load_site
 from benchcore.state import State, open_state
-from flows.cli.options import STATE, JsonOption, ProfileOption, SiteOption, StateOption
-from flows.cli.printing import OUT, print_json
+from flows.cli import options
+from flows.cli.printing import print_json, print_line
 from flows.server.instance import settle_server
 
 if TYPE_CHECKING:  # Prefect takes its settings when it is imported
@@ -41,12 +41,12 @@ CRON = "0 2 * * *"
 
 
 def deploy(
-    profile: ProfileOption = "laptop",
-    site: SiteOption = "local",
+    profile: options.Profile = "laptop",
+    site: options.Site = "local",
     cron: CronOption = CRON,
     timezone: TimezoneOption = "UTC",
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Create or update the deployments of a Prefect server that is running.
 
@@ -78,7 +78,7 @@ def deploy(
         for what, kind, name in workers
     ]
     for line in lines:
-        OUT.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(line)
 
 
 def draft_deployments(state: State, site: str, *, profile: str, cron: str, timezone: str) -> Draft:

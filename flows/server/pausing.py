@@ -5,22 +5,22 @@ from __future__ import annotations
 import dataclasses
 
 from benchcore.state import open_state
-from flows.cli.options import STATE, JsonOption, StateOption
-from flows.cli.printing import OUT, print_json
+from flows.cli import options
+from flows.cli.printing import print_json, print_line
 from flows.server.instance import POOL, settle_server
 
 
-def pause(state: StateOption = STATE, as_json: JsonOption = False) -> None:
+def pause(state: options.State = options.STATE, as_json: options.Json = False) -> None:
     """Start nothing new until `deadheat resume`. What runs continues."""
     _switch(True, state, as_json)
 
 
-def resume(state: StateOption = STATE, as_json: JsonOption = False) -> None:
+def resume(state: options.State = options.STATE, as_json: options.Json = False) -> None:
     """Resume everything that `deadheat pause` stopped."""
     _switch(False, state, as_json)
 
 
-def _switch(paused: bool, state: StateOption, as_json: bool) -> None:
+def _switch(paused: bool, state: options.State, as_json: bool) -> None:
     settle_server(open_state(state))
 
     from flows.measure_shard import measure_shard
@@ -36,4 +36,4 @@ def _switch(paused: bool, state: StateOption, as_json: bool) -> None:
     lines += [f"under way, continues: {each}" for each in status.running]
     lines += [f"{'waits' if paused else 'starts'}: {each}" for each in status.waiting]
     for line in lines:
-        OUT.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(line)

@@ -22,8 +22,8 @@ from benchcore.errors import UserError
 from benchcore.protocol import write_json
 from benchcore.running.sites import find_pool, load_site
 from benchcore.state import State, open_state
-from flows.cli.options import STATE, JsonOption, ProfileOption, StateOption
-from flows.cli.printing import OUT, print_json, print_rows
+from flows.cli import options
+from flows.cli.printing import print_json, print_line, print_rows
 from flows.server import postgres, services
 from flows.server.deploy import CRON, CronOption, Draft, TimezoneOption, draft_deployments
 from flows.server.instance import (
@@ -73,7 +73,7 @@ DatabasePortOption = Annotated[
 
 
 def up(
-    profile: ProfileOption = "laptop",
+    profile: options.Profile = "laptop",
     cron: CronOption = CRON,
     timezone: TimezoneOption = "UTC",
     port: PortOption = 4200,
@@ -81,8 +81,8 @@ def up(
     slurm_local: SlurmLocalOption = False,
     database: DatabaseOption = Database.AUTO,
     database_port: DatabasePortOption = 4202,
-    state: StateOption = STATE,
-    as_json: JsonOption = False,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
 ) -> None:
     """Start Prefect's server, a worker, the deployments and the dashboard.
 
@@ -121,7 +121,7 @@ def up(
         _run_worker(worker)
     _report(wanted, opened, as_json)
     if isinstance(chosen, str) and not as_json:
-        _print(f"Why SQLite: {chosen}")
+        print_line(f"Why SQLite: {chosen}")
 
 
 def _check_ports(wanted: Up, listed: dict[str, Service]) -> None:
@@ -151,12 +151,12 @@ def _run_worker(worker: Service) -> None:
     _run(worker, lambda: prefect_server.has_worker(pool))
 
 
-def down(state: StateOption = STATE) -> None:
+def down(state: options.State = options.STATE) -> None:
     """Stop everything that `deadheat up` started. Runs in progress end as crashed."""
     opened = open_state(state)
     recorded = read_record(opened)
     if recorded is None:
-        OUT.print("nothing is running", highlight=False)
+        print_line("nothing is running")
         return
     listed = _list_services(recorded, opened)
     for worker in _list_workers(listed):
@@ -173,10 +173,10 @@ def down(state: StateOption = STATE) -> None:
     if recorded.slurm_local:
         _call_slurm("stop", opened)
     record_path(opened).unlink()
-    OUT.print("stopped", highlight=False)
+    print_line("stopped")
 
 
-def status(state: StateOption = STATE, as_json: JsonOption = False) -> None:
+def status(state: options.State = options.STATE, as_json: options.Json = False) -> None:
     """Show which services of `deadheat up` run. Exit code 1 if one does not."""
     opened = open_state(state)
     recorded = read_record(opened)
@@ -323,17 +323,19 @@ def _report(wanted: Up, state: State, as_json: bool) -> bool:
         return all(row["status"] == "runs" for row in rows)
     print_rows(rows, ("service", "status", "pid", "where"), title="deadheat up")
     if is_paused:
-        _print("Paused: nothing new starts until `deadheat resume`")
-    _print(f"Prefect: {wanted.api.removesuffix('/api')}   Dashboard: {wanted.dashboard}")
-    _print(
+        print_line("Paused: nothing new starts until `deadheat resume`")
+    print_line(f"Prefect: {wanted.api.removesuffix('/api')}   Dashboard: {wanted.dashboard}")
+    print_line(
         "The server and its UI require this file's secret; `deadheat` commands read it themselves:"
     )
-    _print(f"  {secret_path(state, 'api')}")
-    _print("For other programs:")
-    _print(f"  export PREFECT_API_URL={wanted.api}")
-    _print(f"  export PREFECT_API_AUTH_STRING=$(cat {shlex.quote(str(secret_path(state, 'api')))})")
+    print_line(f"  {secret_path(state, 'api')}")
+    print_line("For other programs:")
+    print_line(f"  export PREFECT_API_URL={wanted.api}")
+    print_line(
+        f"  export PREFECT_API_AUTH_STRING=$(cat {shlex.quote(str(secret_path(state, 'api')))})"
+    )
     if not wanted.database_port:
-        _print("Prefect uses SQLite: fine for one machine, not for dozens of concurrent runs.")
+        print_line("Prefect uses SQLite: fine for one machine, not for dozens of concurrent runs.")
     return all(row["status"] == "runs" for row in rows)
 
 
@@ -344,7 +346,3 @@ def _find_status(num_processes: int, health: str | None) -> str:
     if num_processes == 1:
         return "restarting"
     return "runs" if health is None or _answers(health) else "does not answer"
-
-
-def _print(line: str) -> None:
-    OUT.print(line, markup=False, highlight=False, soft_wrap=True)

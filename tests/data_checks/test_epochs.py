@@ -68,7 +68,7 @@ def test_epochs_are_printed_as_text(tmp_path: Path) -> None:
     spool_document(state.spool, document)
     engine = open_database(state.database_url)
     ingest_spool(engine, state)
-    rows = list_epochs(epoch_frame(engine, document["campaign"]))
+    rows = list_epochs(epoch_frame(engine, document["campaign"]).to_dict("records"))
     assert [(row["contender"], row["epoch"]) for row in rows][:2] == [
         ("JAX 0.9.0", "1"),
         ("JAX 0.9.0", "2"),

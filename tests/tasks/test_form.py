@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from benchcore.errors import UserError
 from benchcore.experiments.compare import draft_comparison
-from benchcore.planning.requests import parse_arm
+from benchcore.planning.requests import Placement, parse_arm
 from benchcore.running.sites import list_sites
 from flows.compare import compare
 from tasks.form import Comparison, Side, add_versions
@@ -125,5 +125,5 @@ def test_what_only_our_own_checks_find_is_refused_in_one_paragraph(
 ) -> None:
     question = Comparison.model_validate({**ASKED, **asked}).ask()
     with pytest.raises(UserError, match=words) as refusal:
-        draft_comparison(question, campaign="x")
+        draft_comparison(question, Placement(campaign="x"))
     assert "\n" not in str(refusal.value)

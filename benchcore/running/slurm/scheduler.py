@@ -40,11 +40,6 @@ def submit(script: str, environment: Mapping[str, str]) -> str:
     return printed.split(";", 1)[0].strip()
 
 
-def check(script: str) -> None:
-    """Check that Slurm would accept a batch script; submits nothing. Raises as `submit` does."""
-    _call(["sbatch", "--test-only"], script)
-
-
 def cancel(job_id: str) -> None:
     """Cancel a job in any state; no effect on one that has ended."""
     _call(["scancel", _check_id(job_id)])

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.planning.catalog import winograd_share
 from benchcore.protocol import Status
+from benchcore.store.frames.reading import select_columns
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
 from benchcore.verdict.duel.physics import (
     GPU_CACHE_BYTES,
@@ -80,13 +81,9 @@ def read_sentinels(engine: Engine, campaign: str | None) -> Sentinels:
         or_(Equivalence.a == ContenderRun.name, Equivalence.b == ContenderRun.name),
     )
     query = (
-        select(DuelRun, StartRun.blocks)
-        .join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
-        .join(
-            StartRun,
-            (StartRun.duel_run == ContenderRun.duel_run)
-            & (StartRun.contender == ContenderRun.name),
-        )
+        select_columns(DuelRun, StartRun.blocks)
+        .join(ContenderRun)
+        .join(StartRun)
         .where(
             DuelRun.workload.in_(SENTINELS),
             not_(DuelRun.case_name.startswith("tiny")),  # too small to reach a ceiling

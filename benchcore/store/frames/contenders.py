@@ -11,7 +11,13 @@ from sqlalchemy import Engine
 
 from benchcore.cell.result.start import STAGES
 from benchcore.store.frames.ceilings import add_physics, read_sentinels
-from benchcore.store.frames.reading import CASE, OLDEST_FIRST, read_frame, select_columns
+from benchcore.store.frames.reading import (
+    CASE,
+    OLDEST_FIRST,
+    columns_of,
+    read_frame,
+    select_columns,
+)
 from benchcore.store.metrics import IN_COLUMNS, IN_MEASURED, OF_SAMPLES, over_starts
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 from benchcore.verdict.duel.latency import host_boundness, summarise_latency
@@ -19,6 +25,19 @@ from benchcore.verdict.duel.step_profile import step_energy
 
 _COMPILING = ("trace", "lower", "compile")
 _OF_SAMPLES = ("latency_samples", *OF_SAMPLES)
+_OF_DUEL = (
+    *("device_model", "device_fingerprint", "method", "flops_per_step", "least_bytes_per_step"),
+    *("device", "host", "stopped_by", "checkpoint"),
+)
+_OF_CONTENDER = (
+    *("name", "position", "arm", "role", "framework", "version", "environment_key"),
+    *("python_version", "build", "status", "stage", "reason", "cause", "cold"),
+)
+_OF_START = (
+    *("start_index", "status", "caches", "cache_hits", "stages", "warm_up", "steps_per_block"),
+    *("compilations_in_blocks", "num_blocks", "shortest_block_ns", "clock_resolution_ns"),
+    *("num_degraded", "median_step_ns", "measured", "energy", "inputs_sha256"),
+)
 
 
 def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
@@ -36,33 +55,12 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     """
     query = select_columns(
         *CASE,
-        DuelRun.device_model,
-        DuelRun.device_fingerprint,
-        DuelRun.method,
-        DuelRun.flops_per_step,
-        DuelRun.least_bytes_per_step,
-        DuelRun.device,
-        DuelRun.host,
-        ContenderRun.name,
-        ContenderRun.position,
-        ContenderRun.arm,
-        ContenderRun.role,
-        ContenderRun.framework,
-        ContenderRun.version,
-        ContenderRun.environment_key,
-        ContenderRun.python_version,
-        ContenderRun.build,
-        ContenderRun.status,
-        ContenderRun.stage,
-        ContenderRun.reason,
-        ContenderRun.cause,
-        ContenderRun.cold,
+        *columns_of(DuelRun, *_OF_DUEL),
+        *columns_of(ContenderRun, *_OF_CONTENDER),
         DuelRun.num_starts.label("planned_starts"),
         DuelRun.num_rounds.label("planned_rounds"),
-        DuelRun.stopped_by,
-        DuelRun.checkpoint,
     )
-    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
+    query = query.join(ContenderRun)
     contenders = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
     starts = start_frame(engine, campaign)
     starts["compiled_s"] = starts[[f"{each}_s" for each in _COMPILING]].sum(axis=1, min_count=1)
@@ -101,10 +99,8 @@ def _sum_compilation(cold: Any) -> float | None:
 
 def _latency_and_energy(engine: Engine, campaign: str | None) -> pd.DataFrame:
     """Of each contender run, by duel run and name: what takes the samples of all its starts."""
-    query = select_columns(
-        StartRun.duel_run, StartRun.contender, StartRun.latency_ns, StartRun.energy
-    )
-    query = query.join(StartRun, StartRun.duel_run == DuelRun.id)
+    columns = columns_of(StartRun, "duel_run", "contender", "latency_ns", "energy")
+    query = select_columns(*columns).join(StartRun, StartRun.duel_run == DuelRun.id)
     starts = read_frame(engine, query, campaign)
     groups = starts.groupby(["duel_run", "contender"])
     rows = [_summarise(of_one["latency_ns"], of_one["energy"]) for _, of_one in groups]
@@ -130,34 +126,12 @@ def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     query = select_columns(
         *CASE,
         DuelRun.num_rounds.label("planned_rounds"),
-        ContenderRun.name,
-        ContenderRun.arm,
-        ContenderRun.framework,
-        ContenderRun.version,
+        *columns_of(ContenderRun, "name", "arm", "framework", "version"),
         ContenderRun.status.label("contender_status"),
-        StartRun.start_index,
-        StartRun.status,
         StartRun.started_at.label("start_started_at"),
-        StartRun.caches,
-        StartRun.cache_hits,
-        StartRun.stages,
-        StartRun.warm_up,
-        StartRun.steps_per_block,
-        StartRun.compilations_in_blocks,
-        StartRun.num_blocks,
-        StartRun.shortest_block_ns,
-        StartRun.clock_resolution_ns,
-        StartRun.num_degraded,
-        StartRun.median_step_ns,
-        *(getattr(StartRun, key) for key in IN_COLUMNS),
-        StartRun.measured,
-        StartRun.energy,
-        StartRun.inputs_sha256,
+        *columns_of(StartRun, *_OF_START, *IN_COLUMNS),
     )
-    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id).join(
-        StartRun,
-        (StartRun.duel_run == ContenderRun.duel_run) & (StartRun.contender == ContenderRun.name),
-    )
+    query = query.join(ContenderRun).join(StartRun)
     order = (*OLDEST_FIRST, ContenderRun.position, StartRun.start_index)
     frame = read_frame(engine, query.order_by(*order), campaign)
     for stage in STAGES:

@@ -6,42 +6,34 @@ import pandas as pd
 from sqlalchemy import Engine, and_
 from sqlalchemy.orm import aliased
 
-from benchcore.store.frames.reading import CASE, OLDEST_FIRST, read_frame, select_columns
+from benchcore.store.frames.reading import (
+    CASE,
+    OLDEST_FIRST,
+    columns_of,
+    read_frame,
+    select_columns,
+)
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, FailedCheckRow, Proof
 
+_OF_PROOF = (
+    *("quantity", "oracle_error", "oracle_bound", "a_error", "a_bound", "b_error", "b_bound"),
+    *("passed", "reason", "first_drift"),
+)
 _PROVEN = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
 
 
 def duel_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a duel run: where and when it ran, and with which harness."""
-    query = select_columns(
-        *CASE,
-        DuelRun.ended_at,
-        DuelRun.site,
-        DuelRun.node,
-        DuelRun.device_model,
-        DuelRun.device_fingerprint,
-        DuelRun.host,
-        DuelRun.harness_version,
-        DuelRun.snapshot,
-        DuelRun.method,
-    )
+    where = ("ended_at", "site", "node", "device_model", "device_fingerprint", "host")
+    harness = ("harness_version", "snapshot", "method")
+    query = select_columns(*CASE, *columns_of(DuelRun, *where, *harness))
     return read_frame(engine, query.order_by(*OLDEST_FIRST), campaign)
 
 
 def equivalence_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a compared quantity of a pair; None = of every campaign."""
-    query = select_columns(
-        *CASE,
-        Equivalence.a,
-        Equivalence.b,
-        Equivalence.quantity,
-        Equivalence.max_relative,
-        Equivalence.l2_relative,
-        Equivalence.tolerance,
-        Equivalence.agrees,
-    )
-    query = query.join(Equivalence, Equivalence.duel_run == DuelRun.id)
+    compared = ("a", "b", "quantity", "max_relative", "l2_relative", "tolerance", "agrees")
+    query = select_columns(*CASE, *columns_of(Equivalence, *compared)).join(Equivalence)
     order = (*OLDEST_FIRST, Equivalence.a, Equivalence.b, Equivalence.quantity)
     return read_frame(engine, query.order_by(*order), campaign)
 
@@ -50,10 +42,8 @@ def proof_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a quantity proven of a pair of contenders: of their environments, on the duel's
     device, by the snapshot that measured them. A pair without rows was not proven."""
     one, other = aliased(ContenderRun), aliased(ContenderRun)
-    columns = (Proof.oracle_error, Proof.oracle_bound, Proof.a_error, Proof.a_bound)
-    rest = (Proof.b_error, Proof.b_bound, Proof.passed, Proof.reason, Proof.first_drift)
     query = select_columns(
-        *CASE, one.name.label("a"), other.name.label("b"), Proof.quantity, *columns, *rest
+        *CASE, one.name.label("a"), other.name.label("b"), *columns_of(Proof, *_OF_PROOF)
     )
     query = query.join(one, one.duel_run == DuelRun.id).join(other, other.duel_run == DuelRun.id)
     query = query.join(
@@ -72,9 +62,8 @@ def proof_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
 
 def manifest_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row per contender that finished: the settings its arm requested, and those read back."""
-    columns = (ContenderRun.name, ContenderRun.arm, ContenderRun.framework, ContenderRun.settings)
-    query = select_columns(*CASE, *columns, ContenderRun.effective)
-    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
+    columns = columns_of(ContenderRun, "name", "arm", "framework", "settings", "effective")
+    query = select_columns(*CASE, *columns).join(ContenderRun)
     query = query.where(ContenderRun.status == "ok")
     frame = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
     manifests = [dict(each.get("manifest", {})) for each in frame["effective"]]
@@ -84,14 +73,6 @@ def manifest_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
 
 def failed_check_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a failed expectation; None = of every campaign."""
-    query = select_columns(
-        *CASE,
-        FailedCheckRow.contender,
-        FailedCheckRow.other,
-        FailedCheckRow.suite,
-        FailedCheckRow.expectation,
-        FailedCheckRow.reason,
-        FailedCheckRow.checked_at,
-    )
-    query = query.join(FailedCheckRow, FailedCheckRow.duel_run == DuelRun.id)
+    columns = ("contender", "other", "suite", "expectation", "reason", "checked_at")
+    query = select_columns(*CASE, *columns_of(FailedCheckRow, *columns)).join(FailedCheckRow)
     return read_frame(engine, query.order_by(*OLDEST_FIRST, FailedCheckRow.id), campaign)

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import leave_out_degraded
+from benchcore.store.frames.reading import select_columns
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 
 COLUMNS = (
@@ -30,13 +31,9 @@ def epoch_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     producer. `accuracy` is top-1 on the validation images, a missing `gross_mj` no counter.
     """
     query = (
-        select(DuelRun, ContenderRun, StartRun)
-        .join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
-        .join(
-            StartRun,
-            (StartRun.duel_run == ContenderRun.duel_run)
-            & (StartRun.contender == ContenderRun.name),
-        )
+        select_columns(DuelRun, ContenderRun, StartRun)
+        .join(ContenderRun)
+        .join(StartRun)
         .where(StartRun.epochs.is_not(None), ContenderRun.status == "ok")
         .order_by(DuelRun.started_at, ContenderRun.position, StartRun.start_index)
     )

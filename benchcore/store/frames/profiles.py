@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
+from benchcore.protocol import name_case
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.reading import (
     CASE,
     OLDEST_FIRST,
+    columns_of,
     drop_calibration_runs,
     read_frame,
     select_columns,
@@ -42,14 +44,11 @@ def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     The columns of `benchcore.verdict.duel.step_profile.StepProfile`, `longest`, its longest
     kernels, and `grad_mode`, what torch saved for a backward pass.
     """
-    columns = (ContenderRun.name, ContenderRun.arm, ContenderRun.framework, ContenderRun.version)
+    columns = columns_of(ContenderRun, "name", "arm", "framework", "version")
     query = select_columns(
         *CASE, *columns, DuelRun.device, StartRun.median_step_ns, StartRun.profile
     )
-    query = query.join(ContenderRun, ContenderRun.duel_run == DuelRun.id).join(
-        StartRun,
-        (StartRun.duel_run == ContenderRun.duel_run) & (StartRun.contender == ContenderRun.name),
-    )
+    query = query.join(ContenderRun).join(StartRun)
     query = query.where(StartRun.profile.is_not(None), ContenderRun.status == "ok")
     frame = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
     pairs = zip(frame["profile"], frame["device"], strict=True)
@@ -89,39 +88,31 @@ def bottleneck_frame(engine: Engine, campaign: str | None = None) -> pd.DataFram
     )
 
 
-def list_bottlenecks(engine: Engine, campaign: str) -> list[dict[str, Any]]:
-    """`bottleneck_frame` as rows to print; None = not known."""
+def list_bottlenecks(
+    engine: Engine, campaign: str, duel_run: str | None = None
+) -> list[dict[str, Any]]:
+    """`bottleneck_frame` as rows to print, of one duel run or (None) all; None = not known."""
     columns = [each for each in (*_NUMBERS, *_FOUND) if each not in _WORDS]
     return [
         {
-            "case": f"{row['workload']} {row['case_name']}",
+            "case": name_case(row["workload"], row["case_name"]),
             **{key: row[key] for key in ("duel_run", "track", "name", *_WORDS)},
             **{key: None if math.isnan(row[key]) else row[key] for key in columns},
         }
         for row in bottleneck_frame(engine, campaign).to_dict("records")
+        if duel_run in (None, row["duel_run"])
     ]
 
 
 def _read_measured(engine: Engine, campaign: str | None) -> dict[tuple[str, str], dict[str, Any]]:
     """By duel run and contender: what the frames leave behind. The profile is of one start."""
     query = (
-        select(
-            DuelRun.id,
-            ContenderRun.name,
-            DuelRun.flops_per_step,
-            DuelRun.least_bytes_per_step,
-            DuelRun.device,
-            DuelRun.host,
-            ContenderRun.settings,
-            StartRun.profile,
+        select_columns(
+            *columns_of(DuelRun, "id", "flops_per_step", "least_bytes_per_step", "device", "host"),
+            *(ContenderRun.name, ContenderRun.settings, StartRun.profile),
         )
-        .select_from(DuelRun)
-        .join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
-        .join(
-            StartRun,
-            (StartRun.duel_run == ContenderRun.duel_run)
-            & (StartRun.contender == ContenderRun.name),
-        )
+        .join(ContenderRun)
+        .join(StartRun)
         .order_by(StartRun.start_index)
     )
     if campaign is not None:

@@ -8,7 +8,13 @@ import pandas as pd
 from sqlalchemy import Engine
 
 from benchcore.store.frames.duels import manifest_frame
-from benchcore.store.frames.reading import CASE, OLDEST_FIRST, read_frame, select_columns
+from benchcore.store.frames.reading import (
+    CASE,
+    OLDEST_FIRST,
+    columns_of,
+    read_frame,
+    select_columns,
+)
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio
 from benchcore.verdict.duel.parity import Parity, ParitySide, compare_sides
 
@@ -19,36 +25,11 @@ Sides = Mapping[tuple[str, str], ParitySide]
 def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row per pair of a duel run: log(T_b / T_a), its verdict, and whether the pair is fair.
     None = every campaign. Calibration runs are left out."""
-    query = select_columns(
-        *CASE,
-        DuelRun.duel_hash,
-        DuelRun.node,
-        DuelRun.device_model,
-        DuelRun.device_fingerprint,
-        PairRatio.kind,
-        PairRatio.a,
-        PairRatio.b,
-        PairRatio.a_arm,
-        PairRatio.b_arm,
-        PairRatio.a_framework,
-        PairRatio.b_framework,
-        PairRatio.a_version,
-        PairRatio.b_version,
-        PairRatio.a_role,
-        PairRatio.b_role,
-        PairRatio.log_ratio,
-        PairRatio.low,
-        PairRatio.high,
-        PairRatio.num_starts,
-        PairRatio.start_log_ratios,
-        PairRatio.verdict,
-        PairRatio.reason,
-        PairRatio.scope,
-        PairRatio.counts,
-        DuelRun.method,
-        PairRatio.judged_at,
+    of_duel = columns_of(
+        DuelRun, "duel_hash", "node", "device_model", "device_fingerprint", "method"
     )
-    query = query.join(PairRatio, PairRatio.duel_run == DuelRun.id)
+    own = [each.key for each in PairRatio.__table__.columns if each.key != "duel_run"]
+    query = select_columns(*CASE, *of_duel, *columns_of(PairRatio, *own)).join(PairRatio)
     query = query.where(IS_NO_CALIBRATION_RUN)
     ratios = read_frame(engine, query.order_by(*OLDEST_FIRST, PairRatio.a, PairRatio.b), campaign)
     return add_parity(ratios, read_sides(manifest_frame(engine, campaign)))

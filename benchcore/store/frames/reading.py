@@ -11,31 +11,30 @@ from sqlalchemy.types import TypeEngine
 
 from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.metrics import IN_COLUMNS
-from benchcore.store.models import DuelRun, UtcDateTime
+from benchcore.store.models import Base, DuelRun, UtcDateTime
 
 CASE = (
     DuelRun.campaign,
     DuelRun.id.label("duel_run"),
-    DuelRun.started_at,
-    DuelRun.workload,
-    DuelRun.case_name,
-    DuelRun.use_case,
-    DuelRun.batch,
-    DuelRun.precision,
-    DuelRun.track,
+    *(DuelRun.started_at, DuelRun.workload, DuelRun.case_name, DuelRun.use_case),
+    *(DuelRun.batch, DuelRun.precision, DuelRun.track),
 )
 OLDEST_FIRST = (DuelRun.started_at, DuelRun.id)
-_MAY_BE_MISSING = {*IN_COLUMNS} | {
-    "steps_per_block",
-    "compilations_in_blocks",
-    "cache_hits",
-    "shortest_block_ns",
-    "clock_resolution_ns",
-    "num_degraded",
+_MAY_BE_MISSING = {
+    *IN_COLUMNS,
+    *("steps_per_block", "compilations_in_blocks", "cache_hits", "shortest_block_ns"),
+    *("clock_resolution_ns", "num_degraded"),
 }
 
 
-def select_columns(*columns: InstrumentedAttribute[Any] | ColumnElement[Any]) -> Select[Any]:
+def columns_of(table: type[Base], *names: str) -> list[InstrumentedAttribute[Any]]:
+    """The columns of a table by their names."""
+    return [getattr(table, name) for name in names]
+
+
+def select_columns(
+    *columns: InstrumentedAttribute[Any] | ColumnElement[Any] | type[Base],
+) -> Select[Any]:
     """A query for columns of the duel runs and of what is joined to them."""
     return select(*columns).select_from(DuelRun)
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Engine, and_, select
+from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from benchcore.store.duels import read_calibration_runs
+from benchcore.store.frames.reading import select_columns
 from benchcore.store.models import IS_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import DuelRecord
 from benchcore.store.series import IN_SERIES
@@ -34,20 +35,6 @@ from benchcore.verdict.duel.ratios import ContenderTimes
 from benchcore.workloads.settings import INJECTED_SLOWDOWN
 
 _NEWEST_NIGHTS = 60
-
-
-@dataclass(frozen=True, kw_only=True)
-class _RunStart:
-    """One start of a calibration run: which side was slowed down, and why it does not count."""
-
-    number: int
-    slowed: str | None
-    percent: int
-    title: str
-    device: str
-    names: tuple[str, str]
-    start: Start
-    lost: str | None
 
 
 def measure_calibration(engine: Engine) -> dict[str, Any]:
@@ -101,37 +88,26 @@ def _describe_outcome(outcome: CalibrationOutcome) -> str:
 def read_runs(engine: Engine) -> tuple[list[CalibrationRun], int, list[str]]:
     """The runs that can be judged, oldest first; how many still have too few starts; and why starts
     don't count. A run with missing starts is judged once a later one has begun."""
-    of_run = defaultdict[tuple[Any, ...], list[_RunStart]](list)
+    of_run = defaultdict[CalibrationRun, list[Start]](list)
     lost = list[str]()
-    for each in _read_starts(engine):
-        if each.lost is not None:
-            lost.append(each.lost)
+    for each, why_lost in _read_starts(engine):
+        if why_lost is not None:
+            lost.append(why_lost)
         else:
-            same = (each.number // STARTS, each.title, each.device, each.slowed, each.percent)
-            of_run[same].append(each)
+            of_run[replace(each, starts=())] += each.starts
     runs, unfinished = list[CalibrationRun](), 0
-    last = max((key[0] for key in of_run), default=0)
-    for key, starts in of_run.items():
-        number, title, device, slowed, percent = key
-        ended = len(starts) >= STARTS or number < last
+    last = max((run.number for run in of_run), default=0)
+    for run, starts in of_run.items():
+        ended = len(starts) >= STARTS or run.number < last
         if len(starts) < FEWEST_STARTS or not ended:
             unfinished += 1
-            continue
-        runs.append(
-            CalibrationRun(
-                number=number,
-                title=title,
-                device=device,
-                slowed=slowed,
-                percent=percent,
-                names=starts[0].names,
-                starts=tuple(each.start for each in starts),
-            )
-        )
+        else:
+            runs.append(replace(run, starts=tuple(starts)))
     return runs, unfinished, lost
 
 
-def _read_starts(engine: Engine) -> list[_RunStart]:
+def _read_starts(engine: Engine) -> list[tuple[CalibrationRun, str | None]]:
+    """Each start as a run of one start, and why it does not count."""
     records = read_calibration_runs(engine)
     with Session(engine) as session:
         query = select(DuelRun).where(IS_CALIBRATION_RUN)
@@ -146,15 +122,9 @@ _Slowdowns = Mapping[str, tuple[int, int]]
 
 def _read_slowdowns(session: Session) -> Mapping[str, dict[str, tuple[int, int]]]:
     query = (
-        select(ContenderRun, StartRun.steps_per_block)
-        .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
-        .join(
-            StartRun,
-            and_(
-                StartRun.duel_run == ContenderRun.duel_run,
-                StartRun.contender == ContenderRun.name,
-            ),
-        )
+        select_columns(ContenderRun, StartRun.steps_per_block)
+        .join(ContenderRun)
+        .join(StartRun)
         .where(IS_CALIBRATION_RUN)
     )
     slowdowns = defaultdict[str, dict[str, tuple[int, int]]](dict)
@@ -164,21 +134,21 @@ def _read_slowdowns(session: Session) -> Mapping[str, dict[str, tuple[int, int]]
     return slowdowns
 
 
-def _read_start(record: DuelRecord, duel: DuelRun, slowdowns: _Slowdowns) -> _RunStart:
+def _read_start(
+    record: DuelRecord, duel: DuelRun, slowdowns: _Slowdowns
+) -> tuple[CalibrationRun, str | None]:
     sides: dict[str, ContenderTimes] = dict(zip(CELLS, record.sides, strict=False))
     percents = {cell: slowdowns.get(side.name, (0, 0))[0] for cell, side in sides.items()}
-    slowed = [cell for cell in ("a_new", "b_new") if percents.get(cell)]
-    names = (record.sides[0].framework, record.sides[min(2, len(record.sides) - 1)].framework)
-    return _RunStart(
-        number=duel.seed,
-        slowed=slowed[0][0] if slowed else None,
+    run = CalibrationRun(
+        number=duel.seed // STARTS,
+        slowed="a" if percents.get("a_new") else "b" if percents.get("b_new") else None,
         percent=max(percents.values(), default=0),
         title=f"{duel.workload} {duel.case_name}: {_name_arms(sides)}",
         device=duel.device_fingerprint,
-        names=names,
-        start={cell: record.rounds[side.name] for cell, side in sides.items()},
-        lost=_why_lost(record, slowdowns),
+        names=(record.sides[0].framework, record.sides[min(2, len(record.sides) - 1)].framework),
+        starts=({cell: record.rounds[side.name] for cell, side in sides.items()},),
     )
+    return run, _why_lost(record, slowdowns)
 
 
 def _name_arms(sides: Mapping[str, ContenderTimes]) -> str:

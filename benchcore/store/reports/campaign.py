@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from benchcore.protocol import name_case
 from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.profiles import profile_frame
@@ -16,6 +17,7 @@ from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.reading import drop_calibration_runs
 from benchcore.store.metrics import METRICS
 from benchcore.store.models import DuelRun, PairRatio, StartRun
+from benchcore.store.records import case_of
 from benchcore.verdict.duel.programs import compare_programs
 from benchcore.verdict.duel.ratios import find_outlier
 from benchcore.verdict.duel.step_profile import StepProfile
@@ -77,7 +79,7 @@ def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     frame = contender_frame(engine, campaign)
     return [
         {
-            "case": _name_case(row),
+            "case": case_of(row),
             **{key: row[key] for key in ("name", "status", "cause", "stage", "reason")},
         }
         for row in frame.loc[frame["status"] != "ok"].to_dict("records")
@@ -89,7 +91,7 @@ def list_contenders(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     Calibration runs are left out."""
     return [
         {
-            "case": _name_case(row),
+            "case": case_of(row),
             **{key: row[key] for key in ("name", "status")},
             **{key: None if math.isnan(row[key]) else row[key] for key in _MEASURED},
         }
@@ -102,7 +104,7 @@ def list_profiles(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     columns = [each.name for each in dataclasses.fields(StepProfile)]
     return [
         {
-            "case": _name_case(row),
+            "case": case_of(row),
             **{key: row[key] for key in ("name", "longest")},
             **{key: None if math.isnan(row[key]) else row[key] for key in columns},
         }
@@ -135,7 +137,9 @@ def list_programs(engine: Engine, campaign: str) -> list[dict[str, Any]]:
         a, b = (programs.get((pair.duel_run, name)) for name in (pair.a, pair.b))
         change = compare_programs(b, a)
         found = {"same": change.same, "words": change.summary}
-        rows.append({"case": f"{workload} {case}", "pair": f"{pair.a} against {pair.b}", **found})
+        rows.append(
+            {"case": name_case(workload, case), "pair": f"{pair.a} against {pair.b}", **found}
+        )
     return rows
 
 
@@ -151,17 +155,12 @@ def _describe(row: dict[str, Any]) -> dict[str, Any]:
 
 def _name_ratio(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "case": _name_case(row),
+        "case": case_of(row),
         "pair": f"{row['a']} against {row['b']}",
         "speedup": _factor(row["log_ratio"]),
         "low": _factor(row["low"]),
         "high": _factor(row["high"]),
     }
-
-
-def _name_case(row: dict[str, Any]) -> str:
-    track = "" if row["track"] == "default" else f" ({row['track']})"
-    return f"{row['workload']} {row['case_name']}{track}"
 
 
 def _factor(log_ratio: float | None) -> float | None:

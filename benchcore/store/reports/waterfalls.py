@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from benchcore.protocol import name_case
 from benchcore.store.duels import read_duels
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame
@@ -36,7 +37,7 @@ def read_waterfall(
     duels = duel_frame(engine, campaign)
     (duel,) = duels.loc[duels["duel_run"] == duel_run].to_dict("records")
     return {
-        "case": f"{duel['workload']} {duel['case_name']}",
+        "case": name_case(duel["workload"], duel["case_name"]),
         **{key: duel[key] for key in ("node", "device_model")},
         "started_at": f"{duel['started_at']:%Y-%m-%d %H:%M} UTC",
         "arms": [

@@ -16,6 +16,7 @@ from benchcore.cell.failures.workarounds import WORKAROUNDS
 from benchcore.planning.catalog import list_workloads, load_spec, options_of
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.models import ContenderRun, DuelRun
+from benchcore.store.records import case_of
 from benchcore.verdict.samples import swap_sides
 
 _SERIES = ("workload", "case_name", "track", "device_fingerprint", "arm")
@@ -82,7 +83,7 @@ def _describe(
     folder = f"campaigns/{last['campaign']}/duels/{last['id']}/{hlo['folder']}" if hlo else None
     version = (avoided or of_series)[-1]["version"]
     return {
-        "case": _name_case(last),
+        "case": case_of(last),
         "arm": last["arm"],
         "cure": workaround.describe() if workaround else None,
         "needs": describe_workaround_status(
@@ -111,7 +112,7 @@ def _find_price(engine: Engine, life: Row, flag: str) -> dict[str, Any] | None:
                 logs = [*swap_sides(*logs)]
             factor, low, high = (round(math.exp(each), 4) for each in logs)
             price = {"factor": factor, "low": low, "high": high, "verdict": row["verdict"]}
-            return {**price, "case": _name_case(row), "version": row["a_version"]}
+            return {**price, "case": case_of(row), "version": row["a_version"]}
     return None
 
 
@@ -145,11 +146,6 @@ def _write_command(
     words = ("deadheat", "compare", sibling["workload"], "--case", sibling["case_name"])
     sides = ("--a", side, "--b", side, "--b-set", f"cure={flag}")
     return shlex.join((*words, *sides, "--device", life["device"]["name"]))
-
-
-def _name_case(row: Row) -> str:
-    track = "" if row["track"] == "default" else f" ({row['track']})"
-    return f"{row['workload']} {row['case_name']}{track}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from datetime import datetime
 import numpy as np
 
 from benchcore.errors import UserError
+from benchcore.protocol import name_case
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -30,8 +31,8 @@ class SeriesKey:
     @property
     def title(self) -> str:
         """The name for people."""
-        track = "" if self.track == "default" else f" ({self.track})"
-        return f"{self.workload} {self.case_name}{track}: {self.a_arm} against {self.b_arm}"
+        case = name_case(self.workload, self.case_name, self.track)
+        return f"{case}: {self.a_arm} against {self.b_arm}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,7 +111,7 @@ def test_the_ceilings_of_a_comparison_are_measured_beside_it(
 ) -> None:
     drafted: list[Profile] = []
     monkeypatch.setattr(
-        "benchcore.experiments.compare.draft_plan", lambda each, **_: drafted.append(each)
+        "benchcore.experiments.compare.draft_named", lambda each, *_: drafted.append(each)
     )
     question = CompareRequest(
         workload="mlp", case_filter=CaseFilter(case="tiny_infer"), a=("jax",), b=("torch",)
@@ -131,7 +131,7 @@ def test_a_checkpoint_is_the_comparisons_and_not_its_ceilings(
 ) -> None:
     drafted: list[Profile] = []
     monkeypatch.setattr(
-        "benchcore.experiments.compare.draft_plan", lambda each, **_: drafted.append(each)
+        "benchcore.experiments.compare.draft_named", lambda each, *_: drafted.append(each)
     )
     case_filter = CaseFilter(case="infer_b1")
     sides = {"a": ("jax",), "b": ("torch",), "checkpoint": "c" * 64}

@@ -23,6 +23,7 @@ from benchcore.experiments.defect_switches import (
 from benchcore.experiments.defects import StudyRequest, draft_study
 from benchcore.planning.catalog import check_settings
 from benchcore.planning.matrix import load_plan, save_plan
+from benchcore.planning.requests import Placement
 from benchcore.protocol import DEFECT_TRACK
 from benchcore.running.plans import campaign_folder
 from benchcore.state import open_state
@@ -217,7 +218,7 @@ def test_no_pair_of_a_defect_study_ever_counts(tmp_path: Path) -> None:
 def test_a_study_never_becomes_the_first_page_nor_its_headline(tmp_path: Path) -> None:
     _ingest(tmp_path, make_study())
     state = open_state(tmp_path / "state")
-    plan = draft_study(RESNET, campaign=CAMPAIGN)
+    plan = draft_study(RESNET, Placement(campaign=CAMPAIGN))
     save_plan(plan, campaign_folder(state, CAMPAIGN) / "plan.json")
     page = publish_campaign(state, CAMPAIGN)
     assert not (state.site / "index.html").exists()
@@ -234,7 +235,7 @@ def test_a_defect_in_a_duel_that_counts_otherwise_is_void(tmp_path: Path) -> Non
 
 
 def test_the_plan_plays_the_fair_pair_first_and_every_side_once(tmp_path: Path) -> None:
-    plan = draft_study(RESNET, campaign="study")
+    plan = draft_study(RESNET, Placement(campaign="study"))
     *sentinels, study = plan.duels
     assert [each.workload for each in sentinels] == ["matmul", "copy"]
     assert study.track == DEFECT_TRACK
@@ -250,7 +251,7 @@ def test_on_a_gpu_the_plan_holds_what_a_cpu_lacks() -> None:
     asked = StudyRequest(
         workload="resnet50", case_filter=CaseFilter(use_case="infer", batch=32), device="cuda:0"
     )
-    plan = draft_study(asked, campaign="study")
+    plan = draft_study(asked, Placement(campaign="study"))
     assert [each.case for each in plan.duels] == [
         "gpu_8192",
         "gpu_2g",
@@ -267,7 +268,7 @@ def test_only_the_requested_switches_are_run_and_an_unknown_one_is_refused() -> 
     some = StudyRequest(
         workload="resnet50", case_filter=RESNET.case_filter, switches=("v1-stride",), ceilings=False
     )
-    (duel,) = draft_study(some, campaign="study").duels
+    (duel,) = draft_study(some, Placement(campaign="study")).duels
     assert [each.arm for each in duel.contenders] == [
         "jax-jit",
         "torch-compile",

@@ -158,7 +158,7 @@ def test_compare_takes_every_setting_of_an_arm(
 ) -> None:
     """Planned for a GPU; what only a GPU has is not run here."""
     drafted: list[Profile] = []
-    monkeypatch.setattr(comparison, "draft_plan", lambda profile, **rest: drafted.append(profile))
+    monkeypatch.setattr(comparison, "draft_named", lambda profile, *_: drafted.append(profile))
     options = {**options_of("resnet50", framework)}
     options.pop("defects", None)  # of a study, which plans them itself
     for key, values in options.items():

@@ -6,7 +6,7 @@ import pytest
 
 from benchcore.errors import UserError
 from benchcore.planning.profiles import PROFILES
-from benchcore.planning.requests import parse_arm
+from benchcore.planning.requests import USUAL, parse_arm
 from benchcore.planning.tracks import TRACKS
 from benchcore.running.plans import AdhocDuel, draft_duel
 
@@ -85,4 +85,4 @@ def test_an_unknown_contender_is_refused(text: str) -> None:
 )
 def test_an_unknown_duel_is_refused(asked: AdhocDuel, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        draft_duel(asked)
+        draft_duel(asked, USUAL)

@@ -111,7 +111,8 @@ def test_epochs_are_printed_with_who_is_faster(
         engine = open_database(state.database_url)
         assert not ingest_spool(engine, state).rejected
         ratios = judge_and_list(engine, name)
-        return {"campaign": name, "dashboard": "page", "failures": [], "ratios": ratios}
+        kept: dict[str, Any] = {"campaign": name, "dashboard": "page", "failures": [], "notes": []}
+        return {**kept, "ratios": ratios}
 
     monkeypatch.setattr("flows.cli.in_process.run_flow", measured)
     done = _train(tmp_path, "--batch-size", "4")
