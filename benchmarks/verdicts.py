@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/verdicts.py [TABLE ...]
 
 `detection`: shifts in histories of nights, against detectors from their own packages (taken from
-the package index into a temporary environment) and published rules. `real`: the same detectors on
+the package index into a temporary environment) and published rules. `harder`: ours on histories
+that break what a detector assumes. `real`: the same detectors on
 what `quiet_nights.py` measured, as it is and with shifts put in. `judging`: paired times of
 several allocations. `attribution`: fresh starts of old and new environments, and which culprit is
 named. `chain`: the whole way, from a night's value to the event, over 60 nights of 500 series.
@@ -25,6 +26,7 @@ from typing import Any
 
 import attributions
 import chain
+import harder_histories
 import numpy as np
 import quiet_nights
 import real_histories
@@ -48,6 +50,7 @@ def main() -> None:
     """Make the requested tables, print and store them."""
     made: dict[str, Callable[[argparse.Namespace], Any]] = {
         "detection": tell_detection,
+        "harder": tell_harder,
         "real": tell_real,
         "judging": tell_judging,
         "attribution": tell_attribution,
@@ -234,6 +237,20 @@ def tell_attribution(options: argparse.Namespace) -> list[dict[str, Any]]:
     suspected = list(attributions.simulate(options.seed, 10 * options.trials))
     rows = attributions.rate(suspected, [attributions.confirm(each) for each in suspected])
     return [{"seed": options.seed, **row} for row in rows]
+
+
+def tell_harder(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row per class of histories that break what a detector assumes; ours alone."""
+    histories = list(harder_histories.simulate(options.seed, options.repeats))
+    found = [_find(history.values) for history in histories]
+    rows = harder_histories.rate(histories, [rows for rows, _ in found], [num for _, num in found])
+    rows += harder_histories.rate_ends(options.seed, _find)
+    return [{"seed": options.seed, **row} for row in rows]
+
+
+def _find(values: np.ndarray) -> tuple[list[int], int]:
+    found = detect_shifts(values)
+    return [shift.index for shift in found.shifts], len(found.edges)
 
 
 def tell_chain(options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcore.verdict.history.thresholds import SHIFT_MARGIN
+from benchcore.verdict.history.thresholds import LASTING_NIGHTS, RAMP_NIGHTS, SHIFT_MARGIN
 
 FEWEST = 2
 """Nights per level."""
@@ -303,3 +303,27 @@ def keep_real_change_points(
         left = np.delete(at, gone).tolist()
         at = np.array(prune(series, _place_best(series, left)), int)
     return at.tolist()
+
+
+def join_jumps(series: Whitened, steps: Sequence[int]) -> list[int]:
+    """Steps one way that follow each other within `RAMP_NIGHTS` are one change, which came in
+    stages; a level of fewer than `LASTING_NIGHTS` that is left again is no level.
+
+    One step takes the place of such a group: the best one between its neighbours, if it is strong
+    enough by itself. The last level may be short, because it has not been left yet.
+    """
+    joined = list(steps)
+    number = 0
+    while number + 1 < len(joined):
+        first, second = joined[number : number + 2]
+        ends = [0, *joined, series.num_nights]
+        start, end = np.array(ends[number : number + 2]), np.array(ends[number + 2 : number + 4])
+        sizes = series.fit_jumps(start, end, np.array([first, second])).size
+        one_way = bool(sizes[0] * sizes[1] > 0)
+        if second - first >= (RAMP_NIGHTS if one_way else LASTING_NIGHTS):
+            number += 1
+            continue
+        best, _ = _find_best(series, int(start[0]), int(end[1]))
+        joined = prune(series, [*joined[:number], best, *joined[number + 2 :]])
+        number = 0
+    return joined

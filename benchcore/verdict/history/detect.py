@@ -13,6 +13,7 @@ import numpy as np
 from benchcore.verdict.history.change_points import (
     Whitened,
     find_change_points,
+    join_jumps,
     keep_real_change_points,
     penalty,
 )
@@ -103,6 +104,11 @@ def detect_shifts(
     if degree:
         series = _relearn(kept, series, change_points, degree)
         change_points, degree = _choose(series, math.log1p(smallest_shift))
+    if len(change_points) > 1:
+        level = series
+        if degree:
+            level = series.less(series.fit(change_points, degree=degree).curve)
+        change_points = join_jumps(level, change_points)
     shifts = _describe(series, change_points, degree, centre, rows[kept.rows])
     drift = None
     if degree:

@@ -18,6 +18,8 @@ SHIFT_MARGIN = 4.4
 histories (benchmarks/verdicts.md)."""
 SAME_SHIFT_NIGHTS = 5
 """Days by which the place of a known shift may change as more nights come in."""
+RAMP_NIGHTS = 8
+"""Nights within which several steps one way are one shift that came in stages."""
 UNSURE_NIGHTS = 2
 """Nights on either side of a shift that may belong to the other level."""
 

@@ -56,7 +56,7 @@ def test_cases_of_a_folder_inform_each_others_spread(tmp_path: Path) -> None:
     together = json.loads(_judge(tmp_path, "--json").stdout)
     alone = {name: json.loads(_judge(tmp_path / name, "--json").stdout) for name in together}
     assert sum(each["verdict"] == "different" for each in together.values()) >= 8
-    assert sum(each["verdict"] == "different" for each in alone.values()) <= 3
+    assert sum(each["verdict"] == "different" for each in alone.values()) <= 5
 
 
 def test_one_allocation_is_unknown_with_its_reason(tmp_path: Path) -> None:

@@ -259,3 +259,21 @@ def test_a_shift_every_twenty_nights_is_found() -> None:
     logs = 0.01 * np.random.default_rng(1).normal(size=2000)
     logs += 0.05 * (np.arange(2000) // 20 % 2)
     assert len(_find(logs).shifts) == pytest.approx(99, abs=1)
+
+
+def test_a_ramp_of_ten_nights_is_one_shift() -> None:
+    ramp = 0.1 * np.clip((np.arange(100) - 45) / 10, 0, 1)
+    found = [_find(_nights(seed, 100) + ramp).shifts for seed in range(20)]
+    assert max(map(len, found)) == 1
+    assert sum(abs(shift.index - 50) <= 4 for shifts in found for shift in shifts) >= 18
+
+
+def test_two_nights_off_are_no_level_unless_they_are_the_last() -> None:
+    left, last = 0, 0
+    for seed in range(20):
+        logs = _nights(seed, 60)
+        logs[30:32] += 0.05
+        left += bool(_find(logs).shifts)
+        last += [shift.index for shift in _find(logs[:32]).shifts] == [30]
+    assert left <= 1
+    assert last >= 15

@@ -1,0 +1,33 @@
+"""The arithmetic of the harder histories."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harder_histories import NOISY, SHAPED, rate, rate_ends, simulate
+
+
+def test_perfect_answers_score_one_and_noise_is_about_as_large_as_it_says() -> None:
+    histories = list(simulate(1, 4))
+    rows = rate(histories, [history.shifts for history in histories], [0] * len(histories))
+    assert [row["kind"] for row in rows] == list(NOISY + SHAPED)
+    for row in rows:
+        assert row["F1"] in (1.0, None)
+        assert (row["null series alarmed"], row["extra shifts"]) in ((0.0, 0.0), (0.0, None))
+    for history in histories:
+        if not history.size:
+            spread = float(np.std(np.log(history.values))) / history.noise
+            assert 0.4 < spread < 4, history.kind
+
+
+def test_extra_shifts_and_alarms_are_counted() -> None:
+    histories = [history for history in simulate(1, 2) if history.kind == "ramp"]
+    answers = [[*history.shifts, 3] for history in histories]
+    row = next(each for each in rate(histories, answers, [0] * len(answers)) if each["F1"])
+    assert (row["extra shifts"], row["null series alarmed"]) == (1.0, 1.0)
+    assert row["F1"] == pytest.approx(2 / 4)
+
+
+def test_the_share_of_shifts_at_the_end_is_counted() -> None:
+    rows = rate_ends(1, lambda values: ([len(values) - 3], 1))
+    assert [(row["shift"], row["suspicion"]) for row in rows] == [(1.0, 1.0)] * 4
