@@ -18,18 +18,24 @@ from benchcore.errors import MOST_SHOWN, UserError, show
 _MOST_BYTES = 500_000_000
 _MOST_NIGHTS = 1_000_000
 _LEAST_APART = 0.5
-"""Days between two nights, which may begin shortly before or after midnight; two runs nearer than
-this are one night, measured twice."""
+"""Days between two nights, which may begin shortly before or after midnight; runs nearer than this
+to the first one of a night belong to it."""
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """One value a row, above zero, or NaN where a night was not measured; and, where the file has
-    times, the nights' numbers, which increase."""
+    """One value per night, or NaN where a night was not measured; and, where the file has times,
+    the nights' numbers, which increase.
+
+    `rows` are the rows of the file at which the nights begin: a night that was measured several
+    times has the median of its runs.
+    """
 
     values: np.ndarray
     nights: np.ndarray | None
+    rows: np.ndarray
+    num_repeated: int = 0
 
 
 def list_files(path: Path, ending: str) -> list[Path]:
@@ -76,8 +82,9 @@ def read_allocations(path: Path) -> list[np.ndarray]:
 def read_history(path: Path) -> History:
     """A CSV file with a column `value`, one row a night, and if there is one its column `time`.
 
-    An empty value is a night that was not measured. Times are dates (ISO 8601) or numbers. Raises
-    UserError for values that are no times, and for nights out of order or twice the same.
+    An empty value is a night that was not measured. Times are dates (ISO 8601) or numbers; rows of
+    one night are its runs. Raises UserError for values that are no numbers, and for times that are
+    none or out of order.
     """
     rows = _read_rows(path)
     header = [name.strip() for name in rows[0]] if rows else []
@@ -92,10 +99,23 @@ def read_history(path: Path) -> History:
     texts = [row[place].strip() if place < len(row) else "" for row in rows[1:]]
     values = np.array([_read_value(text, number, path) for number, text in enumerate(texts)], float)
     if "time" not in header:
-        return History(values=values, nights=None)
+        return History(values=values, nights=None, rows=np.arange(len(values)))
     place = header.index("time")
     times = [row[place].strip() if place < len(row) else "" for row in rows[1:]]
-    return History(values=values, nights=_read_nights(times, path))
+    nights = _read_nights(times, path)
+    begins = np.flatnonzero(np.append(True, np.diff(nights) > 0)[: len(nights)])
+    runs = np.split(values, begins[1:]) if len(begins) else []
+    return History(
+        values=np.array([_take_median(each) for each in runs]),
+        nights=nights[begins],
+        rows=begins,
+        num_repeated=sum(len(each) > 1 for each in runs),
+    )
+
+
+def _take_median(runs: np.ndarray) -> float:
+    measured = runs[~np.isnan(runs)]
+    return float(np.median(measured)) if len(measured) else math.nan
 
 
 def _read_rows(path: Path) -> list[list[str]]:
@@ -109,9 +129,9 @@ def _read_value(text: str, number: int, path: Path) -> float:
     if not text:
         return math.nan
     value = _read_number(text)
-    if value is None or not value > 0:
+    if value is None:
         raise UserError(
-            f"wanted values above zero, got {_shorten(text)} in row {number} of {show(path)} (the "
+            f"wanted finite numbers, got {_shorten(text)} in row {number} of {show(path)} (the "
             f"first night is row 0); leave the value empty where a night was not measured"
         )
     return value
@@ -126,7 +146,9 @@ def _read_number(text: str) -> float | None:
 
 
 def _read_nights(times: Sequence[str], path: Path) -> np.ndarray:
+    """A number per row; the runs of one night have the number of its first one."""
     nights: list[float] = []
+    last = -math.inf
     apart = 0.0
     for number, text in enumerate(times):
         compact = len(text) == 8 and text.isdecimal()  # 20261122
@@ -135,13 +157,14 @@ def _read_nights(times: Sequence[str], path: Path) -> np.ndarray:
             night, apart = _read_date(text), _LEAST_APART
         if night is None and compact:
             night, apart = _read_number(text), 0.0
-        if night is None or (nights and night - nights[-1] <= apart):
+        if night is None or night < last:
             before = f", after {_shorten(times[number - 1])}" if number else ""
             raise UserError(
-                f"wanted each night once, in order, its time a date such as 2026-11-22 or a "
-                f"number, got {_shorten(text)}{before} in row {number} of {show(path)}"
+                f"wanted nights in order, each time a date such as 2026-11-22 or a number, got "
+                f"{_shorten(text)}{before} in row {number} of {show(path)}; sort the rows"
             )
-        nights.append(night)
+        last = night
+        nights.append(nights[-1] if nights and night - nights[-1] <= apart else night)
     return np.array(nights)
 
 
