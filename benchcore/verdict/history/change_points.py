@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcore.verdict.history.thresholds import LASTING_NIGHTS, RAMP_NIGHTS, SHIFT_MARGIN
+from benchcore.verdict.history.thresholds import (
+    LASTING_NIGHTS,
+    RAMP_NIGHTS,
+    SHIFT_MARGIN,
+    SPELL_GAIN,
+    SPELL_NIGHTS,
+)
 
 FEWEST = 2
 """Nights per level."""
@@ -307,7 +313,8 @@ def keep_real_change_points(
 
 def join_jumps(series: Whitened, steps: Sequence[int]) -> list[int]:
     """Steps one way that follow each other within `RAMP_NIGHTS` are one change, which came in
-    stages; a level of fewer than `LASTING_NIGHTS` that is left again is no level.
+    stages. A level that is left the other way again within `SPELL_NIGHTS` is a spell of noise,
+    unless both steps are far beyond the penalty; one of fewer than `LASTING_NIGHTS` always is.
 
     One step takes the place of such a group: the best one between its neighbours, if it is strong
     enough by itself. The last level may be short, because it has not been left yet.
@@ -318,12 +325,19 @@ def join_jumps(series: Whitened, steps: Sequence[int]) -> list[int]:
         first, second = joined[number : number + 2]
         ends = [0, *joined, series.num_nights]
         start, end = np.array(ends[number : number + 2]), np.array(ends[number + 2 : number + 4])
-        sizes = series.fit_jumps(start, end, np.array([first, second])).size
-        one_way = bool(sizes[0] * sizes[1] > 0)
-        if second - first >= (RAMP_NIGHTS if one_way else LASTING_NIGHTS):
+        fitted = series.fit_jumps(start, end, np.array([first, second]))
+        if second - first >= _least_apart(series, fitted):
             number += 1
             continue
         best, _ = _find_best(series, int(start[0]), int(end[1]))
         joined = prune(series, [*joined[:number], best, *joined[number + 2 :]])
         number = 0
     return joined
+
+
+def _least_apart(series: Whitened, fitted: JumpFit) -> int:
+    """The nights from which on two neighbouring steps are two changes."""
+    if fitted.size[0] * fitted.size[1] > 0:
+        return RAMP_NIGHTS
+    sure = fitted.gain.min() > SPELL_GAIN * penalty(series.num_nights)
+    return LASTING_NIGHTS if sure else SPELL_NIGHTS

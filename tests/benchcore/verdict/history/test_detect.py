@@ -277,3 +277,12 @@ def test_two_nights_off_are_no_level_unless_they_are_the_last() -> None:
         last += [shift.index for shift in _find(logs[:32]).shifts] == [30]
     assert left <= 1
     assert last >= 15
+
+
+def test_a_short_spell_of_loud_noise_is_no_shift_and_a_large_one_is_two() -> None:
+    """Noise whose size changes smoothly strays for some nights and comes back."""
+    wave = np.exp(0.7 * np.sin(np.arange(150) / 150 * 2 * np.pi))
+    found = [_find(_nights(seed, 150) * wave).shifts for seed in range(40)]
+    assert sum(map(bool, found)) <= 4
+    spell = 0.1 * ((np.arange(100) >= 50) & (np.arange(100) < 56))
+    assert [len(_find(_nights(seed, 100) + spell).shifts) for seed in range(5)] == [2] * 5
