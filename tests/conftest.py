@@ -24,7 +24,14 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")  # the tests fetch no Python
 _MINUTES = (
-    *("test_compare", "test_up", "test_programs", "test_slurm_campaign", "test_nightly"),
+    *(
+        "test_plants",
+        "test_compare",
+        "test_up",
+        "test_programs",
+        "test_slurm_campaign",
+        "test_nightly",
+    ),
     *("test_real_metrics", "test_real_duel", "test_deployments", "test_confirm", "test_proofs"),
     *("test_defects", "test_slurm_worker", "test_bisect", "test_measure", "test_real_profile"),
     *("test_real_programs", "test_release_watch", "test_real_epochs", "test_calibration"),

@@ -145,6 +145,7 @@ def make_manifest(framework: str, **changes: str) -> dict[str, str]:
         "conv_precision": "none",
         "layout": "none",
         "dropout": "none",
+        "drop_rates": "none",
         "matmul_seen": "fp32_ieee",
         "conv_seen": "fp32_ieee",
         "synchronisation": "one wait a block",

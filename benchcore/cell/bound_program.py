@@ -86,6 +86,9 @@ class BoundProgram:
         """Steps from this start, without random numbers, twice: one by one, and then as a block
         runs them, which the last outputs and the last state are of."""
         program, buffers = self.program, self._place(arrays)
+        if arrays is not self._start:  # results kept by the inputs that they are of would show
+            pairs = zip(self.rotation.buffers, buffers, strict=True)
+            buffers = [each for pair in pairs for each in pair]
         num_steps = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
         program.silence(True)
         program.reset(arrays.params)
@@ -125,6 +128,7 @@ class BoundProgram:
             _check_moved(self._at_start, self.program.state())
         elif self._outputs and self.inputs:  # else outputs depend on how many steps there were
             self._check_outputs(self.program.read(last.outputs))
+            self._check_outputs(self.program.read(self.step()))  # of the next inputs
 
     def _check_outputs(self, found: ByName) -> None:
         import numpy as np

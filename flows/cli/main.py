@@ -44,6 +44,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "waterfall",
             "Measure what each step from eager PyTorch to CUDA graphs gains, and compare with JAX.",
         ),
+        ("plants", "Race unfair sides against right ones: each must be refused by its own guard."),
         ("equivalence", "Prove that versions compute the same function, against float64."),
     ),
     "Judge": (

@@ -34,6 +34,7 @@ def read_manifest(
     return {
         **runtime.manifest(held),
         "input_buffers": _count_input_buffers(runtime, program),
+        "drop_rates": _join_rates(held.get("drop_rates", ())),
         **seen,
         "synchronisation": "one wait a block",  # the only mode of the harness loop
         "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
@@ -47,6 +48,10 @@ def _count_input_buffers(runtime: Runtime, program: BoundProgram) -> str:
         return "none"
     taken = program.rotation.watch(program.step)
     return str(len({_find_address(runtime, each) for each in taken}))
+
+
+def _join_rates(rates: Iterable[float]) -> str:
+    return " ".join(f"{rate:.4g}" for rate in sorted(rates)) or "none"
 
 
 def _find_address(runtime: Runtime, inputs: Any) -> int:

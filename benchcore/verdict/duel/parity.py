@@ -20,6 +20,7 @@ SHARED = (
     "param_dtype",
     "output_dtype",
     "dropout",
+    "drop_rates",
     "data_path",
     "input_buffers",
     "threads",

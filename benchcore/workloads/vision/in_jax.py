@@ -162,12 +162,18 @@ def _train_step(case: Case, placed: Placed) -> Callable[..., tuple[_State, jax.A
     return train_step
 
 
-def _logits(placed: Placed) -> Callable[[_State, jax.Array, jax.Array], jax.Array]:
-    def logits(state: _State, images: jax.Array, strength: jax.Array) -> jax.Array:
-        network = placed.merge(state.params, state.statistics)
-        return network(images, Noise(state.step, strength))
+def _describe_forward(placed: Placed, state: _State, images: jax.Array) -> dict[str, object]:
+    """The logits' dtype and the rates of all that is dropped, of the network traced once more."""
+    drop_rates: list[float] = []
 
-    return logits
+    def logits(state: _State, images: jax.Array) -> jax.Array:
+        noise = Noise(state.step, jnp.float32(1.0))
+        found = placed.merge(state.params, state.statistics)(images, noise)
+        drop_rates[:] = noise.rates
+        return found
+
+    dtype = jax.eval_shape(logits, state, images).dtype
+    return {"output_dtype": dtype, "drop_rates": drop_rates}
 
 
 def _train(case: Case, arrays: Arrays, placed: Placed) -> Program:
@@ -208,11 +214,10 @@ def _train(case: Case, arrays: Arrays, placed: Placed) -> Program:
 
     def held(inputs: Inputs) -> dict[str, object]:
         fetched = placed.fetch(inputs)
-        logits = jax.eval_shape(_logits(placed), state, fetched["images"], noisy)
         return {
             "params": state.params,
             "inputs": inputs,
-            "output_dtype": logits.dtype,
+            **_describe_forward(placed, state, fetched["images"]),
             "state_update": "in place" if before.is_deleted() else "copied",
             "function": compiled,
             "arguments": (state, fetched, noisy),

@@ -220,6 +220,7 @@ def _train(case: Case, placed: _Placed, first: ByName) -> Program:
     def held(inputs: Inputs) -> dict[str, object]:
         return placed.hold(inputs) | {
             "output_dtype": _output_dtype(placed, inputs[0]),
+            "drop_rates": _list_drop_rates(placed, inputs[0]),
             "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
         }
 
@@ -289,6 +290,20 @@ def _make_training(
         owed=lambda: owed,
         reset=reset,
     )
+
+
+def _list_drop_rates(placed: _Placed, images: torch.Tensor) -> list[float]:
+    """Of every dropout and stochastic depth that a forward pass calls: torchvision also makes some
+    that it never calls."""
+    rates: list[float] = []
+    droppers = [each for each in placed.model.modules() if getattr(each, "p", 0.0) > 0.0]
+    handles = [
+        each.register_forward_hook(lambda module, *_: rates.append(module.p)) for each in droppers
+    ]
+    _output_dtype(placed, images)
+    for handle in handles:
+        handle.remove()
+    return rates
 
 
 def _output_dtype(placed: _Placed, images: torch.Tensor) -> torch.dtype:

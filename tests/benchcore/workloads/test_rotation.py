@@ -28,7 +28,6 @@ def test_the_buffer_that_was_taken_last_is_found() -> None:
     for place in (0, 1, 2, 0):
         rotation.take()
         assert rotation.find_last() == place
-        rotation.take(), rotation.take()  # find_last took one, too
 
 
 def test_steps_take_the_buffers_in_turn() -> None:

@@ -193,14 +193,15 @@ class Noise:
 
     def __init__(self, step: jax.Array, strength: jax.Array) -> None:
         self._step, self._strength = step, strength
-        self._num_drawn = 0
+        self.rates: list[float] = []
+        """Of the draws so far, in order."""
 
     def drop(self, value: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
         """Zero parts of the value and scale up the rest; one draw for each element of `shape`."""
-        self._num_drawn += 1
+        self.rates.append(rate)
         key = jax.random.fold_in(jax.random.key(0), self._step)
         keep = 1 - rate * self._strength
-        kept = jax.random.bernoulli(jax.random.fold_in(key, self._num_drawn), keep, shape)
+        kept = jax.random.bernoulli(jax.random.fold_in(key, len(self.rates)), keep, shape)
         return value * (kept / keep).astype(value.dtype)
 
 

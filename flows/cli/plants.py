@@ -1,0 +1,66 @@
+"""The command `deadheat plants`: unfair sides that must not count, and which guard refuses each."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchcore.errors import UserError
+from benchcore.state import open_state
+from flows.cli import options
+from flows.cli.printing import print_json, print_line, print_rows, report_line
+from tasks.plants import PLANTS, Outcome, provision_sides, read_plants, run_plants
+
+
+def plants(
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="TEXT", help="Run only those whose name has this text."),
+    ] = None,
+    file: Annotated[
+        Path, typer.Option("--file", metavar="FILE", help="Read the unfair sides from this file.")
+    ] = PLANTS,
+    jax: options.Jax = "jax",
+    torch: options.Torch = "torch",
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
+) -> None:
+    """Race unfair sides against right ones: each must be refused by its own guard.
+
+    Exit code 1 if an unfair side counts, if another guard refuses it, or if a right side is
+    refused. Runs on the CPU; nothing of it is stored.
+    """
+    chosen = [plant for plant in read_plants(file) if only is None or only in plant.name]
+    if not chosen:
+        raise UserError(
+            f"wanted a part of a name, got {only!r}, which none of {file} has; "
+            "run 'deadheat plants' without --only to see all"
+        )
+    environments = provision_sides(open_state(state), {"jax": jax, "torch": torch}, report_line)
+    with tempfile.TemporaryDirectory(prefix="deadheat-plants-") as folder:
+        outcomes = run_plants(chosen, environments, Path(folder), report_line)
+    rows = [_describe(each) for each in outcomes]
+    failed = sum(not each.as_expected for each in outcomes)
+    if as_json:
+        print_json({"sides": rows, "failed": failed})
+    else:
+        columns = ["case", "side", "what is unfair", "refused because", "as expected"]
+        print_rows(rows, columns, title="unfair sides")
+        print_line(f"{len(rows) - failed} of {len(rows)} sides as expected")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _describe(outcome: Outcome) -> dict[str, str]:
+    plant = outcome.plant
+    reason = outcome.refused_by or (outcome.reasons[0] if outcome.reasons else "")
+    return {
+        "case": " ".join(outcome.duel),
+        "side": plant.framework if plant else outcome.contender.removeprefix("right-"),
+        "what is unfair": plant.name if plant else "",
+        "refused because": reason[:100],
+        "as expected": "yes" if outcome.as_expected else "NO",
+    }

@@ -1,0 +1,262 @@
+"""Runs unfair sides: real duels in which one side's code is patched as a contender imports it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from benchcore.environments.build import provision
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.version_requests import parse_request, resolve
+from benchcore.errors import UserError
+from benchcore.planning.snapshot import hash_inside, take_snapshot
+from benchcore.protocol import (
+    METHOD,
+    SCHEMA,
+    ContenderOrder,
+    DuelLimits,
+    DuelOrder,
+    EnvironmentRecord,
+)
+from benchcore.running.duel_process import run_duel
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.frames.duels import failed_check_frame
+from benchcore.store.ingest import ingest_spool
+
+PLANTS = Path(__file__).parent.parent / "tests" / "plants" / "plants.toml"
+Report = Callable[[str], None]
+_LIMITS = DuelLimits(
+    starts=1, rounds=2, passes=False, block_ms=20.0, warm_up_limit_s=0.2, block_timeout_s=60.0
+)
+_SETTING = "plant"
+_MODES = {"jax": "jit", "torch": "none"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plant:
+    """A patch of one side, and the guard that must refuse it."""
+
+    name: str
+    workload: str
+    case: str
+    framework: str
+    file: str
+    old: str
+    new: str
+    guard: str
+
+    @property
+    def duel(self) -> tuple[str, str]:
+        """Plants of one duel run in it together."""
+        return self.workload, self.case
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Of one side: a plant's, or a right one (`plant` is None), which is to pass."""
+
+    duel: tuple[str, str]
+    contender: str
+    plant: Plant | None
+    reasons: tuple[str, ...]
+    """Why it does not count; none = it counts."""
+
+    @property
+    def refused_by(self) -> str | None:
+        """The first reason that names the plant's guard."""
+        guard = self.plant.guard if self.plant else ""
+        return next((each for each in self.reasons if guard in each), None)
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether a plant is refused by its own guard, and a right side by none."""
+        return (self.refused_by is not None) == (self.plant is not None)
+
+
+def read_plants(path: Path = PLANTS) -> list[Plant]:
+    """All plants, those of one duel in a row. Raises UserError."""
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8"))["plant"]
+        plants = [Plant(**row) for row in rows]
+    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise UserError(
+            f"wanted a file of unfair sides, got {path} ({error}); run this in a checkout of the "
+            "project, or name a file like tests/plants/plants.toml"
+        ) from error
+    return sorted(plants, key=lambda plant: plant.duel)
+
+
+def provision_sides(
+    state: State, requests: Mapping[str, str], report: Report
+) -> dict[str, EnvironmentRecord]:
+    """By framework the environment of its requested version."""
+    interpreters = find_interpreters()
+    return {
+        framework: provision(
+            resolve(parse_request(request), interpreters), state, accelerator="cpu", report=report
+        )
+        for framework, request in requests.items()
+    }
+
+
+def run_plants(
+    plants: Sequence[Plant],
+    environments: Mapping[str, EnvironmentRecord],
+    folder: Path,
+    report: Report,
+) -> list[Outcome]:
+    """Run every plant beside both right sides, in duels of their own state under `folder`."""
+    outcomes: list[Outcome] = []
+    for index, (duel, members) in enumerate(groupby(plants, lambda plant: plant.duel)):
+        named = {f"plant{number}": plant for number, plant in enumerate(members)}
+        report(f"racing on {' '.join(duel)}; unfair sides: {len(named)}")
+        outcomes += _run_duel(index, duel, named, environments, folder / f"duel-{index}")
+    return outcomes
+
+
+def _run_duel(
+    index: int,
+    duel: tuple[str, str],
+    plants: Mapping[str, Plant],
+    environments: Mapping[str, EnvironmentRecord],
+    folder: Path,
+) -> list[Outcome]:
+    state = open_state(folder)
+    snapshot = _plant(state, plants)
+    right = [_contender(f"right-{each}", each, environments) for each in environments]
+    wrong = [
+        _contender(name, plant.framework, environments, plant=name)
+        for name, plant in plants.items()
+    ]
+    order = DuelOrder(
+        schema=SCHEMA,
+        method=METHOD,
+        duel_run=f"{index:016x}",
+        campaign="plants",
+        duel_hash=f"{index:016x}",
+        workload=duel[0],
+        case=duel[1],
+        track="default",
+        device="cpu",
+        seed=7,
+        limits=_LIMITS.fill_in(),
+        harness_version="plants",
+        snapshot=hash_inside(),
+        site="local",
+        dataset=None,
+        contenders=(*right, *wrong),
+    )
+    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    checks = _check(state, order.campaign)
+    failures = {each["name"]: each["failure"] for each in document["contenders"]}
+    outcomes = []
+    for contender in order.contenders:
+        others = {f"right-{each}" for each in environments} - {contender.name}
+        failure = failures[contender.name]
+        reasons = [failure["reason"]] if failure else []
+        reasons += [row["reason"] for row in checks if _concerns(row, contender.name, others)]
+        outcomes.append(
+            Outcome(
+                duel=duel,
+                contender=contender.name,
+                plant=plants.get(contender.name),
+                reasons=tuple(reasons),
+            )
+        )
+    return outcomes
+
+
+def _check(state: State, campaign: str) -> list[dict[str, Any]]:
+    from data_checks.check import check_campaign  # Great Expectations takes seconds to import
+
+    engine = open_database(state.database_url)
+    try:
+        if rejected := ingest_spool(engine, state).rejected:
+            raise RuntimeError(f"the store rejected {rejected}")
+        check_campaign(engine, campaign)
+        return failed_check_frame(engine, campaign).to_dict("records")  # type: ignore[return-value]
+    finally:
+        engine.dispose()
+
+
+def _concerns(row: Mapping[str, Any], name: str, others: set[str]) -> bool:
+    """A failed check of this contender, alone or beside a right side; a missing proof against
+    float64, which no plant has, apart."""
+    pair = {each for each in (row["contender"], row["other"]) if isinstance(each, str)}
+    unproven = str(row["reason"]).startswith("not proven to compute the same")
+    return name in pair and pair - {name} <= others and not unproven
+
+
+def _contender(
+    name: str, framework: str, environments: Mapping[str, EnvironmentRecord], **more: str
+) -> ContenderOrder:
+    record = environments[framework]
+    return ContenderOrder(
+        name=name,
+        arm=f"{framework}-{more.get(_SETTING, 'right')}",
+        role="newest",
+        framework=framework,  # type: ignore[arg-type]
+        version=record.packages[framework],
+        settings={"compile": _MODES[framework], **more},
+        environment=record,
+        environment_failure=None,
+    )
+
+
+_HOOK = '''
+
+def _patch_imports(plants, plant):
+    """Let the module of a plant be imported with its patch."""
+    import importlib.machinery, sys
+
+    if plant is None:
+        return
+    patch = plants[plant]
+    module = "benchcore.workloads." + patch["file"].removesuffix(".py").replace("/", ".")
+
+    class Loader(importlib.machinery.SourceFileLoader):
+        def get_code(self, fullname):
+            source = open(self.path, encoding="utf-8").read()
+            assert source.count(patch["old"]) == 1, "the patch does not fit"
+            return compile(source.replace(patch["old"], patch["new"]), self.path, "exec")
+
+    class Finder:
+        @staticmethod
+        def find_spec(fullname, path=None, target=None):
+            if fullname != module:
+                return None
+            spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+            spec.loader = Loader(fullname, spec.origin)
+            return spec
+
+    assert module not in sys.modules, "imported before its patch"
+    sys.meta_path.insert(0, Finder)
+'''
+
+
+def _plant(state: State, plants: Mapping[str, Plant]) -> Path:
+    """A copy of the inside ring whose contenders know one more setting."""
+    snapshot = state.root / "planted"
+    shutil.copytree(take_snapshot(state.snapshots), snapshot, dirs_exist_ok=True)
+    patches = {name: {"file": p.file, "old": p.old, "new": p.new} for name, p in plants.items()}
+    building = snapshot / "benchcore" / "cell" / "building.py"
+    source = building.read_text(encoding="utf-8")
+    load = "    module = importlib.import_module(name)\n"
+    accepted = "if key != INJECTED_SLOWDOWN}"
+    assert source.count(load) == source.count(accepted) == 1, "building.py has changed"
+    source = source.replace(
+        load, f'    _patch_imports(_PLANTS, order["settings"].get({_SETTING!r}))\n{load}'
+    )
+    source = source.replace(accepted, f"if key not in (INJECTED_SLOWDOWN, {_SETTING!r})}}")
+    text = f"{source}{_HOOK}\n_PLANTS = __import__('json').loads({json.dumps(patches)!r})\n"
+    building.unlink()  # a snapshot is read-only
+    building.write_text(text, encoding="utf-8")
+    return snapshot

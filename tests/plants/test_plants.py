@@ -1,0 +1,71 @@
+"""Every unfair side is refused by the guard that is named for it, and every right side passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import run_here
+
+from benchcore.errors import UserError
+from benchcore.protocol import EnvironmentRecord
+from tasks.plants import Outcome, Plant, read_plants, run_plants
+
+PLANTS = read_plants()
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    framework_environment: Callable[[str], EnvironmentRecord],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> list[Outcome]:
+    environments = {each: framework_environment(f"{each}@newest") for each in ("jax", "torch")}
+    folder = tmp_path_factory.mktemp("plants")
+    return run_plants(PLANTS, environments, folder, lambda text: None)
+
+
+def test_there_are_plants_of_both_sides_and_of_every_kind_of_work() -> None:
+    assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 30
+    assert {plant.framework for plant in PLANTS} == {"jax", "torch"}
+    assert {plant.workload for plant in PLANTS} >= {"mlp", "mobilenet_v3_small", "vit_b_16"}
+
+
+@pytest.mark.provisions
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+def test_an_unfair_side_is_refused_by_its_guard(outcomes: list[Outcome], plant: Plant) -> None:
+    (outcome,) = (each for each in outcomes if each.plant == plant)
+    assert outcome.refused_by, outcome.reasons
+
+
+@pytest.mark.provisions
+def test_the_right_sides_are_not_refused(outcomes: list[Outcome]) -> None:
+    right = [each for each in outcomes if each.plant is None]
+    assert len(right) == 2 * len({plant.duel for plant in PLANTS})
+    assert {each.contender: each.reasons for each in right if each.reasons} == {}
+
+
+def test_a_side_that_counts_or_that_another_guard_refuses_is_not_as_expected() -> None:
+    plant = PLANTS[0]
+
+    def outcome(plant: Plant | None, *reasons: str) -> Outcome:
+        return Outcome(duel=("mlp", "tiny"), contender="c", plant=plant, reasons=reasons)
+
+    assert outcome(plant, f"because of {plant.guard}!").as_expected
+    assert not outcome(plant).as_expected
+    assert not outcome(plant, "by luck").as_expected
+    assert outcome(None).as_expected
+    assert not outcome(None, "refused").as_expected
+
+
+def test_a_file_that_is_none_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="wanted a file of unfair sides"):
+        read_plants(tmp_path / "absent.toml")
+    (tmp_path / "odd.toml").write_text('[[plant]]\nname = "lacks the rest"\n')
+    with pytest.raises(UserError, match="wanted a file of unfair sides"):
+        read_plants(tmp_path / "odd.toml")
+
+
+def test_a_name_that_no_plant_has_is_bad_input() -> None:
+    done = run_here("plants", "--only", "such a thing")
+    assert (done.returncode, "wanted a part of a name" in done.stderr) == (2, True)
