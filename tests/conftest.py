@@ -23,26 +23,19 @@ REPOSITORY = Path(__file__).parent.parent
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")  # the tests fetch no Python
-_MINUTES = (
-    *(
-        "test_plants",
-        "test_compare",
-        "test_up",
-        "test_programs",
-        "test_slurm_campaign",
-        "test_nightly",
-    ),
-    *("test_real_metrics", "test_real_duel", "test_deployments", "test_confirm", "test_proofs"),
-    *("test_defects", "test_slurm_worker", "test_bisect", "test_measure", "test_real_profile"),
-    *("test_real_programs", "test_release_watch", "test_real_epochs", "test_calibration"),
-    *("test_docs", "test_prefect_file", "test_ladder", "test_equivalence", "test_physics"),
-)
+_MINUTES = """
+test_plants test_compare test_up test_programs test_slurm_campaign test_nightly
+test_real_metrics test_real_duel test_deployments test_confirm test_proofs test_defects
+test_slurm_worker test_bisect test_measure test_real_profile test_real_programs
+test_release_watch test_real_epochs test_calibration test_docs test_prefect_file test_ladder
+test_equivalence test_physics
+"""
 """Files that take minutes, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no worker is left alone with it at the end."""
-    order = {name: place for place, name in enumerate(_MINUTES)}
+    order = {name: place for place, name in enumerate(_MINUTES.split())}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -165,4 +166,6 @@ def _num_bytes(outputs: object) -> int:
         return sum(map(_num_bytes, outputs.values()))
     if isinstance(outputs, list | tuple):
         return sum(map(_num_bytes, outputs))
+    if dataclasses.is_dataclass(outputs):
+        return sum(_num_bytes(getattr(outputs, each.name)) for each in dataclasses.fields(outputs))
     return int(getattr(outputs, "nbytes", 0))

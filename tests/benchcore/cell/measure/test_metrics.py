@@ -12,6 +12,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,18 @@ def test_results_are_tiny_where_64_of_them_fit_into_2_mib() -> None:
     assert at_once(1) == at_once(32 << 10) == LARGEST_GROUP
     assert at_once((32 << 10) + 1024) == 62
     assert at_once(1 << 30) == 1
+
+
+def test_the_bytes_of_a_training_state_count() -> None:
+    """A step of a vision model returns a dataclass, of which only the loss counted."""
+
+    @dataclass
+    class Trained:
+        params: list[np.ndarray]
+
+    loss = np.zeros(1, np.float32)
+    assert choose_group_size((Trained([np.zeros(20 << 20, np.uint8)]), loss)) == 1
+    assert choose_group_size((Trained([]), loss)) == LARGEST_GROUP
 
 
 @pytest.mark.parametrize("guarded", [True, False])
