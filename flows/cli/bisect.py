@@ -26,9 +26,12 @@ _VERSION_PURPOSES = {
     "ends": "do they differ at all?",
     "search": "on which side of it?",
     "verify": "the culprit, measured again",
-    "rest": "is it all?",
+    "rest": "does it explain all of it?",
 }
-_PACKAGE_PURPOSES = _VERSION_PURPOSES | {"ends": "does any of them?", "search": "among these?"}
+_PACKAGE_PURPOSES = _VERSION_PURPOSES | {
+    "ends": "do packages matter?",
+    "search": "among these?",
+}
 
 
 _GOOD = "Start from this older version, or lock file (before)."

@@ -56,7 +56,8 @@ _CEILINGS = "Measure the device's roofline. Without it impossible step times go 
 Ceilings = Annotated[bool, option("--ceilings/--no-ceilings", None, _CEILINGS)]
 Case = Annotated[str | None, option("--case", "NAME", "Choose this case of the workload.")]
 UseCase = Annotated[
-    str | None, option("--use-case", "NAME", "Choose the case of this use: infer, train.")
+    str | None,
+    option("--use-case", "NAME", "Choose the case of this kind: infer or train."),
 ]
 Batch = Annotated[int | None, option("--batch", "SIZE", "Choose the case with this batch size.")]
 _PRECISION = "Choose the case in this precision (default fp32_ieee)."
