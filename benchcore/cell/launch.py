@@ -61,7 +61,7 @@ class Launcher:
             process = self.launch(contender, workaround)
             try:
                 self.prepare(process, contender, precision=precision)
-                evidence = {"do": "evidence", "path": path}
+                evidence = {"do": "evidence", "when": "before", "path": path}
                 process.ask(evidence, wanted="evidence", timeout_s=limits[0])
                 process.ask({"do": "block"}, wanted="block", timeout_s=limits[1])
             finally:

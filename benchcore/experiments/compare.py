@@ -242,7 +242,8 @@ def _compare_programs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, A
     if a["framework"] != b["framework"]:
         return {"same": None, "words": "not compared: two frameworks"}
     found = [(_find_profile(side) or {}).get("program") for side in (a, b)]
-    return dataclasses.asdict(compare_programs(*found))
+    diff = compare_programs(*found)
+    return {"same": diff.same, "words": diff.summary}
 
 
 def _name_side(contender: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[str, Any]:

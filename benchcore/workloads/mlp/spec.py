@@ -187,6 +187,8 @@ def summarise(case: Case, steps: Steps) -> dict[str, np.ndarray]:
 
 def list_parts(case: Case, steps: Steps) -> dict[str, np.ndarray]:
     """The first step's gradient by array."""
+    if case.use_case == "infer":
+        return {}
     return {f"gradient/{name}": each for name, each in steps.after_first["momentum"].items()}
 
 

@@ -82,10 +82,10 @@ def test_a_night_has_three_starts_at_least_and_ten_at_most() -> None:
 @pytest.mark.parametrize(
     ("name", "digest"),
     [
-        ("laptop", "9adb8af6b60de284"),
-        ("ci", "ec9ce1bd2e53a84d"),
-        ("smoke", "02be87b9d819d02e"),
-        ("h100", "39bf4fc662cee3e8"),
+        ("laptop", "dacaa456b56c3b88"),
+        ("ci", "6c970e6d34da777e"),
+        ("smoke", "ef7900e1ac275ba0"),
+        ("h100", "2c6d4b89417341c2"),
     ],
 )
 def test_duel_hashes_are_those_of_stored_results(name: str, digest: str) -> None:

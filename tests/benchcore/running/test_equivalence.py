@@ -52,7 +52,7 @@ def test_both_frameworks_are_proven_to_compute_the_same(proven: tuple[State, Pro
     rows = _rows(proven[1], proven[0])
     assert set(rows) == {
         ("infer", "logits"),
-        *(("train", each) for each in ("loss", "loss_trace", "gradient", "update")),
+        *(("train", each) for each in ("loss", "loss_trace", "gradient", "update", "travel")),
     }
     for row in rows.values():
         assert row["passed"], row["reason"]

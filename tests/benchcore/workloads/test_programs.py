@@ -554,7 +554,7 @@ def test_wrong_settings_are_refused_by_name(job: Job, outcomes: Outcomes) -> Non
 def test_an_array_without_a_place_is_refused_by_name(outcomes: Outcomes) -> None:
     refused = outcomes[MISNAMED.key].facts["refused"]
     assert "lacks ['conv1.weight']" in refused
-    assert "no place for ['conv1.weight_']" in refused
+    assert "no variables for ['conv1.weight_']" in refused
 
 
 def test_torchvision_without_its_operators_still_gives_resnet50(

@@ -207,7 +207,7 @@ def _prepare(folder: Path, shake: Shake) -> None:
         line = f'self._stage = "{stage}"\n'
         assert line in contender
         contender = contender.replace(line, line[:-1] + f'; _shake("{stage}")\n')
-    line = "            self.program = build_program("
+    line = "            self.program = bind_program("
     assert line in contender
     contender = contender.replace(line, '            _shake("build", case.precision)\n' + line)
     line = "        manifest = read_manifest("
@@ -271,7 +271,7 @@ def test_a_crash_is_avoided_by_the_narrowest_workaround_and_reported(folder: Pat
 
 @pytest.mark.parametrize(
     ("stage", "reported"),
-    [("evidence", "evidence"), ("block", "block"), ("latency", "latency"), ("finish", "latency")],
+    [("evidence", "evidence"), ("block", "block"), ("latency", "latency"), ("finish", "evidence")],
 )
 def test_a_crash_at_any_time_is_retried_and_nothing_is_pooled(
     folder: Path, stage: str, reported: str
