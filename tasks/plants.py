@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import tomllib
@@ -246,7 +247,7 @@ def _plant(state: State, plants: Mapping[str, Plant]) -> Path:
     """A copy of the inside ring whose contenders know one more setting."""
     snapshot = state.root / "planted"
     shutil.copytree(take_snapshot(state.snapshots), snapshot, dirs_exist_ok=True)
-    patches = {name: {"file": p.file, "old": p.old, "new": p.new} for name, p in plants.items()}
+    patches = {name: dataclasses.asdict(plant) for name, plant in plants.items()}
     building = snapshot / "benchcore" / "cell" / "building.py"
     source = building.read_text(encoding="utf-8")
     load = "    module = importlib.import_module(name)\n"

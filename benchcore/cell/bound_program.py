@@ -86,13 +86,14 @@ class BoundProgram:
         """Steps from this start, without random numbers, twice: one by one, and then as a block
         runs them, which the last outputs and the last state are of."""
         program, buffers = self.program, self._place(arrays)
-        if arrays is not self._start:  # results kept by the inputs that they are of would show
+        known = arrays is self._start
+        if not known:  # results kept by the inputs that they are of would show
             pairs = zip(self.rotation.buffers, buffers, strict=True)
             buffers = [each for pair in pairs for each in pair]
         num_steps = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
         program.silence(True)
         program.reset(arrays.params)
-        at_start = _list_checksums(program.state())
+        at_start = _list_checksums(program.state()) if known else {}
         step = self._step_on(Rotation(buffers))
         outputs: list[ByName] = []
         after_first: State = {}
@@ -110,8 +111,9 @@ class BoundProgram:
         after_last = program.state()
         program.silence(False)
         program.reset(self._start.params)
-        moved = _list_checksums(after_first)
-        self._at_start = {name: sum_ for name, sum_ in at_start.items() if moved[name] != sum_}
+        if known:
+            after = _list_checksums(after_first)
+            self._at_start = {name: sum_ for name, sum_ in at_start.items() if after[name] != sum_}
         return Steps(
             before=arrays.params, outputs=outputs, after_first=after_first, after_last=after_last
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchcore.workloads.contract import Spec
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.inverted_residual import (
@@ -107,16 +106,12 @@ def tolerances(case: Case) -> dict[str, float]:
     return vision.tolerances(case, gradient=1e-3)
 
 
-SPEC = Spec(
+SPEC = vision.make_spec(
     cases=CASES,
     make_arrays=make_arrays,
     flops=flops,
     least_bytes=least_bytes,
     tolerances=tolerances,
-    num_buffers=vision.num_buffers,
-    num_proof_steps=vision.num_proof_steps,
-    summarise=vision.summarise,
-    list_parts=vision.list_parts,
     settings=SETTINGS,
     proofs=PROOFS,
     state_dict_shapes=state_dict_shapes,

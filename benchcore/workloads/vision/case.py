@@ -7,6 +7,7 @@ The counters `num_batches_tracked` are left out: nothing here reads them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -14,6 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from benchcore.program import REFERENCE, Precision, Steps
+from benchcore.workloads.contract import Spec
 from benchcore.workloads.settings import DEFECTS, JAX_OPTIONS, TORCH_IMAGE_OPTIONS, Options
 
 _TORCH_DEFECTS = ("frozen-weights", "loss-fetched")
@@ -194,6 +196,16 @@ def list_parts(case: Case, steps: Steps) -> dict[str, np.ndarray]:
     return parts | {
         f"update/{name}": sketch([after[name] - steps.before[name]]) for name in gradient
     }
+
+
+make_spec = functools.partial(
+    Spec,
+    num_buffers=num_buffers,
+    num_proof_steps=num_proof_steps,
+    summarise=summarise,
+    list_parts=list_parts,
+)
+"""The spec of a vision model, whose evidence all are read from alike."""
 
 
 def sketch(arrays: Iterable[np.ndarray]) -> np.ndarray:

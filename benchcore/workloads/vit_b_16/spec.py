@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from benchcore.program import Arrays
-from benchcore.workloads.contract import Spec
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
 from benchcore.workloads.vision.pixels import training_arrays
@@ -170,16 +169,12 @@ def tolerances(case: Case) -> dict[str, float]:
     return vision.tolerances(case, gradient=1e-4, update=3e-2, normed=False)
 
 
-SPEC = Spec(
+SPEC = vision.make_spec(
     cases=CASES,
     make_arrays=make_arrays,
     flops=flops,
     least_bytes=least_bytes,
     tolerances=tolerances,
-    num_buffers=vision.num_buffers,
-    num_proof_steps=vision.num_proof_steps,
-    summarise=vision.summarise,
-    list_parts=vision.list_parts,
     settings=SETTINGS,
     proofs=PROOFS,
     checkpoint_proofs=PROOFS_FROM_CHECKPOINT,
