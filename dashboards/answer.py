@@ -63,7 +63,7 @@ def _list_rows(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _plain(text: object) -> str:
-    """Text in one line, of which Markdown and HTML make nothing."""
+    """Text in one line, escaped for Markdown and HTML."""
     words = " ".join(str(text).split())
     return re.sub(r"([\\`*_{}\[\]<>()#+!|~&])", r"\\\1", words)
 

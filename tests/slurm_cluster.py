@@ -137,5 +137,5 @@ def plan_path(cluster: Cluster, campaign: str) -> str:
 
 
 def _list_all(slurm: LocalSlurm) -> list[tuple[str, str]]:
-    told = slurm.run("squeue", "-h", "-t", "all", "-o", "%i %T").splitlines()
-    return [(job, state) for job, state in map(str.split, told)]
+    listed = slurm.run("squeue", "-h", "-t", "all", "-o", "%i %T").splitlines()
+    return [(job, state) for job, state in map(str.split, listed)]

@@ -92,13 +92,13 @@ def compare(
     outcome = measure_plan(drafted, opened, place.pool)
     found = conclude_comparison(drafted.campaign, opened, outcome["ratios"])
     if as_json:
-        told = {
+        summary = {
             "words": format_verdict(found),
             "holds_for": format_scope(found),
             "physics": format_physics(found),
         }
         kept = {key: outcome[key] for key in ("campaign", "dashboard", "failures", "notes")}
-        print_json({**kept, **told, **found})
+        print_json({**kept, **summary, **found})
     else:
         print_comparison(found, outcome)
     if outcome["failures"]:
@@ -138,8 +138,8 @@ def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:
     packages = [row["name"] for row in differences if row["kind"] == "package"]
     hidden = packages[_MAX_PACKAGES:]
     shown = [_shorten(row) for row in differences if row["name"] not in hidden]
-    told = {f"versions.{name}" for name in packages}
-    rows = [row for row in shown if row["name"] not in told]
+    named = {f"versions.{name}" for name in packages}
+    rows = [row for row in shown if row["name"] not in named]
     print_rows(rows, ("kind", "name", "a", "b"), title="What differed")
     if hidden:
         print_line(f"and {len(hidden)} more packages (--json lists them)")

@@ -97,8 +97,8 @@ class Orchestra:
         name, fields = f"--name=deadheat-{self.runs[how]}", "--format=jobid,state%30"
         deadline = time.monotonic() + 120
         while True:
-            told = self.slurm.run("sacct", "-X", "-n", "-P", "-D", name, fields)
-            jobs = [line.split("|") for line in told.splitlines()]
+            listed = self.slurm.run("sacct", "-X", "-n", "-P", "-D", name, fields)
+            jobs = [line.split("|") for line in listed.splitlines()]
             ended = not any(state in ("PENDING", "RUNNING", "COMPLETING") for _, state in jobs)
             if ended and len(jobs) >= fewest:
                 return jobs

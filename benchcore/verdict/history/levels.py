@@ -60,7 +60,7 @@ class SuspectedNights:
 def measure_levels(
     series: Series, nights: SuspectedNights, found: Detection | None = None
 ) -> HistoryLevels:
-    """The levels of a suspicion of which the series has all nights.
+    """The levels of a suspicion whose nights are all in the series.
 
     The old level is that of the nights since the last shift before it, and the new one lasts until
     the next shift. A drift compares the first `LEVEL_NIGHTS` nights from its anchor with the last

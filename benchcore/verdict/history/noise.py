@@ -98,7 +98,7 @@ def _relative_noise(logs: np.ndarray) -> np.ndarray:
 def guess_noise(nights: CleanNights) -> tuple[float, float]:
     """Standard deviation and correlation of neighbours, before any level is known.
 
-    Both use differences, of which a change point spoils one or two: squared differences over two
+    Both use differences; a change point spoils one or two of them: squared differences over two
     nights are 1 + rho times as large as those over one.
     """
     logs = nights.logs / nights.scale

@@ -51,11 +51,11 @@ def test_outside_of_slurm_there_is_no_job(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def _run(slurm: LocalSlurm, *asked: str) -> dict[str, Any]:
-    told = slurm.run(
+    printed = slurm.run(
         *("srun", "--time=5", "--mem=100", *asked),
         *("env", f"PYTHONPATH={ROOT}", sys.executable, "-c", PRINT),
     )
-    return json.loads(told)
+    return json.loads(printed)
 
 
 def test_a_real_job_knows_its_gpu_its_wait_and_its_end(slurm: LocalSlurm) -> None:
