@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -97,6 +98,13 @@ def add_workload(snapshot: Path, name: str, spec: str, stdlib: str) -> None:
     (folder / "__init__.py").touch()
     (folder / "spec.py").write_text(spec)
     (folder / "in_stdlib.py").write_text(stdlib)
+
+
+def ignore_host_load(snapshot: Path) -> None:
+    """Let no block be degraded by the load of the machine that the tests run on."""
+    (host,) = snapshot.glob("benchcore/cell/measure/host.py")
+    text = re.sub(r"(?m)^_SHORTEST_S = .*", '_SHORTEST_S = float("inf")', host.read_text())
+    host.write_text(text)
 
 
 def add_gpus(snapshot: Path, count: int, **readings: object) -> None:

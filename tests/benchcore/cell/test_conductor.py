@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import add_gpus, copy_inside_ring, make_contender, make_order
+from duel_orders import (
+    add_gpus,
+    copy_inside_ring,
+    ignore_host_load,
+    make_contender,
+    make_order,
+)
 
 from benchcore.cell.start import schedule_rounds
 from benchcore.cell.stopping import MIN_STEPS
@@ -324,6 +330,7 @@ def test_a_duel_records_what_ended_it(
     starts: int,
     rounds: int,
 ) -> None:
+    ignore_host_load(snapshot)
     order = _faulty("raise_in_build", "healthy", "healthy", max_rounds=6, block_ms=5.0, **limits)
     document = _run(order, state, snapshot)
     assert document["duel"]["stopped_by"] == stopped_by
@@ -338,6 +345,7 @@ def test_blocks_that_were_disturbed_neither_settle_a_start_nor_a_duel(
     state: State, snapshot: Path
 ) -> None:
     """A GPU that throttles all the while, and a target that any valid block would meet."""
+    ignore_host_load(snapshot)
     (runtime,) = snapshot.glob("benchcore/cell/stdlib_runtime.py")
     runtime.write_text(runtime.read_text().replace('if device != "cpu"', "if False"))
     limits = {"max_rounds": 6, "max_starts": 4, "target": 50.0, "block_ms": 5.0}
