@@ -45,7 +45,7 @@ print_costs(list_contenders(engine, CAMPAIGN))
 """
 
 
-def test_a_metric_is_added_as_the_manual_says_in_two_files(tmp_path: Path) -> None:
+def test_a_metric_is_added_as_documented_in_two_files(tmp_path: Path) -> None:
     copy = tmp_path / "repository"
     for name in ("benchcore", "dashboards", "data_checks", "flows", "tasks"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -16,7 +16,7 @@ CONSTRAINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
 FIX = "remove it from [tool.uv] constraint-dependencies, run `uv lock`, then all tests"
 
 
-def test_constraints_for_bugs_of_prefect_38_go_with_it() -> None:
+def test_constraints_for_bugs_of_prefect_38_end_with_it() -> None:
     """Prefect 3.9 or newer has to be tried with the newest of these packages."""
     assert Version(version("prefect")).release[:2] == (3, 8), f"prefect is newer now: {FIX}"
 

@@ -62,7 +62,7 @@ def test_the_contracts_hold(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("contract", BREACHES)
-def test_a_breached_wall_is_seen(copy: Path, contract: str) -> None:
+def test_a_broken_import_contract_is_found(copy: Path, contract: str) -> None:
     file, line = BREACHES[contract]
     path = copy / file
     whole = path.read_text()
@@ -73,7 +73,7 @@ def test_a_breached_wall_is_seen(copy: Path, contract: str) -> None:
         path.write_text(whole)
 
 
-def test_a_new_module_of_benchcore_must_be_given_a_layer(copy: Path) -> None:
+def test_a_new_module_of_benchcore_needs_a_layer(copy: Path) -> None:
     new = copy / "benchcore" / "newcomer.py"
     new.touch()
     try:
@@ -97,9 +97,7 @@ def test_no_modules_import_one_another() -> None:
     assert _find_cycle(*PACKAGES) is None
 
 
-def test_a_lazy_import_that_closes_a_circle_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lazy_import_cycle_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "circular"
     package.mkdir()
     (package / "__init__.py").touch()

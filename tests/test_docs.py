@@ -223,13 +223,13 @@ def _plan(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -
         ("docker compose --file deployments/compose.yaml run worker deadheat deplo", "No such"),
     ],
 )
-def test_a_command_that_there_is_not_is_found(command: str, words: str) -> None:
+def test_an_unknown_command_in_the_docs_is_found(command: str, words: str) -> None:
     with pytest.raises(BrokenCommandError, match=re.escape(words)):
         check_command(command)
 
 
 @pytest.mark.provisions
-def test_a_workload_is_added_as_the_manual_says(tmp_path: Path, session_state: State) -> None:
+def test_a_workload_is_added_as_documented(tmp_path: Path, session_state: State) -> None:
     """In a copy of the repository: its files are written, and the tests that it names are run."""
     copy = tmp_path / "repository"
     for name in ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks"):

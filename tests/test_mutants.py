@@ -120,7 +120,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_mutant_is_killed_only_where_every_test_of_it_notices(
+def test_a_mutant_is_killed_only_if_all_its_tests_fail(
     tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([], tree) == 1
@@ -135,7 +135,7 @@ def test_a_mutant_is_killed_only_where_every_test_of_it_notices(
     assert (tree / "code_under_test.py").read_text() == _CODE
 
 
-def test_what_was_found_is_kept_until_a_source_changes(
+def test_results_are_cached_until_a_source_changes(
     tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--row", "1"], tree) == 0
@@ -147,7 +147,7 @@ def test_what_was_found_is_kept_until_a_source_changes(
     assert "SURVIVED: killed test_half" in capsys.readouterr().err
 
 
-def test_asking_for_a_row_without_mutants_is_no_success(tree: Path) -> None:
+def test_requesting_a_row_without_mutants_is_not_a_success(tree: Path) -> None:
     assert main(["--row", "44"], tree) == 1
 
 

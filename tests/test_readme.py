@@ -35,7 +35,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize("readme", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(readme: Path) -> None:
+def test_every_link_has_a_target(readme: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", readme.read_text()):
         if not target.startswith(("http", "#")):
             assert (readme.parent / target).exists(), target

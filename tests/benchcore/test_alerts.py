@@ -11,7 +11,7 @@ from benchcore.alerts import AlertFailedError, post_alert
 from benchcore.errors import UserError
 
 
-def test_an_alert_is_posted_and_commands_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alert_is_escaped_and_posted(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve_webhook() as (url, posted):
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
         post_alert("<!channel> torch & jax", {"event": 3})
@@ -29,7 +29,7 @@ def test_without_a_webhook_nothing_is_sent(
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:1", "example.com"])
-def test_what_is_no_web_address_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_malformed_web_address_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
     with pytest.raises(UserError, match="wanted an http address"):
         post_alert("", {})

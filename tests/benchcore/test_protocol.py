@@ -10,7 +10,7 @@ import pytest
 from benchcore.protocol import write_json
 
 
-def test_two_who_write_one_file_at_once_do_not_take_each_others_away(
+def test_two_processes_that_write_one_file_do_not_remove_each_others_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As shards on two nodes do, whose processes may have the same number."""

@@ -25,7 +25,7 @@ def test_a_state_folder_that_cannot_be_written_is_refused(where: str) -> None:
         open_state(Path(where))
 
 
-def test_the_database_is_where_the_user_says(
+def test_the_database_is_at_the_configured_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = open_state(tmp_path)

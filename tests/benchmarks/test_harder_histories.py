@@ -7,7 +7,7 @@ import pytest
 from harder_histories import NOISY, SHAPED, rate, rate_ends, simulate
 
 
-def test_perfect_answers_score_one_and_noise_is_about_as_large_as_it_says() -> None:
+def test_perfect_answers_score_one_and_noise_has_about_its_stated_size() -> None:
     histories = list(simulate(1, 4))
     rows = rate(histories, [history.shifts for history in histories], [0] * len(histories))
     assert [row["kind"] for row in rows] == list(NOISY + SHAPED)

@@ -86,7 +86,7 @@ def test_a_peer_that_needs_two_percent_more_is_reported() -> None:
     assert verdicts == {"torch_timer": "DIFFERS", "pyperf": agrees, "timm_loop": agrees}
 
 
-def test_what_others_timers_time_is_ordered_as_the_conductor_orders_it(tmp_path: Path) -> None:
+def test_other_timers_run_the_work_of_the_order_of_the_conductor(tmp_path: Path) -> None:
     """Or the worker would end at the first message that it gets."""
     asked: list[dict[str, Any]] = []
     process: Any = SimpleNamespace(ask=lambda message, **_: asked.append(message) or {})
@@ -112,7 +112,7 @@ def test_degraded_blocks_take_no_part() -> None:
     assert judge_document(_document([0.5, 0.5], stolen=0.3)).num_starts == 0
 
 
-def test_power_is_of_groups_of_starts_and_wants_the_right_sign() -> None:
+def test_power_is_counted_over_groups_of_starts_with_the_right_sign() -> None:
     slower = _document([0.05, 0.051, 0.049, 0.2, -0.3, 0.1])
     faster = _document([-0.05, -0.051, -0.049] * 2)
     rows = find_power([slower, faster], [3])
@@ -121,7 +121,7 @@ def test_power_is_of_groups_of_starts_and_wants_the_right_sign() -> None:
     assert rows[0]["seconds"] == 3.0
 
 
-def test_what_lies_within_the_bound_is_found_and_called_the_same() -> None:
+def test_a_shift_within_the_bound_is_called_same() -> None:
     (row,) = find_power([_document([0.01, 0.0101, 0.0099])], [3])
     assert (row["found_share"], row["different_share"]) == (1.0, 0.0)
     assert measured_shift([_document([0.01] * 3)]) == pytest.approx(0.01005, rel=1e-3)
@@ -138,7 +138,7 @@ def test_the_smallest_shift_is_found_with_every_larger_one() -> None:
     assert all(POWER_STARTS % size == 0 for size in SIZES)
 
 
-def test_duels_abreast_have_a_cpu_each_and_come_in_their_order() -> None:
+def test_parallel_duels_have_one_cpu_each_and_keep_their_order() -> None:
     def play(number: int) -> dict[str, Any]:
         return {"number": number, "cpus": os.sched_getaffinity(0)}
 

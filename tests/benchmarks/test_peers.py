@@ -26,14 +26,14 @@ from benchcore.workloads.vit_b_16.spec import CASES
 @pytest.mark.parametrize(
     ("low", "high", "slower"), [(0.01, 0.02, False), (-0.1, 0.1, False), (-0.2, -0.1, True)]
 )
-def test_ours_is_slower_only_where_the_whole_interval_says_so(
+def test_ours_is_slower_only_if_the_whole_interval_shows_it(
     low: float, high: float, slower: bool
 ) -> None:
     ratio: Any = SimpleNamespace(log_ratio=(low + high) / 2, low=low, high=high, num_starts=5)
     assert peers.describe_ratio(ratio)["slower"] is slower
 
 
-def test_without_an_interval_nothing_is_said() -> None:
+def test_without_an_interval_there_is_no_verdict() -> None:
     ratio: Any = SimpleNamespace(log_ratio=0.5, low=None, high=None, reason="one start")
     with pytest.raises(ValueError, match="one start"):
         peers.describe_ratio(ratio)
@@ -49,7 +49,7 @@ def test_each_peer_has_a_workload_and_is_added_to_its_framework_alone(tmp_path: 
         assert f'packages = ["{peer.package}{peer.versions}", ' in template.read_text()
 
 
-def test_the_peer_meets_ours_in_the_same_environment(tmp_path: Path) -> None:
+def test_the_peer_runs_in_the_same_environment_as_ours(tmp_path: Path) -> None:
     bare = resolve(parse_request("stdlib"), find_interpreters())
     release = dataclasses.replace(bare, framework="torch", version="2.15.0")
     record = EnvironmentRecord(

@@ -29,7 +29,7 @@ def test_perfect_answers_score_one_and_silence_none() -> None:
     assert last["false per 1,000 nights"] > 5
 
 
-def test_simulated_shifts_are_where_they_are_said_to_be() -> None:
+def test_simulated_shifts_are_at_their_stated_place() -> None:
     for history in simulate(3, 2):
         assert np.all(np.diff(history.nights) > 0)
         logs = np.log(history.values)
@@ -44,7 +44,7 @@ def test_simulated_shifts_are_where_they_are_said_to_be() -> None:
     assert not any(history.shifts for history in kinds["drift"])
 
 
-def test_others_rules_find_a_plain_shift() -> None:
+def test_the_rules_of_other_projects_find_a_plain_shift() -> None:
     rng = np.random.default_rng(1)
     values = np.exp(0.005 * rng.normal(size=120) + 0.1 * (np.arange(120) >= 60))
     for rule in (perfherder, rustc_perf, torchbench, hud):
@@ -53,7 +53,7 @@ def test_others_rules_find_a_plain_shift() -> None:
         assert not rule(values[:60]), rule
 
 
-def test_rates_are_by_truth_and_a_lone_allocation_stands_apart() -> None:
+def test_rates_are_by_truth_and_single_allocations_are_separate() -> None:
     trials = [trial for trial in simulate_trials(1, 1) if trial.kind == "clean"]
     sure = [JUDGES["t on means"](trial) for trial in trials]
     rates = _rate("clean", trials, sure)

@@ -39,7 +39,7 @@ def test_the_reason_for_unknown_is_shown_below_the_table() -> None:
     ]
 
 
-def test_what_a_framework_says_is_text_and_never_markup() -> None:
+def test_messages_of_a_framework_are_text_and_never_markup() -> None:
     said = "<img src=x onerror=alert(1)> | [a](javascript:x)\n# `b` **c**"
     failure = {"name": "x", "status": "crash", "stage": "step", "reason": said}
     text = write_answer(ANSWER, [failure], "file:///x")

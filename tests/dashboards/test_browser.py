@@ -96,7 +96,7 @@ def test_charts_follow_a_change_to_dark(browser: Browser, site: Path) -> None:
     visit.context.close()
 
 
-def test_words_of_the_forest_stay_inside_on_a_phone(browser: Browser, site: Path) -> None:
+def test_labels_of_the_forest_plot_stay_inside_on_a_phone(browser: Browser, site: Path) -> None:
     visit = Visit(browser, site, 390, "light")
     boxes = visit.page.evaluate(
         "[...document.querySelectorAll('.chart svg text')].map(text =>"

@@ -97,7 +97,7 @@ def _links(frames: SiteFrames, *, is_first: bool) -> list[str | None]:
     return [attrs["href"] for tag, attrs in elements.tags if tag == "a"]
 
 
-def test_other_pages_are_linked_from_where_this_one_lies() -> None:
+def test_other_pages_are_linked_relative_to_this_one() -> None:
     frames = sample_frames(num_nights=1)
     own = SitePage(
         kind="Training on images", title="t", campaign=nightly_campaign(0), file="index.html"
@@ -109,7 +109,7 @@ def test_other_pages_are_linked_from_where_this_one_lies() -> None:
     assert not [link for link in (*first, *below) if str(link).endswith("index.html")]
 
 
-def test_a_campaigns_name_cannot_lead_out_of_the_site() -> None:
+def test_a_campaign_name_cannot_escape_the_site() -> None:
     links = _links(hostile_frames(), is_first=True)
     assert "javascript%3Aalert%281%29/waterfall.html" in links
     assert "%2F%2Fexample.com/waterfall.html" in links
@@ -145,7 +145,7 @@ def test_the_page_has_one_bundle_and_stays_light() -> None:
     assert not re.search(r'(?:src|href)="(?:https?:)?//(?!example\.org)', _without_bundle(page))
 
 
-def test_failures_stand_before_the_step_times() -> None:
+def test_failures_come_before_the_step_times() -> None:
     page = _render(sample_frames())
     assert page.index("1 contender of 14 not ok") < page.index("Who is faster?")
     assert page.index("ended by signal 11") < page.index("Median step time")
@@ -164,7 +164,7 @@ def test_a_night_where_nothing_counts_is_published_with_a_note() -> None:
     assert '"frameworks":' not in page
 
 
-def test_what_does_not_count_has_no_number() -> None:
+def test_a_pair_that_does_not_count_has_no_number() -> None:
     rows = [row for row in _render(nothing_counts()).split("<tr>") if "Does not count." in row]
     assert rows
     assert all('<td class="number">withheld</td>' in row for row in rows)
@@ -177,7 +177,7 @@ def test_a_night_without_rows_is_published() -> None:
     assert "The results were not compared." in page
 
 
-def test_publishing_replaces_the_page_whole(tmp_path: Path) -> None:
+def test_publishing_replaces_the_whole_page(tmp_path: Path) -> None:
     for _ in range(2):
         target = publish_site(
             sample_frames(num_nights=1),

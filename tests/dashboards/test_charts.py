@@ -69,13 +69,13 @@ def test_arms_differ_in_color_shape_and_words() -> None:
     assert labels == {"compiled", "eager (not the fair pair)"}
 
 
-def test_the_fair_pair_stands_first_within_its_case() -> None:
+def test_the_fair_pair_comes_first_within_its_case() -> None:
     rows = framework_rows(newest_pairs(_tonight()))
     assert rows["series"].tolist() == ["compiled", "eager"] * 3
     assert rows["group"].is_monotonic_increasing
 
 
-def test_directions_say_who_is_faster_on_each_side() -> None:
+def test_each_side_of_the_axis_names_the_faster_framework() -> None:
     text = json.dumps(_forest(), ensure_ascii=False)
     assert "\u2190 PyTorch faster" in text
     assert "JAX faster \u2192" in text
@@ -123,7 +123,7 @@ def test_history_marks_when_a_version_changed() -> None:
     ]
 
 
-def test_history_of_one_night_is_a_point_with_air_around() -> None:
+def test_history_of_one_night_is_a_point_with_space_around() -> None:
     ratios = sample_frames(num_nights=1).ratios
     case = split_cases(history_rows(ratios, {"cpu-7763"}))["mlp train_b128"]
     spec = history_chart(case, description="words").to_dict()

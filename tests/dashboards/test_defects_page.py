@@ -44,7 +44,7 @@ def _make_study(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_the_page_holds_every_error_its_number_and_who_catches_it(tmp_path: Path) -> None:
+def test_the_page_lists_every_error_with_its_number_and_its_guard(tmp_path: Path) -> None:
     page = publish_study(_make_study(), tmp_path).read_text()
     for words in (
         *("2.0x (1.9 to 2.1)", "1.6x (1.5 to 1.7)", "1.25x (1.20 to 1.30)", "somebody/code"),
@@ -65,14 +65,14 @@ def test_a_disturbed_machine_is_reported_before_any_number() -> None:
     )
 
 
-def test_what_comes_from_a_document_is_escaped() -> None:
+def test_text_of_a_document_is_escaped() -> None:
     hostile = "</script><script>alert(1)</script>"
     study = _make_study(device=hostile)
     study["switches"][0] |= {"title": hostile, "caught": [{"guard": hostile, "reason": hostile}]}
     assert "<script>alert" not in render_study(study)
 
 
-def test_the_chart_draws_what_was_measured_and_the_fair_pair_as_a_line() -> None:
+def test_the_chart_shows_measurements_and_the_fair_pair_as_a_line() -> None:
     spec = study_chart(_make_study()).to_dict()
     assert "TF32 on one side" not in json.dumps(spec)
     (dashed,) = [each for each in spec["layer"] if "strokeDash" in each["mark"]]
@@ -88,7 +88,7 @@ def test_the_chart_draws_what_was_measured_and_the_fair_pair_as_a_line() -> None
     assert labels["without: that"] == labels["no error"]
 
 
-def test_without_the_fair_pair_there_is_nothing_to_hold_errors_against() -> None:
+def test_without_the_fair_pair_errors_have_no_baseline() -> None:
     nothing = {"speedup": None, "low": None, "high": None, "num_starts": 0, "caught": []}
     study = _make_study(fair=nothing, switches=[], corrections=[])
     assert write_headline(study) == "The fair pair was not measured on resnet50 infer_b4"

@@ -36,7 +36,7 @@ def test_every_pair_that_counts_is_drawn_with_its_ratio_and_starts(state: State)
     assert unquote(to_data_uri(svg)) == f"data:image/svg+xml,{svg}"
 
 
-def test_what_does_not_count_is_no_picture(state: State) -> None:
+def test_pairs_that_do_not_count_are_not_drawn(state: State) -> None:
     document = make_document((JAX, TORCH), campaign="asked")
     open_history(state, [document], wrong=[0]).dispose()
     assert draw_forest(state, "asked") is None

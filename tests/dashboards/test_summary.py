@@ -132,7 +132,7 @@ def test_the_headline_takes_the_compiled_arm_where_it_counts() -> None:
     assert text.endswith("as fast as PyTorch 2.15.0 compiled on mlp train_b128.")
 
 
-def test_the_headline_does_not_hide_where_the_other_is_ahead() -> None:
+def test_the_headline_also_states_where_the_other_is_ahead() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
     turned = ratios.assign(verdict="different", counts=True)
     other = turned["workload"] != "mlp"
@@ -141,13 +141,13 @@ def test_the_headline_does_not_hide_where_the_other_is_ahead() -> None:
     assert text.endswith(", and PyTorch is faster on resnet50 infer_b4."), text
 
 
-def test_nothing_left_out_is_said_plainly() -> None:
+def test_the_summary_states_that_all_pairs_count() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0)).assign(counts=True)
     marks = sample_frames().failed_checks.iloc[:0]
     assert summary.answer_exclusions(ratios, marks) == f"All {len(ratios)} pairs count."
 
 
-def test_the_headline_says_so_when_only_eager_counts() -> None:
+def test_the_headline_states_that_only_eager_counts() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
     eager_only = ratios.assign(counts=ratios["b_arm"] == "torch-eager")
     text = summary.write_headline(eager_only, sample_night())
@@ -156,14 +156,14 @@ def test_the_headline_says_so_when_only_eager_counts() -> None:
     assert summary.answer_frameworks(eager_only).startswith("Unknown")
 
 
-def test_nothing_that_counts_is_said_plainly() -> None:
+def test_the_summary_states_that_no_pair_counts() -> None:
     ratios = nothing_counts().ratios
     assert summary.write_headline(ratios, sample_night()).startswith("Nothing counts tonight")
     assert summary.answer_versions(ratios) == "Unknown: no pair of versions counts."
     assert summary.answer_versions(ratios.iloc[:0]).startswith("Not measured")
 
 
-def test_answers_leave_no_pair_out() -> None:
+def test_answers_include_every_pair() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
     assert summary.answer_frameworks(ratios) == (
         "Against PyTorch compiled, JAX is faster on mlp train_b128; the same speed on "
@@ -175,7 +175,7 @@ def test_answers_leave_no_pair_out() -> None:
     )
 
 
-def test_what_no_device_measured_has_no_column() -> None:
+def test_metrics_without_a_measurement_have_no_column() -> None:
     frames = sample_frames(num_nights=1)
     lacking = measured_costs(list_costs(frames.contenders))
     assert "planned_bytes" in lacking
@@ -280,7 +280,7 @@ def test_each_pair_reports_its_parity(parity: dict[str, object], words: str) -> 
     assert [row["alike"] for row in list_ratios(changed)] == [words]
 
 
-def test_a_pair_is_fair_by_what_was_read_back_and_not_by_its_name() -> None:
+def test_a_pair_is_fair_by_its_manifest_and_not_by_its_name() -> None:
     pair = {"b_arm": "torch-compile", "fair": True, "violations": []}
     assert is_fair(pair)
     assert not is_fair({**pair, "fair": False})
@@ -307,7 +307,7 @@ def test_an_unsteady_contender_is_reported(unsteady: float, said: str) -> None:
 
 
 @pytest.mark.parametrize(("unsteady", "told"), [(1, True), (0, False), (None, False)])
-def test_a_report_remarks_on_who_was_not_steady(
+def test_a_report_names_unsteady_contenders(
     unsteady: int | None, told: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = dict.fromkeys(each.key for each in METRICS) | {"case": "mlp train_b128", "name": "jax"}
@@ -323,7 +323,7 @@ def test_a_factor_has_three_digits(factor: float | None, told: str) -> None:
     assert format_factor(factor) == told
 
 
-def test_the_measured_weights_are_named_in_full() -> None:
+def test_the_checkpoint_is_named_in_full() -> None:
     frames = sample_frames(num_nights=1)
     facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
     assert facts["Weights"] == "seeded"

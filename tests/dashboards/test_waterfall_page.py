@@ -53,7 +53,7 @@ def test_an_excluded_pair_is_listed_without_a_number() -> None:
     assert (row["step"], row["against the one before"], row["starts"]) == ("", "", "")
 
 
-def test_the_whole_is_said_as_measured_and_as_the_product_of_its_steps() -> None:
+def test_the_total_is_reported_as_measured_and_as_the_product_of_its_steps() -> None:
     assert describe_total(found_waterfall()) == (
         "From eager to compile, PyTorch becomes 1.11x (1.09 to 1.13) as fast; "
         "the product of its steps is 1.11x."
@@ -61,7 +61,7 @@ def test_the_whole_is_said_as_measured_and_as_the_product_of_its_steps() -> None
     assert "no total" in describe_total(found_waterfall(whole=None))
 
 
-def test_bars_hang_between_an_arm_and_the_one_before_it() -> None:
+def test_bars_span_from_one_arm_to_the_next() -> None:
     bars = list_bars(found_waterfall())
     spans = {bar["arm"]: (bar["from"], bar["to"], bar["kind"]) for bar in bars}
     assert spans == {
@@ -72,7 +72,7 @@ def test_bars_hang_between_an_arm_and_the_one_before_it() -> None:
     }
 
 
-def test_hostile_strings_stay_text_and_the_page_is_written_whole(tmp_path: Path) -> None:
+def test_hostile_strings_stay_text_and_the_page_is_complete(tmp_path: Path) -> None:
     found = found_waterfall(case=HOSTILE, device_model=HOSTILE)
     found["arms"][1]["reason"] = found["arms"][1]["status"] = HOSTILE
     page = re.sub(r'<script type="module">.*?</script>', "", render_waterfall(found), flags=re.S)

@@ -86,14 +86,12 @@ def marks_of(state: State, *documents: Document) -> dict[tuple[str | None, str],
     return marks
 
 
-def test_a_possible_step_gets_no_mark(state: State) -> None:
+def test_a_possible_step_passes_the_check(state: State) -> None:
     assert marks_of(state, matmul(), copy(), candidate(least_bytes=BYTES)) == {}
 
 
 @pytest.mark.parametrize("start", [None, 1])
-def test_steps_ten_times_too_fast_are_marked_invalid_physics(
-    start: int | None, state: State
-) -> None:
+def test_steps_ten_times_too_fast_are_invalid_physics(start: int | None, state: State) -> None:
     """As dead code or a forgotten synchronisation make them; one such start is enough."""
     marks = marks_of(state, matmul(), copy(), hurry(candidate(), 10, start=start))
     assert list(marks) == [("jax-0.9", "invalid_physics")]
@@ -142,7 +140,7 @@ def test_checking_again_finds_the_same(state: State) -> None:
         ("mlp", "infer_b128", 0.70, True),
     ],
 )
-def test_only_what_winograd_can_do_is_allowed_its_saving(
+def test_only_eligible_convolutions_are_allowed_the_winograd_saving(
     workload: str, case: str, share: float, marked: bool, state: State
 ) -> None:
     """37 % of ResNet-50's operations are in convolutions where it may save three quarters."""
@@ -158,7 +156,7 @@ def test_only_what_winograd_can_do_is_allowed_its_saving(
 
 
 @pytest.mark.parametrize("status", ["workaround", "crash"])
-def test_what_did_not_end_well_keeps_its_own_status(status: str, state: State) -> None:
+def test_a_failed_contender_keeps_its_own_status(status: str, state: State) -> None:
     document = hurry(candidate(), 10)
     failure = {"stage": "block", "start": 0, "reason": "it fell", "traceback": None}
     document["contenders"][0].update(status=status, failure=failure)
@@ -168,7 +166,7 @@ def test_what_did_not_end_well_keeps_its_own_status(status: str, state: State) -
     engine.dispose()
 
 
-def test_memory_that_moves_too_fast_is_marked_unless_a_cache_may_hold_it(state: State) -> None:
+def test_impossible_memory_bandwidth_fails_unless_a_cache_may_hold_the_data(state: State) -> None:
     memory_bound = {"flops": 1, "least_bytes": BYTES}
     marks = marks_of(state, matmul(), copy(), hurry(candidate(**memory_bound), 10))
     assert list(marks) == [("jax-0.9", "invalid_physics")]
@@ -217,7 +215,7 @@ def _in(precision: str, document: Document, duel_run: str = DUEL_RUN) -> Documen
         ("fp32_ieee", 10, True),
     ],
 )
-def test_each_precision_is_held_against_its_own_ceiling(
+def test_each_precision_is_compared_with_its_own_ceiling(
     precision: str, factor: int, marked: bool, state: State
 ) -> None:
     """bf16's sentinel is 20 times as fast as fp32's: neither may stand in for the other."""
@@ -251,7 +249,7 @@ def test_a_precision_without_its_sentinel_has_no_ceiling(
     engine.dispose()
 
 
-def test_another_devices_ceiling_is_none(state: State) -> None:
+def test_the_ceiling_of_another_device_does_not_count(state: State) -> None:
     sentinel = matmul()
     sentinel["allocation"]["device"]["fingerprint"] = "f" * 16
     engine = ingest(state, sentinel, hurry(candidate(), 10))
@@ -260,7 +258,7 @@ def test_another_devices_ceiling_is_none(state: State) -> None:
 
 
 @pytest.mark.parametrize("failing", ["disagrees", "crash", "numerics"])
-def test_a_sentinel_that_did_not_do_its_work_raises_no_ceiling(failing: str, state: State) -> None:
+def test_a_failed_sentinel_raises_no_ceiling(failing: str, state: State) -> None:
     """Neither side's: of two that disagree, nobody knows which one is wrong."""
     wrong = hurry(matmul(), 10)
     wrong["equivalence"][0]["agrees"] = failing != "disagrees"
@@ -273,7 +271,7 @@ def test_a_sentinel_that_did_not_do_its_work_raises_no_ceiling(failing: str, sta
     engine.dispose()
 
 
-def test_achieved_shares_are_columns(state: State) -> None:
+def test_shares_of_the_ceilings_are_columns(state: State) -> None:
     engine = ingest(state, matmul(), copy(), candidate(flops=FLOPS // 2, least_bytes=BYTES // 4))
     frame = contender_frame(engine, CAMPAIGN).query("workload == 'mlp'")
     assert list(frame["name"]) == [JAX.name, TORCH.name]

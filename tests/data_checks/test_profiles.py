@@ -40,7 +40,7 @@ def _check(
         ({"module_calls": 31}, "no module in a compiled step", "calls 31 functions of Flax"),
     ],
 )
-def test_a_step_that_waits_or_fetches_is_void(
+def test_a_step_that_synchronises_or_copies_is_void(
     tmp_path: Path, changes: dict[str, Any], expectation: str, reason: str
 ) -> None:
     (mark,) = _check(tmp_path, profile=make_profile(**changes)) or [("nobody", "", "")]
@@ -57,14 +57,14 @@ def test_a_step_that_waits_or_fetches_is_void(
     ],
     ids=["only numbers", "unknown", "no profile"],
 )
-def test_numbers_pass_and_unprofiled_ones_fail_no_check(
+def test_profiled_and_unprofiled_contenders_pass(
     tmp_path: Path, profile: dict[str, Any] | None
 ) -> None:
     assert _check(tmp_path, profile=profile) == set()
 
 
 @pytest.mark.parametrize("mode", ["no_grad", "tracked"])
-def test_inference_that_keeps_more_than_it_needs_is_void(tmp_path: Path, mode: str) -> None:
+def test_inference_that_keeps_a_graph_is_void(tmp_path: Path, mode: str) -> None:
     """Row 43: training keeps a graph, and so is asked nothing."""
     kept = make_profile(grad_mode=mode)
     found = _check(tmp_path / "infer", contender=1, use_case="infer", profile=kept)
@@ -75,7 +75,7 @@ def test_inference_that_keeps_more_than_it_needs_is_void(tmp_path: Path, mode: s
     assert _check(tmp_path / "train", contender=1, profile=kept) == set()
 
 
-def test_an_eager_module_is_called_as_it_is(tmp_path: Path) -> None:
+def test_an_eager_module_may_run_its_python_code(tmp_path: Path) -> None:
     assert _check(tmp_path, contender=1, profile=make_profile(module_calls=161)) == set()
 
 

@@ -62,7 +62,7 @@ def test_an_unproven_pair_gets_no_ratio_until_it_is_proven(
     assert _judge(state, engine, document)["cross_framework"]["counts"]
 
 
-def test_a_proof_of_one_pair_is_none_of_another(state: State, engine: Engine) -> None:
+def test_a_proof_holds_for_its_own_pair_alone(state: State, engine: Engine) -> None:
     document = _document(JAX, OLD_JAX, TORCH)
     keep_proof(state, engine, make_proof(_document(JAX, TORCH)))
     ratios = _judge(state, engine, document)
@@ -71,7 +71,7 @@ def test_a_proof_of_one_pair_is_none_of_another(state: State, engine: Engine) ->
     assert _judge(state, engine, document)["cross_version"]["counts"]
 
 
-def test_one_environment_against_itself_needs_no_proof(state: State, engine: Engine) -> None:
+def test_an_environment_compared_with_itself_needs_no_proof(state: State, engine: Engine) -> None:
     twin = make_document((JAX, TORCH))["contenders"][0]
     document = _document()
     document["contenders"] = [twin, {**twin, "name": "twin"}]
@@ -101,7 +101,7 @@ def test_a_row_that_fails_or_only_claims_to_pass_voids_the_pair(
     assert "not proven" in ratio["reason"] or "of at most" in ratio["reason"]
 
 
-def test_what_has_nothing_to_prove_needs_no_proof(state: State, engine: Engine) -> None:
+def test_a_workload_without_outputs_needs_no_proof(state: State, engine: Engine) -> None:
     assert _judge(state, engine, _document(workload="matmul"))["cross_framework"]["counts"]
 
 
@@ -117,7 +117,7 @@ def test_what_has_nothing_to_prove_needs_no_proof(state: State, engine: Engine) 
         (None, "c" * 64, "run deadheat equivalence mlp --precision fp32_ieee; "),
     ],
 )
-def test_a_proof_with_other_weights_proves_nothing_of_a_checkpoints_duel(
+def test_a_proof_with_other_weights_does_not_hold_for_a_checkpoint(
     state: State, engine: Engine, duel: str | None, proof: str | None, advice: str
 ) -> None:
     document = _document()

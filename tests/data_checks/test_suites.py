@@ -72,7 +72,7 @@ def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
     assert report.num_expectations == 29
 
 
-def test_a_program_without_a_framework_has_no_inputs_to_prove(state: State) -> None:
+def test_a_program_without_a_framework_needs_no_input_check(state: State) -> None:
     document = make_document((NOOP,))
     for each in document["contenders"][0]["starts"]:
         each["inputs_sha256"] = None
@@ -230,7 +230,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("spoil", "marks"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_gets_its_mark_and_nothing_else_does(
+def test_each_wrong_value_fails_exactly_its_check(
     spoil: Callable[[Document], object],
     marks: set[tuple[str | None, str | None, str, str]],
     state: State,
@@ -244,7 +244,7 @@ def test_what_is_wrong_gets_its_mark_and_nothing_else_does(
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("inf")])
-def test_a_time_that_can_not_be_gets_its_mark(value: float, state: State) -> None:
+def test_an_impossible_time_fails_its_check(value: float, state: State) -> None:
     engine = ingest(state, make_document())
     frames = read_frames(engine, CAMPAIGN)
     frames.starts.loc[2, "median_step_ns"] = value
@@ -255,7 +255,7 @@ def test_a_time_that_can_not_be_gets_its_mark(value: float, state: State) -> Non
     engine.dispose()
 
 
-def test_a_difference_without_end_gets_its_mark(state: State) -> None:
+def test_an_infinite_difference_fails_its_check(state: State) -> None:
     engine = ingest(state, make_document())
     frames = read_frames(engine, CAMPAIGN)
     frames.equivalence.loc[0, "max_relative"] = float("inf")
@@ -278,7 +278,7 @@ def test_a_pair_that_was_compared_in_fewer_quantities_than_another_is_not_proved
     assert {each.expectation for each in report.failed_checks} == {"proof complete"}
 
 
-def test_a_campaign_without_rows_is_no_success(state: State) -> None:
+def test_a_campaign_without_rows_is_not_a_success(state: State) -> None:
     report = check(state)
     assert (report.success, report.failed_checks, report.num_rows) == (False, (), 0)
     assert report.problems == (
@@ -286,7 +286,7 @@ def test_a_campaign_without_rows_is_no_success(state: State) -> None:
     )
 
 
-def test_a_check_that_can_not_be_made_is_no_success(state: State) -> None:
+def test_a_check_that_cannot_run_is_not_a_success(state: State) -> None:
     engine = ingest(state, make_document())
     frames = read_frames(engine, CAMPAIGN)
     broken = frames.starts.drop(columns="compilations_in_blocks")
@@ -295,7 +295,7 @@ def test_a_check_that_can_not_be_made_is_no_success(state: State) -> None:
     engine.dispose()
 
 
-def test_an_answer_that_contradicts_itself_is_no_success() -> None:
+def test_a_contradictory_validation_result_is_not_a_success() -> None:
     result = SimpleNamespace(
         success=True,
         exception_info={"raised_exception": False},
@@ -318,7 +318,7 @@ def test_checks_are_silent_and_use_no_network(
     assert capfd.readouterr() == ("", "")
 
 
-def test_checking_a_campaign_leaves_its_marks_in_the_database(state: State) -> None:
+def test_checking_a_campaign_stores_its_failed_checks(state: State) -> None:
     other = make_document(duel_run="f" * 16, campaign="other", agrees=False)
     engine = ingest(state, make_document(agrees=False), other)
     report = check_campaign(engine, CAMPAIGN)
@@ -330,7 +330,7 @@ def test_checking_a_campaign_leaves_its_marks_in_the_database(state: State) -> N
     engine.dispose()
 
 
-def test_a_duel_that_comes_in_while_the_frames_are_read_waits_its_turn(
+def test_a_duel_ingested_while_frames_are_read_waits_for_the_next_check(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = ingest(state, make_document())
@@ -348,7 +348,7 @@ def test_a_duel_that_comes_in_while_the_frames_are_read_waits_its_turn(
     engine.dispose()
 
 
-def test_two_settings_are_no_pair_where_a_third_contender_crashed(state: State) -> None:
+def test_a_crash_of_a_third_contender_makes_no_new_pair(state: State) -> None:
     """Their duel had three contenders, so the two that finished have no ratio to check."""
     eager = replace(TORCH, name="torch-eager", arm="torch-eager")
     document = make_document((replace(JAX, status="crash"), TORCH, eager))

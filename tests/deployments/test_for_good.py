@@ -75,7 +75,7 @@ def _check_compose(text: str) -> None:
             assert all((ROOT / each).exists() for part in copied for each in part.split())
 
 
-def test_the_units_start_what_there_is() -> None:
+def test_the_units_start_existing_commands() -> None:
     assert len(_read_units(UNITS)) == 4
     _check_units(UNITS)
 
@@ -109,7 +109,7 @@ def verify(tmp_path: Path) -> Callable[[], str]:
         ("/prefect worker", "/prefct worker"),
     ],
 )
-def test_systemd_takes_the_units_and_finds_what_is_broken(
+def test_systemd_accepts_the_units_and_reports_a_broken_one(
     right: str, wrong: str, verify: Callable[[], str], tmp_path: Path
 ) -> None:
     unit = tmp_path / "deadheat-worker.service"
@@ -129,7 +129,7 @@ def test_systemd_takes_the_units_and_finds_what_is_broken(
         ("/opt/deadheat/.venv", "/usr/local/deadheat"),
     ],
 )
-def test_a_unit_that_starts_what_there_is_not_is_found(
+def test_a_unit_that_starts_an_unknown_command_is_found(
     right: str, wrong: str, tmp_path: Path
 ) -> None:
     shutil.copytree(UNITS, tmp_path, dirs_exist_ok=True)
@@ -141,7 +141,7 @@ def test_a_unit_that_starts_what_there_is_not_is_found(
         _check_units(tmp_path)
 
 
-def test_the_compose_file_is_one_and_starts_what_there_is() -> None:
+def test_the_compose_file_is_valid_and_starts_existing_commands() -> None:
     _check_compose(COMPOSE.read_text())
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     assert set(services) == {"database", "server", "deploy", "worker", "dashboard"}
@@ -170,7 +170,7 @@ def test_a_compose_file_that_is_broken_is_found(right: str, wrong: str) -> None:
         _check_compose(text.replace(right, wrong))
 
 
-def test_the_page_names_every_secret_that_has_to_be_given() -> None:
+def test_the_page_names_every_required_secret() -> None:
     page: dict[str, Any] = {
         "compose": set(re.findall(r"\$\{(\w+)(?::\?[^}]*)?\}", COMPOSE.read_text())),
         "units": {path for pairs in _read_units(UNITS).values() for path in pairs},

@@ -20,7 +20,7 @@ def _call(*arguments: str, **options: object) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload]
 
 
-def test_a_job_gets_its_own_gpu_and_the_accounts_know_of_it(slurm: LocalSlurm) -> None:
+def test_a_job_gets_its_own_gpu_and_appears_in_the_accounting(slurm: LocalSlurm) -> None:
     log = slurm.folder / "job-%j.log"
     words = "echo gpu=$CUDA_VISIBLE_DEVICES on $SLURMD_NODENAME"
     asked = ("--wait", "--parsable", "--gres=gpu:h100:1", f"--output={log}", f"--wrap={words}")
@@ -30,7 +30,7 @@ def test_a_job_gets_its_own_gpu_and_the_accounts_know_of_it(slurm: LocalSlurm) -
     assert states[0].startswith("COMPLETED|") and "gres/gpu=1" in states[0]
 
 
-def test_two_nodes_with_two_gpus_each_and_no_more(slurm: LocalSlurm) -> None:
+def test_the_cluster_has_two_nodes_with_two_gpus_each(slurm: LocalSlurm) -> None:
     nodes = slurm.run("sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %G")
     assert nodes.split("\n") == ["node01 gpu:h100:2", "node02 gpu:h100:2"]
     refused = subprocess.run(
@@ -83,7 +83,7 @@ def nobodys_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_an_ordinary_user_starts_and_stops_one_and_nothing_is_left(nobodys_folder: Path) -> None:
+def test_an_ordinary_user_can_start_and_stop_a_cluster_completely(nobodys_folder: Path) -> None:
     script = str(nobodys_folder / "scripts" / SLURM_LOCAL.name)
 
     def call(what: str) -> str:
@@ -110,7 +110,7 @@ def test_an_ordinary_user_starts_and_stops_one_and_nothing_is_left(nobodys_folde
     assert "no daemon runs" in call("status")
 
 
-def test_a_start_that_fails_has_a_reason_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_a_failed_start_has_a_reason_and_leaves_nothing_running(tmp_path: Path) -> None:
     need_slurm()
     (tmp_path / "database" / "mysql").mkdir(parents=True)  # munged runs by then
     failed = _call("start", "--folder", str(tmp_path))
@@ -137,7 +137,7 @@ def test_bad_input_is_refused(arguments: list[str], words: str) -> None:
     assert words in refused.stderr and "Traceback" not in refused.stderr
 
 
-def test_without_slurm_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_slurm_the_message_names_what_to_install(tmp_path: Path) -> None:
     bare = {**os.environ, "PATH": str(tmp_path)}
     refused = _call("start", "--folder", str(tmp_path), env=bare)
     assert refused.returncode == 2

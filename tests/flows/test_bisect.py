@@ -152,7 +152,7 @@ def _check_dependencies(told: dict[str, Any]) -> None:
         assert "flax makes a step take " in told["summary"]
 
 
-def test_the_deployments_flow_reports_its_finding_or_the_reason_for_none(
+def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_api: None
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))

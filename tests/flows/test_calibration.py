@@ -73,7 +73,7 @@ def test_runs_with_and_without_real_extra_work_are_counted_by_their_outcome(
     assert isinstance(slowed["measured"], float) and quiet["measured"] is None
 
 
-def test_the_console_and_the_page_say_how_often_we_err_and_that_it_is_early(state: Path) -> None:
+def test_the_console_and_the_page_report_error_rates_and_that_runs_are_few(state: Path) -> None:
     if json.loads(_ask(state, "--json"))["lost"]:
         pytest.skip("others used this machine throughout a start")
     said = " ".join(_ask(state).split())
@@ -85,7 +85,7 @@ def test_the_console_and_the_page_say_how_often_we_err_and_that_it_is_early(stat
     assert "stdlib-slowed-5" not in page  # the twin itself is in none of the tables
 
 
-def test_the_deployments_flow_measures_more_runs_and_reports_all_outcomes(
+def test_the_flow_of_the_deployment_measures_more_runs_and_reports_all_outcomes(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, str, str]] = []
@@ -107,7 +107,7 @@ def test_the_deployments_flow_measures_more_runs_and_reports_all_outcomes(
     assert int(rates["false alarms"]["count"].split()[-1]) >= judged, rates
 
 
-def test_the_deployments_flow_refuses_what_can_not_be_measured(
+def test_the_flow_of_the_deployment_refuses_bad_input(
     tmp_path: Path, prefect_api: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))

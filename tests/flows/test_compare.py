@@ -46,11 +46,11 @@ pytestmark = pytest.mark.usefixtures("prefect_api")
         ),
     ],
 )
-def test_the_verdict_in_words(changes: dict[str, Any], words: str) -> None:
+def test_each_verdict_has_its_sentence(changes: dict[str, Any], words: str) -> None:
     assert format_verdict({**FOUND, **changes}) == words
 
 
-def test_what_a_verdict_holds_for_is_said_and_one_start_is_a_suspicion() -> None:
+def test_a_verdict_names_its_scope_and_one_start_is_a_suspicion() -> None:
     assert format_scope(FOUND) == (
         "this node (n1, Some CPU); 5 starts, until the interval was narrow enough; 95 % interval"
     )
@@ -156,7 +156,7 @@ def test_a_contender_can_be_compared_with_itself(
 
 
 @pytest.mark.provisions
-def test_a_missing_device_is_reported_everywhere_and_nothing_crashes(
+def test_a_missing_device_is_reported_in_every_command(
     session_state: State, framework_environment: Callable[[str], EnvironmentRecord]
 ) -> None:
     for request in ("jax", "torch"):

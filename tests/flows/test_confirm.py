@@ -112,7 +112,7 @@ def _noise(count: int, seed: int = 5) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.3, 0.005, count)
 
 
-def test_a_slow_down_goes_from_history_to_an_event_and_an_alert_that_name_its_side(
+def test_a_slow_down_becomes_an_event_and_an_alert_that_name_its_side(
     environments: Mapping[str, EnvironmentRecord], tmp_path: Path
 ) -> None:
     logs = _noise(20) + 0.6 * (np.arange(20) >= 15)

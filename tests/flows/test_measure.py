@@ -28,7 +28,7 @@ def _run(state: Path, campaign: str) -> Ended:
     return run_here(*COMMAND, "--campaign", campaign, "--state", str(state), "--json")
 
 
-def test_ctrl_c_ends_everything_at_once_and_prints_how_to_resume(
+def test_ctrl_c_stops_everything_and_prints_how_to_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prefect's temporary server, too."""
@@ -55,7 +55,7 @@ def test_ctrl_c_ends_everything_at_once_and_prints_how_to_resume(
         os.killpg(process.pid, 0)
 
 
-def test_a_command_that_is_killed_takes_along_all_that_it_started(tmp_path: Path) -> None:
+def test_a_killed_command_ends_all_that_it_started(tmp_path: Path) -> None:
     command = [*COMMAND[:-1], "50", "--campaign", "killed", "--state", str(tmp_path)]
     log = tmp_path / "campaigns" / "killed" / "progress.jsonl"
     marked = services.Service(name="killed", folder=tmp_path)

@@ -83,7 +83,7 @@ class _Measuring:
         (5, {"d": "late"}, "a", ("abcd", "d", "")),
     ],
 )
-def test_what_is_not_measured_is_either_given_up_or_handed_back(
+def test_unmeasured_duels_are_given_up_or_returned(
     monkeypatch: pytest.MonkeyPatch,
     num: int,
     ends: dict[str, str],

@@ -74,7 +74,7 @@ def test_a_killed_night_finishes_without_measuring_twice_or_losing_a_result(
     assert not list(session_state.spool.rglob("*.part"))
 
 
-def test_the_night_says_how_the_frameworks_and_the_versions_compare(
+def test_the_night_compares_frameworks_and_versions(
     resumed: dict[str, Any],
 ) -> None:
     kinds = [ratio["kind"] for ratio in resumed["ratios"]]
@@ -101,7 +101,9 @@ def test_prefect_shows_each_duel_as_a_task_run_and_keeps_the_artifacts(
     assert found == {(f"ratios-{CAMPAIGN}", "table"), (f"dashboard-{CAMPAIGN}", "markdown")}
 
 
-def test_the_steps_can_be_run_again_alone(resumed: dict[str, Any], session_state: State) -> None:
+def test_each_step_of_a_night_can_be_run_again_alone(
+    resumed: dict[str, Any], session_state: State
+) -> None:
     before = _documents(session_state)
     ingested = _run_json(("ingest", "--json"), session_state)
     assert ingested["ingested"] == []

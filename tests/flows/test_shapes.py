@@ -43,7 +43,7 @@ def list_computing_imports(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
-def test_a_flow_states_order_fan_out_and_retries_and_no_more(path: Path) -> None:
+def test_a_flow_contains_only_order_fan_out_and_retries(path: Path) -> None:
     assert [*list_long_flows(path.read_text())] == []
 
 

@@ -63,7 +63,7 @@ def test_without_a_worker_nothing_is_sent(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_campaign_survives_its_submitter_and_a_lost_job_and_measures_nothing_twice(
+def test_a_campaign_survives_a_killed_submitter_and_a_lost_job_without_measuring_twice(
     cluster: Cluster,
 ) -> None:
     plan = cluster.plan("night", *map(_noop, range(2, 10)))
@@ -161,7 +161,7 @@ def test_a_node_without_the_shared_folder_reports_it(cluster: Cluster, tmp_path:
 
 
 @pytest.mark.usefixtures("worker")
-def test_what_sbatch_refuses_is_reported_in_its_own_words(cluster: Cluster) -> None:
+def test_a_refusal_is_reported_with_the_message_of_sbatch(cluster: Cluster) -> None:
     cluster.be(partition="nowhere")
     cluster.plan("refused", _noop(2))
     before = set(cluster.list_jobs())

@@ -39,7 +39,7 @@ def run(
     return run_duel
 
 
-def test_there_are_plants_of_both_sides_and_of_every_kind_of_work() -> None:
+def test_plants_cover_both_sides_and_every_kind_of_work() -> None:
     assert len({plant.name for plant in PLANTS}) == len(PLANTS) >= 30
     assert {plant.framework for plant in PLANTS} == {"jax", "torch"}
     assert {plant.workload for plant in PLANTS} >= {"mlp", "mobilenet_v3_small", "vit_b_16"}
@@ -73,7 +73,7 @@ def test_a_side_that_counts_or_that_another_guard_refuses_is_not_as_expected() -
     assert not outcome(None, "refused").as_expected
 
 
-def test_a_file_that_is_none_is_bad_input(tmp_path: Path) -> None:
+def test_a_missing_file_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="wanted a file of unfair sides"):
         read_plants(tmp_path / "absent.toml")
     (tmp_path / "odd.toml").write_text('[[plant]]\nname = "lacks the rest"\n')
@@ -81,6 +81,6 @@ def test_a_file_that_is_none_is_bad_input(tmp_path: Path) -> None:
         read_plants(tmp_path / "odd.toml")
 
 
-def test_a_name_that_no_plant_has_is_bad_input() -> None:
+def test_an_unknown_plant_is_bad_input() -> None:
     done = run_here("plants", "--only", "such a thing")
     assert (done.returncode, "wanted a part of a name" in done.stderr) == (2, True)

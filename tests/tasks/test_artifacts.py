@@ -30,7 +30,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return found
 
 
-def test_each_contender_has_the_end_of_its_log_and_where_the_whole_is(
+def test_each_contender_has_the_end_of_its_log_and_the_path_of_the_whole(
     tmp_path: Path, made: list[dict[str, Any]]
 ) -> None:
     (tmp_path / "jax.log").write_text("begun\n" + "x" * 5000 + "\nended\n")
@@ -44,7 +44,7 @@ def test_each_contender_has_the_end_of_its_log_and_where_the_whole_is(
     assert "This log is empty." in torch and "nobody" not in told["markdown"]
 
 
-def test_what_a_framework_says_stays_inside_its_fence(
+def test_the_output_of_a_framework_stays_inside_its_fence(
     tmp_path: Path, made: list[dict[str, Any]]
 ) -> None:
     said = "\x1b[31mred\x1b[0m\x00\n````\n# not ours\n<img src=x>"
@@ -76,7 +76,7 @@ def test_the_campaigns_of_a_family_share_a_key(campaign: str, key: str) -> None:
     assert name_key("ratios", campaign) == key
 
 
-def test_the_bar_follows_what_is_measured_and_says_nothing_twice(
+def test_the_progress_bar_follows_the_duels_without_repeating_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, bar, told = open_state(tmp_path), uuid4(), list[tuple[Any, float, str]]()

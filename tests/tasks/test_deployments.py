@@ -138,7 +138,7 @@ def _call(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[object, st
 
 
 @pytest.mark.usefixtures("server")
-def test_deploying_again_changes_nothing_but_what_is_wanted_otherwise(
+def test_deploying_again_changes_only_what_differs(
     wanted: DeployOptions,
 ) -> None:
     apply(list_deployments(wanted), make_pool(wanted.site))
@@ -157,7 +157,9 @@ def test_deploying_again_changes_nothing_but_what_is_wanted_otherwise(
 
 
 @pytest.mark.usefixtures("server")
-def test_orphans_go_strangers_stay_and_what_was_paused_stays_paused(wanted: DeployOptions) -> None:
+def test_orphans_are_deleted_foreign_deployments_stay_and_paused_ones_stay_paused(
+    wanted: DeployOptions,
+) -> None:
     pool = make_pool(wanted.site)
     apply(_few(wanted), pool)
     orphan = stranger.to_deployment("orphan", tags=[TAG], work_pool_name=pool.name)
@@ -176,7 +178,9 @@ def test_orphans_go_strangers_stay_and_what_was_paused_stays_paused(wanted: Depl
 
 
 @pytest.mark.usefixtures("server")
-def test_what_is_refused_is_named_and_deploying_again_completes_it(wanted: DeployOptions) -> None:
+def test_a_refused_deployment_is_named_and_deploying_again_completes_it(
+    wanted: DeployOptions,
+) -> None:
     pool = make_pool(wanted.site)
     apply(_few(wanted), pool)
     changed = _few(dataclasses.replace(wanted, profile="laptop"))
@@ -197,7 +201,7 @@ def test_what_is_refused_is_named_and_deploying_again_completes_it(wanted: Deplo
 
 
 @pytest.mark.usefixtures("server")
-def test_forms_offer_what_is_built_in_their_state_folder(
+def test_forms_list_the_environments_of_their_state_folder(
     wanted: DeployOptions, tmp_path: Path
 ) -> None:
     apply(_few(wanted), make_pool(wanted.site))
@@ -321,7 +325,7 @@ def test_a_work_pool_of_another_type_is_refused_and_left_alone(
 
 
 @pytest.mark.usefixtures("server")
-def test_a_campaign_uses_the_deployment_of_its_pool_and_mends_one_that_differs(
+def test_a_campaign_uses_the_deployment_of_its_pool_and_repairs_one_that_differs(
     pools: DeployOptions,
 ) -> None:
     _apply(pools)
@@ -344,7 +348,7 @@ def test_a_campaign_uses_the_deployment_of_its_pool_and_mends_one_that_differs(
 
 
 @pytest.mark.usefixtures("server")
-def test_shards_of_what_is_under_way_are_not_paused(pools: DeployOptions) -> None:
+def test_shards_of_running_campaigns_are_not_paused(pools: DeployOptions) -> None:
     _apply(pools)
     assert not set(POOLS) & set(set_paused(True, "deadheat", set(), "measure-shard").deployments)
     _apply(pools)
@@ -354,7 +358,7 @@ def test_shards_of_what_is_under_way_are_not_paused(pools: DeployOptions) -> Non
 
 
 @pytest.mark.usefixtures("server", "alerts")
-def test_what_people_paused_before_stays_paused_after_resume(wanted: DeployOptions) -> None:
+def test_deployments_paused_by_people_stay_paused_after_resume(wanted: DeployOptions) -> None:
     apply(_few(wanted), make_pool(wanted.site), DAILY)
     with get_client(sync_client=True) as client:
         client.pause_deployment(_read()["backfill"].id)
@@ -372,7 +376,7 @@ def test_what_people_paused_before_stays_paused_after_resume(wanted: DeployOptio
 
 
 @pytest.mark.usefixtures("server")
-def test_a_question_that_is_cancelled_gives_its_allocations_back(pools: DeployOptions) -> None:
+def test_a_cancelled_question_returns_its_allocations(pools: DeployOptions) -> None:
     _apply(pools)
     question = {"question": {"workload": "noop", "use_case": "op"}}
     asked = run_deployment("compare/compare", parameters=question, timeout=0)
@@ -442,7 +446,7 @@ def test_a_temporary_server_frees_the_limit_of_a_run_that_was_killed(
 
 
 @pytest.mark.usefixtures("server")
-def test_a_person_goes_before_the_night(wanted: DeployOptions) -> None:
+def test_a_question_of_a_person_runs_before_the_night(wanted: DeployOptions) -> None:
     pool = make_pool(wanted.site)
     apply(_few(wanted), pool)
     question = {"question": {"workload": "noop", "use_case": "op"}}
@@ -541,7 +545,7 @@ def test_a_refused_automation_is_named_and_the_others_are_applied(wanted: Deploy
 @pytest.mark.parametrize(
     ("cron", "hours"), [("0 2 * * *", 26), ("0 2 * * 0", 170), ("0 */6 * * *", 8)]
 )
-def test_a_night_is_missing_two_hours_after_it_ought_to_have_ended(cron: str, hours: int) -> None:
+def test_a_night_is_missing_two_hours_after_its_expected_end(cron: str, hours: int) -> None:
     assert find_patience(cron, "Asia/Tokyo") == timedelta(hours=hours)
 
 
@@ -581,7 +585,7 @@ def test_only_a_failed_or_missing_night_is_reported(
     assert missing == "No night has succeeded for 10 seconds"
 
 
-def test_a_run_that_is_heard_of_no_more_has_crashed(
+def test_a_run_without_heartbeats_has_crashed(
     watched: list[dict[str, Any]], server: dict[str, str]
 ) -> None:
     """A process that is killed, and one whose run's state changes after its last heartbeat;
@@ -647,7 +651,7 @@ def test_suspicions_that_a_night_leaves_open_are_confirmed(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("alerts")
-def test_pausing_holds_back_all_that_would_begin_and_says_what_goes_on(
+def test_pausing_stops_new_runs_and_reports_running_ones(
     server: dict[str, str], wanted: DeployOptions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = make_pool(wanted.site)
@@ -678,7 +682,7 @@ def test_pausing_holds_back_all_that_would_begin_and_says_what_goes_on(
 
 
 @pytest.mark.usefixtures("server", "alerts")
-def test_an_automation_that_is_new_while_all_is_paused_begins_with_resume(
+def test_an_automation_created_during_a_pause_starts_with_resume(
     wanted: DeployOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed, pool = _few(wanted), make_pool(wanted.site)
@@ -803,7 +807,7 @@ def test_bad_input_is_one_paragraph_and_nothing_is_deployed(
 
 
 @pytest.mark.parametrize("cron", ["x", "* * * * * *", "61 * * * *", "0 2 * *", "$(id)"])
-def test_what_cron_does_not_know_is_refused(cron: str) -> None:
+def test_an_invalid_cron_expression_is_refused(cron: str) -> None:
     with pytest.raises(UserError, match="wanted five fields of cron"):
         read_schedule(cron, "UTC", "night")
 

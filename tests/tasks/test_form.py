@@ -50,7 +50,7 @@ SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
     ],
     ids=repr,
 )
-def test_nonsense_is_refused_by_the_server_and_by_the_flow(nonsense: dict[str, Any]) -> None:
+def test_bad_input_is_refused_by_the_server_and_by_the_flow(nonsense: dict[str, Any]) -> None:
     """The UI lets people ask the server not to validate, so the flow does, too."""
     asked = {**ASKED, **nonsense}
     with pytest.raises(SchemaError):
@@ -65,7 +65,7 @@ def test_a_line_end_that_the_servers_pattern_overlooks_is_refused_by_the_flow() 
         Comparison.model_validate({**ASKED, "a": side})
 
 
-def test_what_the_form_offers_can_be_planned() -> None:
+def test_every_choice_of_the_form_can_be_planned() -> None:
     validate({"question": ASKED, "site": "local"}, SCHEMA, raise_on_error=True)
     question = Comparison.model_validate(ASKED, strict=True).ask()
     assert (question.a, question.b) == (("jax@newest",), ("torch@newest",))
@@ -81,7 +81,7 @@ def test_what_the_form_offers_can_be_planned() -> None:
     assert SCHEMA["properties"]["site"]["enum"] == list_sites()
 
 
-def test_versions_built_here_are_offered_beside_names_and_whatever_else_is_published() -> None:
+def test_the_form_lists_built_versions_and_accepts_any_published_one() -> None:
     offered = add_versions(SCHEMA, {"jax": ["0.12.0", "0.11.0"], "torch": []})
     ways = offered["definitions"]["Side"]["properties"]["version"]["anyOf"]
     assert {way["title"]: way.get("enum") for way in ways} == {
@@ -120,7 +120,7 @@ def test_every_field_has_a_title_and_a_help_text() -> None:
         ({"batch": "any"}, "match: "),
     ],
 )
-def test_what_only_our_own_checks_find_is_refused_in_one_paragraph(
+def test_input_refused_by_our_own_checks_is_explained_in_one_paragraph(
     asked: dict[str, Any], words: str
 ) -> None:
     question = Comparison.model_validate({**ASKED, **asked}).ask()

@@ -89,7 +89,7 @@ def test_a_broken_file_is_reported(old: str, new: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("entrypoint", ["flows.nightly.none", "flows.none.nightly", "json.loads"])
-def test_what_is_no_flow_is_refused(
+def test_an_entry_that_is_not_a_flow_is_refused(
     entrypoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = FILE.read_text().replace("flows.nightly.nightly", entrypoint)
@@ -103,5 +103,5 @@ def test_what_is_no_flow_is_refused(
         list_deployments(wanted)
 
 
-def test_every_queue_is_one_that_has_its_place() -> None:
+def test_every_deployment_uses_a_known_queue() -> None:
     assert {each.work_pool.work_queue_name for each in read_prefect_file()} <= set(QUEUES)

@@ -201,7 +201,7 @@ def test_a_job_that_dies_is_reported_and_not_retried(orchestra: Orchestra) -> No
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_refusal_is_reported_in_slurms_own_words(orchestra: Orchestra) -> None:
+def test_a_refusal_is_reported_with_the_message_of_slurm(orchestra: Orchestra) -> None:
     run = orchestra.finish("is refused")
     assert run.state_name == "Crashed" and run.state
     assert "invalid partition specified: nowhere" in (run.state.message or "")
@@ -234,7 +234,7 @@ def test_the_form_knows_every_variable_and_its_bounds() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"command": "id"}, {"allocation": {"partition": "a;id"}}])
-def test_a_configuration_that_could_reach_a_shell_is_refused(wrong: dict[str, object]) -> None:
+def test_a_configuration_with_shell_syntax_is_refused(wrong: dict[str, object]) -> None:
     fields = {"allocation": {"partition": "gpu"}, "folder": "/shared", **wrong}
     with pytest.raises(ValidationError):
         SlurmJobConfiguration.model_validate(fields)

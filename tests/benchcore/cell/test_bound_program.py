@@ -137,7 +137,7 @@ def test_a_step_that_returns_what_it_computed_first_is_found_by_the_next_inputs(
     assert _differ(_prove(_infer(step), _SPEC), _prove(_infer(_right), _SPEC))["known"]
 
 
-def test_a_step_that_remembers_all_inputs_is_found_by_ones_it_never_saw() -> None:
+def test_a_step_that_caches_results_by_input_is_found_by_unseen_inputs() -> None:
     """By their place in the turn: as one does whose inputs are constants of the program."""
     kept: dict[int, np.ndarray] = {}
     turn = 0
@@ -212,7 +212,7 @@ def test_a_right_training_step_passes_and_its_block_leaves_what_single_steps_lea
     assert not _differ({"known": evidence}, {"known": again["known"]})["known"]
 
 
-def test_a_step_that_is_wrong_only_where_nobody_waits_for_it_is_found_by_the_block() -> None:
+def test_a_step_that_is_wrong_only_without_synchronisation_is_found_by_the_block() -> None:
     """Such as one whose outputs the next step overwrites."""
     waited = True
 

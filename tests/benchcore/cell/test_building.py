@@ -37,7 +37,7 @@ def _count(settings: dict[str, str], steps: int) -> tuple[list[int], list[object
 
 
 @pytest.mark.parametrize(("percent", "apart"), [("5", 20), ("2", 50)])
-def test_a_slowed_replicate_does_so_much_more_of_its_own_work(percent: str, apart: int) -> None:
+def test_a_slowed_replicate_repeats_the_requested_share_of_steps(percent: str, apart: int) -> None:
     counted, given = _count({"compile": "none", "handicap": percent}, 400)
     assert sum(counted) == 400 + 4 * int(percent)
     twice = [step for step, count in enumerate(counted) if count == 2]

@@ -111,7 +111,7 @@ def test_a_probe_without_a_framework_is_measured_after_each_round(
     assert len(document["contenders"][0]["starts"][0]["blocks"]) == 2
 
 
-def test_a_duel_that_is_in_the_spool_is_not_measured_again(state: State) -> None:
+def test_a_duel_already_in_the_spool_is_not_measured_again(state: State) -> None:
     order = make_order(make_contender("bare"))
     snapshot = take_snapshot(state.snapshots)
     first = run_duel(order, state, snapshot, lambda event: None)
@@ -167,7 +167,7 @@ def survivors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_one_contender_cannot_survive_is_its_status_and_the_duel_goes_on(
+def test_a_fatal_failure_of_one_contender_is_its_status_and_the_duel_continues(
     survivors: dict[str, dict[str, Any]], fault: str
 ) -> None:
     ended, stage, words = FAULTS[fault]
@@ -198,7 +198,7 @@ def test_outputs_that_are_not_finite_in_a_later_start_are_found_too(
     assert (contender["failure"]["cause"], contender["failure"]["start"]) == ("not_finite", 1)
 
 
-def test_out_of_memory_is_a_status_and_the_batch_stays_what_it_was(
+def test_out_of_memory_is_a_status_and_the_batch_is_never_reduced(
     state: State, snapshot: Path
 ) -> None:
     document = _run(_faulty("out_of_memory", "none", "healthy"), state, snapshot)
@@ -227,7 +227,7 @@ def test_no_profile_measures_faults() -> None:
     assert is_faulty("faulty")
 
 
-def test_an_environment_that_could_not_be_had_is_no_benchmark_failure(
+def test_an_environment_that_cannot_be_built_is_not_a_benchmark_failure(
     state: State, snapshot: Path
 ) -> None:
     order = make_order(
@@ -305,7 +305,7 @@ def test_no_contender_outlives_a_killed_conductor(state: State, snapshot: Path) 
     _wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
-def test_a_conductor_that_dies_is_an_infrastructure_failure_and_leaves_nothing(
+def test_a_dead_conductor_is_an_infrastructure_failure_and_leaves_nothing_behind(
     state: State, snapshot: Path
 ) -> None:
     order = make_order(make_contender("bare"), workload="noop", case="unknown")

@@ -55,7 +55,7 @@ def test_a_device_is_known_by_its_name(name: str, device: Device) -> None:
         *("cuda:x", "cuda:1:2", "cpu\n", " cpu", "cuda:\u0661", "$(id)", "x" * 10_000, None, 0),
     ],
 )
-def test_a_name_of_no_device_is_refused_in_few_words(name: object) -> None:
+def test_an_unknown_device_name_is_refused_in_one_line(name: object) -> None:
     with pytest.raises(ValueError, match=r"^no device .*; devices are 'cpu', 'cuda', ") as refused:
         parse_device(name)
     assert len(str(refused.value)) < 200

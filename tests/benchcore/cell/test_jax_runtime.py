@@ -30,11 +30,11 @@ def test_grandchildren_are_not_taken_twice() -> None:
     assert _seconds(("trace", 2, 3), ("lower", 1, 4), ("trace", 0, 5))["trace"] == 3.0
 
 
-def test_one_after_the_other_adds_up() -> None:
+def test_times_of_consecutive_events_add_up() -> None:
     assert _seconds(("compile", 0, 1), ("compile", 1, 2), ("compile", 7, 9))["compile"] == 4.0
 
 
-def test_an_inner_one_that_began_with_the_outer_one_is_within_it() -> None:
+def test_an_inner_event_that_began_with_the_outer_one_counts_once() -> None:
     """The listener of the outer one ran 1 ms late, so it seems to begin after the inner one."""
     clock = NestedClock(("trace",))
     clock.record("trace", 1.0, 1.0)

@@ -37,7 +37,7 @@ def test_every_document_of_the_results_is_valid(path: Path) -> None:
     assert list(find_schema_problems(json.loads(path.read_text()), schema)) == []
 
 
-def test_there_are_documents_to_look_at() -> None:
+def test_stored_results_contain_documents() -> None:
     assert KEPT
     assert PROOFS
 
@@ -63,7 +63,7 @@ class Outer:
     others: dict[str, Any]
 
 
-def test_a_schema_says_what_types_and_their_rules_say() -> None:
+def test_a_schema_states_the_types_and_their_rules() -> None:
     schema = make_schema(Outer, schema_id="outer", title="Outer")
     assert schema == {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

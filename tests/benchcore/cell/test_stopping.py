@@ -74,7 +74,7 @@ def test_the_largest_number_of_starts_ends_a_duel_that_stays_wide() -> None:
     assert _why(_order(starts=3, max_starts=3), [0.1, 0.1, 0.1]) == "max_starts"
 
 
-def test_the_budget_never_cuts_the_fewest_starts_and_is_not_overrun_by_one_more() -> None:
+def test_the_budget_allows_the_fewest_starts_and_no_start_that_would_exceed_it() -> None:
     wide = [0.1, 0.2] * 5
     assert _why(_order(), wide[:2], start_s=1000.0) is None
     assert _why(_order(), wide[:3], start_s=1000.0) == "budget"
@@ -82,7 +82,7 @@ def test_the_budget_never_cuts_the_fewest_starts_and_is_not_overrun_by_one_more(
     assert _why(_order(), wide[:4], start_s=25.0) == "budget"
 
 
-def test_who_has_no_opponent_left_plays_the_fewest_starts() -> None:
+def test_a_contender_without_opponents_runs_the_fewest_starts() -> None:
     starts = [_start(0.1)] * 3
     assert stopping.why_stop(_order(), ["a"], starts[:2], [1.0] * 2) is None
     assert stopping.why_stop(_order(), ["a"], starts, [1.0] * 3) == "no_pair"

@@ -55,7 +55,7 @@ def _read(environment: EnvironmentRecord, precision: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("precision", "allowed", "legacy"), [("tf32", True, "high"), ("ieee", False, "highest")]
 )
-def test_no_switch_contradicts_another_whoever_reads_it(
+def test_precision_switches_never_contradict_each_other(
     precision: str,
     allowed: bool,
     legacy: str,

@@ -288,7 +288,7 @@ def test_jax_without_a_gpu_does_not_prove_itself_on_one(
         ("cuda", None, "registry default", ()),
     ],
 )
-def test_torch_says_which_build_it_is_and_why(
+def test_the_chosen_torch_build_is_reported_with_its_reason(
     accelerator: Any,
     silence: str | None,
     build: str,
@@ -404,7 +404,7 @@ def test_an_unfinished_folder_is_wiped_and_built_again(
 
 @pytest.mark.provisions
 @pytest.mark.parametrize("harm", ["interpreter", "marker"])
-def test_an_environment_that_came_to_harm_is_built_again(
+def test_a_damaged_environment_is_built_again(
     harm: str, state: State, templates: Path, tiny: Release
 ) -> None:
     record = _provision_tiny(tiny, state, templates)
@@ -431,7 +431,7 @@ def test_the_same_lock_has_the_same_key_in_any_state_folder(
 
 
 @pytest.mark.provisions
-def test_of_two_processes_one_builds_and_the_other_waits(
+def test_one_of_two_processes_builds_and_the_other_waits(
     state: State, templates: Path, tiny: Release, tmp_path: Path
 ) -> None:
     code = f"""
@@ -459,7 +459,9 @@ print(json.dumps([record.key, lines]))
 
 
 @pytest.mark.provisions
-def test_a_waiting_run_is_reported_as_such(state: State, templates: Path, tiny: Release) -> None:
+def test_waiting_for_another_build_is_reported(
+    state: State, templates: Path, tiny: Release
+) -> None:
     record = _provision_tiny(tiny, state, templates)
     (_folder(record) / "environment.json").unlink()
     waited = threading.Event()
@@ -509,7 +511,7 @@ def test_an_environment_that_fails_its_verification_is_not_complete(
 
 
 @pytest.mark.provisions
-def test_what_cannot_be_resolved_is_a_build_error_with_uvs_words(
+def test_a_failed_resolution_is_a_build_error_with_the_message_of_uv(
     state: State, templates: Path, tiny: Release
 ) -> None:
     with pytest.raises(

@@ -120,9 +120,7 @@ def test_pythons_are_found_where_pyenv_conda_and_mamba_keep_them(
     assert not (tmp_path / "started").exists()
 
 
-def test_pyenv_has_a_folder_of_its_own_choice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_custom_pyenv_folder_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = _pretend(tmp_path / "pyenv/versions/3.99.0/bin/python3.99", "3.99.0")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
     assert _find_anew()[0] == Interpreter(python, "3.99.0")

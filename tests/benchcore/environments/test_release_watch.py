@@ -54,14 +54,16 @@ def test_every_release_is_found_once_after_any_pause(state: State, index: Index)
     assert _name(_look(state).new) == ["torch 3.0"]
 
 
-def test_what_has_not_changed_is_not_sent_again(state: State, index: Index) -> None:
+def test_unchanged_releases_are_not_sent_again(state: State, index: Index) -> None:
     _look(state)
     index.answers.clear()
     _look(state)
     assert index.answers == [304] * len(WATCHED)
 
 
-def test_what_is_withdrawn_before_it_was_measured_is_gone(state: State, index: Index) -> None:
+def test_a_release_withdrawn_before_it_was_measured_is_forgotten(
+    state: State, index: Index
+) -> None:
     _look(state)
     index.publish("jax", "1.2", "1.3")
     assert len(_look(state).pending) == 2
@@ -86,7 +88,9 @@ def test_an_index_that_breaks_loses_nothing(state: State, index: Index) -> None:
     assert _name(_look(state).new) == ["jax 1.3"]
 
 
-def test_what_failed_is_tried_again_when_a_companion_releases(state: State, index: Index) -> None:
+def test_a_failed_release_is_retried_when_a_companion_package_is_released(
+    state: State, index: Index
+) -> None:
     _look(state)
     index.publish("jax", "1.2")
     index.publish("torch", "1.2")
@@ -101,7 +105,7 @@ def test_what_failed_is_tried_again_when_a_companion_releases(state: State, inde
     assert found.pending[0].key == "deadheat-release-jax-1.2-1"
 
 
-def test_a_run_that_is_lost_is_sent_again_but_not_for_ever(state: State) -> None:
+def test_a_lost_run_is_sent_again_a_limited_number_of_times(state: State) -> None:
     record_status(state, "jax", "1.2", "sent")
     for tries in range(1, MAX_TRIES + 1):
         (seen,) = list_watched(state)

@@ -16,7 +16,7 @@ def interpreters() -> list[Interpreter]:
     return pick_interpreters(find_interpreters(), None)[:1]
 
 
-def test_what_cannot_be_installed_is_passed_over_with_its_reason(
+def test_a_release_that_cannot_be_installed_is_skipped_with_its_reason(
     index: Index, interpreters: list[Interpreter]
 ) -> None:
     index.publish("jax", "1.2", "1.3", "1.4rc1")

@@ -321,7 +321,7 @@ def test_failures_of_uv_are_distinguished(stderr: str, failure: str) -> None:
 @pytest.mark.parametrize(
     ("cached", "failure", "offline"), [("", None, True), (UNCACHED, "uncached", True)]
 )
-def test_when_the_index_is_silent_the_cache_is_read_once(
+def test_if_the_index_does_not_answer_the_cache_is_read_once(
     cached: str, failure: str | None, offline: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
@@ -397,7 +397,7 @@ def test_previous_comes_right_before_newest_in_the_real_index() -> None:
 
 
 @pytest.mark.provisions
-def test_a_release_that_was_never_made_is_refused_by_the_real_index() -> None:
+def test_an_unpublished_release_is_refused_by_the_real_index() -> None:
     with pytest.raises(UserError, match=r"wanted jax==9\.9\.9, but the package index has no such"):
         resolve(parse_request("jax==9.9.9"), find_interpreters())
 
@@ -429,7 +429,9 @@ def test_neither_network_nor_cache_is_reported(
 
 
 @pytest.mark.provisions
-def test_without_network_the_cache_answers_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_from_the_cache_is_reported_if_there_is_no_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = find_interpreters()
     online = resolve(parse_request("jax"), found)
     monkeypatch.setenv("UV_OFFLINE", "1")

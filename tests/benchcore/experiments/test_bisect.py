@@ -30,7 +30,7 @@ def test_the_versions_between_are_those_that_can_be_installed(index: Index) -> N
     assert found.python == find_interpreters()[0].minor
 
 
-def test_ends_that_are_not_there_or_the_wrong_way_round_are_bad_input(index: Index) -> None:
+def test_missing_or_swapped_ends_are_bad_input(index: Index) -> None:
     with pytest.raises(
         UserError, match=r"wanted one Python on which both torch 1\.0 and 1\.5 can be"
     ):
@@ -64,7 +64,7 @@ def test_a_failing_index_is_reported_without_a_culprit(
         find_candidates(MLP, find_interpreters())
 
 
-def test_however_many_between_cannot_be_installed_the_rest_is_looked_at(index: Index) -> None:
+def test_versions_that_cannot_be_installed_are_skipped(index: Index) -> None:
     index.publish("torch", "1.0.5", "1.5", *(f"1.2.{each}" for each in range(11)))
     for each in range(11):
         index.needs["torch", f"1.2.{each}"] = "nowhere-to-be-found"
@@ -72,7 +72,7 @@ def test_however_many_between_cannot_be_installed_the_rest_is_looked_at(index: I
     assert found.versions == ("1.0", "1.0.5", "1.1", "1.5")
 
 
-def test_starts_disturbed_throughout_are_reported() -> None:
+def test_starts_with_only_degraded_blocks_are_reported() -> None:
     record = _record(0.05)
     old, new = record.sides
     disturbed = replace(new, degraded={2: dict.fromkeys(range(6), "busy")})

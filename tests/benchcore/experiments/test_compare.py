@@ -69,7 +69,7 @@ def test_a_case_is_found_by_what_it_is(workload: str, case_filter: CaseFilter, c
         ),
     ],
 )
-def test_no_case_or_several_are_refused_with_what_there_is(
+def test_no_match_or_several_are_refused_with_the_available_cases(
     case_filter: CaseFilter, words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
@@ -126,7 +126,7 @@ def test_the_ceilings_of_a_comparison_are_measured_beside_it(
         check_case(each.workload, each.case)
 
 
-def test_a_checkpoint_is_the_comparisons_and_not_its_ceilings(
+def test_a_checkpoint_applies_to_the_comparison_and_not_to_its_ceilings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drafted: list[Profile] = []
@@ -140,7 +140,7 @@ def test_a_checkpoint_is_the_comparisons_and_not_its_ceilings(
     assert (asked.checkpoint, {each.checkpoint for each in sentinels}) == ("c" * 64, {None})
 
 
-def test_numbers_are_of_a_against_b_as_they_were_named() -> None:
+def test_numbers_compare_a_with_b_in_the_order_given() -> None:
     named = summarise(make_document((JAX, OLD_JAX)), [ROW])
     turned = summarise(make_document((OLD_JAX, JAX)), [ROW])
     assert [named[key] for key in ("speedup", "low", "high")] == [1.25, 1.2, 1.3]
@@ -150,7 +150,7 @@ def test_numbers_are_of_a_against_b_as_they_were_named() -> None:
     assert summarise(make_document((OLD_JAX, JAX)), one_start)["high"] is None
 
 
-def test_agreement_is_the_outputs_or_nothing() -> None:
+def test_agreement_comes_from_the_outputs_alone() -> None:
     assert summarise(make_document((JAX, TORCH)), [])["outputs_agree"] is True
     assert summarise(make_document((JAX, TORCH), agrees=False), [])["outputs_agree"] is False
     bare = {**make_document((JAX, TORCH)), "equivalence": []}
@@ -193,7 +193,7 @@ def test_nothing_differs_between_a_contender_and_itself() -> None:
         ),
     ],
 )
-def test_what_differs_is_named_with_both_values(
+def test_a_difference_is_named_with_both_values(
     changes: dict[str, Any], difference: dict[str, Any]
 ) -> None:
     (found,) = list_differences(*_sides(**changes))

@@ -104,7 +104,7 @@ def test_the_guard_that_catches_a_switch_is_read_off_what_happened(
     assert "layout NHWC against NCHW" not in caught[guard], "the fair pair differs in it, too"
 
 
-def test_what_marks_the_fair_pair_too_catches_no_switch(tmp_path: Path) -> None:
+def test_a_check_that_also_fails_for_the_fair_pair_catches_no_switch(tmp_path: Path) -> None:
     """Nobody proved these environments, which is no news about a switch; the fair pair says so."""
     document = make_study()
     for each in document["contenders"]:
@@ -121,7 +121,7 @@ def test_a_switch_that_no_guard_catches_is_reported(tmp_path: Path) -> None:
     assert _switch(_study(tmp_path, document), "same-padding")["caught"] == []
 
 
-def test_what_takes_a_gpu_is_marked_and_never_invented(found: Found) -> None:
+def test_a_switch_that_needs_a_gpu_is_marked_and_has_no_number(found: Found) -> None:
     for name in ("no-cudnn-benchmark", "tf32-against-fp32"):
         row = _switch(found, name)
         assert row["why"] == "not run here: it needs a GPU"
@@ -166,7 +166,7 @@ def test_a_time_that_no_device_allows_is_caught_by_physics(tmp_path: Path) -> No
     assert kept["guard"] == "prevented by the clock"
 
 
-def test_the_errors_of_one_study_are_taken_away_one_at_a_time(found: Found) -> None:
+def test_the_errors_of_a_study_are_removed_one_at_a_time(found: Found) -> None:
     corrections = found["corrections"]
     assert [each["title"].split(":")[0] for each in corrections] == ["all of them together"] + [
         "without"
@@ -225,7 +225,7 @@ def test_a_study_never_becomes_the_first_page_nor_its_headline(tmp_path: Path) -
     assert "<h1>Nothing counts" in page.read_text()
 
 
-def test_a_defect_in_a_duel_that_counts_otherwise_is_void(tmp_path: Path) -> None:
+def test_a_defect_voids_a_duel_that_would_count(tmp_path: Path) -> None:
     document = make_document()
     assert counting(_ingest(tmp_path / "right", document)[0]).all()
     document["contenders"][0]["settings"] = {"compile": "jit", "defects": "frozen-batch-norm"}
@@ -234,7 +234,7 @@ def test_a_defect_in_a_duel_that_counts_otherwise_is_void(tmp_path: Path) -> Non
     assert list(marks["reason"]) == ["jax-0.9 is wrong on purpose: frozen-batch-norm"]
 
 
-def test_the_plan_plays_the_fair_pair_first_and_every_side_once(tmp_path: Path) -> None:
+def test_the_plan_runs_the_fair_pair_first_and_every_side_once(tmp_path: Path) -> None:
     plan = draft_study(RESNET, Placement(campaign="study"))
     *sentinels, study = plan.duels
     assert [each.workload for each in sentinels] == ["matmul", "copy"]

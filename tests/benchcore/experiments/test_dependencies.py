@@ -45,7 +45,7 @@ def between(index: Index, tmp_path: Path) -> Between:
     return compare_ends("jax", (str(old), str(new)), CONTEXT)
 
 
-def test_what_differs_moves_with_the_framework_last(between: Between) -> None:
+def test_dependencies_that_differ_move_with_the_framework_last(between: Between) -> None:
     """`scipy` is in neither lock, and comes along with the new jaxlib."""
     assert between.moves == ("jaxlib", "numpy", "flax", "nvidia-ml-py", "jax")
     assert between.lock(NONE).packages == between.old
@@ -54,7 +54,7 @@ def test_what_differs_moves_with_the_framework_last(between: Between) -> None:
     assert between.release_of(frozenset(["jax"])).version == "1.1"
 
 
-def test_what_the_resolver_refuses_is_reported_and_moves_together(between: Between) -> None:
+def test_moves_that_the_resolver_refuses_are_reported_and_made_together(between: Between) -> None:
     path = find_path(between.moves, why_not(between))
     assert path.moves == (("numpy",), ("flax",), ("nvidia-ml-py",), ("jaxlib", "jax"))
     refused = dict(path.refused)
@@ -125,7 +125,7 @@ def test_a_pair_is_planned_with_the_old_environment_first(tmp_path: Path) -> Non
     assert plan.campaign != draft_pair(target, records[::-1], range(3), CONTEXT).campaign
 
 
-def test_settings_that_flipped_and_programs_are_looked_at_first() -> None:
+def test_changed_settings_and_programs_are_examined_first() -> None:
     document = make_document([JAX, dataclasses.replace(JAX, name="new")])
     new = document["contenders"][1]
     new["environment"]["packages"] = {"jax": "0.9.0"}

@@ -104,14 +104,14 @@ def _write(change: Judgement, **found: Any) -> str:
         ),
     ],
 )
-def test_the_alert_says_what_moved(change: Judgement, found: dict[str, Any], text: str) -> None:
+def test_the_alert_names_what_moved(change: Judgement, found: dict[str, Any], text: str) -> None:
     written = _write(change, **found)
     expected = f"JAX/PyTorch speedup on mlp infer_b128 {text} Device: AMD EPYC."
     assert written == expected
     assert ("JAX 0.12.0" in written) == (found["culprit"] in ("a", "both"))
 
 
-def test_a_version_that_stayed_is_compared_with_its_old_environment() -> None:
+def test_an_unchanged_version_is_compared_with_its_old_environment() -> None:
     suspicion = _suspicion(("0.12.0", "0.12.0"), ("2.15.0", "2.15.0"))
     finding = Finding(
         num_starts=5,

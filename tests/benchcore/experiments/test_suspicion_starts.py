@@ -128,7 +128,7 @@ def test_every_start_is_a_separate_duel_and_later_looks_add_more(state: State) -
     assert {release.role for release in first.releases.values()} == {"pinned"}  # no series of it
 
 
-def test_the_very_environments_of_then_are_measured(state: State) -> None:
+def test_the_exact_environments_of_the_nights_are_measured_again(state: State) -> None:
     contenders = choose_contenders(_subject(), state)
     plan = _plan(_subject(), contenders)
     reuse_environments(plan, contenders, state)
@@ -178,7 +178,7 @@ def _record(plan: Plan, number: int, marks: tuple[FailedCheck, ...] = ()) -> Due
     )
 
 
-def test_starts_are_read_by_cell_and_what_does_not_count_says_why(state: State) -> None:
+def test_starts_are_read_by_cell_and_excluded_ones_have_a_reason(state: State) -> None:
     contenders = choose_contenders(_subject(), state)
     plan = _plan(_subject(), contenders)
     rest = {"suite": "s", "expectation": "e", "reason": "unproven"}

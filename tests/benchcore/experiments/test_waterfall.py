@@ -12,7 +12,7 @@ def _ask(workload: str = "resnet50", device: str = "cpu", **changes: str | int) 
     return WaterfallRequest(workload=workload, case_filter=case_filter, device=device, **changes)  # type: ignore[arg-type]
 
 
-def test_each_step_keeps_what_those_before_it_set() -> None:
+def test_each_step_inherits_the_settings_of_the_steps_before() -> None:
     steps = list_steps(_ask(device="cuda:0"))
     assert [step.label for step in steps] == ["eager", "channels_last", "compile", "graphs", "JAX"]
     assert [step.contender for step in steps] == [
@@ -25,12 +25,12 @@ def test_each_step_keeps_what_those_before_it_set() -> None:
     assert not any(step.left_out for step in steps)
 
 
-def test_graphs_are_not_run_without_a_gpu_and_say_so() -> None:
+def test_cuda_graphs_are_left_out_without_a_gpu_with_a_reason() -> None:
     left_out = {step.label: step.left_out for step in list_steps(_ask()) if step.left_out}
     assert left_out == {"graphs": "not run on this device: CUDA graphs need a GPU"}
 
 
-def test_what_does_not_convolve_has_no_layout_to_choose() -> None:
+def test_a_workload_without_convolutions_has_no_layout_step() -> None:
     steps = {step.label: step for step in list_steps(_ask("mlp", device="cuda"))}
     assert "no layout" in (steps["channels_last"].left_out or "")
     assert "layout" not in steps["compile"].contender
@@ -45,7 +45,7 @@ def test_what_does_not_convolve_has_no_layout_to_choose() -> None:
         ({"jax": "torch==2.15.0"}, "wanted a version of jax with --jax"),
     ],
 )
-def test_what_has_no_meaning_is_refused(changes: dict[str, str | int], words: str) -> None:
+def test_a_meaningless_waterfall_is_refused(changes: dict[str, str | int], words: str) -> None:
     asked = _ask(**changes)
     with pytest.raises(UserError, match=words):
         draft_waterfall(asked, list_steps(asked))

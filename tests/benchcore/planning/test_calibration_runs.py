@@ -45,7 +45,7 @@ def _kind(duel: object) -> tuple[str, ...]:
     return tuple(each.arm for each in duel.contenders)  # type: ignore[attr-defined]
 
 
-def test_a_night_of_the_laptop_has_one_start_and_the_gpus_a_whole_calibration_run() -> None:
+def test_a_laptop_night_has_one_start_and_a_gpu_night_a_whole_calibration_run() -> None:
     assert len(number_tonight(LAPTOP, DAY)) == 1
     assert len(number_tonight(load_profile("h100"), DAY)) == 5
     assert len(number_tonight(load_profile("ci"), DAY)) == 0

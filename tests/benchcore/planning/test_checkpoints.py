@@ -63,7 +63,7 @@ def _nothing_kept(state: State) -> bool:
     return not state.checkpoints.exists() or list(state.checkpoints.iterdir()) == []
 
 
-def test_every_array_is_kept_as_it_came_and_counters_are_left_out(
+def test_every_array_is_stored_unchanged_and_counters_are_left_out(
     state: State, tmp_path: Path
 ) -> None:
     arrays = _weights()
@@ -114,7 +114,7 @@ def _with(name: str, array: np.ndarray) -> Callable[[ByName], ByName]:
     ],
     ids=["lacking", "extra", "counter", "shape", "half", "integer", "nan", "inf", "long", "other"],
 )
-def test_what_is_no_state_dict_of_the_model_is_refused_and_not_kept(
+def test_a_state_dict_of_another_model_is_refused_and_not_stored(
     state: State, tmp_path: Path, spoil: Callable[[ByName], ByName], words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
@@ -185,7 +185,7 @@ def _folder(folder: Path) -> Path:
         *("huge", "pickle"),
     ],
 )
-def test_what_is_no_checkpoint_is_refused_and_not_kept(
+def test_a_file_that_is_not_a_checkpoint_is_refused_and_not_stored(
     state: State, tmp_path: Path, make: Callable[[Path], Path], words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
@@ -193,7 +193,7 @@ def test_what_is_no_checkpoint_is_refused_and_not_kept(
     assert _nothing_kept(state)
 
 
-def test_a_kept_file_that_is_another_models_is_refused_too(state: State, tmp_path: Path) -> None:
+def test_a_stored_checkpoint_of_another_model_is_refused(state: State, tmp_path: Path) -> None:
     path = _save(tmp_path, _weights())
     _take(path, state)
     with pytest.raises(UserError, match=r"lacks 'conv1\.weight'"):
@@ -201,14 +201,16 @@ def test_a_kept_file_that_is_another_models_is_refused_too(state: State, tmp_pat
 
 
 @pytest.mark.parametrize("workload", ["matmul", "mlp"])
-def test_a_workload_whose_weights_no_file_holds_takes_none(
+def test_a_workload_without_trained_weights_takes_no_checkpoint(
     state: State, tmp_path: Path, workload: str
 ) -> None:
     with pytest.raises(UserError, match=f"torchvision model, got '{workload}'; there are effic"):
         take_checkpoint(_save(tmp_path, _weights()), workload, [], state)
 
 
-def test_a_case_with_fewer_layers_than_the_model_takes_none(state: State, tmp_path: Path) -> None:
+def test_a_case_with_fewer_layers_than_the_model_takes_no_checkpoint(
+    state: State, tmp_path: Path
+) -> None:
     case = load_spec("vit_b_16").cases["tiny_infer"]
     with pytest.raises(UserError, match="fewer layers or tokens, which no checkpoint fits"):
         take_checkpoint(_save(tmp_path, _weights()), "vit_b_16", [case], state)
@@ -223,7 +225,7 @@ def test_a_case_with_fewer_layers_than_the_model_takes_none(state: State, tmp_pa
         ("vit_b_16", 86_567_656),
     ],
 )
-def test_every_case_that_is_measured_and_proven_has_the_whole_models_arrays(
+def test_every_measured_and_proven_case_has_the_arrays_of_the_whole_model(
     model: str, numbers: int
 ) -> None:
     """Parameters, and a mean and a variance a channel that is normalised."""
@@ -240,7 +242,7 @@ def test_a_state_dict_has_the_arrays_that_contenders_are_given(model: str) -> No
     assert spec.state_dict_shapes(case) == shapes
 
 
-def test_physics_know_a_case_with_its_checkpoint() -> None:
+def test_a_checkpoint_does_not_change_the_winograd_share() -> None:
     plain = winograd_share("resnet50", "infer_b1")
     assert plain > 0.3
     assert winograd_share("resnet50", "infer_b1+0123456789ab") == plain
@@ -275,7 +277,7 @@ def _plan(*weights: str | None) -> Plan:
     return make_plan(Profile(name="both", matches=matches), releases, campaign="both", site="local")
 
 
-def test_what_a_checkpoints_duel_rests_on_is_proven_with_its_weights(
+def test_the_proof_for_a_duel_with_a_checkpoint_uses_its_weights(
     state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the plan to what each contender is asked to prove."""
@@ -300,7 +302,7 @@ def test_missing_weights_are_requested_again(state: State) -> None:
         find_weights(state, "0123456789ab" + "c" * 52)
 
 
-def test_a_plan_whose_weights_are_not_here_is_not_begun(state: State) -> None:
+def test_a_plan_without_its_weights_is_not_started(state: State) -> None:
     plan = _plan(None, "f" * 64)
     with pytest.raises(UserError, match=r"checkpoint ffffffffffff in .*, got none; name its file"):
         plans.save_campaign(plan, state)
@@ -311,7 +313,7 @@ def _order(path: Path) -> dict[str, str]:
     return {"sha256": "a" * 64, "weights": str(path)}
 
 
-def test_contenders_get_the_checkpoints_arrays_and_their_own_inputs(tmp_path: Path) -> None:
+def test_contenders_get_the_arrays_of_the_checkpoint_and_their_own_inputs(tmp_path: Path) -> None:
     seeded = SPEC.make_arrays(CASE, 1)
     assert put_weights(seeded, None) is seeded
     backwards = dict(reversed(_weights().items()))
@@ -333,7 +335,7 @@ def test_contenders_get_the_checkpoints_arrays_and_their_own_inputs(tmp_path: Pa
         {"a": np.array([{}, {}, {}])},
     ],
 )
-def test_a_contender_takes_no_weights_but_the_networks_own(tmp_path: Path, params: Any) -> None:
+def test_a_contender_accepts_only_the_weights_of_its_network(tmp_path: Path, params: Any) -> None:
     seeded = Arrays(params={"a": np.ones(3, np.float32)}, inputs={})
     np.savez(tmp_path / "kept.npz", **params)
     with pytest.raises(WeightsUnusableError):
@@ -360,7 +362,7 @@ def _zip_pickle(path: Path, content: bytes) -> None:
         archive.writestr("archive/byteorder", "little")
 
 
-def test_what_unpacks_to_more_than_a_model_is_never_unpacked(
+def test_an_archive_that_unpacks_to_more_than_a_model_is_refused(
     state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "_find_torch", lambda *_: "/bin/false")

@@ -118,7 +118,7 @@ def _not_utf8(folder: Path) -> None:
         (_not_utf8, "wanted file names in UTF-8"),
     ],
 )
-def test_what_cannot_be_trained_on_is_refused_by_name(
+def test_an_unusable_image_folder_is_refused_by_name(
     folder: Path, tmp_path: Path, spoil: Callable[[Path], None], words: str
 ) -> None:
     spoil(folder)
@@ -142,7 +142,7 @@ def test_hidden_files_and_notes_are_no_images(folder: Path, tmp_path: Path) -> N
     assert read_image_folder(folder, tmp_path / "kept").num_train == 6
 
 
-def test_images_may_be_links_as_subsets_of_imagenet_are(folder: Path, tmp_path: Path) -> None:
+def test_images_may_be_symbolic_links(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.png"
     Image.fromarray(np.full((9, 9), 40000, np.uint16)).save(elsewhere)
     (folder / "train" / "0" / "linked.png").symlink_to(elsewhere)

@@ -203,7 +203,7 @@ def test_the_gpu_profile_covers_every_batch_precision_and_track_and_has_their_se
     assert [duel.case for duel in plan.duels if duel.workload == "copy"] == ["gpu_2g"]
 
 
-def test_the_track_is_a_matchs_own_and_part_of_what_is_measured() -> None:
+def test_the_track_belongs_to_the_match_and_is_part_of_the_duel_hash() -> None:
     match = Match(workload="noop", case="bare", arms=(STDLIB,), expected_s=1)
     tuned = dataclasses.replace(match, track="tuned")
     one, other = _plan(Profile(name="both", matches=(match, tuned))).duels
@@ -212,7 +212,7 @@ def test_the_track_is_a_matchs_own_and_part_of_what_is_measured() -> None:
     assert one.hash != other.hash
 
 
-def test_a_checkpoint_is_part_of_what_is_measured_and_of_its_name(tmp_path: Path) -> None:
+def test_a_checkpoint_is_part_of_the_duel_hash_and_of_the_name(tmp_path: Path) -> None:
     match = Match(workload="resnet50", case="infer_b1", arms=(TORCH,), expected_s=1)
     others = [dataclasses.replace(match, checkpoint=digit * 64) for digit in "ab"]
     plan = _plan(Profile(name="each", matches=(match, *others)))
@@ -239,7 +239,7 @@ def test_a_checkpoint_is_part_of_what_is_measured_and_of_its_name(tmp_path: Path
         ("matmul", "tiny_op", "a" * 64, "weights are those of a torchvision model, got 'matmul'"),
     ],
 )
-def test_a_checkpoint_that_is_none_or_that_nothing_takes_is_refused(
+def test_a_malformed_or_unused_checkpoint_is_refused(
     workload: str, case: str, checkpoint: str, words: str, tmp_path: Path
 ) -> None:
     match = Match(workload=workload, case=case, arms=(TORCH,), expected_s=1)
@@ -254,14 +254,14 @@ def test_a_checkpoint_that_is_none_or_that_nothing_takes_is_refused(
         load_plan(path)
 
 
-def test_another_campaign_measures_again_what_hashes_the_same() -> None:
+def test_duels_of_equal_hash_are_measured_again_in_another_campaign() -> None:
     profile = load_profile("ci")
     one, two = _plan(profile, "one").duels, _plan(profile, "two").duels
     assert [duel.hash for duel in one] == [duel.hash for duel in two]
     assert not {duel.duel_run for duel in one} & {duel.duel_run for duel in two}
 
 
-def test_a_contender_that_meets_itself_gets_a_name_of_its_own() -> None:
+def test_a_replicate_gets_a_different_name() -> None:
     match = Match(workload="noop", case="bare", arms=(STDLIB,) * 3, expected_s=1)
     (duel,) = _plan(Profile(name="aa", matches=(match,))).duels
     assert [c.name for c in duel.contenders] == [
@@ -353,7 +353,7 @@ def test_a_plan_for_no_device_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_setting_that_a_workload_lacks_is_refused_with_those_it_takes(
+def test_an_unknown_setting_is_refused_with_those_the_workload_takes(
     workload: str, case: str, request_: str, settings: dict[str, str], words: str, tmp_path: Path
 ) -> None:
     def plan(chosen: dict[str, str]) -> Plan:

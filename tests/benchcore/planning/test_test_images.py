@@ -10,7 +10,7 @@ import numpy as np
 from benchcore.planning.test_images import write_test_images
 
 
-def test_photographs_have_the_pixels_of_all_stored_proofs(tmp_path: Path) -> None:
+def test_test_images_have_the_pixels_of_all_stored_proofs(tmp_path: Path) -> None:
     with np.load(write_test_images(tmp_path / "proofs" / "images.npz")) as images:
         digests = {name: hashlib.sha256(images[name].tobytes()).hexdigest() for name in images}
         assert {(images[name].shape, str(images[name].dtype)) for name in images} == {

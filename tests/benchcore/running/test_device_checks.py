@@ -63,7 +63,7 @@ def _failed(document: dict[str, Any]) -> list[DeviceCheck]:
     return [each for each in conclude(document) if each.status == "failed"]
 
 
-def test_a_gpu_on_which_all_went_well_fails_nothing() -> None:
+def test_a_healthy_gpu_passes_every_check() -> None:
     checks = conclude(_on_gpu())
     assert {each.status for each in checks} == {"passed"}
     assert {each.check for each in checks} == {
@@ -111,7 +111,7 @@ def test_computing_on_another_gpu_than_nvml_watches_fails() -> None:
     assert "CUDA_DEVICE_ORDER" in failed.cure
 
 
-def test_every_case_that_a_gpu_is_tried_with_exists() -> None:
+def test_every_case_of_the_device_check_exists() -> None:
     """Each kind of tensor core, convolutions that Inductor makes templates of, and energy."""
     for match in device_checks._ON_GPU:
         check_case(match.workload, match.case)

@@ -37,7 +37,7 @@ def test_a_duel_that_would_outlive_its_allocation_is_stopped(state: State) -> No
         time.sleep(0.1)
 
 
-def test_a_result_remembers_the_job_around_it_and_one_in_time_is_kept(state: State) -> None:
+def test_a_result_records_its_job_and_one_in_time_is_stored(state: State) -> None:
     order = make_order(
         make_contender("a"), slurm=SlurmJob(**{**SLURM, "gpus": tuple(SLURM["gpus"])})
     )
@@ -58,7 +58,7 @@ def test_a_duel_without_environments_reports_each_missing_one(
     assert [each["status"] for each in read_document(path)["contenders"]] == ["environment"] * 2
 
 
-def test_of_two_attempts_at_a_time_the_first_document_stays(state: State) -> None:
+def test_the_first_document_of_two_parallel_attempts_stays(state: State) -> None:
     """Slurm lost a node, and its job lives on beside the one that was sent again."""
     order = make_order(make_contender("a"))
     snapshot = take_snapshot(state.snapshots)

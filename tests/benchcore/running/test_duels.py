@@ -41,7 +41,7 @@ def plan(state: State, monkeypatch: pytest.MonkeyPatch) -> Plan:
     return plans.plan_campaign(profile, site="local", campaign="night", state=state)
 
 
-def test_a_campaign_keeps_the_plan_it_began_with(
+def test_a_campaign_never_changes_its_plan(
     plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "resolve", None)
@@ -77,7 +77,7 @@ def test_a_failed_environment_is_a_status_of_its_contenders_and_built_once_a_run
         assert contender["failure"]["reason"] == "the lock did not resolve"
 
 
-def test_an_environment_that_could_be_had_later_is_used(
+def test_an_environment_that_is_built_later_is_used(
     plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> EnvironmentRecord:
@@ -103,6 +103,6 @@ def test_an_environment_that_could_be_had_later_is_used(
     assert duels.is_measured(state, plan, plan.duels[0])
 
 
-def test_an_unknown_campaign_is_refused_with_the_ones_there_are(plan: Plan, state: State) -> None:
+def test_an_unknown_campaign_is_refused_with_the_known_ones(plan: Plan, state: State) -> None:
     with pytest.raises(UserError, match="campaigns are night"):
         plans.load_campaign(state, "never")

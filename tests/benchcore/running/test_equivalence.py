@@ -60,7 +60,7 @@ def test_both_frameworks_are_proven_to_compute_the_same(proven: tuple[State, Pro
         assert 1e-9 < row["a_error"] < 1e-4
 
 
-def test_what_was_proven_is_not_computed_again(
+def test_a_finished_proof_is_not_repeated(
     proven: tuple[State, ProofRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, wanted = proven
@@ -153,7 +153,7 @@ def test_a_side_that_crashes_is_not_proven_with_a_reason(
     assert "crash in prove" in row["reason"] and "NoSuchThing" in row["reason"]
 
 
-def test_a_prover_that_dies_leaves_its_last_words(
+def test_the_log_of_a_proof_process_that_dies_is_reported(
     framework_environment: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = (

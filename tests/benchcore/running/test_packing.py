@@ -33,14 +33,14 @@ def test_every_duel_is_in_one_shard(items: list[PackingItem]) -> None:
 
 @settings(deadline=None)
 @given(_items())
-def test_no_shard_is_too_long_but_for_a_duel_that_is(items: list[PackingItem]) -> None:
+def test_only_a_single_long_duel_exceeds_the_length_of_a_shard(items: list[PackingItem]) -> None:
     for shard in pack(items, TARGET_S):
         assert _seconds(shard) <= TARGET_S or len(shard.items) == 1
 
 
 @settings(deadline=None)
 @given(_items())
-def test_a_shard_wants_one_kind_of_gpu(items: list[PackingItem]) -> None:
+def test_a_shard_requests_one_kind_of_gpu(items: list[PackingItem]) -> None:
     for shard in pack(items, TARGET_S):
         assert {item.pool for item in shard.items} == {shard.pool}
 
@@ -66,7 +66,7 @@ def test_no_shard_is_opened_while_an_earlier_one_has_room(items: list[PackingIte
                 assert _seconds(earlier) + shard.items[0].expected_s > TARGET_S
 
 
-def test_equals_stay_in_the_order_of_the_plan() -> None:
+def test_duels_of_equal_priority_stay_in_the_order_of_the_plan() -> None:
     items = [
         PackingItem(duel_run=name, pool="h100", expected_s=10, value=value)
         for name, value in [("a", 1), ("b", 2), ("c", 1), ("d", 2)]

@@ -37,7 +37,7 @@ def _command(folder: Path, name: str, text: str) -> None:
         (False, False, "absent_but_optional"),
     ],
 )
-def test_only_what_is_needed_can_be_missing(usable: bool, needed: bool, status: str) -> None:
+def test_only_a_requirement_can_be_missing(usable: bool, needed: bool, status: str) -> None:
     [finding] = evaluate([Observation("gpu", usable, "words")], Needs(gpu=needed))
 
     assert finding.status == status
@@ -58,7 +58,7 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "find_interpreters", list)
 
 
-def test_this_machine_is_described_whole(tmp_path: Path) -> None:
+def test_this_machine_is_described_completely(tmp_path: Path) -> None:
     found = _verify(Needs(), tmp_path / "not" / "yet" / "there")
 
     assert list(found) == list(Needs.__dataclass_fields__)
@@ -68,7 +68,7 @@ def test_this_machine_is_described_whole(tmp_path: Path) -> None:
     assert str(tmp_path) in found["disk"].detail
 
 
-def test_a_bare_machine_lacks_what_is_needed_and_only_that(
+def test_a_bare_machine_lacks_exactly_the_requirements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -86,7 +86,7 @@ def test_a_bare_machine_lacks_what_is_needed_and_only_that(
 
 
 @pytest.mark.usefixtures("no_search")
-def test_a_compiler_that_does_not_run_is_none(
+def test_a_compiler_that_does_not_run_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -171,7 +171,7 @@ def test_gpus_are_named_with_their_driver(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen.detail == "NVIDIA H100 80GB HBM3, NVIDIA H100 80GB HBM3; driver 580.95.05"
 
 
-def test_a_driver_without_a_gpu_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_without_a_gpu_counts_as_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     _nvml(monkeypatch, [])
 
     assert probe_gpus() == Observation("gpu", False, "no GPU; driver 580.95.05")
@@ -261,6 +261,6 @@ def test_an_unhealthy_prefect_server_is_not_usable(api: str) -> None:
     assert "Service Unavailable" in seen.detail
 
 
-def test_no_prefect_server_is_well() -> None:
+def test_a_missing_prefect_server_is_no_failure() -> None:
     assert probe_prefect_api(None).usable
     assert probe_prefect_api("").usable

@@ -86,7 +86,7 @@ def proven(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return started
 
 
-def test_only_what_the_shards_duels_need_is_proven_and_no_document_twice(
+def test_only_proofs_that_the_shard_needs_are_made_each_once(
     plan: Plan, state: State, proven: list[str]
 ) -> None:
     mlp, resnet, noop = (duel.duel_run for duel in plan.duels)
@@ -99,7 +99,7 @@ def test_only_what_the_shards_duels_need_is_proven_and_no_document_twice(
     assert proven == ["mlp", "resnet50"]
 
 
-def test_a_proof_of_another_device_is_none_for_this_one(
+def test_a_proof_holds_only_for_its_device(
     plan: Plan, state: State, proven: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mlp = plan.duels[0].duel_run
@@ -125,7 +125,7 @@ def test_a_proof_that_would_outlive_its_allocation_is_stopped(
     assert not list(state.proofs.glob("*.json"))
 
 
-def test_a_proof_that_another_job_is_busy_with_is_not_waited_for_too_long(
+def test_waiting_for_a_proof_by_another_job_is_limited(
     plan: Plan, state: State, proven: list[str]
 ) -> None:
     mlp = plan.duels[0].duel_run

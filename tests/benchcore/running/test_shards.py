@@ -78,9 +78,7 @@ def _measure(state: State, plan: Plan, number: int) -> None:
     (folder / f"{plan.duels[number].duel_run}.json").touch()
 
 
-def test_what_is_missing_and_not_out_is_cut_into_shards_of_the_target_length(
-    state: State, plan: Plan
-) -> None:
+def test_missing_duels_are_cut_into_shards_of_the_target_length(state: State, plan: Plan) -> None:
     _measure(state, plan, 0)
     shards = cut_shards(plan, state, {}, ())  # 2 x 25 min do not fit into 45
     assert [shard.duel_runs for shard in shards] == [(duel.duel_run,) for duel in plan.duels[1:]]
@@ -89,9 +87,7 @@ def test_what_is_missing_and_not_out_is_cut_into_shards_of_the_target_length(
     ] * 2
 
 
-def test_shards_that_are_out_are_found_and_their_duels_not_cut_again(
-    state: State, plan: Plan
-) -> None:
+def test_duels_of_running_shards_are_not_sharded_again(state: State, plan: Plan) -> None:
     first = cut_shards(plan, state, {}, ())
     again = cut_shards(plan, state, {}, ())
     assert {shard.id: shard for shard in again} == {shard.id: shard for shard in first}
@@ -117,7 +113,7 @@ def test_a_settled_shard_has_a_reason_and_its_duels_are_sharded_again_unless_giv
     assert shards.list_measured(state, [shard, third]) == [measured]
 
 
-def test_what_a_shard_handed_back_is_not_lost_and_goes_out_again(state: State, plan: Plan) -> None:
+def test_returned_duels_of_a_shard_are_sent_again(state: State, plan: Plan) -> None:
     short = {describe_kind(duel): 10.0 for duel in plan.duels}
     (shard,) = cut_shards(plan, state, short, ())
     _measure(state, plan, 0)
@@ -129,7 +125,7 @@ def test_what_a_shard_handed_back_is_not_lost_and_goes_out_again(state: State, p
     assert second.duel_runs == (back,)
 
 
-def test_a_duel_is_begun_only_if_it_would_end_in_time(state: State, plan: Plan) -> None:
+def test_a_duel_starts_only_if_it_can_end_in_time(state: State, plan: Plan) -> None:
     shard = cut_shards(plan, state, {}, ())[0]
     (duel_run,) = shard.duel_runs  # 1500 s, and the last 30 s of a job are not for measuring
     for now, fits in ((0, True), (1000, True), (1001, False), (9999, False)):
@@ -137,13 +133,13 @@ def test_a_duel_is_begun_only_if_it_would_end_in_time(state: State, plan: Plan) 
     assert has_time(shard, duel_run, now=0, ends_at=None)
 
 
-def test_no_shard_is_longer_than_its_job_may_be(state: State, plan: Plan) -> None:
+def test_no_shard_is_longer_than_its_job_limit(state: State, plan: Plan) -> None:
     """The site's jobs have 45 min, of which 90 s are not for measuring."""
     kinds = {describe_kind(duel): 900.0 for duel in plan.duels}  # 3 x 15 min
     assert [len(shard.seconds) for shard in cut_shards(plan, state, kinds, ())] == [2, 1]
 
 
-def test_one_process_at_a_time_places_a_campaign(state: State, plan: Plan) -> None:
+def test_only_one_process_at_a_time_cuts_a_campaign_into_shards(state: State, plan: Plan) -> None:
     with (
         lock_campaign(plan, state),
         pytest.raises(UserError, match="another one measures it"),
@@ -166,7 +162,7 @@ def test_ceilings_go_first_then_the_default_track(state: State) -> None:
     assert shard.duel_runs == tuple(plan.duels[place].duel_run for place in (3, 1, 2, 0))
 
 
-def test_what_earlier_nights_took_decides_and_not_the_plans_guess(state: State) -> None:
+def test_durations_of_earlier_nights_override_the_estimate_of_the_plan(state: State) -> None:
     jax = Arm(name=JAX.arm, request="jax@newest")
     plan = _make_plan([_match("mlp", "train_b128", arms=(jax,), expected_s=9000)])
     (duel,) = plan.duels
@@ -191,9 +187,7 @@ def test_what_earlier_nights_took_decides_and_not_the_plans_guess(state: State) 
     assert shard.seconds == {duel.duel_run: 180.0} and shard.num_guessed == 0
 
 
-def test_a_node_opens_what_it_was_sent_for_and_nothing_else(
-    state: State, plan: Plan, tmp_path: Path
-) -> None:
+def test_a_node_opens_only_the_shard_it_was_sent(state: State, plan: Plan, tmp_path: Path) -> None:
     shard = cut_shards(plan, state, {}, ())[0]
     assert load_shard(state, "night", shard.id, shard.token) == shard
     elsewhere = open_state(tmp_path / "elsewhere")
@@ -208,7 +202,7 @@ def test_a_node_opens_what_it_was_sent_for_and_nothing_else(
 
 @settings(deadline=None)
 @given(st.integers(1, 12), st.integers(0, 12))
-def test_allocations_that_are_apart_share_a_node_only_where_there_are_too_few(
+def test_separate_allocations_share_a_node_only_if_there_are_too_few(
     num_nodes: int, num: int
 ) -> None:
     nodes = [f"node{number}" for number in range(num_nodes)]
@@ -222,7 +216,7 @@ def test_allocations_that_are_apart_share_a_node_only_where_there_are_too_few(
     assert assign_nodes([], num) == [()] * num
 
 
-def test_duels_of_a_confirmation_are_apart_and_stay_so_when_one_is_sent_again(
+def test_duels_of_a_confirmation_use_separate_nodes_also_after_a_retry(
     state: State, plan: Plan
 ) -> None:
     apart = dataclasses.replace(plan, apart=True)

@@ -10,7 +10,7 @@ from benchcore.errors import UserError
 from benchcore.running.sites import find_pool, list_sites, load_site
 
 
-def test_every_site_that_comes_along_loads() -> None:
+def test_every_bundled_site_loads() -> None:
     assert "local" in list_sites()
     for name in list_sites():
         assert load_site(name).name == name
@@ -22,7 +22,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_site_is_a_file_of_ones_own(own_folder: Path) -> None:
+def test_a_site_can_be_a_file_of_the_user(own_folder: Path) -> None:
     (own_folder / "mine.toml").write_text('name = "mine"\nkind = "local"\n')
     assert load_site("mine").name == "mine"
     assert {"local", "mine"} <= set(list_sites())
@@ -92,6 +92,6 @@ def test_a_malformed_site_is_refused(own_folder: Path, text: str, words: str) ->
 @pytest.mark.parametrize(
     "name", ["nope", "../sites/local", "", "/etc/passwd", "local.toml", "local/", "x" * 10_000]
 )
-def test_what_is_no_sites_name_is_refused_and_never_a_path(name: str) -> None:
+def test_an_invalid_site_name_is_refused_and_never_used_as_a_path(name: str) -> None:
     with pytest.raises(UserError, match="no site"):
         load_site(name)

@@ -45,14 +45,14 @@ def test_a_new_database_has_the_tables_of_the_models(engine: Engine) -> None:
         assert compare_metadata(context, Base.metadata) == []
 
 
-def test_a_model_without_its_migration_would_be_noticed(engine: Engine) -> None:
+def test_a_model_without_its_migration_is_noticed(engine: Engine) -> None:
     with begin_writing(engine) as session:
         session.execute(text("ALTER TABLE ratio DROP COLUMN scope"))
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata)
 
 
-def test_down_and_up_again(engine: Engine) -> None:
+def test_migrations_can_be_reversed_and_repeated(engine: Engine) -> None:
     downgrade(engine, "base")
     assert tables(engine) == set()
     upgrade(engine)
@@ -99,7 +99,7 @@ def test_opening_again_changes_nothing(engine: Engine) -> None:
     again.dispose()
 
 
-def test_several_may_open_a_new_database_at_once(tmp_path: Path) -> None:
+def test_several_processes_can_open_a_new_database_at_once(tmp_path: Path) -> None:
     together = threading.Barrier(4)
 
     def open_it(attempt: int) -> None:
@@ -146,7 +146,7 @@ def test_a_row_without_its_duel_run_is_refused(engine: Engine) -> None:
         session.add(mark)
 
 
-def test_a_writer_that_fails_leaves_nothing(engine: Engine) -> None:
+def test_a_failed_write_leaves_nothing(engine: Engine) -> None:
     with pytest.raises(RuntimeError, match="half-way"), begin_writing(engine) as session:
         session.execute(text("DROP TABLE ratio"))
         raise RuntimeError("half-way")

@@ -21,7 +21,7 @@ from benchcore.store.documents import read_document
 Document = dict[str, Any]
 
 
-def test_a_valid_document_comes_back_whole(tmp_path: Path) -> None:
+def test_a_valid_document_is_read_completely(tmp_path: Path) -> None:
     document = make_document()
     assert read_document(spool_document(tmp_path, document)) == document
 
@@ -133,7 +133,7 @@ WRONG: dict[str, tuple[Callable[[Document], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "message"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_named_with_its_place(
+def test_an_error_is_named_with_its_place(
     spoil: Callable[[Document], object], message: str, tmp_path: Path
 ) -> None:
     path = spool_document(tmp_path, make_document())
@@ -158,7 +158,9 @@ def test_what_is_wrong_is_named_with_its_place(
         (b'{"schema": ' + b"1" * 5000 + b"}", "wanted a JSON document"),
     ],
 )
-def test_what_is_no_document_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_document_is_refused(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content)
     with pytest.raises(ValueError) as caught:
@@ -173,7 +175,7 @@ def test_an_infinite_number_is_refused(tmp_path: Path) -> None:
         read_document(path)
 
 
-def test_a_hundred_problems_are_summarised(tmp_path: Path) -> None:
+def test_many_problems_are_summarised(tmp_path: Path) -> None:
     document = make_document(starts=10, rounds=10)
     for start in first(document)["starts"]:
         for block in start["blocks"]:

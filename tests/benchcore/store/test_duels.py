@@ -57,7 +57,7 @@ def test_a_duel_comes_back_with_its_raw_times(filled: Engine) -> None:
     assert torch.starts == {0: rounds, 1: rounds, 2: rounds}
 
 
-def test_new_marks_replace_those_of_their_campaign_alone(filled: Engine) -> None:
+def test_new_failed_checks_replace_only_those_of_their_campaign(filled: Engine) -> None:
     elsewhere = dataclasses.replace(MARK, duel_run=OTHER_RUN)
     replace_failed_checks(filled, "other", [elsewhere])
     replace_failed_checks(filled, CAMPAIGN, [MARK, ON_PAIR])
@@ -73,14 +73,14 @@ def test_new_marks_replace_those_of_their_campaign_alone(filled: Engine) -> None
     ]
 
 
-def test_a_mark_on_another_campaign_changes_nothing(filled: Engine) -> None:
+def test_a_failed_check_of_another_campaign_changes_nothing(filled: Engine) -> None:
     replace_failed_checks(filled, CAMPAIGN, [MARK])
     with pytest.raises(ValueError, match="got one of 'ffffffffffffffff'"):
         replace_failed_checks(filled, CAMPAIGN, [dataclasses.replace(MARK, duel_run=OTHER_RUN)])
     assert read_duels(filled, CAMPAIGN)[0].failed_checks == (MARK,)
 
 
-def test_a_duel_that_no_check_has_seen_stays_unchecked(filled: Engine) -> None:
+def test_a_duel_that_was_never_checked_stays_unchecked(filled: Engine) -> None:
     replace_failed_checks(filled, CAMPAIGN, [], checked=())
     assert not read_duels(filled, CAMPAIGN)[0].checked
     replace_failed_checks(filled, CAMPAIGN, [], checked=[DUEL_RUN, OTHER_RUN])
@@ -88,7 +88,7 @@ def test_a_duel_that_no_check_has_seen_stays_unchecked(filled: Engine) -> None:
     assert not read_duels(filled, "other")[0].checked
 
 
-def test_new_ratios_replace_those_of_their_duel_alone(filled: Engine) -> None:
+def test_new_ratios_replace_only_those_of_their_duel(filled: Engine) -> None:
     [record], [other] = read_duels(filled, CAMPAIGN), read_duels(filled, "other")
     replace_ratios(filled, other.duel_run, judge_duel(other.sides))
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_new_ratios_replace_those_of_their_duel_alone(filled: Engine) -> None:
     ],
     ids=["contender", "pair", "duel"],
 )
-def test_a_mark_excludes_the_pairs_that_it_names(
+def test_a_failed_check_excludes_the_pairs_that_it_names(
     mark: FailedCheck, excluded: set[tuple[str, str]], filled: Engine
 ) -> None:
     replace_failed_checks(filled, CAMPAIGN, [mark])
@@ -127,7 +127,7 @@ def test_an_unchecked_duel_does_not_count(filled: Engine) -> None:
     }
 
 
-def test_exclusions_are_the_marks(filled: Engine) -> None:
+def test_excluded_pairs_are_those_with_failed_checks(filled: Engine) -> None:
     replace_failed_checks(filled, CAMPAIGN, [MARK, ON_DUEL])
     [record] = read_duels(filled, CAMPAIGN)
     assert record.exclusions == [
@@ -136,7 +136,7 @@ def test_exclusions_are_the_marks(filled: Engine) -> None:
     ]
 
 
-def test_judging_keeps_what_it_found(filled: Engine) -> None:
+def test_judging_stores_its_ratios(filled: Engine) -> None:
     replace_failed_checks(filled, CAMPAIGN, [])
     ratios = judge_campaign(filled, CAMPAIGN)
     frame = ratio_frame(filled, CAMPAIGN)

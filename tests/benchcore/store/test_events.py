@@ -61,7 +61,7 @@ def shifted(state: State, engine: Engine) -> Engine:
     return engine
 
 
-def test_a_suspicions_subject_is_both_sides_before_and_after_it(shifted: Engine) -> None:
+def test_a_suspicion_names_both_sides_before_and_after_it(shifted: Engine) -> None:
     (each,) = choose_suspicions(shifted)
     subject = read_suspicion(shifted, each)
     assert (subject.a_old.version, subject.a_new.version) == ("0.9.0", "0.9.1")
@@ -71,7 +71,7 @@ def test_a_suspicions_subject_is_both_sides_before_and_after_it(shifted: Engine)
     assert subject.levels.after == pytest.approx(0.26, abs=0.01)
 
 
-def test_of_a_nights_time_the_most_promising_go_first(shifted: Engine) -> None:
+def test_the_most_promising_suspicions_get_the_time_of_a_night_first(shifted: Engine) -> None:
     """Moves of 6 % after a shift, of 3 % after a version that came, and of 9 % by a drift; each
     drift before was refuted, and each version confirmed."""
     with Session(shifted) as session, session.begin():
@@ -98,7 +98,7 @@ def test_of_a_nights_time_the_most_promising_go_first(shifted: Engine) -> None:
     assert choose_suspicions(shifted) == [1, 3, 2]
 
 
-def test_a_confirmed_shift_is_one_event_and_no_longer_suspected(shifted: Engine) -> None:
+def test_a_confirmed_shift_becomes_one_event_and_is_no_longer_suspected(shifted: Engine) -> None:
     for _ in range(2):
         store_finding(shifted, 1, _found(), names=NAMES)
     refresh_suspicions(shifted)
@@ -110,7 +110,7 @@ def test_a_confirmed_shift_is_one_event_and_no_longer_suspected(shifted: Engine)
     assert (opened["old"], opened["new"], opened["who"]) == (None, "untriaged", "deadheat")
 
 
-def test_an_alert_is_kept_until_somebody_took_it(shifted: Engine) -> None:
+def test_an_alert_stays_unsent_until_it_is_received(shifted: Engine) -> None:
     alert = {"text": "caused by jax", "details": {"suspicion": 1}}
     store_finding(shifted, 1, _found(), names=NAMES, alert=alert)
     store_finding(shifted, 1, _found(), names=NAMES, alert={"text": "again"})
@@ -120,14 +120,14 @@ def test_an_alert_is_kept_until_somebody_took_it(shifted: Engine) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["refuted", "unknown", "more"])
-def test_what_is_not_confirmed_is_no_event(shifted: Engine, verdict: str) -> None:
+def test_an_unconfirmed_suspicion_is_no_event(shifted: Engine, verdict: str) -> None:
     store_finding(shifted, 1, _found(verdict), names=NAMES, alert={"text": "what?"})
     assert (list_events(shifted), list_unsent(shifted)) == ([], {})
     state = {"more": "open"}.get(verdict, verdict)
     assert [each["state"] for each in list_suspicions(shifted)] == [state]
 
 
-def test_what_people_do_is_kept_and_nonsense_changes_nothing(shifted: Engine) -> None:
+def test_triage_is_recorded_and_invalid_input_changes_nothing(shifted: Engine) -> None:
     store_finding(shifted, 1, _found(), names=NAMES)
     annotate_event(shifted, 1, who="ann", note="looks real", owner="bob")
     with pytest.raises(UserError, match="can go to, got 'fixed'"):
@@ -151,7 +151,9 @@ def test_what_people_do_is_kept_and_nonsense_changes_nothing(shifted: Engine) ->
         ({"who": "ann", "note": "x" * 10_001}, "wanted a note"),
     ],
 )
-def test_what_is_typed_is_checked(shifted: Engine, given: dict[str, str], words: str) -> None:
+def test_input_of_the_triage_is_validated(
+    shifted: Engine, given: dict[str, str], words: str
+) -> None:
     store_finding(shifted, 1, _found(), names=NAMES)
     with pytest.raises(UserError, match=words):
         move_event(shifted, 1, "accepted", **given)  # type: ignore[arg-type]
@@ -167,7 +169,7 @@ def test_infrastructure_is_reported_without_a_framework(shifted: Engine) -> None
     assert [each["state"] for each in list_events(shifted)] == ["infrastructure"]
 
 
-def test_suspicions_that_there_are_not_or_were_answered_are_refused(shifted: Engine) -> None:
+def test_unknown_or_answered_suspicions_are_refused(shifted: Engine) -> None:
     with pytest.raises(UserError, match="no suspicion 9; there are 1"):
         choose_suspicions(shifted, [9])
     store_finding(shifted, 1, _found("refuted"), names=NAMES)
@@ -175,7 +177,7 @@ def test_suspicions_that_there_are_not_or_were_answered_are_refused(shifted: Eng
         choose_suspicions(shifted, [1])
 
 
-def test_nights_that_no_longer_count_are_no_ground_to_measure(shifted: Engine) -> None:
+def test_a_suspicion_from_nights_that_no_longer_count_is_not_measured(shifted: Engine) -> None:
     gone = FailedCheck(
         duel_run=list_suspicions(shifted)[0]["before_run"],
         contender=None,

@@ -64,7 +64,7 @@ def test_documents_become_rows_and_stay_in_the_spool(engine: Engine, state: Stat
     assert len(list((state.spool / CAMPAIGN).iterdir())) == 3
 
 
-def test_a_row_holds_what_the_document_said(engine: Engine, state: State) -> None:
+def test_a_row_holds_the_values_of_its_document(engine: Engine, state: State) -> None:
     document = make_document()
     document["allocation"]["slurm"] = SLURM
     document["contenders"][1].update(
@@ -115,7 +115,7 @@ def test_a_start_without_blocks_has_no_time(engine: Engine, state: State) -> Non
     assert times.count(None) == 1
 
 
-def test_twice_changes_nothing(engine: Engine, state: State) -> None:
+def test_ingesting_twice_changes_nothing(engine: Engine, state: State) -> None:
     spool_three(state)
     ingest_spool(engine, state)
     before = all_rows(engine)
@@ -154,7 +154,7 @@ def test_a_crash_in_the_middle_of_a_document_leaves_no_half_of_it(
     assert ingest_spool(engine, state).ingested == IDS
 
 
-def test_ingesters_that_race_take_each_document_once(engine: Engine, state: State) -> None:
+def test_concurrent_ingests_store_each_document_once(engine: Engine, state: State) -> None:
     for number in range(20):
         spool_document(state.spool, make_document(duel_run=f"{number:016x}", starts=1))
         (state.spool / CAMPAIGN / f"bad-{number}.json").write_text("{")
@@ -178,7 +178,7 @@ def test_ingesters_that_race_take_each_document_once(engine: Engine, state: Stat
     )
 
 
-def test_an_ingester_that_comes_second_gives_way(
+def test_a_second_ingest_of_the_same_document_gives_way(
     engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = spool_document(state.spool, make_document())
@@ -194,7 +194,7 @@ def test_an_ingester_that_comes_second_gives_way(
     assert len(all_rows(engine)["duel_run"]) == 1
 
 
-def test_what_does_not_fit_is_set_aside_with_its_reason(engine: Engine, state: State) -> None:
+def test_an_invalid_document_is_rejected_with_its_reason(engine: Engine, state: State) -> None:
     document = make_document()
     document["duel"]["batch"] = 0
     path = spool_document(state.spool, document)
@@ -222,7 +222,7 @@ def test_an_earlier_rejected_file_is_never_overwritten(engine: Engine, state: St
     assert ingest_spool(engine, state).rejected == ()
 
 
-def test_an_id_that_another_campaign_used_is_set_aside(engine: Engine, state: State) -> None:
+def test_an_id_used_by_another_campaign_is_rejected(engine: Engine, state: State) -> None:
     spool_document(state.spool, make_document(campaign="first"))
     spool_document(state.spool, make_document(campaign="second"))
     report = ingest_spool(engine, state)

@@ -35,7 +35,7 @@ def _proof(ended_at: str = "2026-01-02T04:00:00+00:00", **changes: Any) -> dict[
     return {**make_proof(document, **changes), "ended_at": ended_at}
 
 
-def test_a_proof_is_taken_in_once_and_found(engine: Engine, state: State) -> None:
+def test_a_proof_is_ingested_once_and_found(engine: Engine, state: State) -> None:
     keep_proof(state, engine, _proof())
     first = list_proofs(engine, SUBJECT)
     assert ingest_proofs(engine, state) == []
@@ -62,16 +62,14 @@ def test_a_proof_holds_for_nothing_else(
     assert find_proven(engine, ProofScope(**{**vars(SUBJECT), **other}), 1) == set()
 
 
-def test_a_failed_or_a_shorter_proof_is_no_proof(engine: Engine, state: State) -> None:
+def test_a_failed_or_incomplete_proof_does_not_count(engine: Engine, state: State) -> None:
     keep_proof(state, engine, _proof())
     assert find_proven(engine, SUBJECT, 5) == set()
     keep_proof(state, engine, _proof("2026-01-03T04:00:00+00:00", passed=False), "newer")
     assert find_proven(engine, SUBJECT, 1) == set()
 
 
-def test_the_newest_proof_of_a_pair_takes_the_place_of_older_ones(
-    engine: Engine, state: State
-) -> None:
+def test_the_newest_proof_of_a_pair_replaces_older_ones(engine: Engine, state: State) -> None:
     keep_proof(state, engine, _proof("2026-01-03T04:00:00+00:00", reason="newer"), "a-newer")
     keep_proof(state, engine, _proof("2026-01-02T04:00:00+00:00", reason="older"), "b-older")
     assert [row["reason"] for row in list_proofs(engine, SUBJECT)] == ["newer"]
@@ -82,7 +80,7 @@ def test_the_newest_proof_of_a_pair_takes_the_place_of_older_ones(
     [{"schema": 2}, {"extra": 1}, {"ended_at": "2026-13-02T04:00:00+00:00"}, {"rows": [{}]}],
     ids=str,
 )
-def test_what_is_no_proof_is_refused_and_reported(
+def test_a_file_that_is_not_a_proof_is_refused_and_reported(
     engine: Engine, state: State, change: dict[str, Any]
 ) -> None:
     (state.proofs / "bad.json").write_text(json.dumps({**_proof(), **change}))

@@ -18,9 +18,7 @@ LOGS = np.random.default_rng(4).normal(0.2, 0.005, 24)
 SHIFTED = LOGS + 0.06 * (np.arange(24) >= 16)
 
 
-def test_a_series_has_what_counts_and_other_devices_are_others(
-    state: State, engine: Engine
-) -> None:
+def test_a_series_holds_only_ratios_that_count_on_one_device(state: State, engine: Engine) -> None:
     documents = make_history(LOGS[:6])
     documents[5]["allocation"]["device"]["fingerprint"] = "9" * 16
     keep_history(engine, state, documents, wrong=[2])
@@ -39,7 +37,7 @@ def test_pinned_versions_and_one_framework_alone_form_no_history(
     assert read_series(engine) == []
 
 
-def test_one_shift_is_one_suspicion_however_often_it_is_seen(state: State, engine: Engine) -> None:
+def test_one_shift_stays_one_suspicion(state: State, engine: Engine) -> None:
     documents = make_history(SHIFTED, later=[NEW_JAX, TORCH], since=16)
     keep_history(engine, state, documents[:20])
     refresh_suspicions(engine)
@@ -53,7 +51,7 @@ def test_one_shift_is_one_suspicion_however_often_it_is_seen(state: State, engin
     assert found["since"] == "2026-01-17"
 
 
-def test_an_odd_last_night_passes_when_the_next_ones_are_as_before(
+def test_an_outlier_in_the_last_night_passes_if_later_nights_are_as_before(
     state: State, engine: Engine
 ) -> None:
     logs = LOGS.copy()

@@ -34,7 +34,7 @@ def test_pairs_are_never_taken_for_independent() -> None:
     assert sum(p < 0.05 for p in pooled) > 100  # so the data could have misled
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_truth_at_its_stated_rate() -> None:
     found = _judge_many(0.03, count=1000, effect=0.01)
     held = sum(each.low <= 0.03 <= each.high for each in found)  # type: ignore[operator]
     assert 0.935 <= held / len(found) <= 0.965
@@ -87,12 +87,12 @@ def test_a_node_that_is_noisy_throughout_keeps_its_own_spread() -> None:
 
 
 @pytest.mark.parametrize("num", [2, 3, 5, 8])
-def test_same_is_never_said_of_a_difference_of_3_percent(num: int) -> None:
+def test_a_difference_of_3_percent_is_never_called_same(num: int) -> None:
     found = _judge_many(math.log(1.03), count=200, num=num, effect=0.01)
     assert _share(found, "same") == 0.0
 
 
-def test_same_is_said_of_equals() -> None:
+def test_equal_contenders_are_called_same() -> None:
     assert _share(_judge_many(0.0), "same") > 0.75
 
 
@@ -103,7 +103,7 @@ def test_three_allocations_that_agree_by_chance_are_not_the_same_yet() -> None:
         assert found.verdict == verdict
 
 
-def test_exchanging_the_sides_turns_the_judgement_round() -> None:
+def test_swapping_the_sides_inverts_the_judgement() -> None:
     there = judge_allocations(_draw(4, 0.02))
     back = judge_allocations([-pairs for pairs in _draw(4, 0.02)])
     assert back.log_ratio == pytest.approx(-there.log_ratio)  # type: ignore[operator]
@@ -124,7 +124,7 @@ def test_exchanging_the_sides_turns_the_judgement_round() -> None:
         ([[700.0, -700.0], [0.3, -500.0]], "too wide"),
     ],
 )
-def test_no_verdict_comes_from_nothing(allocations: list[list[float]], words: str) -> None:
+def test_too_few_pairs_have_no_verdict(allocations: list[list[float]], words: str) -> None:
     found = judge_allocations([np.array(pairs) for pairs in allocations])
     assert found.verdict == "unknown"
     assert words in found.reason

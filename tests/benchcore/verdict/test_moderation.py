@@ -34,7 +34,7 @@ def test_cases_that_differ_among_themselves_are_worth_little_to_each_other() -> 
     assert found.freedom == pytest.approx(4, rel=0.25)
 
 
-def test_few_cases_and_cases_without_a_spread_say_nothing() -> None:
+def test_few_cases_or_cases_without_spread_give_no_prior() -> None:
     rng = np.random.default_rng(3)
     assert fit_spread([rng.normal(0, 0.01, 3) for _ in range(4)]) is None
     assert fit_spread([np.zeros(3)] * 9) is None

@@ -27,7 +27,7 @@ def test_the_caller_chooses_the_verdict_on_a_small_significant_difference(
 
 
 @pytest.mark.parametrize("first", ["same", "different"])
-def test_the_order_decides_nothing_else(first: Preference) -> None:
+def test_the_order_of_the_samples_changes_nothing_else(first: Preference) -> None:
     rng = np.random.default_rng(1)
     found = {
         offset: judge_samples(offset + rng.normal(0, 0.004, 5), prefer=first).verdict
@@ -38,7 +38,7 @@ def test_the_order_decides_nothing_else(first: Preference) -> None:
     assert wide.verdict == "unknown" and "too wide" in wide.reason
 
 
-def test_interval_and_p_are_students() -> None:
+def test_interval_and_p_are_those_of_a_t_test() -> None:
     samples = np.random.default_rng(2).normal(0.01, 0.01, 6)
     found = judge_samples(samples, prefer="same")
     expected = stats.ttest_1samp(samples, 0)

@@ -19,7 +19,7 @@ from benchcore.verdict.starts import certify
         ([], "not shown"),
     ],
 )
-def test_unchanged_is_said_only_where_it_is_shown(logs: list[float], certificate: str) -> None:
+def test_unchanged_is_certified_only_if_it_is_shown(logs: list[float], certificate: str) -> None:
     said, found = certify(logs)
     assert said == certificate
     assert found.reason
@@ -31,6 +31,6 @@ def test_a_change_of_3_percent_is_hardly_ever_certified_unchanged() -> None:
     assert said.count("unchanged") <= 2
 
 
-def test_the_bound_can_be_named() -> None:
+def test_the_bound_can_be_set() -> None:
     logs = [0.029, 0.031, 0.03, 0.032, 0.028]
     assert (certify(logs)[0], certify(logs, 0.1)[0]) == ("changed", "unchanged")

@@ -323,7 +323,7 @@ def _key(job: Job) -> str:
 
 
 @pytest.mark.parametrize("job", RIGHT, ids=_key)
-def test_tiny_case_runs_three_steps_and_leaves_everything_as_it_was(
+def test_tiny_case_runs_three_steps_and_changes_no_global_state(
     job: Job, outcomes: Outcomes
 ) -> None:
     outcome = outcomes[job.key]
@@ -375,7 +375,9 @@ def test_program_agrees_with_the_float64_reference(job: Job, outcomes: Outcomes)
 
 
 @pytest.mark.parametrize("job", [OWN_NORMS], ids=_key)
-def test_a_mistakes_own_batch_norm_agrees_without_the_mistake(job: Job, outcomes: Outcomes) -> None:
+def test_the_batch_norm_of_a_mistake_agrees_without_the_mistake(
+    job: Job, outcomes: Outcomes
+) -> None:
     partner = Job(workload=job.workload, case=job.case, arm="jax")
     assert _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before) == {}
 
@@ -423,7 +425,7 @@ def test_a_batch_of_files_is_the_same_to_both_sides(job: Job, outcomes: Outcomes
 
 
 @pytest.mark.parametrize("job", HANDED_WRONG, ids=_key)
-def test_gate_catches_what_one_side_does_to_its_batches(job: Job, outcomes: Outcomes) -> None:
+def test_gate_catches_changed_batches_of_one_side(job: Job, outcomes: Outcomes) -> None:
     assert _seen_differently(outcomes[HANDED[0].key], outcomes[job.key])["pixels"] > 1000
 
 
@@ -443,7 +445,7 @@ def _prove(job: Job, outcomes: Outcomes) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("job", [job for job in EXACT_RIGHT if job.arm == "torch"], ids=_key)
-def test_float64_proves_the_right_sides_equal(job: Job, outcomes: Outcomes) -> None:
+def test_float64_proves_correct_sides_equal(job: Job, outcomes: Outcomes) -> None:
     assert [row for row in _prove(job, outcomes) if not row["passed"]] == []
 
 
@@ -540,7 +542,7 @@ def test_jit_is_given_its_arrays_and_holds_no_constants(job: Job, outcomes: Outc
 @pytest.mark.parametrize(
     "job", [job for job in RIGHT if job.arm == "jax" and "train" in job.case], ids=_key
 )
-def test_training_gives_its_parameters_away(job: Job, outcomes: Outcomes) -> None:
+def test_training_donates_its_parameters(job: Job, outcomes: Outcomes) -> None:
     facts = outcomes[job.key].facts
     held = facts["params_bytes"] / (2 if job.case.endswith("bf16") else 1)
     assert all(jit["donated_bytes"] >= held for jit in facts["jits"])

@@ -7,7 +7,7 @@ import numpy as np
 from benchcore.workloads.rotation import Rotation, roll
 
 
-def test_every_set_is_other_images_on_the_same_labels() -> None:
+def test_every_input_set_has_other_images_for_the_same_labels() -> None:
     images = np.arange(24, dtype=np.float32).reshape(8, 3)
     labels = np.arange(8, dtype=np.int32)
     sets = roll({"images": images, "labels": labels}, 4)
@@ -35,7 +35,7 @@ def test_steps_take_the_buffers_in_turn() -> None:
     assert [rotation.take() for _ in range(4)] == ["a", "b", "c", "a"]
 
 
-def test_what_steps_really_take_is_seen() -> None:
+def test_the_buffers_that_steps_really_take_are_seen() -> None:
     rotation = Rotation(["a", "b", "c"])
     assert set(rotation.watch(lambda: rotation.take())) == {"a", "b", "c"}
     assert rotation.watch(lambda: rotation.buffers[0]) == []

@@ -153,7 +153,7 @@ def test_bf16_moves_half_the_bytes_and_autocast_holds_its_parameters_in_float32(
         assert mixed == pytest.approx(full, rel=1e-3)
 
 
-def test_settings_that_go_without_saying() -> None:
+def test_settings_have_documented_defaults() -> None:
     plain = read_settings({"device": "cpu", "compile": "none"}, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
     assert (plain.layout, plain.cudnn_benchmark, plain.donate) == ("contiguous", "off", "yes")
     last = {"device": "cpu", "compile": "none", "layout": "channels_last"}
@@ -196,7 +196,7 @@ def test_training_counts_less_than_three_forward_passes() -> None:
     assert spec.flops(spec.CASES["train_b128"]) == 3 * forward - first_input_slope
 
 
-def test_mlp_gradient_of_the_oracle_is_that_of_finite_differences() -> None:
+def test_mlp_gradient_of_the_reference_is_that_of_finite_differences() -> None:
     spec = _spec("mlp")
     case = spec.CASES["tiny_train"]
     arrays = spec.make_arrays(case, 3)
@@ -217,7 +217,7 @@ def test_mlp_gradient_of_the_oracle_is_that_of_finite_differences() -> None:
     assert slope == pytest.approx(float(gradient @ direction), rel=1e-6)
 
 
-def test_resnet50_is_torchvisions_by_the_numbers() -> None:
+def test_resnet50_has_the_parameters_and_flops_of_torchvision() -> None:
     case = resnet50.CASES["infer_b1"]
     assert layer_table.num_parameters(resnet50.layers(224)) == 25_557_032
     shapes = layer_table.parameter_shapes(resnet50.layers(224))
@@ -228,7 +228,7 @@ def test_resnet50_is_torchvisions_by_the_numbers() -> None:
     assert resnet50.flops(resnet50.CASES["infer_b32"]) == 32 * resnet50.flops(case)
 
 
-def test_vit_b_16_is_torchvisions_by_the_numbers() -> None:
+def test_vit_b_16_has_the_parameters_and_flops_of_torchvision() -> None:
     spec = _spec("vit_b_16")
     case = spec.CASES["infer_b1"]
     assert spec.num_parameters(case) == 86_567_656
@@ -248,7 +248,7 @@ def test_vit_b_16_is_torchvisions_by_the_numbers() -> None:
         ("efficientnet_b0", 5_288_548, 360, 49, 0.386),
     ],
 )
-def test_mobile_networks_are_torchvisions_by_the_numbers(
+def test_mobile_networks_have_the_parameters_and_flops_of_torchvision(
     workload: str, parameters: int, entries: int, norms: int, gmacs: float
 ) -> None:
     spec = _spec(workload)
@@ -262,7 +262,7 @@ def test_mobile_networks_are_torchvisions_by_the_numbers(
     ("device", "platform", "ordinal"),
     [("cpu", "cpu", 0), ("cuda", "cuda", 0), ("cuda:3", "cuda", 3)],
 )
-def test_device_is_read(device: str, platform: str, ordinal: int) -> None:
+def test_the_device_setting_is_read(device: str, platform: str, ordinal: int) -> None:
     read = read_settings({"device": device, "compile": "jit"}, JAX_COMPILE)
     assert (read.platform, read.ordinal) == (platform, ordinal)
 
@@ -277,7 +277,7 @@ def test_device_is_read(device: str, platform: str, ordinal: int) -> None:
         ({"device": "cpu", "compile": "jit"}, "'jit'.*modes are none, default"),
     ],
 )
-def test_settings_are_refused_with_what_to_do(settings: dict[str, Any], complaint: str) -> None:
+def test_wrong_settings_are_refused_with_advice(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         read_settings(settings, TORCH_COMPILE)
 

@@ -143,7 +143,7 @@ def test_no_network_and_no_cache_is_bad_input_too_and_leaves_no_plan(
 
 
 @pytest.mark.provisions
-def test_verify_tries_a_cpu_for_real_and_keeps_nothing_of_it(session_state: State) -> None:
+def test_verify_runs_real_duels_on_a_cpu_and_stores_nothing(session_state: State) -> None:
     state = session_state.root
     before = {*session_state.spool.rglob("*.json"), *session_state.campaigns.glob("*")}
     done = run_here("verify", "--device", "cpu", "--state", str(state), "--json", cwd=state)
@@ -158,7 +158,7 @@ def test_verify_tries_a_cpu_for_real_and_keeps_nothing_of_it(session_state: Stat
 
 @pytest.mark.skipif(gpu.survey()[0], reason="there is a GPU here")
 @pytest.mark.parametrize("device", ["cuda", "cuda:7", "tpu"])
-def test_verify_names_the_device_that_is_absent_with_its_cure(device: str, tmp_path: Path) -> None:
+def test_verify_names_the_absent_device_with_advice(device: str, tmp_path: Path) -> None:
     done = run_here("verify", "--device", device, "--json", cwd=tmp_path)
     assert done.returncode == 1
     (check,) = json.loads(done.stdout)
@@ -167,7 +167,7 @@ def test_verify_names_the_device_that_is_absent_with_its_cure(device: str, tmp_p
     assert "NVIDIA driver" in check["cure"]
 
 
-def test_verify_says_what_is_missing_and_exits_with_1(tmp_path: Path) -> None:
+def test_verify_names_what_is_missing_and_exits_with_1(tmp_path: Path) -> None:
     fine = run_here("verify", "--profile", "ci", "--json", cwd=tmp_path)
     assert fine.returncode == 0, fine.stdout
     findings = {finding["name"]: finding for finding in json.loads(fine.stdout)}
@@ -211,7 +211,7 @@ def test_the_help_lists_each_command_as_the_command_describes_itself() -> None:
         assert " ".join(help_text.split()).startswith(each.help), each.name
 
 
-def test_a_command_misspelt_is_suggested(tmp_path: Path) -> None:
+def test_a_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
     done = run_here("nigthly", cwd=tmp_path)
     assert done.returncode == 2
     assert "No such command 'nigthly'. Did you mean 'nightly'?" in done.stderr
@@ -267,6 +267,8 @@ def test_a_shards_batch_script_is_shown(tmp_path: Path) -> None:
         (["--pool", "h100", "--state", "/a$(id)"], "wanted an absolute folder"),
     ],
 )
-def test_a_shard_that_can_not_be_shown_is_refused(arguments: list[str], words: str) -> None:
+def test_the_template_of_an_unknown_site_or_pool_is_refused(
+    arguments: list[str], words: str
+) -> None:
     with pytest.raises(UserError, match=words):
         _show_shard("--site", "slurm-local", *arguments)

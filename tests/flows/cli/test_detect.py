@@ -34,7 +34,7 @@ def _rows(values: np.ndarray = VALUES) -> list[str]:
     return ["value", *(f"{value:.9f}" for value in values)]
 
 
-def test_a_file_is_answered_with_what_is_promised(tmp_path: Path) -> None:
+def test_the_json_of_a_file_has_the_documented_fields(tmp_path: Path) -> None:
     answered = json.loads(_detect(_write(tmp_path, "x.csv", _rows()), "--json").stdout)
     [shift] = answered["shifts"]
     assert list(shift) == ["index", "before", "after", "ratio", "ci"]
@@ -44,7 +44,7 @@ def test_a_file_is_answered_with_what_is_promised(tmp_path: Path) -> None:
     assert answered["suspicions"] == []
 
 
-def test_an_odd_last_night_is_a_suspicion_apart(tmp_path: Path) -> None:
+def test_an_outlier_in_the_last_night_is_listed_separately(tmp_path: Path) -> None:
     odd = VALUES.copy()
     odd[-1] *= 1.3
     answered = json.loads(_detect(_write(tmp_path, "x.csv", _rows(odd)), "--json").stdout)
@@ -65,7 +65,7 @@ def test_empty_cells_and_times_mean_missing_nights(tmp_path: Path) -> None:
         assert json.loads(_detect(path, "--json").stdout)["shifts"][0]["index"] == 30
 
 
-def test_nights_may_begin_before_or_after_midnight_and_lines_may_be_left_over(
+def test_runs_around_midnight_belong_to_one_night(
     tmp_path: Path,
 ) -> None:
     begun = datetime(2026, 1, 1)
@@ -77,7 +77,7 @@ def test_nights_may_begin_before_or_after_midnight_and_lines_may_be_left_over(
     assert json.loads(_detect(path, "--json").stdout)["shifts"][0]["index"] == 30
 
 
-def test_a_folder_is_answered_by_name_around_its_broken_files(
+def test_a_folder_is_answered_by_file_name_despite_broken_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _write(tmp_path, "fine.csv", _rows())
@@ -92,7 +92,7 @@ def test_a_folder_is_answered_by_name_around_its_broken_files(
     assert json.loads(_detect(tmp_path, "--json").stdout) == answered  # in several processes
 
 
-def test_people_see_what_changed(tmp_path: Path) -> None:
+def test_the_text_output_shows_what_changed(tmp_path: Path) -> None:
     path = _write(tmp_path, "x.csv", _rows())
     [shift] = json.loads(_detect(path, "--json").stdout)["shifts"]
     assert f"{shift['ci'][0]:.4f} to {shift['ci'][1]:.4f}" in _detect(path).stdout
@@ -158,7 +158,9 @@ def test_too_little_is_unknown(lines: list[str], tmp_path: Path) -> None:
         (["value,note", "1," + "x" * 200_000], "wanted CSV"),
     ],
 )
-def test_what_is_no_history_is_refused(lines: list[str], words: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_history_is_refused(
+    lines: list[str], words: str, tmp_path: Path
+) -> None:
     with pytest.raises(UserError) as refused:
         read_history(_write(tmp_path, "x.csv", lines))
     assert words in str(refused.value)

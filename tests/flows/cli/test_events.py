@@ -95,7 +95,7 @@ def test_an_event_is_listed_shown_annotated_and_acknowledged(root: Path) -> None
     assert [each["who"] for each in told["history"]] == ["deadheat", "ann", "bob"]
 
 
-def test_nonsense_ends_with_2_and_one_paragraph(
+def test_bad_input_ends_with_2_and_one_paragraph(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for command, words in (

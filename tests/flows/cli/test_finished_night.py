@@ -76,7 +76,7 @@ def _remove_database(state: State) -> None:
 
 
 @pytest.mark.parametrize("change", [_forget_document, _change_plan, _remove_database])
-def test_what_changed_is_noticed(
+def test_a_change_since_the_night_is_noticed(
     first: Ended, state: State, change: Callable[[State], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(state.root))
@@ -127,7 +127,7 @@ def test_a_night_whose_build_failed_is_not_recalled(
     kept.write_bytes(before)
 
 
-def test_a_page_that_is_gone_is_published_again(first: Ended, state: State) -> None:
+def test_a_missing_page_is_published_again(first: Ended, state: State) -> None:
     page = state.site / CAMPAIGN / "index.html"
     page.unlink()
     again = run_here(*_arguments(state))

@@ -38,7 +38,7 @@ def _write(folder: Path, name: str, document: object) -> Path:
     return path
 
 
-def test_a_file_is_answered_with_exactly_what_is_promised(tmp_path: Path) -> None:
+def test_the_json_of_a_file_has_exactly_the_documented_fields(tmp_path: Path) -> None:
     answered = json.loads(_judge(_write(tmp_path, "x.json", _document(0.05)), "--json").stdout)
     assert list(answered) == ["verdict", "log_ratio", "ci", "p"]
     assert answered["verdict"] == "different"
@@ -67,14 +67,14 @@ def test_one_allocation_is_unknown_with_its_reason(tmp_path: Path) -> None:
     assert "one allocation" in answered["reason"]
 
 
-def test_the_bound_of_sameness_can_be_named(tmp_path: Path) -> None:
+def test_the_equivalence_bound_can_be_set(tmp_path: Path) -> None:
     path = _write(tmp_path, "x.json", _document(0.0))
     assert json.loads(_judge(path, "--json").stdout)["verdict"] == "same"
     strict = json.loads(_judge(path, "--json", "--bound", "0.001").stdout)
     assert strict["verdict"] == "unknown"
 
 
-def test_a_folder_is_answered_by_name_around_its_broken_files(
+def test_a_folder_is_answered_by_file_name_despite_broken_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     strange = 'a"b\n$(id);<script>.json'
@@ -95,7 +95,7 @@ def test_a_folder_is_answered_by_name_around_its_broken_files(
     assert json.loads(_judge(tmp_path, "--json").stdout) == answered  # in several processes
 
 
-def test_people_see_a_table(tmp_path: Path) -> None:
+def test_the_text_output_is_a_table(tmp_path: Path) -> None:
     said = _judge(_write(tmp_path, "x.json", _document(0.05))).stdout
     assert "different" in said and "a is faster" in said
 
@@ -129,14 +129,16 @@ def _pairs(*pairs: object) -> dict[str, Any]:
         ({"allocations": [{"pairs": [PAIR, [1, 2.5]]}] * 2}, "same pairs in allocations 0 and 1"),
     ],
 )
-def test_what_is_no_measurement_is_refused(document: object, words: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_measurement_is_refused(
+    document: object, words: str, tmp_path: Path
+) -> None:
     with pytest.raises(UserError) as refused:
         read_allocations(_write(tmp_path, "x.json", document))
     assert words in str(refused.value)
     assert len(str(refused.value)) < 500
 
 
-def test_what_can_not_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty").mkdir()

@@ -40,11 +40,11 @@ def _event(**event: object) -> dict[str, object]:
     return {"time": 0.0, "duel_run": _duel(1).duel_run, "event": "duel", **event}
 
 
-def test_nothing_done_is_all_left(forecast: Forecast) -> None:
+def test_all_time_is_left_at_the_beginning(forecast: Forecast) -> None:
     assert forecast.left_s(0.0) == 200.0
 
 
-def test_a_slow_machine_stretches_what_is_left(forecast: Forecast) -> None:
+def test_a_slow_machine_increases_the_time_left(forecast: Forecast) -> None:
     assert forecast.follow(_event(what="begun")) == "mlp case1: 1 contenders, 2 to 4 starts"
     forecast.follow(_event(event="round", start=0, round=3, time=100.0))
     assert forecast.progress_s == pytest.approx(50.0)
@@ -54,7 +54,7 @@ def test_a_slow_machine_stretches_what_is_left(forecast: Forecast) -> None:
     assert forecast.left_s(200.0) == pytest.approx(200.0)
 
 
-def test_shards_side_by_side_shorten_what_is_left() -> None:
+def test_parallel_shards_reduce_the_time_left() -> None:
     forecast = Forecast(duels={duel.duel_run: duel for duel in map(_duel, range(20))})
     assert forecast.left_s(0.0) == 2000.0
     forecast.follow(_event(event="shards", side_by_side=0, time=0.0))  # they wait in the queue
@@ -87,7 +87,7 @@ def test_a_resumed_duel_does_not_count_as_speed(forecast: Forecast) -> None:
     assert forecast.left_s(0.0) == pytest.approx(100.0)
 
 
-def test_the_stage_is_said_in_words(forecast: Forecast) -> None:
+def test_the_stage_is_shown_in_words(forecast: Forecast) -> None:
     forecast.follow(_event(what="begun"))
     event = _event(event="stage", contender="jax-jit-0.12.0", start=1, stage="warm_up")
     forecast.follow(event)

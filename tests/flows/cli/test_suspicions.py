@@ -46,7 +46,7 @@ def test_a_shift_is_reported_as_text_and_json(tmp_path: Path) -> None:
     assert [each["nights"] for each in told["series"]] == [24]
 
 
-def test_short_series_and_none_at_all_are_said(tmp_path: Path) -> None:
+def test_short_and_missing_series_are_reported(tmp_path: Path) -> None:
     assert "0 series, suspicions open: 0" in _ask(tmp_path)
     _keep(tmp_path, LOGS[:3])
     assert "torch-compile: 3 nights of the 10 it takes" in _ask(tmp_path)

@@ -74,7 +74,7 @@ def _break_image(folder: Path) -> None:
         (_break_image, "got 1 broken in"),
     ],
 )
-def test_a_spoilt_folder_ends_the_command_with_code_2_and_no_traceback(
+def test_a_broken_image_folder_ends_with_code_2_and_no_traceback(
     tmp_path: Path, spoil: Callable[[Path], None], words: str
 ) -> None:
     folder = write_digits(tmp_path / "pets", train=4, val=1, classes=2)
@@ -88,7 +88,7 @@ def test_a_spoilt_folder_ends_the_command_with_code_2_and_no_traceback(
     assert not done.stdout
 
 
-def test_epochs_are_printed_with_who_is_faster(
+def test_epochs_are_printed_with_the_faster_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)

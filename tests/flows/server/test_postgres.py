@@ -52,7 +52,7 @@ def served(found: Postgres, password: Path, port: int, tmp_path: Path) -> Iterat
     services.stop(service)
 
 
-def test_it_opens_to_its_password_alone_and_keeps_what_it_was_given(
+def test_the_database_requires_its_password_and_keeps_its_data(
     served: Service, found: Postgres, password: Path, port: int, tmp_path: Path
 ) -> None:
     services.wait_until(served, lambda: postgres.open_database(port, "pass word'"), 60)
@@ -72,14 +72,14 @@ def test_it_opens_to_its_password_alone_and_keeps_what_it_was_given(
     assert not postgres.open_database(port, "pass word'")
 
 
-def test_one_that_can_not_be_made_leaves_nothing(found: Postgres, tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_created_leaves_nothing(found: Postgres, tmp_path: Path) -> None:
     data = tmp_path / "postgres"
     with pytest.raises(UserError, match="--database sqlite"):
         postgres.make_cluster(found, data, tmp_path / "no password")
     assert not data.exists()
 
 
-def test_remains_of_an_interrupted_start_are_remade(
+def test_an_interrupted_first_start_is_repeated(
     found: Postgres, password: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "postgres.unfinished").mkdir()
@@ -89,7 +89,7 @@ def test_remains_of_an_interrupted_start_are_remade(
     assert not (tmp_path / "postgres" / "half").exists()
 
 
-def test_without_one_it_is_sqlite_with_the_reason(
+def test_without_postgresql_sqlite_is_used_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "_PACKAGED", ())
@@ -108,7 +108,9 @@ def test_root_without_user_namespaces_is_reported(monkeypatch: pytest.MonkeyPatc
     assert isinstance(told, str) and "as root, and denied" in told
 
 
-def test_the_newest_of_several_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_of_several_installations_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for major in ("9.6", "15", "17"):
         binaries = tmp_path / major / "bin"
         binaries.mkdir(parents=True)

@@ -54,7 +54,7 @@ def _wait(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def test_everything_it_started_ends_with_it_even_if_frozen_or_ignoring_sigterm(
+def test_all_children_end_with_the_supervisor_even_if_frozen_or_ignoring_sigterm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = _python(tmp_path, PARENT)

@@ -206,7 +206,7 @@ def test_the_server_requires_its_secret(machine: Machine, tmp_path: Path) -> Non
 
 @pytest.mark.browser
 @pytest.mark.provisions
-def test_a_form_sent_from_chromium_is_refused_beside_its_field_or_answered_on_its_runs_page(
+def test_a_form_sent_from_chromium_is_refused_beside_its_field_or_answered(
     machine: Machine, framework_environment: Callable[[str], EnvironmentRecord]
 ) -> None:
     """The comparison runs on the Slurm pool: JAX against torch where a step is nearly nothing but
@@ -257,7 +257,7 @@ def test_a_form_sent_from_chromium_is_refused_beside_its_field_or_answered_on_it
     assert {each["status"] for each in document["contenders"]} == {"ok"}
 
 
-def test_a_release_that_appears_is_run_once_and_ends_in_an_alert(
+def test_a_new_release_is_run_once_and_ends_in_an_alert(
     machine: Machine,
     alerts: tuple[str, list[dict[str, Any]]],
     tmp_path: Path,
@@ -301,7 +301,7 @@ def test_a_tick_of_cron_runs_the_night(machine: Machine, tick: datetime) -> None
     assert bool(document["allocation"]["slurm_job_id"]) == (machine.site == "slurm-local")
 
 
-def test_down_leaves_nothing_and_what_was_under_way_is_over(machine: Machine) -> None:
+def test_down_leaves_no_process_and_no_running_flow_run(machine: Machine) -> None:
     first = json.loads(machine.call("status", "--json").stdout)
     pids = [each["pid"] for each in first["services"]]
     night = {"parameters": {"profile": "ci"}}

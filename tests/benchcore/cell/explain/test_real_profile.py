@@ -223,7 +223,7 @@ def test_a_module_that_enters_a_compiled_step_is_counted(profiles: dict[str, Pro
     assert min(calls.values()) > 0
 
 
-def test_what_torch_keeps_of_inference_is_read_from_its_outputs(
+def test_tensors_that_torch_saves_in_inference_are_read_from_its_outputs(
     profiles: dict[str, Profiles],
 ) -> None:
     """Row 43: `inference_mode` against `no_grad`, and a graph that nobody needs."""
@@ -359,7 +359,7 @@ def test_waiting_and_copying_in_each_step_void_the_ratio(
         assert last["plain_ns"] > 0
 
 
-def test_a_side_that_keeps_its_input_hot_voids_the_ratio(
+def test_a_side_with_its_input_in_cache_voids_the_ratio(
     judged: tuple[dict[str, Any], dict[str, Any], dict[tuple[str | None, str], str]],
 ) -> None:
     """Row 14, in the same duel."""

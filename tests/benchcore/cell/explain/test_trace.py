@@ -55,7 +55,7 @@ def test_what_an_operator_calls_is_not_its_own_time(tmp_path: Path) -> None:
     ]
 
 
-def test_what_came_before_the_window_or_on_another_thread_is_not_the_steps(tmp_path: Path) -> None:
+def test_events_before_the_window_or_on_another_thread_are_not_counted(tmp_path: Path) -> None:
     path = _write(tmp_path, _x("early", 0, 5), WINDOWED, _x("here", 20, 1), _x("there", 20, 1, 2),
                   _x("late", 120, 1), name="trace.json.gz")  # fmt: skip
     events = read_trace(path)
@@ -88,7 +88,7 @@ class _FakeTorch:
         _write(Path(path).parent, *self._events)
 
 
-def test_a_gpus_kernels_copies_and_waits_are_distinguished(tmp_path: Path) -> None:
+def test_kernels_copies_and_waits_of_a_gpu_are_distinguished(tmp_path: Path) -> None:
     """After the layout of kineto's traces; not run on a GPU."""
     torch = _FakeTorch(
         WINDOWED,
@@ -124,7 +124,7 @@ def test_adams_own_step_counts_are_no_waits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "alike"), [("aten::relu", True), ("aten::tanh", False), (None, False)]
 )
-def test_an_eager_program_is_the_operators_of_a_step(
+def test_an_eager_program_consists_of_the_operators_of_a_step(
     tmp_path: Path, second: str | None, alike: bool
 ) -> None:
     """Two steps of two operators, of which the first calls another one."""
@@ -145,7 +145,7 @@ def test_an_eager_program_is_the_operators_of_a_step(
         assert seen["program"]["counts"] == {"aten::linear": 1, "aten::relu": 1}
 
 
-def test_on_a_gpu_jaxs_kernels_are_what_its_streams_ran(tmp_path: Path) -> None:
+def test_jax_kernels_on_a_gpu_are_those_its_streams_ran(tmp_path: Path) -> None:
     """After the layout of XLA's traces; not run on a GPU."""
     path = _write(
         tmp_path,
@@ -192,7 +192,7 @@ def test_a_fusion_is_described_by_what_it_holds() -> None:
     assert (counts["dot"], counts["fusion"], counts["instruction"]) == (1, 1, 6)
 
 
-def test_the_programs_hash_forgets_where_it_came_from_and_nothing_else() -> None:
+def test_the_program_hash_ignores_its_origin_and_nothing_else() -> None:
     first, moved, other = (
         HloText(_HLO.format(groups=groups, place=place)).statistics(None)["hash"]
         for groups, place in ((8, "a"), (8, "b"), (4, "a"))
@@ -200,7 +200,7 @@ def test_the_programs_hash_forgets_where_it_came_from_and_nothing_else() -> None
     assert first == moved != other
 
 
-def test_the_programs_hash_forgets_what_instructions_are_called() -> None:
+def test_the_program_hash_ignores_instruction_names() -> None:
     plain = _HLO.format(groups=8, place="a")
     renamed = plain.replace("ynn_fusion", "fusion.7").replace("dot.2", "dot.9")
     rewired = plain.replace("tuple(%ynn_fusion, %dot.2)", "tuple(%dot.2, %ynn_fusion)")
@@ -208,7 +208,7 @@ def test_the_programs_hash_forgets_what_instructions_are_called() -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_metadata_with_braces_in_a_name_is_forgotten_whole() -> None:
+def test_metadata_with_braces_in_a_name_is_ignored_entirely() -> None:
     texts = [_HLO.format(groups=8, place=place) for place in ("a", "f/{x}/add, b={")]
     first, other = (HloText(each).statistics(None)["hash"] for each in texts)
     assert first == other

@@ -41,7 +41,7 @@ def test_a_module_that_was_never_compiled_is_the_suspect(tmp_path: Path) -> None
     assert not kept["crashed_again"]
 
 
-def test_else_the_largest_is_which_is_the_step(tmp_path: Path) -> None:
+def test_if_all_were_compiled_the_largest_module_is_the_suspect(tmp_path: Path) -> None:
     files = {
         f"module_000{n}.m{end}": size for n, size in ((1, 9), (2, 1)) for end in (_BEFORE, _AFTER)
     }

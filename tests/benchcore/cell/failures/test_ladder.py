@@ -336,7 +336,7 @@ def test_a_crash_under_a_workaround_continues_with_the_next(
     assert found["jax"]["failure"]["start"] == start
 
 
-def test_a_crash_that_no_workaround_avoids_keeps_what_was_measured(folder: Path) -> None:
+def test_measurements_survive_a_crash_that_no_workaround_avoids(folder: Path) -> None:
     shake = Shake(stage="block", when="LAUNCH > 1", cure="--no-such-flag")
     _prepare(folder, shake)
     found = _run(folder, _order())
@@ -353,7 +353,7 @@ def test_a_crash_that_no_workaround_avoids_keeps_what_was_measured(folder: Path)
     assert found["equivalence"] == []
 
 
-def test_failures_that_are_no_autotuner_crash_are_not_retried(folder: Path) -> None:
+def test_failures_other_than_autotuner_crashes_are_not_retried(folder: Path) -> None:
     _prepare(folder, Shake(how='raise RuntimeError("RESOURCE_EXHAUSTED: no room")'))
     found = _run(folder, _order())
     assert (found["jax"]["status"], found["jax"]["starts"][0]["status"]) == ("oom", "oom")
@@ -369,7 +369,7 @@ def test_a_segfault_on_a_cpu_is_retried_once_and_tries_no_flag_of_a_gpu(folder: 
     assert found["jax"]["ladder"]["hlo"] is None
 
 
-def test_a_crash_while_compiling_cold_is_start_0s_and_its_workaround_compiles_cold_too(
+def test_a_crash_in_cold_compilation_is_retried_with_a_workaround_that_compiles_cold(
     folder: Path,
 ) -> None:
     _prepare(folder, Shake())
@@ -389,7 +389,7 @@ def test_a_segfault_on_a_gpu_is_retried(folder: Path) -> None:
     assert (jax["status"], "SIGSEGV" in jax["failure"]["reason"]) == ("workaround", True)
 
 
-def test_every_new_duel_begins_without_a_workaround_and_keeps_the_arms_flags(
+def test_every_duel_starts_without_a_workaround_and_with_the_flags_of_its_arm(
     folder: Path,
 ) -> None:
     _prepare(folder, Shake())
@@ -412,7 +412,7 @@ def test_every_new_duel_begins_without_a_workaround_and_keeps_the_arms_flags(
     ],
     ids=["a page fault", "off the bus", "another GPU"],
 )
-def test_kernel_faults_are_reported_and_a_broken_board_is_not_retried(
+def test_kernel_faults_are_reported_and_a_broken_gpu_is_not_retried(
     folder: Path, pci: str, number: int, reported: list[int], status: str, cause: str
 ) -> None:
     (folder / "kmsg").touch()
@@ -465,7 +465,7 @@ def test_highest_is_not_tried_if_in_force_or_a_narrower_workaround_helped(
 _BEFORE, _AFTER = ".before_optimizations.txt", ".sm_90_gpu_after_optimizations.txt"
 
 
-def test_the_hlo_of_a_crash_is_kept_with_the_command_that_runs_it(folder: Path) -> None:
+def test_the_hlo_of_a_crash_is_stored_with_the_command_that_runs_it(folder: Path) -> None:
     dumps = {
         f"module_0001.jit_put{_BEFORE}": 10,
         f"module_0001.jit_put{_AFTER}": 20,

@@ -30,7 +30,7 @@ _FAULT = "NVRM: Xid (PCI:0000:3b:00): 31, pid=4242, name=python3, Ch 00000008, M
         ("ValueError: wanted a device", "exception", "exception"),
     ],
 )
-def test_a_failure_is_classified_by_the_frameworks_words_first(
+def test_the_framework_message_classifies_a_failure_first(
     text: str, reported: Cause, cause: Cause
 ) -> None:
     assert find_cause("crash", text, reported) == cause
@@ -40,12 +40,12 @@ def test_a_failure_is_classified_by_the_frameworks_words_first(
     ("status", "reported"),
     [("timeout", "timeout"), ("numerics", "not_finite"), ("environment", "import")],
 )
-def test_a_status_that_is_precise_is_not_read_from_messages(status: str, reported: Cause) -> None:
+def test_a_precise_status_is_not_overridden_by_messages(status: str, reported: Cause) -> None:
     assert find_cause(status, "CUDA_ERROR_ILLEGAL_ADDRESS", reported) == reported
 
 
 @pytest.mark.parametrize(("number", "cause"), [(31, "signal"), (79, "hardware"), (95, "hardware")])
-def test_a_broken_board_is_no_fault_of_software(number: int, cause: Cause) -> None:
+def test_a_broken_gpu_is_not_a_software_fault(number: int, cause: Cause) -> None:
     xid = Xid(number=number, pci="0000:3b:00", message="NVRM: Xid")
     assert find_cause("crash", "killed by SIGSEGV", "signal", [xid]) == cause
 
@@ -69,21 +69,21 @@ def opened(log: Path) -> Iterator[KernelLog]:
     kernel_log.close()
 
 
-def test_xids_are_those_of_our_gpu_since_we_looked_last(log: Path, opened: KernelLog) -> None:
+def test_only_xids_of_our_gpu_since_the_last_look_are_read(log: Path, opened: KernelLog) -> None:
     assert opened.read_xids() == []
     _write(log, "usb 1-1: new device", _FAULT, _FAULT.replace("3b", "5e"))
     assert opened.read_xids() == [Xid(number=31, pci="0000:3b:00", message=_FAULT)]
     assert opened.read_xids() == []
 
 
-def test_without_an_address_every_gpus_xids_are_read(log: Path) -> None:
+def test_without_an_address_the_xids_of_every_gpu_are_read(log: Path) -> None:
     kernel_log = KernelLog(None, log)
     _write(log, _FAULT.replace("3b", "5e"))
     assert [each["pci"] for each in kernel_log.read_xids() or []] == ["0000:5e:00"]
     kernel_log.close()
 
 
-def test_a_log_that_cannot_be_read_claims_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_log_gives_null_and_not_an_empty_list(tmp_path: Path) -> None:
     """None, not an empty list, which would say that nothing happened."""
     assert KernelLog(_BOARD, tmp_path / "none").read_xids() is None
 
@@ -102,7 +102,7 @@ def _fail(log: Path, script: str) -> ContenderFailedError:
     return failed.value
 
 
-def test_what_an_earlier_process_logged_is_no_cause_of_a_later_one(tmp_path: Path) -> None:
+def test_log_lines_of_an_earlier_process_do_not_explain_a_later_failure(tmp_path: Path) -> None:
     log = tmp_path / "jax.log"
     log.write_text("CUDA_ERROR_ILLEGAL_ADDRESS\n")
     failed = _fail(log, "echo the end; exit 3")

@@ -46,7 +46,7 @@ def test_an_image_is_turned_upright(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", b"\xff\xd8\xff\xe0 truncated"])
-def test_what_is_no_image_is_reported(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_an_image_is_reported(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "broken.jpg").write_bytes(content)
     with pytest.raises(BrokenImageError):
         decode(tmp_path / "broken.jpg")

@@ -35,7 +35,7 @@ from data_checks.suites import run_checks
 _NUM_VAL = 6
 
 
-def test_only_what_went_backward_may_differ_more_on_images_of_a_user() -> None:
+def test_only_gradients_may_differ_more_on_user_images() -> None:
     own = {"loss": 1e-5, "loss_trace": 1e-3, "gradient": 1e-3, "travel": 1e-3, "running_mean": 1e-5}
     wider = seen_tolerances("fp32_ieee", own)
     assert wider == {"pixels": 1e-6, "labels": 1e-9, "gradient": 1e-2, "travel": 1e-1}
@@ -124,7 +124,7 @@ def test_both_sides_get_the_same_bytes_in_every_start_layout_and_mode(
     assert [name for name, _ in _marks(state)] == []
 
 
-def test_waiting_is_counted_where_images_are_decoded_on_the_clock_and_only_there(
+def test_waiting_is_counted_only_if_images_are_decoded_while_the_clock_runs(
     images: ImageFolder, state: State, snapshot: Path
 ) -> None:
     _break(
@@ -159,7 +159,7 @@ def test_other_bytes_on_one_side_void_the_duel(
     assert ("same inputs", "contenders worked on 2 different inputs, not 1") in _marks(state)
 
 
-def test_a_side_that_takes_batches_for_something_else_is_void(
+def test_a_side_that_misreads_batches_is_void(
     images: ImageFolder, state: State, snapshot: Path
 ) -> None:
     document = _run(_order(images, "nhwc", "dark"), state, snapshot)
@@ -225,7 +225,7 @@ def test_a_loader_that_does_not_start_leaves_no_result(
         _run(_order(images, loader_python="/nowhere/python"), state, snapshot)
 
 
-def test_a_contender_that_dies_in_an_epoch_leaves_the_loader_to_the_others(
+def test_the_loader_serves_the_others_after_a_contender_dies_in_an_epoch(
     images: ImageFolder, state: State, snapshot: Path
 ) -> None:
     document = _run(_order(images, "killed", "nhwc"), state, snapshot)

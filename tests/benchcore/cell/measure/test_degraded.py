@@ -42,7 +42,7 @@ def test_a_disturbed_block_is_degraded_with_its_reason(
     assert find_degraded(disturbed) == {1: words}
 
 
-def test_a_clock_may_wander_five_percent_either_way_and_no_further() -> None:
+def test_a_clock_within_five_percent_is_not_degraded() -> None:
     steady = dict.fromkeys(("steal_share", "foreign_cpu_share"))
     clocks = (1000, 1000, 1000, 951, 1049, 949, 1051)
     disturbed = find_degraded(blocks(*({**steady, "sm_clock_mhz": clock} for clock in clocks)))
@@ -67,11 +67,11 @@ def test_shares_at_their_limits_disturb_nothing() -> None:
     ],
     ids=["unknown", "quiet", "load", "cap and set clocks", "no company"],
 )
-def test_what_is_no_disturbance_degrades_nothing(telemetry: dict[str, Any]) -> None:
+def test_harmless_readings_degrade_no_block(telemetry: dict[str, Any]) -> None:
     assert find_degraded(blocks(telemetry, telemetry)) == {}
 
 
-def test_a_container_hides_who_is_who_on_the_gpu_but_not_how_many() -> None:
+def test_in_a_container_gpu_processes_are_counted_without_their_ids() -> None:
     assert count_foreign([10, 11], frozenset({10, 11})) == 0
     assert count_foreign([10, 11, 12], frozenset({10, 11})) == 1
     assert count_foreign([9010, 9011], frozenset({10, 11})) == 0

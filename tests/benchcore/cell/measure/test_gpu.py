@@ -184,7 +184,7 @@ def test_a_gpu_is_its_model_memory_driver_mig_and_the_cpus_that_feed_it(
     ],
     ids=["can't", "off", "on, no instance", "the first", "the first there is", "one of three"],
 )
-def test_of_a_divided_board_the_instance_that_cuda_sees_is_the_device(
+def test_on_a_mig_gpu_the_device_is_the_instance_that_cuda_sees(
     drive: Callable[..., Driver], board: dict[str, Any], mig: str | None, memory: int
 ) -> None:
     drive(board)
@@ -203,7 +203,7 @@ def test_of_a_divided_board_the_instance_that_cuda_sees_is_the_device(
         ("MIG-seventh", 0, 10),
     ],
 )
-def test_an_index_is_cudas_and_counts_what_is_visible(
+def test_a_gpu_index_counts_visible_devices_as_cuda_does(
     drive: Callable[..., Driver], visible: str | None, index: int, memory: int
 ) -> None:
     boards = [_board(), _board("GPU-b", memory=40 * GIB), _board(mig=1, instances=[THIRD, SEVENTH])]
@@ -219,7 +219,9 @@ def test_a_gpu_that_is_not_visible_is_absent(drive: Callable[..., Driver]) -> No
     assert gpu.absence_reason(0) is not None
 
 
-def test_an_instance_has_its_boards_clocks_and_not_its_power(drive: Callable[..., Driver]) -> None:
+def test_a_mig_instance_has_the_clocks_of_its_gpu_but_not_its_power(
+    drive: Callable[..., Driver],
+) -> None:
     drive(_board(mig=1, instances=[{**SEVENTH, "pids": (1, 2)}], pids=(1, 2, 3, 4)))
     sample = gpu.sample(0, frozenset({1}))
     assert (sample.values["sm_clock_mhz"], sample.values["temperature_c"]) == (1000, 1000)
@@ -270,7 +272,7 @@ def test_facts_that_nvml_refuses_are_unknown(drive: Callable[..., Driver]) -> No
     assert energy.absence_reason("cuda") == "NVML: Insufficient Permissions"
 
 
-def test_gpus_of_other_jobs_are_counted_by_nvml_and_not_by_us(
+def test_gpus_of_other_jobs_are_not_counted(
     drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slurm's device constraint: CUDA does not even count them."""
@@ -282,7 +284,7 @@ def test_gpus_of_other_jobs_are_counted_by_nvml_and_not_by_us(
     assert [each["uuid"] for each in gpu.list_gpus()] == ["GPU-ours"]
 
 
-def test_a_survey_names_what_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_survey_lists_the_gpus_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     import pynvml as real
 
     for boards, found in (

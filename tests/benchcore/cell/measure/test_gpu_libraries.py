@@ -31,7 +31,7 @@ def _compile(folder: Path, name: str, source: str) -> Path:
 
 
 @pytest.mark.parametrize(("number", "cudnn"), [(91002, "9.10.2"), (8907, "8.9.7")])
-def test_what_is_loaded_reports_its_version(tmp_path: Path, number: int, cudnn: str) -> None:
+def test_a_loaded_library_reports_its_version(tmp_path: Path, number: int, cudnn: str) -> None:
     names = ("libcudnn.so.9", "libcublas.so.13", "libnccl.so.2")
     loaded = [_compile(tmp_path, name, _SOURCE % number) for name in names]
     handles = [ctypes.CDLL(str(each)) for each in loaded]
@@ -44,7 +44,9 @@ def test_what_is_loaded_reports_its_version(tmp_path: Path, number: int, cudnn: 
         assert read_versions() == {"cudnn": cudnn, "cublas": "13.12.11", "nccl": "2.27.5"}
 
 
-def test_what_is_not_loaded_has_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_not_loaded_has_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     absent = dict.fromkeys(("cudnn", "cublas", "nccl"), "not loaded")
     (tmp_path / "maps").write_text("7f00-7f01 r-xp 0 08:01 1 /usr/lib/libc.so.6\n")
     monkeypatch.setattr(gpu_libraries, "_MAPS", tmp_path / "maps")

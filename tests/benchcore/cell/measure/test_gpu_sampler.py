@@ -74,7 +74,7 @@ def test_a_block_shorter_than_the_period_has_null_with_its_reason(board: _Board)
     assert not board.readers
 
 
-def test_samples_of_a_block_become_one() -> None:
+def test_samples_of_a_block_are_merged_into_one() -> None:
     found = summarise(
         [
             _sample(sm_clock_mhz=1000, throttle_reasons=0x4, temperature_c=50, power_mw=100),
@@ -94,7 +94,7 @@ def test_samples_of_a_block_become_one() -> None:
     assert found.missing == {}
 
 
-def test_what_no_sample_had_keeps_its_reason() -> None:
+def test_a_reading_missing_from_every_sample_stays_null_with_its_reason() -> None:
     found = summarise([_sample(power_mw=None)] * 2)
     assert (found.values["power_mw"], found.missing) == (None, {"power_mw": "refused"})
 

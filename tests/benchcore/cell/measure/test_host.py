@@ -28,12 +28,12 @@ def test_another_device_has_another_fingerprint(change: dict[str, object]) -> No
     assert host._fingerprint({**facts, **change}) != host._fingerprint(facts)
 
 
-def test_a_few_pages_of_memory_make_no_other_device() -> None:
+def test_a_few_pages_of_memory_do_not_change_the_fingerprint() -> None:
     facts = {"name": "cpu", "model": "x", "count": 2, "memory_bytes": 2**35, "driver": None}
     assert host._fingerprint({**facts, "memory_bytes": 2**35 - 2**20}) == host._fingerprint(facts)
 
 
-def test_what_a_cpu_has_no_counter_for_is_null() -> None:
+def test_readings_without_a_counter_on_a_cpu_are_null() -> None:
     sampler = host.TelemetrySampler("cpu")
     sampler.begin(frozenset())
     counters = sampler.sample(frozenset())

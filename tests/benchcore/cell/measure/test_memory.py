@@ -22,7 +22,7 @@ def _python(code: str) -> list[int]:
     return [int(number) for number in run.stdout.split()]
 
 
-def test_the_peak_is_our_own_and_not_that_of_who_started_us() -> None:
+def test_the_memory_peak_excludes_the_parent_process() -> None:
     """`ru_maxrss` remembers what was resident before exec: here the big parent's memory."""
     child = (
         "import resource; from benchcore.cell.measure import memory;"
@@ -37,7 +37,7 @@ def test_the_peak_is_our_own_and_not_that_of_who_started_us() -> None:
     assert theirs > BIG > ours
 
 
-def test_what_came_before_the_baseline_is_not_in_the_peak() -> None:
+def test_memory_used_before_the_baseline_is_not_in_the_peak() -> None:
     baseline, peak = _python(
         f"held = b'x' * {BIG}; del held; from benchcore.cell.measure import memory;"
         f"print(memory.take_baseline('cpu')); held = b'x' * {BIG // 3};"
@@ -47,16 +47,14 @@ def test_what_came_before_the_baseline_is_not_in_the_peak() -> None:
     assert BIG // 3 <= peak - baseline < BIG // 2
 
 
-def test_where_the_peak_cannot_be_set_back_the_baseline_is_the_peak(
+def test_if_the_peak_cannot_be_reset_the_baseline_is_the_peak(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(memory, "_CLEAR", tmp_path)
     assert memory.take_baseline("cpu") == memory.read_peak("cpu")
 
 
-def test_without_proc_the_kernels_other_counter_is_read(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_proc_getrusage_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(memory, "_STATUS", tmp_path / "missing")
     peak = memory.read_peak("cpu")
     assert peak is not None and peak > 2**20

@@ -130,7 +130,7 @@ def test_the_clock_stops_when_the_device_is_done(
         ("measure/timing.py", "release(outputs)", "pass", "crash"),
     ],
 )
-def test_a_block_lets_large_results_go_once_they_are_there(
+def test_a_block_frees_large_results_once_they_are_ready(
     state: State, snapshot: Path, file: str, guard: str, instead: str, status: str
 ) -> None:
     if guard:
@@ -165,7 +165,7 @@ def _play(steps: int, at_once: int) -> tuple[list[int], list[int], list[int]]:
 
 
 @pytest.mark.parametrize("steps", [1, 63, 64, 65, 1000])
-def test_tiny_results_are_dropped_but_for_the_last_which_are_all_waited_for(steps: int) -> None:
+def test_only_the_last_tiny_results_are_kept_and_all_of_them_awaited(steps: int) -> None:
     release, waited_for, alive = _play(steps, LARGEST_GROUP)
     assert release == []
     assert waited_for == list(range(max(0, steps - LARGEST_GROUP), steps))
@@ -201,7 +201,7 @@ def test_the_bytes_of_a_training_state_count() -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_throughput_lets_the_host_run_ahead_and_latency_does_not(
+def test_the_host_runs_ahead_in_throughput_but_not_in_latency(
     state: State, snapshot: Path, guarded: bool
 ) -> None:
     """Host and device take 2 ms each: 2 ms a step in a queue, 4 ms when each is waited for."""
@@ -213,13 +213,13 @@ def test_throughput_lets_the_host_run_ahead_and_latency_does_not(
     assert (_latency_ms(contender) / _step_ms(contender) > 1.5) is guarded
 
 
-def test_latencies_are_as_many_as_the_seeds_rule_wants(state: State, snapshot: Path) -> None:
+def test_the_number_of_latency_samples_follows_the_rule(state: State, snapshot: Path) -> None:
     contender = _run(_order(block_ms=1.0), state, snapshot)
     assert [len(start["latency_ns"]) for start in contender["starts"]] == [25, 25]
 
 
 @pytest.mark.parametrize("passes", [True, False])
-def test_a_duel_for_its_time_alone_has_no_passes(
+def test_a_duel_that_only_times_steps_has_no_passes(
     state: State, snapshot: Path, passes: bool
 ) -> None:
     contender = _run(_order(passes=passes), state, snapshot)
@@ -228,7 +228,7 @@ def test_a_duel_for_its_time_alone_has_no_passes(
     assert any(contender["starts"][-1]["memory"].values()) is passes
 
 
-def test_memory_is_that_of_a_process_of_its_own(state: State, snapshot: Path) -> None:
+def test_memory_is_measured_in_a_separate_process(state: State, snapshot: Path) -> None:
     contender = _run(_order("hungry"), state, snapshot)
     first, last = (start["memory"] for start in contender["starts"])
     assert set(first.values()) == {None}
@@ -248,7 +248,7 @@ def test_no_contender_preallocates_the_device(
     assert environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
 
 
-def test_a_pass_that_fails_costs_its_own_columns_only(state: State, snapshot: Path) -> None:
+def test_a_failed_pass_leaves_only_its_own_columns_empty(state: State, snapshot: Path) -> None:
     stage = 'self._stage = "memory"'
     _break(snapshot, "contender.py", stage, f'{stage}; raise MemoryError("no room")')
     contender = _run(_order(), state, snapshot)

@@ -75,7 +75,7 @@ def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("framework", "mode"), [("jax", "jit"), ("torch", "max-autotune")])
-def test_every_start_finds_what_a_process_of_its_own_compiled(
+def test_every_start_finds_what_the_cold_pass_compiled(
     framework_environment: Environments, state: State, snapshot: Path, framework: str, mode: str
 ) -> None:
     record = framework_environment(f"{framework}@newest")
@@ -150,7 +150,7 @@ import jax, jax.numpy as jnp
 """
 
 
-def test_jax_waits_for_every_array_but_those_given_away(
+def test_jax_waits_for_every_array_that_was_not_donated(
     framework_python: Callable[[str], Path],
 ) -> None:
     code = """
@@ -171,7 +171,7 @@ print(json.dumps([given.is_deleted(), gone.waited, left.waited, other.waited]))
     assert _ask(framework_python("jax"), _JAX + code) == [True, False, True, True]
 
 
-def test_jax_lets_no_result_go_before_it_is_there(
+def test_jax_frees_no_result_before_it_is_ready(
     framework_python: Callable[[str], Path],
 ) -> None:
     """A small computation overtakes a large one: to wait for the last one is not enough."""

@@ -36,7 +36,7 @@ def test_every_pair_is_compared_by_its_largest_relative_difference(tmp_path: Pat
     assert rows[1]["l2_relative"] < rows[1]["max_relative"]
 
 
-def test_the_moment_at_which_two_are_furthest_apart_decides(tmp_path: Path) -> None:
+def test_the_moment_of_largest_difference_decides(tmp_path: Path) -> None:
     """A step that goes wrong once it is timed, and a contender that has failed since."""
     off = LOGITS + 2e-4
     before = _save(tmp_path, a={"y": LOGITS}, b={"y": LOGITS})

@@ -86,7 +86,7 @@ def _run(state: State, snapshot: Path, *contenders: Any, **changes: Any) -> list
 @pytest.mark.parametrize(
     ("label", "bits"), [("fp32_ieee", FULL), ("tf32", TF32), ("bf16", BF16), ("bf16_autocast", 8)]
 )
-def test_a_true_label_goes_on_with_its_errors_on_record(
+def test_a_contender_with_a_true_label_continues_and_its_errors_are_recorded(
     state: State, snapshot: Path, label: str, bits: int
 ) -> None:
     _round_operands(snapshot, bits, bits)
@@ -128,7 +128,7 @@ def test_a_label_that_the_canary_contradicts_voids_the_contender(
     [("jax", "jax@newest", "jit"), ("torch", "torch", "none")],
 )
 @pytest.mark.parametrize("precision", ["fp32_ieee", "tf32", "bf16", "bf16_autocast"])
-def test_each_framework_computes_what_the_case_says(
+def test_each_framework_computes_in_the_precision_of_the_case(
     state: State,
     framework_environment: Callable[[str], EnvironmentRecord],
     framework: str,
@@ -204,7 +204,7 @@ def test_borders_lie_midway_between_the_roundoffs_of_the_precisions() -> None:
     assert classify(1e9) == classify(float("nan")) == "coarser than bf16"
 
 
-def test_what_is_not_finite_or_has_another_shape_is_no_product() -> None:
+def test_a_canary_product_that_is_not_finite_or_has_another_shape_is_rejected() -> None:
     operands = make_operands()
     convolved = np.full((2, 32, 7, 7), np.nan)
     found = measure(operands, Products(product=np.zeros((2, 2)), convolved=convolved))
@@ -243,7 +243,7 @@ def _convolve_by_winograd(bits: int) -> float:
 
 
 @pytest.mark.parametrize(("bits", "reads_as"), [(TF32, "bf16"), (BF16, "coarser than bf16")])
-def test_winograds_algorithm_would_read_as_a_coarser_precision_so_no_stride_of_1_is_tried(
+def test_the_canary_uses_no_stride_of_1_as_winograd_looks_like_lower_precision(
     bits: int, reads_as: str
 ) -> None:
     assert _convolve_by_winograd(53) < 1e-12  # the transforms are right

@@ -71,7 +71,7 @@ def test_the_same_arrays_in_float64_are_computed_once(tmp_path: Path) -> None:
     assert prover.built == 1
 
 
-def test_a_checkpoints_weights_are_proven_and_no_others_reference_is_taken(tmp_path: Path) -> None:
+def test_a_checkpoint_is_proven_with_a_reference_of_its_own_weights(tmp_path: Path) -> None:
     prover = _Prover(tmp_path)
     assert (prover.prove(), list(prover.weight)) == (1.0, [1.0, 1.0])
     np.savez(tmp_path / "kept.npz", weight=np.array([5, 6]))
@@ -101,7 +101,7 @@ def test_a_checkpoint_is_proven_on_the_cases_of_the_whole_model() -> None:
     ],
     ids=lambda change: "-".join(change),
 )
-def test_whatever_may_change_the_evidence_is_computed(
+def test_a_reference_is_recomputed_if_anything_that_affects_it_changes(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
     prover = _Prover(tmp_path)
@@ -114,7 +114,7 @@ def test_only_float64_is_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "references").exists()
 
 
-def test_what_is_half_written_is_not_taken(tmp_path: Path) -> None:
+def test_a_partly_written_reference_is_ignored(tmp_path: Path) -> None:
     prover = _Prover(tmp_path)
     prover.prove()
     (kept,) = (tmp_path / "references").iterdir()

@@ -122,7 +122,7 @@ def test_a_real_tf32_switch_on_one_side_is_void(read: dict[str, Read]) -> None:
     )
 
 
-def test_cudnns_autotuning_has_nothing_to_tune_on_a_cpu(read: dict[str, Read]) -> None:
+def test_cudnn_autotuning_changes_nothing_on_a_cpu(read: dict[str, Read]) -> None:
     assert read["torch"]["autotuned"]["manifest"]["autotune"] == "none"
     assert _compare(read, "infer", "autotuned").violations == ()
 

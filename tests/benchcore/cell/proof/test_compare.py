@@ -33,14 +33,14 @@ def test_two_sides_with_equal_errors_pass() -> None:
     assert row["b_bound"] == pytest.approx(3 * 5e-7 + 1e-6)
 
 
-def test_another_function_fails_however_coarse_the_precision() -> None:
+def test_a_different_function_fails_in_any_precision() -> None:
     other = _side(1e-7, exact=EXACT * (1 + 1e-7))  # else as exact as can be
     for precision in ("fp32_ieee", "tf32", "bf16", "bf16_autocast"):
         assert not _passes(_side(1e-7), other, precision)
     assert _passes(_side(1e-7), _side(1e-7, exact=EXACT * (1 + 1e-8)))
 
 
-def test_an_oracle_of_float32_is_none() -> None:
+def test_a_float32_reference_is_refused() -> None:
     third = EXACT / 3
     rounded = Evidence(found={"logits": third}, exact={"logits": third.astype(np.float32)})
     assert not _passes(rounded, _side(1e-7, exact=third))
@@ -53,7 +53,7 @@ def test_a_side_more_than_three_times_as_wrong_as_the_other_fails(turned: bool) 
     assert _passes(_side(3.5e-6), good)
 
 
-def test_two_sides_that_are_both_too_coarse_fail_by_the_ceiling() -> None:
+def test_two_sides_that_are_both_too_coarse_exceed_the_absolute_limit() -> None:
     """Both in TF32 under the label of IEEE float32."""
     assert not _passes(_side(6e-4), _side(6e-4))
     assert _passes(_side(6e-4), _side(6e-4), "tf32")
@@ -67,7 +67,7 @@ def test_a_gradient_far_from_float64_passes_if_both_sides_are() -> None:
     assert not _passes(a, _side(1e-4, quantity="gradient"))
 
 
-def test_a_unit_at_its_kink_is_forgiven_backward_alone() -> None:
+def test_a_unit_at_its_kink_is_allowed_only_in_gradients() -> None:
     """By what the workload says that it may move; what goes forward is not moved by it."""
     kinds = ("gradient", "running_var")
     rule = Rule(precision="fp32_ieee", tolerances=dict.fromkeys(kinds, 1e-2))
@@ -92,7 +92,7 @@ def test_what_cannot_be_compared_fails(found: dict[str, np.ndarray]) -> None:
     assert not _passes(_side(1e-7), broken)
 
 
-def test_an_oracle_of_zeros_proves_nothing() -> None:
+def test_a_reference_of_zeros_proves_nothing() -> None:
     zeros = _side(0.0, exact=np.zeros(5))
     assert not _passes(zeros, zeros)
     assert measure(np.zeros(5), np.zeros(5), "gradient") is None
@@ -137,7 +137,7 @@ def test_an_array_with_a_true_gradient_of_zero_passes() -> None:
     assert all(each["passed"] for each in parts)
 
 
-def test_photographs_take_the_place_of_the_first_images_alone() -> None:
+def test_test_images_replace_only_the_first_images() -> None:
     images = np.zeros((3, 3, 8, 8), dtype=np.float32)
     photograph = np.zeros((20, 30, 3), dtype=np.uint8)
     photograph[:, 11:] = 255  # the middle 16 columns begin at 7: bright from the third of eight on

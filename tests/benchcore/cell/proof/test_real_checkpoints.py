@@ -113,7 +113,7 @@ def test_a_state_dict_is_the_same_as_pickle_and_as_safetensors(saved: Saved) -> 
         ("swollen.pth", r"'float32' of shape \(1099511627776,\)"),
     ],
 )
-def test_what_else_torch_saves_is_refused(saved: Saved, name: str, words: str) -> None:
+def test_other_objects_saved_by_torch_are_refused(saved: Saved, name: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         saved.take(name)
 

@@ -51,7 +51,7 @@ def test_the_script_is_the_golden_one() -> None:
     assert script == GOLDEN.read_text(), f"REFRESH=1 pytest {__file__} writes it anew"
 
 
-def test_what_is_not_requested_is_not_written() -> None:
+def test_options_that_are_not_requested_are_not_written() -> None:
     script = write_batch_script(_job(allocation={"gpus": 0}))
     assert "gres" not in script and "module" not in script and "--mem" not in script
     assert script.startswith("#!/bin/bash\n") and "#SBATCH --no-requeue\n" in script
@@ -94,7 +94,7 @@ def test_a_hostile_name_or_folder_is_refused(value: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(TEXTS), st.text(min_size=1, max_size=40), min_size=1))
-def test_whatever_is_accepted_stays_one_directive_a_line(values: dict[str, str]) -> None:
+def test_accepted_values_never_break_a_directive_line(values: dict[str, str]) -> None:
     try:
         asked = Allocation.model_validate({"partition": "gpu", **values})
     except ValidationError:
@@ -105,14 +105,14 @@ def test_whatever_is_accepted_stays_one_directive_a_line(values: dict[str, str])
     assert lines[len(directives) + 1] == "set -e"
 
 
-def test_a_commands_words_arrive_as_they_are(tmp_path: Path) -> None:
+def test_the_arguments_of_the_command_arrive_unchanged(tmp_path: Path) -> None:
     words = ("printf", "%s.", "a b", "$(id)", "'", "--", "")
     script = write_batch_script(_job(folder=str(tmp_path), command=words))
     done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
     assert done.stdout == "a b.$(id).'.--.."
 
 
-def test_slurm_takes_the_script_as_it_is_meant(slurm: LocalSlurm) -> None:
+def test_slurm_accepts_the_script_with_all_its_options(slurm: LocalSlurm) -> None:
     """Also a node that lacks the folder: the job fails, and runs nothing elsewhere."""
     (slurm.folder / "slurm-jobs").mkdir(exist_ok=True)
     asked = {"gpu_type": "h100", "cpus": 2, "memory_mb": 256, "minutes": 3}

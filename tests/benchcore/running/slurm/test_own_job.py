@@ -33,7 +33,7 @@ VARIABLES = {"SLURM_JOB_ID": "7"}
         ("error|x", None, None, None),
     ],
 )
-def test_what_squeue_says(
+def test_the_output_of_squeue_is_parsed(
     line: str, queue_s: float | None, ends_at: float | None, exclusive: bool | None
 ) -> None:
     job = read_own_job(VARIABLES, line)
@@ -41,7 +41,7 @@ def test_what_squeue_says(
     assert (job.record.job_id, job.record.node, job.record.gpus) == ("7", None, ())
 
 
-def test_a_controller_that_does_not_answer_is_stood_in_for_by_newer_slurms_variable() -> None:
+def test_without_an_answer_of_the_controller_the_variable_of_newer_slurms_is_read() -> None:
     assert read_own_job({**VARIABLES, "SLURM_JOB_END_TIME": "2860"}, "").ends_at == 2860.0
 
 

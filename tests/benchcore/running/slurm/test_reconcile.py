@@ -48,13 +48,15 @@ def _decide(*jobs: Job, **of_run: Any) -> Decision:
         ("INVENTED", "", Fate.RUNS, "is in an unknown state (INVENTED)"),
     ],
 )
-def test_a_state_has_a_meaning_and_words(state: str, reason: str, fate: Fate, words: str) -> None:
+def test_every_job_state_has_a_meaning_and_a_message(
+    state: str, reason: str, fate: Fate, words: str
+) -> None:
     assert judge_state(state) is fate
     assert describe_job("7", state, reason).startswith(f"Slurm job 7 {words}")
 
 
 @pytest.mark.parametrize("state", ["FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED"])
-def test_what_a_job_did_itself_is_never_tried_again(state: str) -> None:
+def test_a_job_that_failed_by_itself_is_never_retried(state: str) -> None:
     for phase in ("running", "pending"):
         decision = _decide(_job(state), phase=phase)
         assert decision.action is Action.CRASHED
@@ -65,7 +67,7 @@ def test_what_a_job_did_itself_is_never_tried_again(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED"])
-def test_what_the_cluster_took_away_is_tried_again_but_not_for_ever(state: str) -> None:
+def test_a_job_lost_by_the_cluster_is_retried_a_limited_number_of_times(state: str) -> None:
     jobs: list[Job] = []
     for attempt in range(1, MAX_ATTEMPTS):
         jobs.append(_job(state, job_id=str(attempt)))
@@ -103,14 +105,14 @@ def test_an_attempt_that_may_be_under_way_is_not_doubled() -> None:
     )
 
 
-def test_a_job_that_no_one_wrote_down_is_attached() -> None:
+def test_an_unrecorded_job_is_attached() -> None:
     for jobs in ([_job("PENDING")], [_job("RUNNING")]):
         decision = _decide(*jobs, phase="pending", job_id=None)
         assert (decision.action, decision.job_id) == (Action.ATTACH, "7")
         assert _decide(*jobs, phase="pending").action is Action.WAIT
 
 
-def test_cancelling_reaches_slurm_and_ends_when_the_job_has() -> None:
+def test_cancelling_reaches_slurm_and_ends_with_the_job() -> None:
     for state in ("PENDING", "RUNNING", "COMPLETING"):
         decision = _decide(_job(state), phase="cancelling")
         assert (decision.action, decision.job_id) == (Action.SCANCEL, "7")
@@ -123,7 +125,7 @@ def test_cancelling_reaches_slurm_and_ends_when_the_job_has() -> None:
     assert _decide(phase="cancelling", job_id=None).action is Action.CANCELLED
 
 
-def test_without_a_job_it_waits_a_while_and_then_says_so() -> None:
+def test_a_missing_job_is_reported_after_a_while() -> None:
     for job_id in (None, "7"):
         assert _decide(phase="pending", job_id=job_id, since_s=GRACE_S - 1).action is Action.WAIT
     assert _decide(phase="pending", job_id=None).action is Action.SUBMIT_AGAIN
@@ -133,7 +135,7 @@ def test_without_a_job_it_waits_a_while_and_then_says_so() -> None:
     assert _decide(phase="crashed").action is Action.WAIT
 
 
-def test_a_job_that_ended_well_and_left_its_run_unfinished_is_a_crash() -> None:
+def test_a_completed_job_with_an_unfinished_run_is_a_crash() -> None:
     decision = _decide(_job("COMPLETED"))
     assert decision.action is Action.CRASHED and "never reported a result" in decision.message
     of_engine = _decide(_job("COMPLETED"), phase="crashed")  # which did say it
@@ -141,7 +143,7 @@ def test_a_job_that_ended_well_and_left_its_run_unfinished_is_a_crash() -> None:
 
 
 @pytest.mark.parametrize("reason", ["BadConstraints", "InvalidAccount", "PartitionTimeLimit"])
-def test_a_job_that_waits_for_what_will_not_come_is_ended(reason: str) -> None:
+def test_a_job_that_can_never_start_is_cancelled(reason: str) -> None:
     decision = _decide(_job("PENDING", reason))
     assert (decision.action, decision.job_id) == (Action.CRASHED, "7")
     assert reason in decision.message and "never start" in decision.message

@@ -58,7 +58,7 @@ def test_nodes_of_a_partition_are_those_that_could_run_a_job(slurm: LocalSlurm) 
     assert scheduler.list_nodes("nowhere") == []
 
 
-def test_the_environment_goes_beside_the_script(script: Script, slurm: LocalSlurm) -> None:
+def test_the_environment_is_passed_beside_the_script(script: Script, slurm: LocalSlurm) -> None:
     text = script("deadheat-env", "bash", "-c", 'echo "$SECRET"')
     job = scheduler.submit(text, {"SECRET": "a; $(id) 'b'"})
     log = slurm.folder / "slurm-jobs" / f"{job}.log"
@@ -81,14 +81,14 @@ def test_an_environment_that_would_change_sbatch_is_refused(name: str) -> None:
         ({"memory_mb": 10**6}, "Memory specification can not be satisfied"),
     ],
 )
-def test_a_refusal_is_reported_in_slurms_own_words(
+def test_a_refusal_is_reported_with_the_message_of_slurm(
     script: Script, asked: dict[str, object], words: str
 ) -> None:
     with pytest.raises(SlurmRefusedError, match=f"(?i){words}"):
         scheduler.submit(script("deadheat-refused", "true", **asked), {})
 
 
-def test_what_slurm_takes_and_will_never_start_is_known(script: Script) -> None:
+def test_jobs_that_slurm_accepts_but_never_starts_are_recognised(script: Script) -> None:
     job = scheduler.submit(script("deadheat-long", "true", minutes=9000), {})
     [told] = scheduler.list_jobs(["deadheat-long"])["deadheat-long"]
     scheduler.cancel(job)
@@ -97,13 +97,13 @@ def test_what_slurm_takes_and_will_never_start_is_known(script: Script) -> None:
     assert never_starts(told.state, told.reason)
 
 
-def test_what_is_no_id_is_refused(script: Script) -> None:
+def test_a_malformed_job_id_is_refused(script: Script) -> None:
     for job_id in ("--user=root", "7 8", ""):
         with pytest.raises(SlurmRefusedError):
             scheduler.cancel(job_id)
 
 
-def test_no_answer_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_answer_is_not_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SlurmUnreachableError, match="no squeue on PATH"):
         scheduler.list_jobs(["deadheat-1"])

@@ -10,7 +10,7 @@ from benchcore.running.slurm.own_job import read_own_job
 from benchcore.running.slurm.slots import Slot, list_gpus, pin_to_slot, split_allocation
 
 
-def test_lanes_share_the_cpus_and_no_two_have_one() -> None:
+def test_slots_divide_the_cpus_without_overlap() -> None:
     assert split_allocation(["0", "1"], {8, 1, 0, 9, 10}) == [Slot("0", (0, 1)), Slot("1", (8, 9))]
     assert split_allocation(["GPU-a", "GPU-b", "GPU-c"], {4, 5}) == [
         *(Slot("GPU-a", (4,)), Slot("GPU-b", (5,)), Slot("GPU-c", (4,)))
@@ -20,7 +20,7 @@ def test_lanes_share_the_cpus_and_no_two_have_one() -> None:
 @pytest.mark.parametrize(
     ("named", "gpus"), [("0,1", ("0", "1")), ("", ()), ("NoDevFiles", ()), (None, ())]
 )
-def test_gpus_are_those_that_cuda_will_show(named: str | None, gpus: tuple[str, ...]) -> None:
+def test_slots_have_the_gpus_that_cuda_shows(named: str | None, gpus: tuple[str, ...]) -> None:
     assert list_gpus({} if named is None else {"CUDA_VISIBLE_DEVICES": named}) == gpus
 
 
@@ -33,13 +33,13 @@ def test_gpus_are_those_that_cuda_will_show(named: str | None, gpus: tuple[str, 
         ("0", "0", ("2", "3")),  # Slurm and CUDA disagree: nothing is guessed
     ],
 )
-def test_a_result_names_its_own_lanes_gpu(visible: str, seen: str, told: tuple[str, ...]) -> None:
+def test_a_result_names_the_gpu_of_its_slot(visible: str, seen: str, told: tuple[str, ...]) -> None:
     environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "2,3", "CUDA_VISIBLE_DEVICES": visible}
     record = read_own_job(environ, "").in_slot({"CUDA_VISIBLE_DEVICES": seen})
     assert record.gpus == told
 
 
-def test_a_thread_keeps_to_its_lanes_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_stays_on_the_cpus_of_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.sched_getaffinity(0)
     lane = Slot("0", (min(before),))
     for name, value in lane.environ.items():

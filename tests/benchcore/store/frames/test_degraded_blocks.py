@@ -34,7 +34,7 @@ def judge(engine: Engine, state: State, disturbed: Collection[int]) -> Ratio:
     return ratio
 
 
-def test_a_start_is_judged_by_its_undisturbed_blocks(engine: Engine, state: State) -> None:
+def test_a_start_is_judged_by_its_valid_blocks(engine: Engine, state: State) -> None:
     ratio = judge(engine, state, {0, 2})
     assert ratio.log_ratio == pytest.approx(0.0, abs=1e-6)
     assert (ratio.num_starts, ratio.counts, ratio.verdict) == (3, True, "same")
@@ -48,14 +48,14 @@ def test_a_start_is_judged_by_its_undisturbed_blocks(engine: Engine, state: Stat
     assert list(start_frame(engine, CAMPAIGN)["num_degraded"]) == [2, 2, 2, 0, 0, 0]
 
 
-def test_a_step_takes_what_its_undisturbed_blocks_took(engine: Engine, state: State) -> None:
+def test_the_time_of_a_step_comes_from_its_valid_blocks(engine: Engine, state: State) -> None:
     """Three of four blocks took three times as long, and were disturbed."""
     judge(engine, state, {0, 1, 2})
     jax, torch = contender_frame(engine, CAMPAIGN)["median_step_ns"]
     assert jax == pytest.approx(torch, rel=0.01)
 
 
-def test_a_start_that_was_disturbed_throughout_voids_no_other(engine: Engine, state: State) -> None:
+def test_a_start_without_valid_blocks_voids_no_other_start(engine: Engine, state: State) -> None:
     document = make_document()
     for block in document["contenders"][0]["starts"][1]["blocks"]:
         block["telemetry"]["steal_share"] = 0.3
@@ -66,9 +66,7 @@ def test_a_start_that_was_disturbed_throughout_voids_no_other(engine: Engine, st
     assert (ratio.num_starts, ratio.counts) == (2, True)
 
 
-def test_a_start_without_a_time_and_without_a_disturbance_is_marked(
-    engine: Engine, state: State
-) -> None:
+def test_a_start_without_time_or_disturbance_fails_its_check(engine: Engine, state: State) -> None:
     spool_document(state.spool, make_document())
     ingest_spool(engine, state)
     with Session(engine) as session:
@@ -86,7 +84,7 @@ def test_a_duel_without_a_valid_block_is_unknown_with_a_reason(
     assert ratio.reason.startswith("no valid block; 12 of 24 blocks left out as degraded")
 
 
-def test_an_undisturbed_duel_has_no_note(engine: Engine, state: State) -> None:
+def test_a_duel_without_degraded_blocks_has_no_note(engine: Engine, state: State) -> None:
     ratio = judge(engine, state, ())
     assert "degraded" not in ratio.reason
     assert ratio.num_starts == 3

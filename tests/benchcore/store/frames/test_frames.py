@@ -139,13 +139,13 @@ def test_an_empty_frame_has_the_types_of_a_full_one(read: Reader, filled: Engine
 
 
 @pytest.mark.parametrize("read", WANTED, ids=lambda read: read.__name__)
-def test_a_campaign_is_a_part_of_all(read: Reader, filled: Engine) -> None:
+def test_the_frame_of_a_campaign_is_a_part_of_the_whole(read: Reader, filled: Engine) -> None:
     parts = [read(filled, campaign) for campaign in (CAMPAIGN, "other")]
     assert sum(len(part) for part in parts) == len(read(filled, None))
     assert set(parts[1]["campaign"]) == {"other"}
 
 
-def test_a_contender_sums_up_its_starts(filled: Engine) -> None:
+def test_a_contender_row_summarises_its_starts(filled: Engine) -> None:
     frame = contender_frame(filled, CAMPAIGN)
     assert list(frame["name"]) == ["jax-0.9", "torch-2.10", "jax-0.8"]
     row = frame.iloc[0]
@@ -160,7 +160,7 @@ def test_a_contender_sums_up_its_starts(filled: Engine) -> None:
     assert row["started_at"] == pd.Timestamp("2026-01-02T03:04:05Z")
 
 
-def test_latency_is_of_all_starts_together_and_energy_of_the_one_that_has_it(
+def test_latency_pools_all_starts_and_energy_comes_from_the_start_that_has_it(
     engine: Engine, state: State
 ) -> None:
     document = make_document((JAX, TORCH))
@@ -237,7 +237,7 @@ def test_a_pair_without_numbers_is_a_row_of_ratios(filled: Engine) -> None:
     assert pd.isna(row["log_ratio"]) and pd.isna(row["low"]) and pd.isna(row["high"])
 
 
-def test_where_the_time_of_a_step_goes_is_a_row_a_contender(filled: Engine) -> None:
+def test_profiles_have_one_row_per_contender(filled: Engine) -> None:
     frame = profile_frame(filled, CAMPAIGN)
     assert list(frame["name"]) == ["jax-0.9", "torch-2.10", "jax-0.8"]
     first = frame.iloc[0]

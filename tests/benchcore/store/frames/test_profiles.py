@@ -30,7 +30,7 @@ def _with_profile(**changes: Any) -> dict[str, Any]:
     return document
 
 
-def test_a_contender_is_classed_by_its_profile_and_the_ceilings_of_its_night(
+def test_the_bottleneck_follows_from_the_profile_and_the_ceilings_of_the_night(
     state: State, engine: Engine
 ) -> None:
     """Steps take 1 ms: 1e9 FLOP a second, where the sentinels reached 1.25e9 and 1e12 bytes."""
@@ -61,7 +61,7 @@ def test_a_contender_without_ceilings_is_undecided_with_a_reason(
     assert "no ceiling of the device was measured" in row["reason"]
 
 
-def test_a_contender_whose_blocks_were_all_disturbed_is_to_be_measured_again(
+def test_a_contender_with_only_degraded_blocks_must_be_measured_again(
     state: State, engine: Engine
 ) -> None:
     document = _with_profile(kernel_ns=790_000)
@@ -74,7 +74,7 @@ def test_a_contender_whose_blocks_were_all_disturbed_is_to_be_measured_again(
     assert "no undisturbed block" not in rows["torch-2.10"]
 
 
-def test_who_did_not_end_well_has_no_class(state: State, engine: Engine) -> None:
+def test_a_failed_contender_has_no_bottleneck(state: State, engine: Engine) -> None:
     document = _with_profile()
     document["contenders"][1]["status"] = "crash"
     document["contenders"][1]["failure"] = {

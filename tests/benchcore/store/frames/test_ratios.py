@@ -53,14 +53,14 @@ def test_a_ratio_carries_what_differs_between_its_sides(
     assert (listed["fair"], listed["differences"]) == (fair, differences)
 
 
-def test_sides_that_left_no_manifest_are_not_called_fair(engine: Engine, state: State) -> None:
+def test_sides_without_a_manifest_are_not_called_fair(engine: Engine, state: State) -> None:
     document = make_document()
     del document["contenders"][1]["effective"]["manifest"]
     row = _judge(engine, state, document)
     assert (row["fair"], row["differences"], row["violations"]) == (None, [], [])
 
 
-def test_contenders_are_listed_with_their_costs_and_none_for_what_was_not_measured(
+def test_contenders_are_listed_with_their_costs_and_none_if_unmeasured(
     engine: Engine, state: State
 ) -> None:
     document = make_document(starts=1)

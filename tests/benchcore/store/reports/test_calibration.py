@@ -114,7 +114,9 @@ def test_a_calibration_run_waits_for_its_nights_but_not_for_missed_ones(
     assert found["unfinished"] == 1
 
 
-def test_what_does_not_count_is_left_out_and_found(state: State, engine: Engine) -> None:
+def test_calibration_runs_that_do_not_count_are_left_out_and_listed(
+    state: State, engine: Engine
+) -> None:
     documents = _trial(0, {})
     coarse = _trial(1, {}, "a_new")
     for contender in coarse[0]["contenders"]:

@@ -59,7 +59,7 @@ def _list(state: State, engine: Engine, *nights: Night) -> list[dict[str, Any]]:
 ONE, TWO, THREE = "1" * 16, "2" * 16, "3" * 16
 
 
-def test_two_nodes_speak_for_their_model_and_each_is_one_sample(
+def test_a_finding_on_two_nodes_holds_for_their_model_with_one_sample_per_node(
     state: State, engine: Engine
 ) -> None:
     (found,) = _list(
@@ -86,11 +86,13 @@ def test_two_nodes_speak_for_their_model_and_each_is_one_sample(
     ],
     ids=["the same node", "another duel", "another device", "what does not count"],
 )
-def test_nothing_else_makes_a_second_node(state: State, engine: Engine, other: Night) -> None:
+def test_only_another_host_counts_as_a_second_node(
+    state: State, engine: Engine, other: Night
+) -> None:
     assert _list(state, engine, Night(duel_run=ONE, node="a"), other) == []
 
 
-def test_of_a_node_its_newest_run_counts(state: State, engine: Engine) -> None:
+def test_only_the_newest_run_of_a_node_counts(state: State, engine: Engine) -> None:
     (found,) = _list(
         state,
         engine,
@@ -102,7 +104,7 @@ def test_of_a_node_its_newest_run_counts(state: State, engine: Engine) -> None:
     assert found["speedup"] == pytest.approx(2.0, rel=0.01)
 
 
-def test_a_model_that_this_campaign_did_not_run_on_is_not_its_finding(
+def test_a_campaign_makes_no_finding_for_a_model_it_did_not_run_on(
     state: State, engine: Engine
 ) -> None:
     nights = [
@@ -112,6 +114,6 @@ def test_a_model_that_this_campaign_did_not_run_on_is_not_its_finding(
     assert _list(state, engine, *nights) == []
 
 
-def test_one_node_is_no_model() -> None:
+def test_one_node_makes_no_finding_for_its_model() -> None:
     with pytest.raises(ValueError, match="at least two nodes, got 1"):
         judge_nodes([0.3])

@@ -86,7 +86,7 @@ def test_an_environment_that_is_the_same_can_have_moved_nothing() -> None:
     assert turned.a is not None and turned.change.low == -turned.a.high  # type: ignore[operator]
 
 
-def test_what_does_not_show_again_is_refuted_and_neither_side_is_named() -> None:
+def test_a_suspicion_without_a_change_is_refuted_and_names_no_side() -> None:
     found = _decide(_starts())
     assert (found.verdict, found.culprit) == ("refuted", "neither")
     assert found.level == pytest.approx(0.2, abs=0.02)
@@ -133,7 +133,7 @@ def test_a_moved_control_always_names_the_infrastructure() -> None:
     assert "differs from itself by +6" in found.reason
 
 
-def test_what_is_undecided_takes_more_starts_until_it_is_unknown() -> None:
+def test_an_undecided_suspicion_takes_more_starts_until_it_is_unknown() -> None:
     wide = _starts(2, b=0.02, effect=0.03)
     assert [_decide(wide, final=final).verdict for final in (False, True)] == ["more", "unknown"]
     assert _decide(wide).culprit == "unknown"
@@ -152,7 +152,7 @@ def test_more_starts_are_taken_until_it_is_clear_which_side_moved() -> None:
     assert [each.verdict for each in found] == ["more", "confirmed"]
 
 
-def test_starts_are_the_samples_and_never_their_rounds() -> None:
+def test_starts_are_the_samples_and_rounds_are_not() -> None:
     """With 200 rounds a start, rounds would be sure of anything."""
     sure = [_decide(_starts(s, effect=0.01, rounds=200)).verdict for s in range(40)]
     assert sure.count("confirmed") <= 2
@@ -189,7 +189,7 @@ def test_one_suspicion_of_many_needs_more_than_one_alone() -> None:
     assert decide([(weak, LEVELS), *quiet], final=False)[0].verdict == "more"
 
 
-def test_looks_share_the_error() -> None:
+def test_looks_share_the_error_rate() -> None:
     p = _decide(_starts(b=0.03, effect=0.006, unchanged="a")).change.p
     assert p is not None
     starts = [(_starts(b=0.03, effect=0.006, unchanged="a"), LEVELS)]

@@ -79,7 +79,7 @@ def test_two_packages_that_change_it_only_together_are_reported_so(partner: str)
     assert culprit.alone is not None and culprit.alone.verdict == "same"
 
 
-def test_what_can_not_be_moved_alone_is_reported_and_not_counted() -> None:
+def test_a_dependency_that_cannot_move_alone_is_reported_and_not_counted() -> None:
     def why_not(moved: Moved) -> str | None:
         return "triton needs the new cudnn" if "triton" in moved and "cudnn" not in moved else None
 
@@ -103,7 +103,7 @@ def test_a_partner_that_must_move_with_others_is_named_with_them() -> None:
     assert not any(why_not(state) for old, new, _ in lab.judged for state in (old, new))
 
 
-def test_what_is_unknown_alone_is_not_called_an_interaction() -> None:
+def test_an_unknown_single_effect_is_not_called_an_interaction() -> None:
     lab = Lab({("triton",): 0.06}, frozenset(["triton"]))
     (culprit,) = lab.run().culprits
     assert culprit.manner == "undecided"
@@ -119,7 +119,7 @@ def test_the_path_moves_one_after_the_other_in_the_order_given() -> None:
     assert find_path(NAMES, lambda moved: None) == PATH
 
 
-def test_what_the_resolver_ties_moves_at_once_and_is_reported() -> None:
+def test_dependencies_that_the_resolver_ties_move_together_and_are_reported() -> None:
     def why_not(moved: Moved) -> str | None:
         return "they go together" if len(moved & {"jax", "jaxlib"}) == 1 else None
 

@@ -72,7 +72,7 @@ def test_a_slow_down_is_found_and_its_side_named(side: Literal["a", "b"], percen
     assert math.expm1(effect) == pytest.approx(percent / 100, abs=0.003)
 
 
-def test_nothing_moved_and_no_alarm() -> None:
+def test_no_alarm_is_raised_if_nothing_moved() -> None:
     assert _flags(_trial()) == (False, False, False)
     assert judge_run(_trial()).effect is None
 
@@ -83,7 +83,7 @@ def test_an_alarm_where_nothing_was_done_is_a_false_one() -> None:
     assert _flags(_trial(moved={"control": 0.05})) == (True, False, False)
 
 
-def test_what_is_too_noisy_to_see_is_missed() -> None:
+def test_a_slow_down_within_the_noise_is_missed() -> None:
     assert _flags(_trial("a", 2, spread=0.02)) == (False, False, False)
 
 
@@ -98,7 +98,7 @@ def test_blaming_the_other_side_or_both_is_no_right_attribution() -> None:
     assert _flags(control) == (True, True, False)
 
 
-def test_every_run_is_counted_once_where_it_belongs() -> None:
+def test_every_run_is_counted_once_by_its_outcome() -> None:
     runs = [
         *(_trial(seed=seed) for seed in range(6)),
         _trial(moved={"b_new": 0.06}),

@@ -35,7 +35,7 @@ def test_every_state_is_reached_and_can_be_left() -> None:
         ("untriaged", "x" * 500, "no state 'xxxx"),
     ],
 )
-def test_what_makes_no_sense_is_refused(old: EventState, new: str, words: str) -> None:
+def test_an_impossible_transition_is_refused(old: EventState, new: str, words: str) -> None:
     with pytest.raises(UserError) as refused:
         check_move(old, new)
     assert words in str(refused.value) and len(str(refused.value)) < 400

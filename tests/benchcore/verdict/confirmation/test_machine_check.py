@@ -86,7 +86,7 @@ def test_a_slower_machine_on_which_nothing_changed_is_no_event() -> None:
     assert (found.verdict, found.culprit) == ("refuted", "neither")
 
 
-def test_what_stays_unknown_on_a_changing_machine_has_a_reason() -> None:
+def test_an_unknown_result_on_a_changing_machine_has_a_reason() -> None:
     found = _decide(_starts([0.3, 0.3, 0.0, 0.0, 0.0], [0.3, 0.3, 0.0, 0.0, 0.0]))
     assert (found.verdict, found.culprit) == ("unknown", "infrastructure")
     assert "in 2 of 5 starts" in found.reason
@@ -103,7 +103,7 @@ def test_a_machine_with_ordinary_noise_is_not_slower() -> None:
     assert not blamed
 
 
-def test_without_a_probe_nothing_is_said_of_the_machine() -> None:
+def test_without_a_probe_the_machine_is_not_judged() -> None:
     starts = [
         {cell: rounds for cell, rounds in start.items() if cell not in ("gemm", "copy")}
         for start in _starts([0.0] * 5, [0.1] * 5)

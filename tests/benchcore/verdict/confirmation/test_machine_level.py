@@ -31,7 +31,7 @@ def test_a_change_beyond_what_matters_is_different() -> None:
         ([0.05, 0.051], {"spread": None}),
     ],
 )
-def test_what_cant_be_tested_has_no_judgement(levels: list[float], given: dict[str, float]) -> None:
+def test_an_untestable_level_has_no_judgement(levels: list[float], given: dict[str, float]) -> None:
     assert judge_machine_level(levels, _levels(**given)) is None
 
 

@@ -97,7 +97,7 @@ def test_two_changes_are_both_named() -> None:
 
 
 @pytest.mark.parametrize("away", [(2, 5), (6, 9), (3, 12), (7, 8)])
-def test_what_came_went_and_came_again_yields_a_pair_that_really_changed(
+def test_repeated_changes_yield_a_pair_that_really_changed(
     away: tuple[int, int],
 ) -> None:
     levels = _step(16, 1)
@@ -152,7 +152,7 @@ def test_a_culprit_that_fresh_starts_do_not_show_is_not_named() -> None:
     assert "fresh starts of 1.0 and 1.1 contradict it" in found.reason
 
 
-def test_a_culprit_that_turns_round_in_fresh_starts_is_not_named() -> None:
+def test_a_culprit_whose_effect_changes_sign_in_fresh_starts_is_not_named() -> None:
     found = bisect(VERSIONS[:2], _oracle(lambda old, new, fresh: -0.05 if fresh else 0.05))
     assert (found.verdict, found.culprits) == ("unverified", ())
 

@@ -44,7 +44,7 @@ def _find(**changes: Any) -> Bottleneck:
         ({"num_kernels": 2000.0, "compute_share": 0.6}, "compute", "60% arithmetic"),
     ],
 )
-def test_what_explains_half_of_a_step_is_its_class(
+def test_the_cause_of_half_of_a_step_is_its_bottleneck(
     changes: dict[str, Any], kind: str, told: str
 ) -> None:
     found = _find(**changes)
@@ -64,16 +64,16 @@ def test_what_explains_half_of_a_step_is_its_class(
         {"num_kernels": 1800.0},
     ],
 )
-def test_what_explains_less_than_half_decides_nothing(changes: dict[str, Any]) -> None:
+def test_a_cause_of_less_than_half_of_a_step_decides_nothing(changes: dict[str, Any]) -> None:
     assert _find(**changes).bottleneck == "undecided"
 
 
-def test_of_two_causes_the_larger_decides() -> None:
+def test_the_larger_of_two_causes_decides() -> None:
     assert _find(compute_share=0.6, bandwidth_share=0.7).bottleneck == "memory"
     assert _find(compute_share=0.7, bandwidth_share=0.6).bottleneck == "compute"
 
 
-def test_what_fits_the_cache_is_not_bound_by_the_memorys_border() -> None:
+def test_work_that_fits_the_cache_is_not_called_memory_bound() -> None:
     cached = _find(bandwidth_share=0.9, cache_bytes=10**8)
     assert cached.bottleneck == "undecided"
     assert "may stay in the cache" in cached.reason
@@ -95,7 +95,7 @@ def test_an_undecided_step_lists_what_is_unknown(changes: dict[str, Any], told: 
     assert told in found.reason
 
 
-def test_a_step_that_only_disturbed_blocks_timed_is_to_be_measured_again() -> None:
+def test_a_step_with_only_degraded_blocks_must_be_measured_again() -> None:
     found = _find(timed=False, compute_share=None, bandwidth_share=None)
     assert found.bottleneck == "undecided"
     assert "no undisturbed block measured its time" in found.reason

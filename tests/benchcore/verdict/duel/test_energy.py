@@ -7,7 +7,7 @@ import pytest
 from benchcore.verdict.duel.step_profile import step_energy
 
 
-def test_net_leaves_out_what_idling_would_have_cost() -> None:
+def test_net_energy_excludes_idle_power() -> None:
     measured = {"gross_mj": 500_000.0, "idle_mw": 40_000.0, "window_ns": 5e9, "steps": 1000}
     energy = step_energy(measured)
     assert energy is not None

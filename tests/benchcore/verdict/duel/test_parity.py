@@ -29,7 +29,7 @@ def test_sides_with_the_same_settings_are_a_fair_pair() -> None:
 
 
 @pytest.mark.parametrize("key", SHARED)
-def test_what_belongs_to_the_case_must_be_the_same_on_both_sides(key: str) -> None:
+def test_settings_of_the_case_must_be_equal_on_both_sides(key: str) -> None:
     parity = compare_sides(_jax(), _torch(**{key: "another"}), "default")
     assert len(parity.violations) == 1
     assert f"{key.replace('_', ' ')} " in parity.violations[0]
@@ -124,7 +124,7 @@ def test_eager_against_compiled_is_never_the_fair_pair() -> None:
     assert "where its arm promises 'yes'" in fell_back.violations[0]
 
 
-def test_no_manifest_is_no_proof() -> None:
+def test_a_missing_manifest_proves_no_parity() -> None:
     bare = ParitySide(name="torch", framework="torch", settings={})
     assert compare_sides(_jax(), bare, "default").violations == ("torch has no manifest",)
 

@@ -44,7 +44,7 @@ def test_autocast_runs_as_bf16_does() -> None:
         (MEMORY, 1e7, 10 / 1.25),
     ],
 )
-def test_a_step_is_held_against_the_ceiling_that_binds_it(
+def test_a_step_is_compared_with_the_ceiling_that_limits_it(
     work: Work, step_ns: float, share: float
 ) -> None:
     finding = judge_step(work, CEILINGS, step_ns)
@@ -58,14 +58,14 @@ def test_shares_are_of_the_plain_ceilings() -> None:
     assert finding.bandwidth_share == pytest.approx(0.005)
 
 
-def test_winograd_may_save_three_quarters_of_the_convolutions_it_can_do() -> None:
+def test_winograd_may_save_three_quarters_of_eligible_convolutions() -> None:
     all_eligible = dataclasses.replace(COMPUTE, winograd_share=1.0)
     half = dataclasses.replace(COMPUTE, winograd_share=0.5)
     assert judge_step(all_eligible, CEILINGS, 2.5e6).limit_share == pytest.approx(1 / 1.10)
     assert judge_step(half, CEILINGS, 1e7).limit_share == pytest.approx(0.625 / 1.10)
 
 
-def test_what_a_cache_may_keep_is_not_held_against_memory() -> None:
+def test_work_that_a_cache_may_hold_is_not_compared_with_memory() -> None:
     half_cached = dataclasses.replace(MEMORY, cache_bytes=10**9 // 4)
     assert judge_step(half_cached, CEILINGS, 1e8).limit_share == pytest.approx(0.5 / 1.25)
     assert judge_step(COMPUTE, Ceilings(flops_per_s=None, bytes_per_s=1.0), 1.0).limit_share == 0

@@ -44,7 +44,7 @@ def numbers(ratio: Ratio) -> list[float]:
 
 
 @given(STARTS, STARTS)
-def test_exchanging_the_times_turns_the_ratio_round(one: object, other: object) -> None:
+def test_swapping_the_times_inverts_the_ratio(one: object, other: object) -> None:
     there, back = judge_pair(one, other), judge_pair(other, one)
     assert numbers(there)[:1] == pytest.approx([-each for each in numbers(back)[:1]], abs=1e-9)
     assert numbers(there)[1:] == pytest.approx([-each for each in numbers(back)[:0:-1]], abs=1e-9)
@@ -160,14 +160,14 @@ def test_one_outlier_round_hardly_moves_a_start() -> None:
         ((0.018, 0.0195, 0.021), "different"),
     ],
 )
-def test_verdicts(logs: tuple[float, ...], verdict: str) -> None:
+def test_each_interval_has_its_verdict(logs: tuple[float, ...], verdict: str) -> None:
     torch = [[math.exp(each)] * 4 for each in logs]
     ratio = judge_pair([[1.0] * 4] * len(logs), torch)
     assert ratio.verdict == verdict
     assert ratio.start_log_ratios == pytest.approx(logs)
 
 
-def test_the_interval_is_students_over_starts() -> None:
+def test_the_interval_is_that_of_a_t_test_over_starts() -> None:
     logs = (0.01, 0.03, 0.05)
     ratio = judge_pair([[1.0] * 4] * 3, [[math.exp(each)] * 4 for each in logs])
     half = 4.302652729911275 * 0.02 / math.sqrt(3)
@@ -259,7 +259,7 @@ _OF_SETTINGS = pytest.mark.parametrize(
 
 
 @_OF_SETTINGS
-def test_two_that_meet_alone_have_a_ratio_whatever_differs(other: ContenderTimes) -> None:
+def test_a_duel_of_two_always_has_a_ratio(other: ContenderTimes) -> None:
     for pair in ([JAX, other], [other, JAX]):
         times = [[[1.0]] * 3, [[2.0]] * 3]
         (ratio,) = judge_duel([timed(side, rows) for side, rows in zip(pair, times, strict=True)])
@@ -269,17 +269,17 @@ def test_two_that_meet_alone_have_a_ratio_whatever_differs(other: ContenderTimes
 
 
 @_OF_SETTINGS
-def test_in_a_larger_duel_pairs_across_settings_hide_no_other(other: ContenderTimes) -> None:
+def test_pairs_across_settings_hide_no_other_in_a_larger_duel(other: ContenderTimes) -> None:
     kinds = [ratio.kind for ratio in judge_duel([JAX, other, TORCH])]
     assert kinds == ["cross_framework", "cross_framework"]
 
 
-def test_a_framework_against_bare_python_makes_no_ratio() -> None:
+def test_a_framework_and_bare_python_have_no_ratio() -> None:
     bare = dataclasses.replace(JAX, name="noop", framework="stdlib", version="0.8.0")
     assert judge_duel([JAX, bare]) == []
 
 
-def test_stdlib_against_stdlib_makes_no_ratio() -> None:
+def test_two_stdlib_contenders_have_no_ratio() -> None:
     one = dataclasses.replace(JAX, framework="stdlib", version="3.11")
     other = dataclasses.replace(one, name="other", version="3.12")
     assert judge_duel([one, other]) == []

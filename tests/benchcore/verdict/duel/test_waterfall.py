@@ -20,7 +20,7 @@ COMPILED = _side("compile", "torch", 250, 251, 249)
 JAX = _side("jax", "jax", 125, 126, 124)
 
 
-def test_each_arm_is_held_against_the_one_before_it() -> None:
+def test_each_arm_is_compared_with_the_one_before_it() -> None:
     fall = build_waterfall([EAGER, LAST, COMPILED, JAX])
     first, last, compiled, jax = fall.gains
     assert first is None
@@ -34,7 +34,7 @@ def test_each_arm_is_held_against_the_one_before_it() -> None:
     assert (jax.factor, jax.verdict) == (pytest.approx(2.0, abs=0.01), "faster")
 
 
-def test_the_steps_of_torch_multiply_to_its_whole() -> None:
+def test_the_steps_of_torch_multiply_to_the_total() -> None:
     fall = build_waterfall([EAGER, LAST, COMPILED, JAX])
     assert fall.whole is not None
     assert fall.whole.factor == pytest.approx(1.6, abs=0.01)
@@ -48,7 +48,7 @@ def test_a_slower_jax_reads_below_one_with_its_interval_in_order() -> None:
     assert gain.low <= gain.high
 
 
-def test_what_does_not_count_has_no_number_and_no_whole() -> None:
+def test_steps_that_do_not_count_have_no_number_and_no_total() -> None:
     void = Exclusion(frozenset({"channels-last"}), "outputs differ")
     fall = build_waterfall([EAGER, LAST, COMPILED, JAX], [void])
     gains = [each.factor if each else None for each in fall.gains]

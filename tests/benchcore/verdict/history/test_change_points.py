@@ -46,7 +46,7 @@ def test_running_sums_are_generalised_least_squares(start: int, end: int, at: in
     assert series.line_gain(*interval)[0] == pytest.approx(line)
 
 
-def test_all_steps_at_once_are_generalised_least_squares_too() -> None:
+def test_all_steps_together_are_generalised_least_squares_too() -> None:
     logs = 0.02 * np.random.default_rng(1).normal(size=16) + 0.5 * (np.arange(16) >= 9)
     series = Whitened(logs, NIGHTS, np.full(16, 0.02), RHO)
     alone, none = series.fit([9], degree=0), series.fit([], degree=0)
@@ -69,7 +69,7 @@ def test_a_curve_is_generalised_least_squares_too_and_its_degrees_cost() -> None
     assert np.ptp(series.less(bent.curve).fit([], degree=2).curve) == pytest.approx(0, abs=1e-12)
 
 
-def test_what_is_left_is_the_noise() -> None:
+def test_the_residuals_are_the_noise() -> None:
     rng = np.random.default_rng(1)
     nights = np.cumsum(rng.choice([1, 1, 5], 4000))
     logs = np.zeros(4000)
@@ -85,7 +85,7 @@ def test_both_more_and_fewer_nights_raise_the_requirement() -> None:
     assert penalty(10) > penalty(60)
 
 
-def test_a_step_that_is_a_straight_line_or_a_curve_is_none() -> None:
+def test_a_line_or_a_curve_is_no_step() -> None:
     noise = 0.01 * np.random.default_rng(1).normal(size=60)
     nights = np.arange(60)
     hill = 0.1 * np.sin(nights / 10)

@@ -49,14 +49,14 @@ def test_three_nights_at_a_new_level_are_a_shift_and_one_is_a_suspicion() -> Non
     assert three >= 38 and one >= 38
 
 
-def test_an_odd_night_amid_others_is_neither_a_shift_nor_a_suspicion() -> None:
+def test_a_single_outlier_within_a_series_is_neither_a_shift_nor_a_suspicion() -> None:
     for seed in range(20):
         logs = _nights(seed)
         logs[[20, 50, 51, 90]] += (0.3, 0.2, -0.2, -0.1)
         assert _find(logs) == Detection(), seed
 
 
-def test_odd_nights_do_not_hide_a_shift() -> None:
+def test_outliers_do_not_hide_a_shift() -> None:
     for seed in range(20):
         logs = _nights(seed) + _step(120, 70, 0.05)
         logs[[10, 30, 69, 72, 100]] += (0.3, -0.2, 0.2, 0.25, -0.3)
@@ -70,7 +70,7 @@ def test_correlated_nights_are_no_shifts(rho: float, most: int) -> None:
     assert sum(bool(_find(_nights(seed, rho=rho)).shifts) for seed in range(60)) <= most
 
 
-def test_two_shifts_that_come_back_are_both_found() -> None:
+def test_a_shift_and_its_reversal_are_both_found() -> None:
     for seed in range(10):
         logs = _nights(seed) + _step(120, 50, 0.05) - _step(120, 66, 0.05)
         first, second = _find(logs).shifts
@@ -114,7 +114,7 @@ _SLOW = {
 
 
 @pytest.mark.parametrize("kind", _SLOW)
-def test_a_drift_that_bends_is_no_stairs(kind: str) -> None:
+def test_a_curved_drift_is_not_split_into_shifts(kind: str) -> None:
     """Each history had one to three shifts when a drift was a straight line or none."""
     found = [_find(_nights(seed) + _SLOW[kind]) for seed in range(30)]
     assert sum(len(each.shifts) for each in found) <= 3
@@ -123,7 +123,7 @@ def test_a_drift_that_bends_is_no_stairs(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", _SLOW)
-def test_a_shift_beside_a_drift_that_bends_is_found_all_the_same(kind: str) -> None:
+def test_a_shift_beside_a_curved_drift_is_found(kind: str) -> None:
     hits = shifts = 0
     for seed in range(20):
         found = _find(_nights(seed) + _SLOW[kind] + _step(120, 50, 0.1)).shifts
@@ -132,7 +132,7 @@ def test_a_shift_beside_a_drift_that_bends_is_found_all_the_same(kind: str) -> N
     assert hits >= 19 and shifts <= 24
 
 
-def test_a_shift_beside_a_drift_is_found_all_the_same() -> None:
+def test_a_shift_beside_a_drift_is_found() -> None:
     found = _find(_nights(1, 150, 0.005) + np.linspace(0, 0.06, 150) - _step(150, 80, 0.08))
     [shift] = found.shifts
     assert abs(shift.index - 80) <= 1
@@ -163,7 +163,7 @@ def test_two_nights_that_are_not_quite_a_shift_are_a_suspicion() -> None:
     assert suspected >= 8
 
 
-def test_two_odd_last_nights_must_both_be_far_off() -> None:
+def test_two_last_outliers_must_both_be_far_off() -> None:
     shifts = 0
     for seed in range(40):
         logs = _nights(seed)
@@ -221,13 +221,13 @@ def test_the_unit_of_the_values_does_not_matter() -> None:
         ([0.25] * 50, "equal to the last digit"),
     ],
 )
-def test_nothing_comes_from_nothing(values: list[float], words: str) -> None:
+def test_an_empty_or_short_series_has_no_shift(values: list[float], words: str) -> None:
     found = detect_shifts(np.array(values))
     assert words in found.unknown
     assert not found.shifts and not found.edges
 
 
-def test_a_coarse_clock_has_shifts_too() -> None:
+def test_shifts_are_found_despite_a_coarse_clock() -> None:
     assert [s.index for s in detect_shifts(np.repeat([1.0, 1.1], [30, 30])).shifts] == [30]
     rng = np.random.default_rng(2)
     ticks = np.round(100 + (rng.random(90) < 0.2) + 5 * (np.arange(90) >= 50))
@@ -236,14 +236,14 @@ def test_a_coarse_clock_has_shifts_too() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_any_values_are_borne(seed: int) -> None:
+def test_extreme_values_raise_no_error(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for count in (10, 11, 17, 40):
         for spread in (1e-12, 1.0, 200.0):
             detect_shifts(np.exp(spread * rng.standard_cauchy(count).clip(-3, 3)))
 
 
-def test_levels_at_both_ends_of_what_a_float_holds_are_borne() -> None:
+def test_levels_at_the_limits_of_a_float_raise_no_error() -> None:
     values = np.exp(_nights(1, 60)) * np.repeat([1e-300, 1e300], 30)
     [shift] = detect_shifts(values).shifts
     assert shift.index == 30 and math.isfinite(shift.high)

@@ -65,7 +65,7 @@ def test_a_drift_compares_the_nights_at_its_anchor_with_the_last_ones() -> None:
     assert found.after == pytest.approx(float(np.median(logs[-10:])))
 
 
-def test_a_release_alone_says_nothing_about_the_machine() -> None:
+def test_a_release_alone_does_not_test_the_machine() -> None:
     nights = SuspectedNights(trigger="version", before="49", since="50", after="50")
     assert measure_levels(_series(_logs()), nights).spread is None
 
@@ -80,7 +80,7 @@ def test_the_spread_counts_a_second_mode_and_hardly_an_outlier() -> None:
     assert measure_spread(noise[:2]) is None
 
 
-def test_nights_that_resemble_their_neighbours_say_less_together() -> None:
+def test_correlated_nights_carry_less_information() -> None:
     rng = np.random.default_rng(5)
     logs = rng.normal(0, 0.005, 60)
     for night in range(1, 60):

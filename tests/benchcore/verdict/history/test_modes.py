@@ -39,7 +39,7 @@ def test_noise_of_one_mode_is_not_taken_for_two(kind: str, count: int) -> None:
     assert false <= 2
 
 
-def test_a_spell_is_not_a_mode_and_neither_are_few_nights_nor_tiny_distances() -> None:
+def test_a_spell_a_few_nights_or_a_tiny_distance_make_no_mode() -> None:
     spell = np.random.default_rng(1).normal(0, 0.01, 40) + 0.08 * ((np.arange(40) // 10) == 1)
     assert find_modes(spell) is None
     assert find_modes(_two(1, count=19)) is None

@@ -23,7 +23,7 @@ def _plain(logs: np.ndarray) -> CleanNights:
     )
 
 
-def test_single_odd_nights_are_left_out_and_far_ones_are_drawn_nearer() -> None:
+def test_single_outliers_are_removed_and_far_values_clipped() -> None:
     logs = 0.01 * np.random.default_rng(1).normal(size=100)
     logs[[20, 60]] = (0.3, 0.03)
     cleaned = clean(logs, np.arange(100))
@@ -31,14 +31,14 @@ def test_single_odd_nights_are_left_out_and_far_ones_are_drawn_nearer() -> None:
     assert 0.01 < cleaned.logs[59] < 0.028
 
 
-def test_a_second_mode_is_no_odd_night() -> None:
+def test_a_second_mode_is_not_an_outlier() -> None:
     rng = np.random.default_rng(1)
     logs = 0.002 * rng.normal(size=200) + 0.05 * (rng.random(200) < 0.3)
     assert not len(clean(logs, np.arange(200)).odd)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5])
-def test_noise_is_guessed_across_a_shift_and_a_drift(rho: float) -> None:
+def test_noise_is_estimated_across_a_shift_and_a_drift(rho: float) -> None:
     rng = np.random.default_rng(2)
     moves = 8.0 * (np.arange(2000) >= 800) + np.linspace(0, 30, 2000)
     deviation, found = guess_noise(_plain(_correlated(rng, 2000, rho) + moves))
@@ -46,7 +46,7 @@ def test_noise_is_guessed_across_a_shift_and_a_drift(rho: float) -> None:
     assert found == pytest.approx(rho, abs=0.08)
 
 
-def test_a_coarse_clock_has_noise() -> None:
+def test_noise_is_estimated_despite_a_coarse_clock() -> None:
     ticks = 0.01 * (np.random.default_rng(3).random(200) < 0.2)
     assert guess_noise(_plain(ticks))[0] == pytest.approx(ticks.std(), rel=0.3)
 

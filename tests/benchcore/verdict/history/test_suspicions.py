@@ -48,7 +48,7 @@ def _noise(count: int, seed: int = 1, deviation: float = 0.005) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, deviation, count)
 
 
-def test_a_series_is_in_order_and_of_a_date_the_last_run_counts() -> None:
+def test_a_series_is_sorted_and_the_last_run_of_a_date_counts() -> None:
     again = replace(_night(1, 0.5), at=datetime(2026, 1, 2, 9, tzinfo=UTC), duel_run="f" * 16)
     series = make_series([again, _night(1, 0.1), _night(0, 0.2)])
     assert series.values == pytest.approx([math.exp(0.2), math.exp(0.5)])
@@ -63,7 +63,7 @@ def test_a_series_is_in_order_and_of_a_date_the_last_run_counts() -> None:
         ({"checkpoint": "c" * 64, "track": "tuned"}, "checkpoint None and 'cccc"),
     ],
 )
-def test_what_is_not_one_series_is_refused(other: dict[str, object], words: str) -> None:
+def test_runs_of_several_series_are_refused(other: dict[str, object], words: str) -> None:
     odd = replace(_night(1, 0.0), key=replace(KEY, **other))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="wanted nights of one series") as refused:
         make_series([_night(0, 0.0), odd])
@@ -90,7 +90,7 @@ def test_a_shift_is_suspected_once_where_it_begins() -> None:
     assert found.low < math.exp(0.05) < found.high
 
 
-def test_one_odd_last_night_is_an_edge_and_no_shift() -> None:
+def test_an_outlier_in_the_last_night_is_an_edge_and_no_shift() -> None:
     logs = _noise(40)
     logs[-1] += 0.1
     (found,) = suspect(_series(logs))
@@ -183,13 +183,13 @@ def _said(found: Suspicion | None, known: StoredSuspicion | None) -> list[tuple[
     return [(each.known, each.found is not None) for each in changes]
 
 
-def test_a_shift_that_more_nights_place_elsewhere_is_the_same_one() -> None:
+def test_a_shift_whose_place_moves_with_more_nights_is_the_same_one() -> None:
     assert _said(_suspicion(33), _known(30)) == [(7, True)]
     assert _said(_suspicion(36), _known(30)) == [(None, True), (7, False)]
     assert _said(_suspicion(33, ratio=0.95), _known(30)) == [(None, True), (7, False)]
 
 
-def test_what_came_back_by_itself_has_passed_and_what_was_answered_stays() -> None:
+def test_a_change_that_reverted_has_passed_and_answered_ones_stay() -> None:
     assert _said(None, _known(30)) == [(7, False)]
     for state in ("confirmed", "refuted", "unknown", "passed"):
         assert _said(None, _known(30, state)) == []
@@ -202,13 +202,13 @@ def test_an_edge_that_became_a_shift_is_suspected_again_unless_confirmed() -> No
     assert _said(_suspicion(30, trigger="edge"), _known(30, "refuted", "edge")) == []
 
 
-def test_a_release_that_was_compared_is_not_compared_again_the_other_way() -> None:
+def test_a_compared_release_is_not_compared_again_with_the_sides_swapped() -> None:
     other_way = _suspicion(30, ratio=0.95, trigger="version")
     for number, again in ((30, []), (33, []), (29, [(None, True)])):
         assert _said(other_way, _known(number, "refuted", "version")) == again
 
 
-def test_a_confirmed_shift_explains_its_later_traces() -> None:
+def test_a_confirmed_shift_explains_later_suspicions_of_it() -> None:
     """Noise places it elsewhere, or lets it look like a drift; one shift is one event."""
     confirmed = _known(30, "confirmed")
     assert _said(_suspicion(42), confirmed) == []

@@ -53,7 +53,7 @@ def _normalised(given: Arrays, mean: np.ndarray, var: np.ndarray) -> np.ndarray:
     return shifted / np.sqrt(var + EPSILON) * given["scale"] + given["bias"]
 
 
-def test_batch_norm_trains_as_torchs(given: Arrays, found: Arrays) -> None:
+def test_batch_norm_trains_as_in_torch(given: Arrays, found: Arrays) -> None:
     """Two passes, epsilon as given, the new statistics weighted by momentum, variance unbiased."""
     exact = given["value"].astype(np.float64)
     mean, var = exact.mean((0, 1, 2)), exact.var((0, 1, 2))
