@@ -112,14 +112,14 @@ def add_gpus(snapshot: Path, count: int, **readings: object) -> None:
 
     `readings` replace what it says of a GPU, as Python expressions by the names below.
     """
-    says = {
+    readings_of_gpu = {
         "sm_clock": "1980",
         "throttle": "0",
         "processes": "[]",
         "energy": "_refuse()",
         **readings,
     }
-    (snapshot / "pynvml.py").write_text(_NVML.format(count=count, **says))
+    (snapshot / "pynvml.py").write_text(_NVML.format(count=count, **readings_of_gpu))
 
 
 _NVML = """

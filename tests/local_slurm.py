@@ -27,11 +27,11 @@ class LocalSlurm:
 
     def run(self, *command: str) -> str:
         """Stdout of a client that must not fail."""
-        asked = subprocess.run(
+        done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=60
         )
-        assert asked.returncode == 0, asked.stderr
-        return asked.stdout.strip()
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
 
     def start(self) -> None:
         """Bring it up, or fail with the script's own words."""

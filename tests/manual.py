@@ -69,8 +69,8 @@ def check_ours(words: Sequence[str]) -> dict[str, Any]:
             left = [*getattr(context, "_protected_args", []), *context.args]
             name, command, rest = command.resolve_command(context, left)
     except Exception as error:
-        said = getattr(error, "message", "") or f"{type(error).__name__} {error}"
-        raise BrokenCommandError(f"deadheat {' '.join(words)}: {said}") from error
+        complaint = getattr(error, "message", "") or f"{type(error).__name__} {error}"
+        raise BrokenCommandError(f"deadheat {' '.join(words)}: {complaint}") from error
     if "profile" in context.params:
         load_profile(context.params["profile"])
     if context.params.get("site") and name != "template":

@@ -27,9 +27,9 @@ class Index:
     needs: dict[tuple[str, str], str] = field(default_factory=dict)
     """What a version of a package depends on."""
 
-    def publish(self, package: str, *versions: str, says: str = "") -> None:
+    def publish(self, package: str, *versions: str, attributes: str = "") -> None:
         """Add releases; `says` is more of the link, such as data-yanked."""
-        self.releases.setdefault(package, {}).update(dict.fromkeys(versions, says))
+        self.releases.setdefault(package, {}).update(dict.fromkeys(versions, attributes))
 
     def settings(self, folder: Path) -> dict[str, str]:
         """What uv has to be told, its cache a folder of its own."""
@@ -42,8 +42,8 @@ class Index:
     def page(self, package: str) -> bytes:
         """The page of a package, as the simple repository API has it."""
         links = [
-            f'<a href="/files/{name}" {says}>{name}</a>'
-            for version, says in self.releases[package].items()
+            f'<a href="/files/{name}" {attributes}>{name}</a>'
+            for version, attributes in self.releases[package].items()
             for name in [f"{package.replace('-', '_')}-{version}-py3-none-any.whl"]
         ]
         return b"<!DOCTYPE html>\n" + "\n".join(links).encode()
@@ -54,10 +54,10 @@ class Index:
         folder = f"{package}-{version}.dist-info"
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as wheel:
-            told = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
+            metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n"
             if need := self.needs.get((package, version)):
-                told += f"Requires-Dist: {need}\n"
-            wheel.writestr(f"{folder}/METADATA", told)
+                metadata += f"Requires-Dist: {need}\n"
+            wheel.writestr(f"{folder}/METADATA", metadata)
             wheel.writestr(f"{folder}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n")
             wheel.writestr(f"{folder}/RECORD", "")
         return content.getvalue()

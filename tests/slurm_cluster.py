@@ -39,7 +39,7 @@ gpus = {gpus}
 memory_mb = 900
 minutes = {minutes}
 """
-ASKED = {"partition": "gpu", "shard_minutes": 0.11, "minutes": 5, "gpus": 1, "more": ""}
+DEFAULTS = {"partition": "gpu", "shard_minutes": 0.11, "minutes": 5, "gpus": 1, "more": ""}
 
 
 CHEAP = DuelLimits(starts=1, block_ms=1.0)
@@ -58,9 +58,9 @@ class Cluster:
     """Jobs of the tests that used this Slurm before."""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def be(self, **asked: object) -> None:
+    def be(self, **changes: object) -> None:
         """Make the site as it is to be from now on."""
-        (self.sites / "pair.toml").write_text(SITE.format(**{**ASKED, **asked}))
+        (self.sites / "pair.toml").write_text(SITE.format(**{**DEFAULTS, **changes}))
 
     def plan(self, campaign: str, *matches: Match, apart: bool = False) -> Plan:
         """A campaign of cheap duels, in the state folder."""

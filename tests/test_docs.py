@@ -107,12 +107,14 @@ def test_the_manual_lists_every_deployment_with_its_queue_and_every_automation(
 ) -> None:
     text = (ROOT / "docs" / "prefect.md").read_text()
     place = load_site("slurm-local")
-    asked = DeployOptions(site=place, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path)
-    listed = list_deployments(asked)
+    request = DeployOptions(
+        site=place, profile="ci", cron="0 2 * * *", timezone="UTC", root=tmp_path
+    )
+    listed = list_deployments(request)
     made = {each.full_name: each.work_queue_name or "default" for each in listed}
     pools = {made.pop(f"measure-shard/slurm-local-{pool}") for pool in place.pools}
-    told = re.findall(r"^\| `(\S+/\S+)` \| .+ \| `(\w+)` \|$", text, re.MULTILINE)
-    assert dict(told) == {**made, "measure-shard/SITE-POOL": pools.pop()} and not pools
+    listed_in_docs = re.findall(r"^\| `(\S+/\S+)` \| .+ \| `(\w+)` \|$", text, re.MULTILINE)
+    assert dict(listed_in_docs) == {**made, "measure-shard/SITE-POOL": pools.pop()} and not pools
     targets = Targets(deployments=dict.fromkeys(made, uuid4()), webhook=uuid4())
     ruled = {each.name for each in list_automations(targets, patience=timedelta(hours=26))}
     assert set(re.findall(r"^\| `(deadheat: [a-z ]+)` \|", text, re.MULTILINE)) == ruled
@@ -141,8 +143,8 @@ def test_no_undocumented_variable_is_read() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 name = re.fullmatch(r"(DEADHEAT|PREFECT)_[A-Z_]+", node.value)
-                told = name is None or node.value in known
-                assert told, f"{path}: tell of {node.value} in benchcore/variables.py"
+                listed_in_docs = name is None or node.value in known
+                assert listed_in_docs, f"{path}: tell of {node.value} in benchcore/variables.py"
 
 
 @pytest.fixture

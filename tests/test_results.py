@@ -49,9 +49,9 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
         (chapter,) = [each for each in chapters if f"`spool/{folder.name}`" in each]
         check_campaign(engine, folder.name)
         judge_campaign(engine, folder.name)
-        told = set(_RATIO.findall(chapter))
-        assert len(told) >= (1 if folder.name.startswith("train-") else 3)
-        assert told <= set(_figures(engine, folder)), folder.name
+        figures = set(_RATIO.findall(chapter))
+        assert len(figures) >= (1 if folder.name.startswith("train-") else 3)
+        assert figures <= set(_figures(engine, folder)), folder.name
 
 
 def _figures(engine: Engine, folder: Path) -> Iterator[str]:

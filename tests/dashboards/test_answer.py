@@ -40,8 +40,8 @@ def test_the_reason_for_unknown_is_shown_below_the_table() -> None:
 
 
 def test_messages_of_a_framework_are_text_and_never_markup() -> None:
-    said = "<img src=x onerror=alert(1)> | [a](javascript:x)\n# `b` **c**"
-    failure = {"name": "x", "status": "crash", "stage": "step", "reason": said}
+    message = "<img src=x onerror=alert(1)> | [a](javascript:x)\n# `b` **c**"
+    failure = {"name": "x", "status": "crash", "stage": "step", "reason": message}
     text = write_answer(ANSWER, [failure], "file:///x")
     (line,) = (each for each in text.splitlines() if each.startswith("x: crash"))
     assert line == (

@@ -234,8 +234,8 @@ def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
     row = PAIR | {"verdict": "unknown", "scope": "this start", "low": NAN, "high": NAN}
     assert "a suspicion from a single start" in describe_ratio(row)
     frames = sample_frames(num_nights=1)
-    (said,) = {row["starts"] for row in list_ratios(frames.ratios) if row["starts"][0] == "1"}
-    assert said == "1 (this start: a suspicion only)"
+    (wording,) = {row["starts"] for row in list_ratios(frames.ratios) if row["starts"][0] == "1"}
+    assert wording == "1 (this start: a suspicion only)"
     none = frames.ratios.head(1).assign(num_starts=0, scope="this start")
     assert list_ratios(none)[0]["starts"] == "0"
 
@@ -291,36 +291,36 @@ def test_a_pair_is_fair_by_its_manifest_and_not_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unsteady", "said"),
+    ("unsteady", "wording"),
     [(0, ""), (math.nan, ""), (1, "not steady in 1 of 3 starts")],
 )
-def test_an_unsteady_contender_is_reported(unsteady: float, said: str) -> None:
+def test_an_unsteady_contender_is_reported(unsteady: float, wording: str) -> None:
     frames = sample_frames(num_nights=1)
     contenders = frames.contenders.assign(num_unsteady=unsteady, num_starts=3)
-    assert {row["unsteady"] for row in list_contenders(contenders)} == {said}
+    assert {row["unsteady"] for row in list_contenders(contenders)} == {wording}
     page = render_page(
         replace(frames, contenders=contenders),
         campaign=nightly_campaign(0),
         generated_at=GENERATED_AT,
     )
-    assert ("not steady in 1 of 3 starts" in page) == bool(said)
+    assert ("not steady in 1 of 3 starts" in page) == bool(wording)
 
 
-@pytest.mark.parametrize(("unsteady", "told"), [(1, True), (0, False), (None, False)])
+@pytest.mark.parametrize(("unsteady", "expected"), [(1, True), (0, False), (None, False)])
 def test_a_report_names_unsteady_contenders(
-    unsteady: int | None, told: bool, capsys: pytest.CaptureFixture[str]
+    unsteady: int | None, expected: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = dict.fromkeys(each.key for each in METRICS) | {"case": "mlp train_b128", "name": "jax"}
     print_costs([row | {"num_unsteady": unsteady, "num_starts": 3}])
-    assert ("not steady in 1 of 3 starts" in capsys.readouterr().out) == told
+    assert ("not steady in 1 of 3 starts" in capsys.readouterr().out) == expected
 
 
 @pytest.mark.parametrize(
-    ("factor", "told"),
+    ("factor", "expected"),
     [(1.0449, "1.04x"), (16.34, "16.3x"), (364.99, "365x"), (None, "not measured")],
 )
-def test_a_factor_has_three_digits(factor: float | None, told: str) -> None:
-    assert format_factor(factor) == told
+def test_a_factor_has_three_digits(factor: float | None, expected: str) -> None:
+    assert format_factor(factor) == expected
 
 
 def test_the_checkpoint_is_named_in_full() -> None:

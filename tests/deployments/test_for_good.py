@@ -89,14 +89,14 @@ def verify(tmp_path: Path) -> Callable[[], str]:
     for path in UNITS.glob("*.service"):
         (tmp_path / path.name).write_text(path.read_text().replace("/opt/deadheat", str(ROOT)))
 
-    def say() -> str:
+    def verify_units() -> str:
         units = [str(path) for path in sorted(tmp_path.glob("*.service"))]
         done = subprocess.run(
             ["systemd-analyze", "verify", *units], capture_output=True, text=True, timeout=60
         )
         return "\n".join(line for line in done.stderr.splitlines() if "deadheat" in line)
 
-    return say
+    return verify_units
 
 
 @pytest.mark.parametrize(

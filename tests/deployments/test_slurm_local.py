@@ -23,8 +23,8 @@ def _call(*arguments: str, **options: object) -> subprocess.CompletedProcess[str
 def test_a_job_gets_its_own_gpu_and_appears_in_the_accounting(slurm: LocalSlurm) -> None:
     log = slurm.folder / "job-%j.log"
     words = "echo gpu=$CUDA_VISIBLE_DEVICES on $SLURMD_NODENAME"
-    asked = ("--wait", "--parsable", "--gres=gpu:h100:1", f"--output={log}", f"--wrap={words}")
-    job = slurm.run("sbatch", *asked)
+    arguments = ("--wait", "--parsable", "--gres=gpu:h100:1", f"--output={log}", f"--wrap={words}")
+    job = slurm.run("sbatch", *arguments)
     assert (slurm.folder / f"job-{job}.log").read_text() == "gpu=0 on node01\n"
     states = [slurm.run("sacct", "-X", "-n", "-P", "-j", job, "-o", "state,alloctres")]
     assert states[0].startswith("COMPLETED|") and "gres/gpu=1" in states[0]

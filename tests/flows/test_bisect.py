@@ -25,7 +25,7 @@ from benchcore.protocol import EnvironmentRecord
 from flows.bisect import bisect
 from flows.cli.main import app
 
-ASKED = ["bisect", "jax", "--workload", "matmul", "--case", "tiny_op", "--json"]
+COMMAND = ["bisect", "jax", "--workload", "matmul", "--case", "tiny_op", "--json"]
 VERSIONS = ("1.1", "1.2")
 
 
@@ -50,7 +50,7 @@ def test_bad_input_is_reported_before_anything_is_measured(
     changes: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-    result = CliRunner().invoke(app, [*ASKED, *changes, "--state", str(tmp_path)])
+    result = CliRunner().invoke(app, [*COMMAND, *changes, "--state", str(tmp_path)])
     assert isinstance(result.exception, UserError)
     assert words in str(result.exception)
     assert not list(tmp_path.glob("campaigns/*"))
@@ -116,40 +116,40 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
     # Few starts, so that a wide bound is what they can show.
     more = ["--good", "1.1", "--bad", "1.2", "--starts", "3", "--bound", "0.5", "--profile", "ci"]
     more += ["--dependencies", "--state", str(tmp_path / "state")]
-    done = run_here(*ASKED, *more)
+    done = run_here(*COMMAND, *more)
     assert done.stdout, done.stderr
-    told = json.loads(done.stdout)
-    asked = [
-        (each["purpose"], each["old"], each["new"], each["verdict"]) for each in told["rounds"]
+    answer = json.loads(done.stdout)
+    pairs = [
+        (each["purpose"], each["old"], each["new"], each["verdict"]) for each in answer["rounds"]
     ]
-    assert json.loads(Path(told["record"]).read_text())["summary"] == told["summary"]
-    if told["verdict"] == "unknown":
-        assert (done.returncode, told["culprits"]) == (1, [])
-        pytest.skip(f"others used this machine: {told['reason']}")
+    assert json.loads(Path(answer["record"]).read_text())["summary"] == answer["summary"]
+    if answer["verdict"] == "unknown":
+        assert (done.returncode, answer["culprits"]) == (1, [])
+        pytest.skip(f"others used this machine: {answer['reason']}")
     assert done.returncode == 0, done.stderr
-    (culprit,) = told["culprits"]
+    (culprit,) = answer["culprits"]
     assert culprit["version"] == "1.2"
     assert culprit["low"] > 1.5
-    _check_dependencies(told)
-    assert told["summary"].startswith("1.2 takes ")
+    _check_dependencies(answer)
+    assert answer["summary"].startswith("1.2 takes ")
     assert (culprit["before"], culprit["untold"]) == ("1.1", [])
-    assert asked == [("ends", "1.1", "1.2", "different"), ("verify", "1.1", "1.2", "different")]
+    assert pairs == [("ends", "1.1", "1.2", "different"), ("verify", "1.1", "1.2", "different")]
 
 
-def _check_dependencies(told: dict[str, Any]) -> None:
-    (found,) = told["dependencies"]
+def _check_dependencies(answer: dict[str, Any]) -> None:
+    (found,) = answer["dependencies"]
     assert [each["package"] for each in found["moves"]] == ["numpy", "flax"]
-    asked = [(each["purpose"], each["old"], each["new"]) for each in found["rounds"]]
-    if found["verdict"] == "unknown" or len(asked) < 3:  # others used this machine by then
+    pairs = [(each["purpose"], each["old"], each["new"]) for each in found["rounds"]]
+    if found["verdict"] == "unknown" or len(pairs) < 3:  # others used this machine by then
         return
-    assert asked[0] == ("ends", "old", "flax+numpy")
+    assert pairs[0] == ("ends", "old", "flax+numpy")
     (blame,) = found["blames"]
     assert "flax" in blame["packages"]
     assert blame["low"] > 1.5
     if blame["packages"] == ["flax"]:
-        assert asked[1:3] == [("search", "old", "numpy"), ("verify", "numpy", "flax+numpy")]
+        assert pairs[1:3] == [("search", "old", "numpy"), ("verify", "numpy", "flax+numpy")]
         assert blame["manner"] in ("alone", "undecided")
-        assert "flax makes a step take " in told["summary"]
+        assert "flax makes a step take " in answer["summary"]
 
 
 def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(
@@ -157,12 +157,12 @@ def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(
 ) -> None:
     monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-    asked = {"framework": "jax", "workload": "matmul", "case": "tiny_op", "return_state": True}
+    question = {"framework": "jax", "workload": "matmul", "case": "tiny_op", "return_state": True}
     with pytest.raises(ParameterTypeError, match="case"):
-        bisect(**{**asked, "case": "../tiny_op", "return_state": False}, good="1.0", bad="2.0")
-    refused = bisect(**asked, good="2.0", bad="1.0")
+        bisect(**{**question, "case": "../tiny_op", "return_state": False}, good="1.0", bad="2.0")
+    refused = bisect(**question, good="2.0", bad="1.0")
     assert refused.is_failed() and "a good version that is older" in str(refused.message)
-    unknown = bisect(**{**asked, "case": "none"}, good="1.0", bad="2.0")
+    unknown = bisect(**{**question, "case": "none"}, good="1.0", bad="2.0")
     assert unknown.is_failed() and "no case 'none'" in str(unknown.message)
 
     orders: list[BisectRequest] = []
@@ -178,7 +178,7 @@ def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(
         "flows.bisect.run_bisection",
         lambda order, state, measurer: orders.append(order) or found,
     )
-    done = bisect(**asked, good="1.0", bad="2.0", starts=[3, 6], dependencies=True)
+    done = bisect(**question, good="1.0", bad="2.0", starts=[3, 6], dependencies=True)
     assert done.is_completed() and done.message == found["summary"]
     assert (orders[0].looks, orders[0].dependencies) == ((3, 6), True)
     with get_client(sync_client=True) as client:
@@ -187,4 +187,4 @@ def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(
     table = max(tables, key=lambda each: str(each.created))
     assert [row["verdict"] for row in json.loads(str(table.data))] == ["different", "same"]
     found["verdict"] = "unknown"
-    assert bisect(**asked, good="1.0", bad="2.0").is_failed()
+    assert bisect(**question, good="1.0", bad="2.0").is_failed()

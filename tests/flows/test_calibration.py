@@ -41,7 +41,7 @@ def state(tmp_path_factory: pytest.TempPathFactory, prefect_api: None) -> Iterat
     yield root
 
 
-def _ask(state: Path, *arguments: str) -> str:
+def _run(state: Path, *arguments: str) -> str:
     command = ["calibration", "--state", str(state), *arguments]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0
@@ -56,7 +56,7 @@ def _own_database(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_with_and_without_real_extra_work_are_counted_by_their_outcome(
     state: Path,
 ) -> None:
-    found = json.loads(_ask(state, "--json"))
+    found = json.loads(_run(state, "--json"))
     if found["lost"]:
         assert all("disturbed" in each for each in found["lost"])
         pytest.skip("others used this machine throughout a start")
@@ -74,11 +74,11 @@ def test_runs_with_and_without_real_extra_work_are_counted_by_their_outcome(
 
 
 def test_the_console_and_the_page_report_error_rates_and_that_runs_are_few(state: Path) -> None:
-    if json.loads(_ask(state, "--json"))["lost"]:
+    if json.loads(_run(state, "--json"))["lost"]:
         pytest.skip("others used this machine throughout a start")
-    said = " ".join(_ask(state).split())
-    assert said.startswith("2 calibration runs judged.")
-    assert "too few runs; at least 10 are needed" in said
+    printed = " ".join(_run(state).split())
+    assert printed.startswith("2 calibration runs judged.")
+    assert "too few runs; at least 10 are needed" in printed
     page = (state / "site" / "night" / "index.html").read_text()
     assert "How often are our own alarms wrong?" in page
     assert "digest tiny_op: stdlib and stdlib" in page
@@ -88,22 +88,22 @@ def test_the_console_and_the_page_report_error_rates_and_that_runs_are_few(state
 def test_the_flow_of_the_deployment_measures_more_runs_and_reports_all_outcomes(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[int, str, str]] = []
+    calls: list[tuple[int, str, str]] = []
     monkeypatch.setenv("DEADHEAT_STATE", str(state))
     monkeypatch.setattr(
         "flows.calibrate.run_calibration",
-        lambda count, context, measurer: asked.append((count, context.profile.name, context.site)),
+        lambda count, context, measurer: calls.append((count, context.profile.name, context.site)),
     )
     done = calibrate(runs=4, return_state=True)
-    assert asked == [(4, "laptop", "local")]
-    assert done.is_completed() and done.message == " ".join(_ask(state).splitlines()[0].split())
+    assert calls == [(4, "laptop", "local")]
+    assert done.is_completed() and done.message == " ".join(_run(state).splitlines()[0].split())
     with get_client(sync_client=True) as client:
         tables = client.read_artifacts(
             artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["calibration"]))
         )
     table = max(tables, key=lambda each: str(each.created))
     rates = {row["what"]: row for row in json.loads(str(table.data))}
-    judged = 0 if json.loads(_ask(state, "--json"))["lost"] else 1
+    judged = 0 if json.loads(_run(state, "--json"))["lost"] else 1
     assert int(rates["false alarms"]["count"].split()[-1]) >= judged, rates
 
 
@@ -116,8 +116,8 @@ def test_the_flow_of_the_deployment_refuses_bad_input(
 
 
 def test_without_calibration_runs_every_rate_is_unknown(tmp_path: Path) -> None:
-    assert _ask(tmp_path).startswith("no calibration run judged.")
-    found = json.loads(_ask(tmp_path, "--json"))
+    assert _run(tmp_path).startswith("no calibration run judged.")
+    found = json.loads(_run(tmp_path, "--json"))
     assert all(row["share"] is None for row in found["rates"])
 
 

@@ -76,14 +76,14 @@ def _print(capsys: pytest.CaptureFixture[str], found: dict[str, Any]) -> str:
 def test_each_sides_step_is_reported_and_a_missing_one_is_not_zero(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = _print(capsys, _found())
-    assert "a: jax-jit, 1.50 ms a step\nb: torch-eager, no time that counts\n" in said
-    assert "Program: same program (dddddddddddd).\n" in said
+    printed = _print(capsys, _found())
+    assert "a: jax-jit, 1.50 ms a step\nb: torch-eager, no time that counts\n" in printed
+    assert "Program: same program (dddddddddddd).\n" in printed
 
 
 def test_the_shared_weights_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    said = f"Weights of both: the checkpoint with SHA-256 {'c' * 64}.\n"
-    assert said in _print(capsys, _found(checkpoint="c" * 64))
+    weights = f"Weights of both: the checkpoint with SHA-256 {'c' * 64}.\n"
+    assert weights in _print(capsys, _found(checkpoint="c" * 64))
     assert "Weights" not in _print(capsys, _found())
 
 
@@ -91,9 +91,9 @@ def test_the_bottleneck_of_each_side_is_shown(capsys: pytest.CaptureFixture[str]
     shares = {"compute_share": 0.6, "bandwidth_share": None, "host_share": 0.08}
     words = {"bottleneck": "sync", "reason": "[of] a step: 60%", "advice": "less arithmetic"}
     row = {"case": "mlp tiny", "name": "jax-jit", "intensity": 91.34, "ridge": 20.0}
-    said = _print(capsys, _found(why=[{**row, **shares, **words}]))
-    for told in ("sync", "91.3 (20)", "60 %", "8 %", "not measured", "[of] a step", "less arit"):
-        assert told in said
+    printed = _print(capsys, _found(why=[{**row, **shares, **words}]))
+    for text in ("sync", "91.3 (20)", "60 %", "8 %", "not measured", "[of] a step", "less arit"):
+        assert text in printed
 
 
 def test_outputs_without_any_difference_are_called_identical(
@@ -103,8 +103,8 @@ def test_outputs_without_any_difference_are_called_identical(
         {"quantity": name, "max_relative": far, "tolerance": 1e-5}
         for name, far in (("logits", 0.0), ("loss", 2e-7))
     ]
-    said = _print(capsys, _found(outputs=rows, outputs_agree=True))
-    assert "agree: logits identical (tolerance 1.0e-05), loss within 2.0e-07 (tol" in said
+    printed = _print(capsys, _found(outputs=rows, outputs_agree=True))
+    assert "agree: logits identical (tolerance 1.0e-05), loss within 2.0e-07 (tol" in printed
 
 
 def test_a_disturbed_machine_is_reported_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,7 @@ def _compare(state: State, *arguments: str, case: str = "mlp --case tiny_infer")
     return run_here(*command, "--state", str(state.root))
 
 
-def _say(state: State, *command: str) -> str:
+def _run(state: State, *command: str) -> str:
     given = [*command, "--state", str(state.root)]
     done = CliRunner().invoke(app, given, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -175,16 +175,16 @@ def test_a_missing_device_is_reported_in_every_command(
         assert failure["name"] in page
     assert '<span class="badge bad">unsupported</span>' in page
     assert "there is none here (" in page
-    marks = json.loads(_say(session_state, "check", found["campaign"], "--json"))["marks"]
+    marks = json.loads(_run(session_state, "check", found["campaign"], "--json"))["marks"]
     finished = [mark for mark in marks if mark["expectation"] == "finished"]
     names = {each["name"] for each in found["failures"]}
     assert {mark["contender"] for mark in finished} == names
     assert names > {found[side]["name"] for side in ("a", "b")}  # the ceilings' own ran nowhere
     assert all("status is 'unsupported'" in mark["reason"] for mark in finished)
-    said = _say(session_state, "report", found["campaign"])
-    assert "Failed contenders" in said
+    printed = _run(session_state, "report", found["campaign"])
+    assert "Failed contenders" in printed
     assert len(found["failures"]) == 6
-    assert said.count("unsupported") == 2 * 6  # the status, and its cause in a word
+    assert printed.count("unsupported") == 2 * 6  # the status, and its cause in a word
 
 
 @pytest.mark.provisions
@@ -223,17 +223,17 @@ def test_two_settings_of_one_version_are_compared_with_their_differences(
     sides = ("--a", framework, "--b", framework, *settings.split(), "--starts", "2")
     done = _compare(session_state, *sides, case=case)
     assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    assert f"On {case.replace('--case ', '')}, " in said
-    assert "as fast as" in said or "degraded" in said
-    assert "Outputs agree: " in said
+    printed = " ".join(done.stdout.split())
+    assert f"On {case.replace('--case ', '')}, " in printed
+    assert "as fast as" in printed or "degraded" in printed
+    assert "Outputs agree: " in printed
     judged = "not judged" if "--no-ceilings" in settings else "the fastest step claims "
-    assert f"Physics: {judged}" in said or "degraded" in said
-    assert "Holds for this node" in said or "degraded" in said
+    assert f"Physics: {judged}" in printed or "degraded" in printed
+    assert "Holds for this node" in printed or "degraded" in printed
     for row in rows:
-        assert row in said, said
+        assert row in printed, printed
     # What nobody asked for does not differ, and no fact is told twice.
-    assert said.count("read back") == said.count("setting │") + said.count("compile mode")
+    assert printed.count("read back") == printed.count("setting │") + printed.count("compile mode")
 
 
 def test_the_help_names_every_setting_that_an_arm_has() -> None:
@@ -244,8 +244,8 @@ def test_the_help_names_every_setting_that_an_arm_has() -> None:
         text=True,
         check=True,
     )
-    said = "".join(done.stdout.split())  # the help breaks lines within a value, at its hyphens
+    printed = "".join(done.stdout.split())  # the help breaks lines within a value, at its hyphens
     for options in (JAX_OPTIONS, TORCH_IMAGE_OPTIONS):
         for key, values in options.items():
-            assert f"{key}={'|'.join(values)}" in said
-    assert f"compile={'|'.join(TORCH_COMPILE)}" in said
+            assert f"{key}={'|'.join(values)}" in printed
+    assert f"compile={'|'.join(TORCH_COMPILE)}" in printed

@@ -87,7 +87,7 @@ def _make_nights(
     return documents
 
 
-def _ask(state: State, *command: str) -> Any:
+def _run(state: State, *command: str) -> Any:
     """Of what measures nothing; in this process, which has imported everything by now."""
     given = [*command, "--state", str(state.root), "--json"]
     done = CliRunner().invoke(app, given, catch_exceptions=False)
@@ -117,7 +117,7 @@ def test_a_slow_down_becomes_an_event_and_an_alert_that_name_its_side(
 ) -> None:
     logs = _noise(20) + 0.6 * (np.arange(20) >= 15)
     state = _make_state(tmp_path, environments, _make_nights(environments, logs, since=15))
-    (suspicion,) = _ask(state, "suspicions")["suspicions"]
+    (suspicion,) = _run(state, "suspicions")["suspicions"]
     assert (suspicion["state"], suspicion["trigger"]) == ("open", "shift")
 
     with serve_webhook() as (url, alerts):
@@ -133,7 +133,7 @@ def test_a_slow_down_becomes_an_event_and_an_alert_that_name_its_side(
     assert ("torch", "triton", "99.0") in differing
     assert {side for side, *_ in differing} == {"torch"}
 
-    (event,) = _ask(state, "events")
+    (event,) = _run(state, "events")
     assert (event["state"], event["culprit"]) == ("untriaged", "torch")
     (alert,) = alerts
     assert (alert["event"], alert["culprit"]) == (event["id"], "torch")
@@ -141,8 +141,8 @@ def test_a_slow_down_becomes_an_event_and_an_alert_that_name_its_side(
         f"Event {event['id']}: JAX/PyTorch speedup on matmul tiny_op rose "
     )
     assert ": PyTorch 99.0 is " in alert["text"] and " % slower than " in alert["text"]
-    assert _ask(state, "confirm") == []  # it was answered, and asks for nothing more
-    (suspicion,) = _ask(state, "suspicions")["suspicions"]
+    assert _run(state, "confirm") == []  # it was answered, and asks for nothing more
+    (suspicion,) = _run(state, "suspicions")["suspicions"]
     assert suspicion["state"] == "confirmed"
 
 
@@ -173,12 +173,12 @@ def test_real_nights_in_which_nothing_changed_leave_no_event(tmp_path: Path) -> 
     assert found.verdict in ("refuted", "unknown"), found  # unknown = others used this machine
     assert found.culprit in ("neither", "infrastructure", "unknown"), found
     open_history(state, make_history(logs)).dispose()
-    told = _ask(state, "suspicions")
-    assert told["series"][0]["nights"] == 12
+    answer = _run(state, "suspicions")
+    assert answer["series"][0]["nights"] == 12
     if np.ptp(logs) < 0.1:  # else others used this machine, and to be suspicious is right
-        moves = [each for each in told["suspicions"] if each["trigger"] in ("shift", "drift")]
+        moves = [each for each in answer["suspicions"] if each["trigger"] in ("shift", "drift")]
         assert moves == [], logs
-    assert _ask(state, "events") == []
+    assert _run(state, "events") == []
 
 
 def _play(one: Mapping[str, Any], other: Mapping[str, Any]) -> Start:
@@ -196,5 +196,5 @@ def test_a_quiet_week_leaves_no_event(
     environments: Mapping[str, EnvironmentRecord], tmp_path: Path
 ) -> None:
     quiet = _make_state(tmp_path, environments, _make_nights(environments, _noise(20)))
-    assert _ask(quiet, "suspicions")["suspicions"] == []
-    assert _ask(quiet, "confirm") == _ask(quiet, "events") == []
+    assert _run(quiet, "suspicions")["suspicions"] == []
+    assert _run(quiet, "confirm") == _run(quiet, "events") == []

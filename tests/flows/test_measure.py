@@ -45,9 +45,9 @@ def test_ctrl_c_stops_everything_and_prints_how_to_resume(
     )
     _wait_until(lambda: log.exists() and '"round"' in log.read_text())
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, said = process.communicate(timeout=90)
-    assert process.returncode == 130, said
-    assert "interrupted; the same command goes on" in said
+    _, printed = process.communicate(timeout=90)
+    assert process.returncode == 130, printed
+    assert "interrupted; the same command goes on" in printed
     assert not list((tmp_path / "spool").rglob("*.json"))
     with sqlite3.connect(tmp_path / "prefect" / "prefect.db") as database:
         assert database.execute("SELECT state_type FROM flow_run").fetchall() == [("CRASHED",)]
@@ -94,6 +94,6 @@ def test_a_failed_conductor_is_retried_reported_and_can_be_rerun(
     begun = [line for line in log.splitlines() if '"begun"' in line and '"duel"' in line]
     assert len(begun) == 2  # tried once more
     (ring / "away.py").rename(conductor)
-    mended = _run(tmp_path, "broken")
-    assert mended.returncode == 0, mended.stderr
-    assert json.loads(mended.stdout)["failures"] == []
+    repaired = _run(tmp_path, "broken")
+    assert repaired.returncode == 0, repaired.stderr
+    assert json.loads(repaired.stdout)["failures"] == []

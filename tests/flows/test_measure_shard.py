@@ -98,8 +98,8 @@ def test_unmeasured_duels_are_given_up_or_returned(
         with pytest.raises(CampaignIncompleteError, match=ends[lost[0]]):
             measure_shard.measure_shard.fn("night", "0" * 16, "token")
     else:
-        told = measure_shard.measure_shard.fn("night", "0" * 16, "token")
+        result = measure_shard.measure_shard.fn("night", "0" * 16, "token")
         back = f"{len(rest)} handed back" if rest else f"{len(begun)} duels measured"
-        assert back in str(told.message)
+        assert back in str(result.message)
     assert "".join(slots.begun) == begun
     assert measuring.report == (list(lost), list(rest))

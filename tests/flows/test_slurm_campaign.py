@@ -84,9 +84,9 @@ def test_a_campaign_survives_a_killed_submitter_and_a_lost_job_without_measuring
         cluster.slurm.run("scancel", lost)
     finally:
         cluster.slurm.run("scontrol", "update", "partitionname=gpu", "state=up")
-    _, said = follower.communicate(timeout=240)
-    assert follower.returncode == 1, said
-    assert said.count(f"noop bare, noop bare: Slurm job {lost} was cancelled (CANCELLED") == 1
+    _, printed = follower.communicate(timeout=240)
+    assert follower.returncode == 1, printed
+    assert printed.count(f"noop bare, noop bare: Slurm job {lost} was cancelled (CANCELLED") == 1
     measured = cluster.documents("night")
     assert len(measured) == 6
 
@@ -111,15 +111,15 @@ def test_a_campaign_survives_a_killed_submitter_and_a_lost_job_without_measuring
     allocations = [json.loads(document)["allocation"] for document in documents.values()]
     assert {each["site"] for each in allocations} == {"pair"}
     assert {each["slurm_job_id"] for each in allocations} == set(jobs)
-    told = [each["slurm"] for each in allocations]
-    assert {each["job_id"] for each in told} == set(jobs)
-    assert {each["node"] for each in told} <= {"node01", "node02"}
-    assert all(each["queue_s"] >= 0 and each["exclusive"] is False for each in told)
-    assert {len(each["gpus"]) for each in told} == {1}
-    for flow_run in {each["flow_run"] for each in told}:  # from the result to its run, and back
-        assert len({each["job_id"] for each in told if each["flow_run"] == flow_run}) == 1
+    records = [each["slurm"] for each in allocations]
+    assert {each["job_id"] for each in records} == set(jobs)
+    assert {each["node"] for each in records} <= {"node01", "node02"}
+    assert all(each["queue_s"] >= 0 and each["exclusive"] is False for each in records)
+    assert {len(each["gpus"]) for each in records} == {1}
+    for flow_run in {each["flow_run"] for each in records}:  # from the result to its run, and back
+        assert len({each["job_id"] for each in records if each["flow_run"] == flow_run}) == 1
     assert len(pages) == 4 and all("/runs/flow-run/" in page for page in pages)
-    assert {page.rpartition("/")[2] for page in pages} & {each["flow_run"] for each in told}
+    assert {page.rpartition("/")[2] for page in pages} & {each["flow_run"] for each in records}
 
 
 @pytest.mark.usefixtures("worker")

@@ -37,18 +37,21 @@ def test_each_contender_has_the_end_of_its_log_and_the_path_of_the_whole(
     (tmp_path / "torch.log").touch()
     (tmp_path / "conductor.log").write_text("of nobody's contender")
     attach_logs(tmp_path, "mlp infer", "night-0")
-    ((told),) = made
-    assert (told["key"], told["description"]) == ("logs-night", "mlp infer: logs of jax, torch")
-    jax, torch = told["markdown"].split("## torch")
+    ((created),) = made
+    assert (created["key"], created["description"]) == (
+        "logs-night",
+        "mlp infer: logs of jax, torch",
+    )
+    jax, torch = created["markdown"].split("## torch")
     assert "ended" in jax and "begun" not in jax and f"`{tmp_path / 'jax.log'}`" in jax
-    assert "This log is empty." in torch and "nobody" not in told["markdown"]
+    assert "This log is empty." in torch and "nobody" not in created["markdown"]
 
 
 def test_the_output_of_a_framework_stays_inside_its_fence(
     tmp_path: Path, made: list[dict[str, Any]]
 ) -> None:
-    said = "\x1b[31mred\x1b[0m\x00\n````\n# not ours\n<img src=x>"
-    (tmp_path / "jax.log").write_text(said)
+    output = "\x1b[31mred\x1b[0m\x00\n````\n# not ours\n<img src=x>"
+    (tmp_path / "jax.log").write_text(output)
     attach_logs(tmp_path, "mlp infer", "night-0")
     lines = made[0]["markdown"].splitlines()
     first, last = lines.index("`````text"), lines.index("`````")
@@ -79,11 +82,11 @@ def test_the_campaigns_of_a_family_share_a_key(campaign: str, key: str) -> None:
 def test_the_progress_bar_follows_the_duels_without_repeating_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state, bar, told = open_state(tmp_path), uuid4(), list[tuple[Any, float, str]]()
+    state, bar, created = open_state(tmp_path), uuid4(), list[tuple[Any, float, str]]()
 
     class Client:
         def update_artifact(self, artifact: Any, update: Any) -> None:
-            told.append((artifact, update.data, update.description))
+            created.append((artifact, update.data, update.description))
 
     @contextmanager
     def get_client(**_: object) -> Any:
@@ -109,4 +112,4 @@ def test_the_progress_bar_follows_the_duels_without_repeating_itself(
         document.touch()
         update()
         update()
-    assert told == [(bar, 0, "0 of 2 duels measured"), (bar, 50, "1 of 2 duels measured")]
+    assert created == [(bar, 0, "0 of 2 duels measured"), (bar, 50, "1 of 2 duels measured")]

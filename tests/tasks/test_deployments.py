@@ -133,8 +133,8 @@ def _call(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[object, st
     with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
         patched.setattr("sys.argv", ["deadheat", *command])
         main()
-    said = capsys.readouterr()
-    return ended.value.code, " ".join(f"{said.out} {said.err}".split())
+    printed = capsys.readouterr()
+    return ended.value.code, " ".join(f"{printed.out} {printed.err}".split())
 
 
 @pytest.mark.usefixtures("server")
@@ -218,9 +218,9 @@ def test_forms_list_the_environments_of_their_state_folder(
             "Any published": None,
         }
         if each is state:
-            _ask_for("0.11.0")
+            _request_run("0.11.0")
     with pytest.raises(PrefectHTTPStatusError, match="409"):
-        _ask_for("0.11.0; reboot")
+        _request_run("0.11.0; reboot")
     apply(_few(wanted), make_pool(wanted.site))
     assert _offered() == plain
 
@@ -246,12 +246,12 @@ def _offered() -> dict[str, list[str] | None]:
     return {way["title"]: way.get("enum") for way in sides["properties"]["version"]["anyOf"]}
 
 
-def _ask_for(version: str) -> None:
+def _request_run(version: str) -> None:
     side = {"framework": "jax", "version": version}
     question = {"workload": "mlp", "use_case": "infer", "a": side}
-    asked = run_deployment("compare/compare", parameters={"question": question}, timeout=0)
+    requested = run_deployment("compare/compare", parameters={"question": question}, timeout=0)
     with get_client(sync_client=True) as client:
-        client.delete_flow_run(asked.id)
+        client.delete_flow_run(requested.id)
 
 
 @pytest.fixture
@@ -291,11 +291,11 @@ def test_each_pool_of_a_slurm_site_has_a_deployment_that_measures(
     first = _dump()
     for name in POOLS:
         measure = first[name]
-        asked = pools.site.pools[name.removeprefix("slurm-local-")]
+        pool = pools.site.pools[name.removeprefix("slurm-local-")]
         assert measure["work_pool_name"] == name and measure["tags"] == [TAG, "slurm-local"]
         assert measure["entrypoint"] == "flows.measure_shard.measure_shard"
         job = measure["job_variables"]
-        assert (job["minutes"], job["folder"]) == (asked.minutes, str(pools.root))
+        assert (job["minutes"], job["folder"]) == (pool.minutes, str(pools.root))
         assert job["env"]["DEADHEAT_STATE"] == str(pools.root)
         with get_client(sync_client=True) as client:
             assert client.read_work_pool(name).type == "slurm"
@@ -339,9 +339,9 @@ def test_a_campaign_uses_the_deployment_of_its_pool_and_repairs_one_that_differs
         fields = {name: shards[name] for name in ("flow_id", "name", "tags", "description")}
         client.create_deployment(**fields, entrypoint=strange, work_pool_name="deadheat")
         assert _hand_over(pools, client, "1").deployment_id == shards["id"]
-        mended = _dump()["slurm-local-h100"]
+        repaired = _dump()["slurm-local-h100"]
         names = ("entrypoint", "work_pool_name", "parameter_openapi_schema", *fields)
-        assert {each: mended[each] for each in names} == {each: shards[each] for each in names}
+        assert {each: repaired[each] for each in names} == {each: shards[each] for each in names}
         client.delete_deployment(shards["id"])
         run = _hand_over(pools, client, "2")
         assert run.deployment_id == _read()["slurm-local-h100"].id
@@ -379,14 +379,14 @@ def test_deployments_paused_by_people_stay_paused_after_resume(wanted: DeployOpt
 def test_a_cancelled_question_returns_its_allocations(pools: DeployOptions) -> None:
     _apply(pools)
     question = {"question": {"workload": "noop", "use_case": "op"}}
-    asked = run_deployment("compare/compare", parameters=question, timeout=0)
+    requested = run_deployment("compare/compare", parameters=question, timeout=0)
     (hook,) = compare.on_cancellation_hooks
     with get_client(sync_client=True) as client:
-        waits = _hand_over(pools, client, "3", f"compare-noop-{str(asked.id)[:8]}")
-        runs = _hand_over(pools, client, "4", f"compare-noop-{str(asked.id)[:8]}")
+        waits = _hand_over(pools, client, "3", f"compare-noop-{str(requested.id)[:8]}")
+        runs = _hand_over(pools, client, "4", f"compare-noop-{str(requested.id)[:8]}")
         other = _hand_over(pools, client, "5", "compare-noop-0")
         client.set_flow_run_state(runs.id, Running(), force=True)
-        hook(compare, client.read_flow_run(asked.id), Cancelling())
+        hook(compare, client.read_flow_run(requested.id), Cancelling())
         states = [client.read_flow_run(each.id).state_type for each in (waits, runs, other)]
         assert states == [StateType.CANCELLED, StateType.CANCELLING, StateType.SCHEDULED]
 
@@ -396,8 +396,8 @@ def _hand_over(
 ) -> FlowRun:
     """The run of a campaign's shard."""
     plan = make_plan(campaign, site="slurm-local")
-    asked = {"schema": 1, "token": "", "campaign": campaign, "pool": "h100", "num_guessed": 0}
-    shard = Shard(id=number * 16, seconds={}, **asked)
+    fields = {"schema": 1, "token": "", "campaign": campaign, "pool": "h100", "num_guessed": 0}
+    shard = Shard(id=number * 16, seconds={}, **fields)
     dispatch = Dispatch(plan, open_state(wanted.root), wanted.site, {}, client)
     with pytest.raises(UserError, match="found none; start one where sbatch works"):
         dispatch.open_pool()
@@ -459,13 +459,13 @@ def test_a_question_of_a_person_runs_before_the_night(wanted: DeployOptions) -> 
     ]
     with get_client(sync_client=True) as client:
         queues = client.read_work_queues(work_pool_name=pool.name)
-        asked = client.request(
+        response = client.request(
             "POST",
             "/work_pools/{name}/get_scheduled_flow_runs",
             path_params={"name": pool.name},
             json={"limit": 1},
         )
-        (first,) = asked.json()
+        (first,) = response.json()
         for run in runs:
             client.delete_flow_run(run.id)
     priorities = {queue.name: queue.priority for queue in queues}
@@ -572,9 +572,9 @@ def test_only_a_failed_or_missing_night_is_reported(
 ) -> None:
     question = {"question": {"workload": "noop", "use_case": "op"}}
     night = run_deployment("nightly/nightly", timeout=0)
-    asked = run_deployment("compare/compare", parameters=question, timeout=0)
+    requested = run_deployment("compare/compare", parameters=question, timeout=0)
     with get_client(sync_client=True) as client:
-        for run in (asked, night):
+        for run in (requested, night):
             failed = Failed(message='<!channel> & "co" {{ 1 }}')
             client.set_flow_run_state(run.id, failed, force=True)
     _wait(lambda: len(watched) >= 2)
@@ -607,12 +607,12 @@ def test_a_run_without_heartbeats_has_crashed(
         _wait(lambda: _has_event(killed, "prefect.flow-run.heartbeat"))
         dead.kill()
         dead.communicate()
-        _say_alive(changed)
+        _send_heartbeat(changed)
         _wait(lambda: _has_event(changed, "prefect.flow-run.heartbeat"))
         client.set_flow_run_state(changed, Running(message="so they say"), force=True)
 
         def are_over() -> bool:
-            _say_alive(alive)
+            _send_heartbeat(alive)
             states = {client.read_flow_run(each).state_type for each in (killed, changed)}
             return states == {StateType.CRASHED}
 
@@ -665,14 +665,15 @@ def test_pausing_stops_new_runs_and_reports_running_ones(
         question = {"question": {"workload": "noop", "use_case": "op"}}
         runs.append(run_deployment("compare/compare", parameters=question, timeout=0))
         for _ in range(2):  # again, it changes nothing
-            code, said = _call(capsys, "pause", *state)
-            assert code == 0 and f"under way, continues: {runs[0].name} (running)" in said, said
-            assert f"waits: {runs[1].name} (scheduled)" in said
+            code, printed = _call(capsys, "pause", *state)
+            assert code == 0, printed
+            assert f"under way, continues: {runs[0].name} (running)" in printed
+            assert f"waits: {runs[1].name} (scheduled)" in printed
             assert _stand(client, pool.name) == {True}
         apply(_few(wanted), pool, DAILY)
         assert _stand(client, pool.name) == {True}
-        code, said = _call(capsys, "resume", *state)
-        assert code == 0 and f"starts: {runs[1].name}" in said
+        code, printed = _call(capsys, "resume", *state)
+        assert code == 0 and f"starts: {runs[1].name}" in printed
         assert _stand(client, pool.name) == {False}
         for run in runs:
             client.delete_flow_run(run.id)
@@ -686,8 +687,8 @@ def test_an_automation_created_during_a_pause_starts_with_resume(
     wanted: DeployOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed, pool = _few(wanted), make_pool(wanted.site)
-    with monkeypatch.context() as untold:
-        untold.delenv("DEADHEAT_WEBHOOK_URL")
+    with monkeypatch.context() as without_webhook:
+        without_webhook.delenv("DEADHEAT_WEBHOOK_URL")
         apply(listed, pool, DAILY)
     assert MISSING not in _read_automations()
     set_paused(True, pool.name, {MISSING}, "measure-shard")
@@ -718,8 +719,8 @@ def test_a_backfill_plans_the_versions_that_can_be_installed(
     names = [each.name for each in duel.contenders]
     assert [each.split("-")[-1] for each in names] == ["1.4", "1.2", "1.1", "1.1"]
     with get_client(sync_client=True) as client:
-        (told,) = client.request("POST", "/artifacts/filter", json={}).json()
-    rows = {row["version"]: row for row in json.loads(told["data"])}
+        (artifact,) = client.request("POST", "/artifacts/filter", json={}).json()
+    rows = {row["version"]: row for row in json.loads(artifact["data"])}
     assert rows["1.3"]["measured"] == "no" and "nowhere-to-be-found" in rows["1.3"]["why not"]
 
 
@@ -764,7 +765,7 @@ def _has_event(run: UUID, event: str) -> bool:
         )
 
 
-def _say_alive(run: UUID) -> None:
+def _send_heartbeat(run: UUID) -> None:
     """As Prefect's engine does."""
     emit_event(
         "prefect.flow-run.heartbeat",
@@ -801,9 +802,9 @@ def test_bad_input_is_one_paragraph_and_nothing_is_deployed(
     before = _dump()
     if url is not None:
         monkeypatch.setenv("PREFECT_API_URL", url)
-    code, said = _call(capsys, "deploy", *arguments, "--state", server["DEADHEAT_STATE"])
-    assert code == 2 and words in said, said
-    assert "Traceback" not in said and _dump() == before
+    code, printed = _call(capsys, "deploy", *arguments, "--state", server["DEADHEAT_STATE"])
+    assert code == 2 and words in printed, printed
+    assert "Traceback" not in printed and _dump() == before
 
 
 @pytest.mark.parametrize("cron", ["x", "* * * * * *", "61 * * * *", "0 2 * *", "$(id)"])

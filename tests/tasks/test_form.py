@@ -17,7 +17,7 @@ from benchcore.running.sites import list_sites
 from flows.compare import compare
 from tasks.form import Comparison, Side, add_versions
 
-ASKED: dict[str, Any] = {"workload": "mlp", "use_case": "infer", "batch": "128"}
+QUESTION: dict[str, Any] = {"workload": "mlp", "use_case": "infer", "batch": "128"}
 SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
 
 
@@ -52,28 +52,28 @@ SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
 )
 def test_bad_input_is_refused_by_the_server_and_by_the_flow(nonsense: dict[str, Any]) -> None:
     """The UI lets people ask the server not to validate, so the flow does, too."""
-    asked = {**ASKED, **nonsense}
+    sent = {**QUESTION, **nonsense}
     with pytest.raises(SchemaError):
-        validate({"question": asked}, SCHEMA, raise_on_error=True)
+        validate({"question": sent}, SCHEMA, raise_on_error=True)
     with pytest.raises(ValidationError):
-        Comparison.model_validate(asked, strict=True)
+        Comparison.model_validate(sent, strict=True)
 
 
 def test_a_line_end_that_the_servers_pattern_overlooks_is_refused_by_the_flow() -> None:
     side = {"framework": "jax", "version": "newest\n"}
     with pytest.raises(ValidationError, match="pattern"):
-        Comparison.model_validate({**ASKED, "a": side})
+        Comparison.model_validate({**QUESTION, "a": side})
 
 
 def test_every_choice_of_the_form_can_be_planned() -> None:
-    validate({"question": ASKED, "site": "local"}, SCHEMA, raise_on_error=True)
-    question = Comparison.model_validate(ASKED, strict=True).ask()
+    validate({"question": QUESTION, "site": "local"}, SCHEMA, raise_on_error=True)
+    question = Comparison.model_validate(QUESTION, strict=True).ask()
     assert (question.a, question.b) == (("jax@newest",), ("torch@newest",))
     assert (question.case_filter.batch, question.case_filter.precision) == (128, "fp32_ieee")
     side = {"framework": "torch", "version": "2.15.0", "settings": ["compile=none"]}
-    asked = Comparison.model_validate({**ASKED, "b": side, "starts": 30})
-    assert asked.ask().b == ("torch==2.15.0", "compile=none")
-    assert asked.ask().max_starts == 30
+    sent = Comparison.model_validate({**QUESTION, "b": side, "starts": 30})
+    assert sent.ask().b == ("torch==2.15.0", "compile=none")
+    assert sent.ask().max_starts == 30
     settings = SCHEMA["definitions"]["Side"]["properties"]["settings"]["items"]["enum"]
     for framework, own in (("torch", "compile="), ("jax", "donate=")):
         for setting in (each for each in settings if each.startswith(own)):
@@ -90,11 +90,11 @@ def test_the_form_lists_built_versions_and_accepts_any_published_one() -> None:
         "Any published": None,
     }
     for version in ("newest", "0.12.0", "0.4.1rc1"):
-        asked = {**ASKED, "a": {"framework": "jax", "version": version}}
-        validate({"question": asked}, offered, raise_on_error=True)
+        sent = {**QUESTION, "a": {"framework": "jax", "version": version}}
+        validate({"question": sent}, offered, raise_on_error=True)
     with pytest.raises(SchemaError):
-        asked = {**ASKED, "a": {"framework": "jax", "version": "0.12.0; reboot"}}
-        validate({"question": asked}, offered, raise_on_error=True)
+        sent = {**QUESTION, "a": {"framework": "jax", "version": "0.12.0; reboot"}}
+        validate({"question": sent}, offered, raise_on_error=True)
     assert add_versions(offered, {}) == SCHEMA
     assert add_versions({"properties": {}}, {"jax": ["0.12.0"]}) == {"properties": {}}
 
@@ -113,7 +113,7 @@ def test_every_field_has_a_title_and_a_help_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("sent", "words"),
     [
         ({"track": "tuned", "b": {"framework": "torch", "settings": ["compile=none"]}}, "no setti"),
         ({"a": {"framework": "jax", "settings": ["compile=none"]}}, "compile=jit"),
@@ -121,9 +121,9 @@ def test_every_field_has_a_title_and_a_help_text() -> None:
     ],
 )
 def test_input_refused_by_our_own_checks_is_explained_in_one_paragraph(
-    asked: dict[str, Any], words: str
+    sent: dict[str, Any], words: str
 ) -> None:
-    question = Comparison.model_validate({**ASKED, **asked}).ask()
+    question = Comparison.model_validate({**QUESTION, **sent}).ask()
     with pytest.raises(UserError, match=words) as refusal:
         draft_comparison(question, Placement(campaign="x"))
     assert "\n" not in str(refusal.value)

@@ -39,9 +39,9 @@ def test_prefects_own_command_makes_what_deadheat_deploy_makes(tmp_path: Path) -
         patched.setenv("PREFECT_API_URL", environment["PREFECT_API_URL"])
         apply(list_deployments(wanted), make_pool(wanted.site))
         ours = _take_away()
-        asked = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
+        deploy_all = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
         done = subprocess.run(
-            [*asked, "--prefect-file", str(FILE)],
+            [*deploy_all, "--prefect-file", str(FILE)],
             env={**os.environ, **environment, "DEADHEAT_STATE": str(tmp_path)},
             cwd=tmp_path,
             capture_output=True,

@@ -64,7 +64,7 @@ class Orchestra:
     folder: Path
     runs: dict[str, UUID] = field(default_factory=dict)
 
-    def ask_for(self, how: str, **job_variables: object) -> None:
+    def schedule(self, how: str, **job_variables: object) -> None:
         """Schedule a flow run that does as it is told."""
         run = self.client.create_flow_run_from_deployment(
             self.deployment,
@@ -139,7 +139,7 @@ def _deploy(client: SyncPrefectClient, folder: Path) -> UUID:
 @pytest.fixture(scope="module")
 def worker(orchestra: Orchestra) -> Iterator[subprocess.Popen[bytes]]:
     """First one that dies between submission and update, then one that goes on."""
-    orchestra.ask_for("is reattached")
+    orchestra.schedule("is reattached")
     dying = subprocess.run(
         [sys.executable, "-c", DYING_WORKER],
         env=orchestra.environment,
@@ -148,8 +148,8 @@ def worker(orchestra: Orchestra) -> Iterator[subprocess.Popen[bytes]]:
     )
     assert dying.returncode == 9, dying.stderr
     for how in ("completes", "waits", "loses its node", "dies"):
-        orchestra.ask_for(how)
-    orchestra.ask_for("is refused", partition="nowhere")
+        orchestra.schedule(how)
+    orchestra.schedule("is refused", partition="nowhere")
     log = (orchestra.folder / "worker.log").open("wb")
     command = [PREFECT, "worker", "start", "--type", "slurm", "--pool", POOL]
     process = subprocess.Popen(command, env=orchestra.environment, stdout=log, stderr=log)
@@ -218,13 +218,15 @@ def test_a_lost_node_means_a_new_attempt(orchestra: Orchestra) -> None:
     run = orchestra.wait("loses its node", lambda run: run.state_name == "Completed")
     states = [state for _, state in orchestra.list_jobs("loses its node", fewest=2)]
     assert states == ["NODE_FAIL", "COMPLETED"]
-    told = [state.message or "" for state in orchestra.client.read_flow_run_states(run.id)]
-    assert any("lost its node (NODE_FAIL" in words and "attempt 2 of 3" in words for words in told)
+    messages = [state.message or "" for state in orchestra.client.read_flow_run_states(run.id)]
+    assert any(
+        "lost its node (NODE_FAIL" in words and "attempt 2 of 3" in words for words in messages
+    )
 
 
 def test_the_form_knows_every_variable_and_its_bounds() -> None:
-    asked = ["shard", "template", "--site", "slurm-local", "--pool", "urgent", "--state", "/shared"]
-    printed = CliRunner().invoke(app, asked, catch_exceptions=False).stdout
+    args = ["shard", "template", "--site", "slurm-local", "--pool", "urgent", "--state", "/shared"]
+    printed = CliRunner().invoke(app, args, catch_exceptions=False).stdout
     properties = json.loads(printed)["variables"]["properties"]
     assert set(Allocation.model_fields) < set(properties)
     assert properties["partition"]["default"] == "urgent" and properties["partition"]["pattern"]
@@ -248,9 +250,9 @@ def order(slurm: LocalSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """A worker, a flow run, and its configuration."""
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     monkeypatch.setattr("tasks.slurm_worker._PAUSE_S", 0.0)
-    asked = {"partition": "gpu", "gpus": 0, "cpus": 1, "memory_mb": 64}
+    allocation = {"partition": "gpu", "gpus": 0, "cpus": 1, "memory_mb": 64}
     configuration = SlurmJobConfiguration.model_validate(
-        {"allocation": asked, "folder": str(tmp_path)}
+        {"allocation": allocation, "folder": str(tmp_path)}
     )
     with temporary_settings({PREFECT_LOGGING_TO_API_ENABLED: False}):
         yield SlurmWorker(work_pool_name=POOL), FlowRun(flow_id=uuid4()), configuration
@@ -291,7 +293,7 @@ def test_a_controller_that_is_away_for_a_while_loses_nothing(
         anyio.run(worker.run, FlowRun(flow_id=uuid4()), configuration)
 
 
-class _Told:
+class _RecordingClient:
     """A client of Prefect that knows one flow run, and remembers what it was told."""
 
     def __init__(self, run: FlowRun) -> None:
@@ -313,12 +315,12 @@ def test_a_flow_run_that_moved_on_is_left_alone(
     monkeypatch.setattr(scheduler, "cancel", cancelled.append)
     seen = FlowRun(flow_id=uuid4(), state=Running())
     crashed = Decision(Action.CRASHED, "Slurm job 7 ended by itself", "7")
-    for state, told in ((Completed(), []), (seen.state, ["Crashed"])):
-        client = _Told(seen.model_copy(update={"state": state}))
+    for state, expected in ((Completed(), []), (seen.state, ["Crashed"])):
+        client = _RecordingClient(seen.model_copy(update={"state": state}))
         worker._client = client  # type: ignore[assignment]
         anyio.run(worker._carry_out, seen, crashed)
-        assert client.states == told
-        assert cancelled == ["7"] * len(told)
+        assert client.states == expected
+        assert cancelled == ["7"] * len(expected)
 
 
 def test_a_refused_scancel_keeps_no_other_flow_run_waiting(
@@ -331,5 +333,5 @@ def test_a_refused_scancel_keeps_no_other_flow_run_waiting(
 
     monkeypatch.setattr(scheduler, "cancel", refuse)
     run = FlowRun(flow_id=uuid4(), state=Cancelling())
-    worker._client = _Told(run)  # type: ignore[assignment]
+    worker._client = _RecordingClient(run)  # type: ignore[assignment]
     anyio.run(worker._carry_out, run, Decision(Action.SCANCEL, "Slurm job 7 runs", "7"))

@@ -187,9 +187,9 @@ def test_outputs_that_are_not_finite_in_a_later_start_are_found_too(
     source = workload.read_text()
     line = '        return {"value": math.nan} if fault == "not_finite" else {}\n'
     assert line in source
-    later = f"""        with open({str(tmp_path / "asked")!r}, "a+") as asked:
-            asked.write("x")
-            return {{"value": math.nan if asked.tell() > 2 else 1.0}}
+    later = f"""        with open({str(tmp_path / "calls")!r}, "a+") as calls:
+            calls.write("x")
+            return {{"value": math.nan if calls.tell() > 2 else 1.0}}
 """
     workload.write_text(source.replace(line, later))
     (contender,) = _run(_faulty("not_finite", "none"), state, snapshot)["contenders"]

@@ -74,7 +74,7 @@ def test_every_framework_has_a_template(framework: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "complaint"),
     [
         ('verification = ""\npackage = ["numpy"]', r"wrongly typed \['package'\]"),
         ('verification = ""\npackages = "numpy"', r"wrongly typed \['packages'\]"),
@@ -82,10 +82,10 @@ def test_every_framework_has_a_template(framework: Any) -> None:
         ("packages = [", "wanted an environment template"),
     ],
 )
-def test_a_template_with_a_mistake_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_a_template_with_a_mistake_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "jax.toml").write_text(text)
 
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=complaint):
         load_template("jax", tmp_path)
 
 
@@ -109,14 +109,14 @@ def test_a_lock_is_read_as_its_packages() -> None:
 
 
 def _record_compilations(monkeypatch: pytest.MonkeyPatch, answer: str) -> list[tuple[Any, str]]:
-    asked: list[tuple[Any, str]] = []
+    queried: list[tuple[Any, str]] = []
 
     def compile_(arguments: list[str], *, stdin: str, **_: Any) -> UvAnswer:
-        asked.append((arguments, stdin))
+        queried.append((arguments, stdin))
         return UvAnswer(output=answer, message="", failure=None, offline=False)
 
     monkeypatch.setattr(environment_locks, "run_uv_or_cached", compile_)
-    return asked
+    return queried
 
 
 def _release(framework: Any, version: str) -> Release:
@@ -156,18 +156,18 @@ _TORCH = {
 def _offer(monkeypatch: pytest.MonkeyPatch, builds: dict[str, str | None]) -> list[str]:
     """An index with these builds, by extra or backend (`` = the registry's default); the builds
     that were asked for."""
-    asked: list[str] = []
+    queried: list[str] = []
 
     def compile_(arguments: list[str], *, stdin: str, **_: Any) -> UvAnswer:
         extra = re.match(r"\w+\[(\w+)\]", stdin)
         backend = "--torch-backend" in arguments and arguments[-1]
-        asked.append(extra[1] if extra else str(backend or ""))
-        found = builds.get(asked[-1])
+        queried.append(extra[1] if extra else str(backend or ""))
+        found = builds.get(queried[-1])
         failure = None if found else "unsatisfiable"
         return UvAnswer(output=found or "", message="not here", failure=failure, offline=False)
 
     monkeypatch.setattr(environment_locks, "run_uv_or_cached", compile_)
-    return asked
+    return queried
 
 
 def _drive(monkeypatch: pytest.MonkeyPatch, cuda: int | None) -> None:
@@ -175,7 +175,7 @@ def _drive(monkeypatch: pytest.MonkeyPatch, cuda: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "builds", "build", "asked"),
+    ("driver", "builds", "build", "expected"),
     [
         (13, {"cuda13": _JAX[13], "cuda12": _JAX[12]}, "cuda13", ["cuda13"]),
         (12, {"cuda13": _JAX[13], "cuda12": _JAX[12]}, "cuda12", ["cuda12"]),
@@ -188,18 +188,18 @@ def test_jax_takes_the_newest_cuda_that_the_driver_supports(
     driver: int | None,
     builds: dict[str, str | None],
     build: str,
-    asked: list[str],
+    expected: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _drive(monkeypatch, driver)
     queries = _offer(monkeypatch, builds)
     template = load_template("jax", environment_locks.template_folder())
     assert lock_release(_release("jax", "0.6.0"), template, "cuda").build == build
-    assert queries == asked
+    assert queries == expected
 
 
 @pytest.mark.parametrize(
-    ("driver", "builds", "build", "asked"),
+    ("driver", "builds", "build", "expected"),
     [
         (13, {"": _TORCH[13]}, "registry default", [""]),
         (13, {"": _TORCH[12]}, "registry default", [""]),
@@ -212,14 +212,14 @@ def test_torch_takes_a_build_that_the_driver_supports(
     driver: int | None,
     builds: dict[str, str | None],
     build: str,
-    asked: list[str],
+    expected: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _drive(monkeypatch, driver)
     queries = _offer(monkeypatch, builds)
     template = load_template("torch", environment_locks.template_folder())
     lock = lock_release(_release("torch", "2.15.0"), template, "cuda")
-    assert (lock.build, queries) == (build, asked)
+    assert (lock.build, queries) == (build, expected)
     assert (lock.index_arguments == ("--torch-backend", "cu128")) is (driver == 12)
 
 
@@ -256,12 +256,12 @@ def test_a_cuda_build_proves_itself_on_the_gpu_where_there_is_one(
 ) -> None:
     monkeypatch.setattr(environments.gpu, "survey", lambda: (usable, "no driver"))
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    said: list[str] = []
-    device = environments._pick_device("cuda", said.append)
+    messages: list[str] = []
+    device = environments._pick_device("cuda", messages.append)
     code = f"import os; assert (os.environ.get('JAX_PLATFORMS'), device) == {(platforms, device)!r}"
     template = environment_locks.Template(verification=code)
     assert environments._verify(Path(sys.executable), template, device, complete=True) == []
-    assert [each.rpartition(": ")[2] for each in said] == reported
+    assert [each.rpartition(": ")[2] for each in messages] == reported
 
 
 @pytest.mark.provisions
@@ -295,15 +295,15 @@ def test_the_chosen_torch_build_is_reported_with_its_reason(
     arguments: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = _record_compilations(monkeypatch, "torch==2.15.0+cpu\n")
+    queried = _record_compilations(monkeypatch, "torch==2.15.0+cpu\n")
     monkeypatch.setattr(environment_locks, "_cpu_index_failure", lambda: silence)
     template = load_template("torch", environment_locks.template_folder())
 
     lock = lock_release(_release("torch", "2.15.0"), template, accelerator)
 
     assert (lock.build, lock.index_arguments) == (build, arguments)
-    assert len(asked) == 1
-    assert ("--torch-backend" in asked[0][0]) is bool(arguments)
+    assert len(queried) == 1
+    assert ("--torch-backend" in queried[0][0]) is bool(arguments)
 
 
 def test_the_bare_interpreter_is_recorded_without_a_build(

@@ -40,8 +40,8 @@ def test_every_release_is_found_once_after_any_pause(state: State, index: Index)
     first = _look(state)
     assert first.new == first.pending == first.errors == ()
     index.publish("jax", "1.2", "1.10", "2.0rc1", "1.0.1")  # 1.0.1 mends an older one
-    index.publish("torch", "3.0", says='data-requires-python="&gt;=3.99"')
-    index.publish("torch", "2.0", says='data-yanked="broken"')
+    index.publish("torch", "3.0", attributes='data-requires-python="&gt;=3.99"')
+    index.publish("torch", "2.0", attributes='data-yanked="broken"')
     second = _look(state)
     assert _name(second.new) == ["jax 1.0.1", "jax 1.2", "jax 1.10", "jax 2.0rc1"]
     assert second.pending == second.new
@@ -67,7 +67,7 @@ def test_a_release_withdrawn_before_it_was_measured_is_forgotten(
     _look(state)
     index.publish("jax", "1.2", "1.3")
     assert len(_look(state).pending) == 2
-    index.publish("jax", "1.2", says="data-yanked")
+    index.publish("jax", "1.2", attributes="data-yanked")
     del index.releases["jax"]["1.3"]
     assert _look(state).pending == ()
     assert {(each.status, each.reason) for each in list_watched(state)} == {

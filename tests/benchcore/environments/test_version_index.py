@@ -20,8 +20,8 @@ def test_a_release_that_cannot_be_installed_is_skipped_with_its_reason(
     index: Index, interpreters: list[Interpreter]
 ) -> None:
     index.publish("jax", "1.2", "1.3", "1.4rc1")
-    index.publish("jax", "1.5", says='data-requires-python="&gt;=3.99"')
-    index.publish("jax", "1.6", says='data-yanked="broken"')
+    index.publish("jax", "1.5", attributes='data-requires-python="&gt;=3.99"')
+    index.publish("jax", "1.6", attributes='data-yanked="broken"')
     index.needs["jax", "1.2"] = "nowhere-to-be-found"
     past = list_past_releases("jax", interpreters, count=3)
     assert past.found == ("1.3", "1.1", "1.0")

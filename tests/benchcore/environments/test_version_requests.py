@@ -276,7 +276,7 @@ def test_the_bare_interpreter_is_the_newest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "advice"),
     [
         (NO_SUCH_VERSION, "the package index has no such release"),
         (NEEDS_NEWER_PYTHON, r"none of the interpreters found \(3\.11\.7\).*Python >=3\.12$"),
@@ -286,12 +286,12 @@ def test_the_bare_interpreter_is_the_newest() -> None:
     ],
 )
 def test_reasons_why_a_pinned_release_is_unavailable_are_distinguished(
-    message: str, told: str, no_network_answer: Callable[[str], None]
+    message: str, advice: str, no_network_answer: Callable[[str], None]
 ) -> None:
     no_network_answer(message)
     text = "jax==9.9.9" if "9.9.9" in message else "jax==0.12.0"
 
-    with pytest.raises(UserError, match=f"(?s)^wanted {text}, .*{told}"):
+    with pytest.raises(UserError, match=f"(?s)^wanted {text}, .*{advice}"):
         resolve(parse_request(text), [PY311])
 
 
@@ -324,10 +324,10 @@ def test_failures_of_uv_are_distinguished(stderr: str, failure: str) -> None:
 def test_if_the_index_does_not_answer_the_cache_is_read_once(
     cached: str, failure: str | None, offline: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[str]] = []
+    calls: list[list[str]] = []
 
     def answer(arguments: list[str], **_: object) -> UvAnswer:
-        asked.append(arguments)
+        calls.append(arguments)
         if "--offline" not in arguments:
             return _failed(UNREACHABLE)
         failure = classify_failure(cached) if cached else None
@@ -335,11 +335,11 @@ def test_if_the_index_does_not_answer_the_cache_is_read_once(
 
     monkeypatch.setattr(uv_command, "run_uv", answer)
 
-    told = run_uv_or_cached(["pip", "compile", "-"])
+    result = run_uv_or_cached(["pip", "compile", "-"])
 
-    assert asked == [["pip", "compile", "-"], ["pip", "compile", "-", "--offline"]]
-    assert (told.failure, told.offline) == (failure, offline)
-    assert ("refused" in told.message) is (failure is not None)
+    assert calls == [["pip", "compile", "-"], ["pip", "compile", "-", "--offline"]]
+    assert (result.failure, result.offline) == (failure, offline)
+    assert ("refused" in result.message) is (failure is not None)
 
 
 def test_uv_that_never_answers_counts_as_no_network() -> None:

@@ -23,8 +23,8 @@ MLP = BisectTarget(framework="torch", good="1.0", bad="1.5", workload="mlp", cas
 def test_the_versions_between_are_those_that_can_be_installed(index: Index) -> None:
     """Not a release candidate, nor one that was withdrawn, nor one that needs another Python."""
     index.publish("torch", "1.2", "1.4", "1.5", "1.6", "1.4.1rc1")
-    index.publish("torch", "1.3", says='data-yanked="broken"')
-    index.publish("torch", "1.3.1", says='data-requires-python="&gt;=4"')
+    index.publish("torch", "1.3", attributes='data-yanked="broken"')
+    index.publish("torch", "1.3.1", attributes='data-requires-python="&gt;=4"')
     found = find_candidates(MLP, find_interpreters())
     assert found.versions == ("1.0", "1.1", "1.2", "1.4", "1.5")
     assert found.python == find_interpreters()[0].minor

@@ -117,8 +117,8 @@ def test_the_ceilings_of_a_comparison_are_measured_beside_it(
         workload="mlp", case_filter=CaseFilter(case="tiny_infer"), a=("jax",), b=("torch",)
     )
     draft_comparison(dataclasses.replace(question, **changes))
-    ((asked, *sentinels),) = [each.matches for each in drafted]
-    assert asked.limits.passes
+    ((compared, *sentinels),) = [each.matches for each in drafted]
+    assert compared.limits.passes
     assert [each.case for each in sentinels] == cases
     for each in sentinels:
         assert [arm.name for arm in each.arms] == arms
@@ -136,8 +136,8 @@ def test_a_checkpoint_applies_to_the_comparison_and_not_to_its_ceilings(
     case_filter = CaseFilter(case="infer_b1")
     sides = {"a": ("jax",), "b": ("torch",), "checkpoint": "c" * 64}
     draft_comparison(CompareRequest(workload="resnet50", case_filter=case_filter, **sides))
-    ((asked, *sentinels),) = [each.matches for each in drafted]
-    assert (asked.checkpoint, {each.checkpoint for each in sentinels}) == ("c" * 64, {None})
+    ((compared, *sentinels),) = [each.matches for each in drafted]
+    assert (compared.checkpoint, {each.checkpoint for each in sentinels}) == ("c" * 64, {None})
 
 
 def test_numbers_compare_a_with_b_in_the_order_given() -> None:

@@ -178,9 +178,9 @@ def test_the_errors_of_a_study_are_removed_one_at_a_time(found: Found) -> None:
 
 def test_only_the_requested_switches_are_reported(tmp_path: Path) -> None:
     """What is but another reading of the clock, or takes a GPU, is in every study's documents."""
-    asked = ("no-warm-up", "v1-stride")
-    found = _study(tmp_path, make_study(), asked)
-    assert sorted(each["name"] for each in found["switches"]) == sorted(asked)
+    requested = ("no-warm-up", "v1-stride")
+    found = _study(tmp_path, make_study(), requested)
+    assert sorted(each["name"] for each in found["switches"]) == sorted(requested)
     assert found["corrections"] == []
 
 
@@ -248,10 +248,10 @@ def test_the_plan_runs_the_fair_pair_first_and_every_side_once(tmp_path: Path) -
 
 
 def test_on_a_gpu_the_plan_holds_what_a_cpu_lacks() -> None:
-    asked = StudyRequest(
+    requested = StudyRequest(
         workload="resnet50", case_filter=CaseFilter(use_case="infer", batch=32), device="cuda:0"
     )
-    plan = draft_study(asked, Placement(campaign="study"))
+    plan = draft_study(requested, Placement(campaign="study"))
     assert [each.case for each in plan.duels] == [
         "gpu_8192",
         "gpu_2g",

@@ -7,13 +7,15 @@ from benchcore.experiments.compare import CaseFilter
 from benchcore.experiments.waterfall import WaterfallRequest, draft_waterfall, list_steps
 
 
-def _ask(workload: str = "resnet50", device: str = "cpu", **changes: str | int) -> WaterfallRequest:
+def _request(
+    workload: str = "resnet50", device: str = "cpu", **changes: str | int
+) -> WaterfallRequest:
     case_filter = CaseFilter(use_case="infer", batch={"resnet50": 4}.get(workload, 128))
     return WaterfallRequest(workload=workload, case_filter=case_filter, device=device, **changes)  # type: ignore[arg-type]
 
 
 def test_each_step_inherits_the_settings_of_the_steps_before() -> None:
-    steps = list_steps(_ask(device="cuda:0"))
+    steps = list_steps(_request(device="cuda:0"))
     assert [step.label for step in steps] == ["eager", "channels_last", "compile", "graphs", "JAX"]
     assert [step.contender for step in steps] == [
         "torch,compile=none",
@@ -26,12 +28,12 @@ def test_each_step_inherits_the_settings_of_the_steps_before() -> None:
 
 
 def test_cuda_graphs_are_left_out_without_a_gpu_with_a_reason() -> None:
-    left_out = {step.label: step.left_out for step in list_steps(_ask()) if step.left_out}
+    left_out = {step.label: step.left_out for step in list_steps(_request()) if step.left_out}
     assert left_out == {"graphs": "not run on this device: CUDA graphs need a GPU"}
 
 
 def test_a_workload_without_convolutions_has_no_layout_step() -> None:
-    steps = {step.label: step for step in list_steps(_ask("mlp", device="cuda"))}
+    steps = {step.label: step for step in list_steps(_request("mlp", device="cuda"))}
     assert "no layout" in (steps["channels_last"].left_out or "")
     assert "layout" not in steps["compile"].contender
 
@@ -46,6 +48,6 @@ def test_a_workload_without_convolutions_has_no_layout_step() -> None:
     ],
 )
 def test_a_meaningless_waterfall_is_refused(changes: dict[str, str | int], words: str) -> None:
-    asked = _ask(**changes)
+    request = _request(**changes)
     with pytest.raises(UserError, match=words):
-        draft_waterfall(asked, list_steps(asked))
+        draft_waterfall(request, list_steps(request))

@@ -112,6 +112,6 @@ def test_the_calibration_runs_of_every_profile_can_be_measured(name: str) -> Non
     profile = load_profile(name)
     check_profile(replace(profile, matches=profile.calibration_matches))
     assert all(len(each.arms) == 2 for each in profile.calibration_matches)
-    asked = {arm.request for match in profile.matches for arm in match.arms}
-    assert {arm.request for each in profile.calibration_matches for arm in each.arms} <= asked
+    requested = {arm.request for match in profile.matches for arm in match.arms}
+    assert {arm.request for each in profile.calibration_matches for arm in each.arms} <= requested
     assert TORCH_COMPILE.request == TORCH_EAGER.request

@@ -290,11 +290,13 @@ def test_the_proof_for_a_duel_with_a_checkpoint_uses_its_weights(
     weights = [None, {"sha256": sha256, "weights": str(find_weights(state, sha256))}]
     for each, expected in zip(wanted, weights, strict=True):
         encoded = encode(equivalence._make_order(each, state, tmp_path, None))
-        order, asked = decode_proof_order(encoded), []
+        order, messages = decode_proof_order(encoded), []
         assert encode(order) == encoded
-        process: Any = SimpleNamespace(ask=lambda message, asked=asked, **_: asked.append(message))
+        process: Any = SimpleNamespace(
+            ask=lambda message, messages=messages, **_: messages.append(message)
+        )
         ProofRun(order, tmp_path)._ask(process, order.contenders[0], "fp64", "evidence")
-        assert [message["checkpoint"] for message in asked[1:]] == [expected]
+        assert [message["checkpoint"] for message in messages[1:]] == [expected]
 
 
 def test_missing_weights_are_requested_again(state: State) -> None:

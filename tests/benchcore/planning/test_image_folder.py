@@ -41,13 +41,13 @@ def test_labels_are_the_sorted_classes_of_train(folder: Path, tmp_path: Path) ->
 def test_a_folder_is_decoded_once_and_again_when_a_file_changes(
     folder: Path, tmp_path: Path
 ) -> None:
-    said: list[str] = []
-    first = read_image_folder(folder, tmp_path / "kept", report=said.append)
-    again = read_image_folder(folder, tmp_path / "kept", report=said.append)
-    assert (again, len(said)) == (first, 1)
+    messages: list[str] = []
+    first = read_image_folder(folder, tmp_path / "kept", report=messages.append)
+    again = read_image_folder(folder, tmp_path / "kept", report=messages.append)
+    assert (again, len(messages)) == (first, 1)
     Image.new("RGB", (50, 50), "red").save(folder / "train" / "0" / "000.jpg")
-    changed = read_image_folder(folder, tmp_path / "kept", report=said.append)
-    assert len(said) == 2
+    changed = read_image_folder(folder, tmp_path / "kept", report=messages.append)
+    assert len(messages) == 2
     assert changed.sha256 != first.sha256
 
 

@@ -75,7 +75,7 @@ def test_an_unknown_contender_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("duel", "words"),
     [
         (AdhocDuel(workload="nope", case="x", contenders=("jax",)), "no workload 'nope'"),
         (AdhocDuel(workload="mlp", case=None, contenders=("jax",)), "cases are tiny_infer"),
@@ -83,6 +83,6 @@ def test_an_unknown_contender_is_refused(text: str) -> None:
         (AdhocDuel(workload="mlp", case="tiny_infer", contenders=()), "add two"),
     ],
 )
-def test_an_unknown_duel_is_refused(asked: AdhocDuel, words: str) -> None:
+def test_an_unknown_duel_is_refused(duel: AdhocDuel, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        draft_duel(asked, USUAL)
+        draft_duel(duel, USUAL)

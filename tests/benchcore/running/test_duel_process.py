@@ -48,11 +48,13 @@ def test_a_result_records_its_job_and_one_in_time_is_stored(state: State) -> Non
     assert run_duel(order, state, snapshot, lambda event: None, ends_at=0.0) == path
 
 
-@pytest.mark.parametrize("told", ["the lock did not resolve", None], ids=["never had", "not here"])
+@pytest.mark.parametrize(
+    "failure", ["the lock did not resolve", None], ids=["never had", "not here"]
+)
 def test_a_duel_without_environments_reports_each_missing_one(
-    state: State, told: str | None
+    state: State, failure: str | None
 ) -> None:
-    gone = {"python": "/nonexistent/python", "environment_failure": told}
+    gone = {"python": "/nonexistent/python", "environment_failure": failure}
     order = make_order(make_contender("a", **gone), make_contender("b", **gone))
     path = run_duel(order, state, take_snapshot(state.snapshots), lambda event: None)
     assert [each["status"] for each in read_document(path)["contenders"]] == ["environment"] * 2

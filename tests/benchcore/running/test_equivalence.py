@@ -64,13 +64,13 @@ def test_a_finished_proof_is_not_repeated(
     proven: tuple[State, ProofRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, wanted = proven
-    said: list[str] = []
+    messages: list[str] = []
     with monkeypatch.context() as patch:
         patch.setattr(
             equivalence, "run_proof", lambda *given, **rest: pytest.fail("computed again")
         )
-        prove(wanted, state, said.append, anew=False)
-    assert said == ["mlp in fp32_ieee was proven before"]
+        prove(wanted, state, messages.append, anew=False)
+    assert messages == ["mlp in fp32_ieee was proven before"]
     assert [path.name for path in state.proofs.iterdir() if path.is_dir()] == ["references"]
 
 

@@ -100,13 +100,13 @@ def test_a_settled_shard_has_a_reason_and_its_duels_are_sharded_again_unless_giv
     short = {describe_kind(duel): 10.0 for duel in plan.duels}
     (shard,) = cut_shards(plan, state, short, ())
     _measure(state, plan, 0)
-    measured, told, silent = (duel.duel_run for duel in plan.duels)
-    report_shard(state, shard, ShardReport(lost={told: "the conductor died"}))
+    measured, reported, silent = (duel.duel_run for duel in plan.duels)
+    report_shard(state, shard, ShardReport(lost={reported: "the conductor died"}))
     lost = close_shard(state, shard, "Slurm job 7 lost its node")
-    assert lost == {told: "the conductor died", silent: "Slurm job 7 lost its node"}
+    assert lost == {reported: "the conductor died", silent: "Slurm job 7 lost its node"}
     assert cut_shards(plan, state, short, lost) == []
     (second,) = cut_shards(plan, state, short, ())
-    assert set(second.duel_runs) == {told, silent} and second.id != shard.id
+    assert set(second.duel_runs) == {reported, silent} and second.id != shard.id
     close_shard(state, second, "again")
     (third,) = cut_shards(plan, state, short, ())
     assert third.duel_runs == second.duel_runs and third.id != second.id  # a run of its own
@@ -117,10 +117,10 @@ def test_returned_duels_of_a_shard_are_sent_again(state: State, plan: Plan) -> N
     short = {describe_kind(duel): 10.0 for duel in plan.duels}
     (shard,) = cut_shards(plan, state, short, ())
     _measure(state, plan, 0)
-    _, told, back = (duel.duel_run for duel in plan.duels)
+    _, reported, back = (duel.duel_run for duel in plan.duels)
     report_shard(state, shard, ShardReport(lost={}, rest=(back,)))
     lost = close_shard(state, shard, "it ended")
-    assert lost == {told: "it ended"}
+    assert lost == {reported: "it ended"}
     (second,) = cut_shards(plan, state, short, lost)
     assert second.duel_runs == (back,)
 

@@ -84,8 +84,8 @@ def test_the_most_promising_suspicions_get_the_time_of_a_night_first(shifted: En
         more = [("version", 1.03, "open"), ("drift", 0.91, "open")]
         more += [("version", 1.1, "confirmed"), ("drift", 0.9, "refuted")] * 4
         for trigger, ratio, verdict in more:
-            told = {"trigger": trigger, "ratio": ratio, "state": verdict}
-            session.add(SuspicionRow(**{**kept, **told}))
+            row = {"trigger": trigger, "ratio": ratio, "state": verdict}
+            session.add(SuspicionRow(**{**kept, **row}))
     assert choose_suspicions(shifted) == [1, 2, 3]
     with Session(shifted) as session, session.begin():
         session.get_one(SuspicionRow, 2).ratio = 1.05
@@ -135,8 +135,8 @@ def test_triage_is_recorded_and_invalid_input_changes_nothing(shifted: Engine) -
     move_event(shifted, 1, "accepted", who="bob", note="by design")
     shown = show_event(shifted, 1)
     assert (shown["state"], shown["owner"], shown["is_baseline"]) == ("accepted", "bob", True)
-    told = [(each["who"], each["new"], each["note"]) for each in shown["history"]]
-    assert told[1:] == [
+    history = [(each["who"], each["new"], each["note"]) for each in shown["history"]]
+    assert history[1:] == [
         ("ann", "untriaged", "owner: bob; looks real"),
         ("bob", "accepted", "by design"),
     ]

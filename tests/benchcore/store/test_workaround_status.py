@@ -10,7 +10,7 @@ CURED, CRASHED = ("workaround", True), ("crash", True)
 CLEAN = ("ok", False)
 
 
-def _tell(*lives: tuple[str, tuple[str, bool]]) -> str:
+def _status(*lives: tuple[str, tuple[str, bool]]) -> str:
     return describe_workaround_status(
         VersionOutcome(version=version, status=status, climbed=climbed)
         for version, (status, climbed) in lives
@@ -18,7 +18,7 @@ def _tell(*lives: tuple[str, tuple[str, bool]]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("lives", "told"),
+    ("lives", "expected"),
     [
         ([("0.10.1", CURED)], "needed with 0.10.1"),
         (
@@ -43,5 +43,7 @@ def _tell(*lives: tuple[str, tuple[str, bool]]) -> str:
         ([("0.10.2", ("timeout", False))], "unknown"),
     ],
 )
-def test_need_is_reported_by_version(lives: list[tuple[str, tuple[str, bool]]], told: str) -> None:
-    assert _tell(*lives) == told
+def test_need_is_reported_by_version(
+    lives: list[tuple[str, tuple[str, bool]]], expected: str
+) -> None:
+    assert _status(*lives) == expected

@@ -20,15 +20,15 @@ from benchcore.verdict.starts import certify
     ],
 )
 def test_unchanged_is_certified_only_if_it_is_shown(logs: list[float], certificate: str) -> None:
-    said, found = certify(logs)
-    assert said == certificate
+    certified, found = certify(logs)
+    assert certified == certificate
     assert found.reason
 
 
 def test_a_change_of_3_percent_is_hardly_ever_certified_unchanged() -> None:
     rng = np.random.default_rng(1)
-    said = [certify(rng.normal(math.log(1.03), 0.01, 5))[0] for _ in range(500)]
-    assert said.count("unchanged") <= 2
+    certified = [certify(rng.normal(math.log(1.03), 0.01, 5))[0] for _ in range(500)]
+    assert certified.count("unchanged") <= 2
 
 
 def test_the_bound_can_be_set() -> None:

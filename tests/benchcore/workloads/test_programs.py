@@ -280,19 +280,19 @@ def _wanted(items: list[pytest.Item], jobs: list[Job]) -> list[Job]:
     """What the selected tests ask for, and every right job of the same case: `-k` stays short."""
     mine = [item for item in items if isinstance(item, pytest.Function)]
     mine = [item for item in mine if "outcomes" in item.fixturenames]
-    asked = [item.callspec.params["job"] for item in mine if "job" in item.fixturenames]
-    if len(asked) < len(mine):  # one that names no job may look at any
+    requested = [item.callspec.params["job"] for item in mine if "job" in item.fixturenames]
+    if len(requested) < len(mine):  # one that names no job may look at any
         return jobs
-    for job in [job for job in asked if job.exact]:  # a proof rests on four outcomes
-        asked += [
+    for job in [job for job in requested if job.exact]:  # a proof rests on four outcomes
+        requested += [
             dataclasses.replace(job, exact=False),
             dataclasses.replace(job, arm="jax", mutation=None),
         ]
-    cases = {(job.workload, job.case, job.handed) for job in asked}
+    cases = {(job.workload, job.case, job.handed) for job in requested}
     return [
         job
         for job in jobs
-        if job in asked
+        if job in requested
         or (job in [*RIGHT, *HANDED] and (job.workload, job.case, job.handed) in cases)
     ]
 

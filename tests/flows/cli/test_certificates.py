@@ -15,7 +15,7 @@ from benchcore.state import open_state
 from flows.cli.main import app
 
 
-def _say(root: Path, *arguments: str) -> str:
+def _print(root: Path, *arguments: str) -> str:
     command = ["certificates", "--state", str(root), *arguments]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0
@@ -30,17 +30,17 @@ def test_each_release_has_its_certificate_from_all_starts_of_all_nights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
-    assert "compares two versions" in _say(tmp_path)
+    assert "compares two versions" in _print(tmp_path)
     state = open_state(tmp_path)
     racers = [JAX, _wobble(OLD_JAX, 0.002), TORCH, replace(OLD_TORCH, step_ns=1.2e6)]
     nights = [make_document(racers, duel_run=f"{night:016x}") for night in range(2)]
     slow = [JAX, replace(OLD_JAX, step_ns=3e6), TORCH]
     nights.append(make_document(slow, duel_run="f" * 16))
     open_history(state, nights, wrong=[2]).dispose()  # a night that does not count
-    torch, jax = json.loads(_say(tmp_path, "--json"))
+    torch, jax = json.loads(_print(tmp_path, "--json"))
     assert (jax["certificate"], jax["num_starts"]) == ("unchanged", 6)
     assert (jax["b_version"], jax["a_version"]) == ("0.8.2", "0.9.0")
     assert (torch["certificate"], torch["change"]) == ("changed", pytest.approx(0.2))
-    said = " ".join(_say(tmp_path).split())
-    assert "unchanged within ±2.0%" in said and "0.8.2 to 0.9.0" in said
-    assert "+20.0%" in said
+    printed = " ".join(_print(tmp_path).split())
+    assert "unchanged within ±2.0%" in printed and "0.8.2 to 0.9.0" in printed
+    assert "+20.0%" in printed

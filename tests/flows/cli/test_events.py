@@ -53,7 +53,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _say(root: Path, *command: str) -> str:
+def _run_events(root: Path, *command: str) -> str:
     given = ["events", *command, "--state", str(root)]
     done = CliRunner().invoke(app, given, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -81,18 +81,18 @@ def test_an_alert_that_was_refused_is_sent_by_the_next_confirmation_and_once(
 
 
 def test_an_event_is_listed_shown_annotated_and_acknowledged(root: Path) -> None:
-    said = _say(root)
-    assert "untriaged" in said and "torch" in said and "+5.1% (+4.1% to +6.2%)" in said
-    _say(root, "annotate", "1", "--by", "ann", "--note", "triton?", "--owner", "bob")
-    assert "event 1 is accepted" in _say(
+    printed = _run_events(root)
+    assert "untriaged" in printed and "torch" in printed and "+5.1% (+4.1% to +6.2%)" in printed
+    _run_events(root, "annotate", "1", "--by", "ann", "--note", "triton?", "--owner", "bob")
+    assert "event 1 is accepted" in _run_events(
         root, "acknowledge", "1", "--as", "accepted", "--by", "bob", "--note", "by design"
     )
-    shown = _say(root, "show", "1")
+    shown = _run_events(root, "show", "1")
     assert "Event 1, accepted: mlp tiny: jax-jit against torch-compile" in shown
-    for told in ("Owner: bob", "triton?", "by design", "3.6", "3.7", "opened by a confirmation"):
-        assert told in shown
-    told = json.loads(_say(root, "show", "1", "--json"))
-    assert [each["who"] for each in told["history"]] == ["deadheat", "ann", "bob"]
+    for text in ("Owner: bob", "triton?", "by design", "3.6", "3.7", "opened by a confirmation"):
+        assert text in shown
+    event = json.loads(_run_events(root, "show", "1", "--json"))
+    assert [each["who"] for each in event["history"]] == ["deadheat", "ann", "bob"]
 
 
 def test_bad_input_ends_with_2_and_one_paragraph(
@@ -120,12 +120,14 @@ def test_looks_must_grow(starts: list[int]) -> None:
 
 
 def test_the_result_of_a_confirmation_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    told = {"suspicion": 1, "series": "mlp tiny", "starts": 5, "culprit": "torch"}
+    confirmed = {"suspicion": 1, "series": "mlp tiny", "starts": 5, "culprit": "torch"}
     answered = {"verdict": "confirmed", "reason": "a step's time changed in torch by +5.1%"}
-    print_confirmation([{**told, **answered, "candidates": [CANDIDATE], "lost": ["[of] load"] * 2}])
-    said = " ".join(capsys.readouterr().out.split())
+    print_confirmation(
+        [{**confirmed, **answered, "candidates": [CANDIDATE], "lost": ["[of] load"] * 2}]
+    )
+    printed = " ".join(capsys.readouterr().out.split())
     for words in ("mlp tiny", "confirmed", "torch by +5.1%", "triton", "3.7"):
-        assert words in said
-    assert said.count("suspicion 1: a start does not count: [of] load") == 1
+        assert words in printed
+    assert printed.count("suspicion 1: a start does not count: [of] load") == 1
     print_confirmation([])
     assert "no suspicion is open" in capsys.readouterr().out

@@ -96,8 +96,8 @@ def test_a_folder_is_answered_by_file_name_despite_broken_files(
 
 
 def test_the_text_output_is_a_table(tmp_path: Path) -> None:
-    said = _judge(_write(tmp_path, "x.json", _document(0.05))).stdout
-    assert "different" in said and "a is faster" in said
+    printed = _judge(_write(tmp_path, "x.json", _document(0.05))).stdout
+    assert "different" in printed and "a is faster" in printed
 
 
 PAIR = [0.1, 0.2]

@@ -123,7 +123,7 @@ def test_a_campaign_is_followed_from_its_file(tmp_path: Path) -> None:
         log.append(event="duel", what="begun", duel_run=_duel(2).duel_run)
         time.sleep(0.4)
         log.append(event="duel", what="done", duel_run=_duel(2).duel_run)
-    said = written.getvalue()
-    assert "jax@newest: built [bold]it" in said
-    assert "mlp case2: done in " in said
-    assert "case1" not in said
+    printed = written.getvalue()
+    assert "jax@newest: built [bold]it" in printed
+    assert "mlp case2: done in " in printed
+    assert "case1" not in printed

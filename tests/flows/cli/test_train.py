@@ -81,10 +81,10 @@ def test_a_broken_image_folder_ends_with_code_2_and_no_traceback(
     spoil(folder)
     given = ("--dataset", str(folder), "--batch-size", "4", "--state", str(tmp_path))
     done = run_here("train", "resnet50", *_SIDES, *given)
-    said = " ".join(done.stderr.split())
-    assert done.returncode == 2, said
-    assert words in said
-    assert "Traceback" not in said
+    printed = " ".join(done.stderr.split())
+    assert done.returncode == 2, printed
+    assert words in printed
+    assert "Traceback" not in printed
     assert not done.stdout
 
 

@@ -19,12 +19,12 @@ from flows.server.up import Database, _choose_database
 
 @pytest.fixture
 def found() -> Postgres:
-    told = postgres.find_postgres()
-    if isinstance(told, str):
+    installed = postgres.find_postgres()
+    if isinstance(installed, str):
         if os.environ.get("CI"):
-            pytest.fail(told)
-        pytest.skip(told)
-    return told
+            pytest.fail(installed)
+        pytest.skip(installed)
+    return installed
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def test_without_postgresql_sqlite_is_used_with_a_reason(
 ) -> None:
     monkeypatch.setattr(postgres, "_PACKAGED", ())
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = _choose_database(Database.AUTO)
-    assert isinstance(told, str) and "not installed" in told
+    reason = _choose_database(Database.AUTO)
+    assert isinstance(reason, str) and "not installed" in reason
     with pytest.raises(UserError, match=r"not installed.*--database sqlite"):
         _choose_database(Database.POSTGRESQL)
 
@@ -104,8 +104,8 @@ def test_root_without_user_namespaces_is_reported(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(postgres, "find_binaries", lambda: Path("/usr/bin"))
     monkeypatch.setattr(postgres, "_AS_ANOTHER", ("sh", "-c", "echo denied >&2; exit 1"))
-    told = postgres.find_postgres()
-    assert isinstance(told, str) and "as root, and denied" in told
+    reason = postgres.find_postgres()
+    assert isinstance(reason, str) and "as root, and denied" in reason
 
 
 def test_the_newest_of_several_installations_is_used(

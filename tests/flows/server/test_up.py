@@ -79,7 +79,7 @@ class Machine:
         """What the server wants of whoever asks it."""
         return (self.state / "up" / "api.secret").read_text()
 
-    def ask(self, path: str, body: object = None, method: str | None = None) -> Any:
+    def send(self, path: str, body: object = None, method: str | None = None) -> Any:
         """What the server's API says."""
         basic = b64encode(self.auth.encode()).decode()
         request = urllib.request.Request(
@@ -100,7 +100,7 @@ class Machine:
 
     def find(self, name: str) -> dict[str, Any]:
         """A deployment, by its name and that of its flow."""
-        return self.ask(f"/deployments/name/{name}/{name}")
+        return self.send(f"/deployments/name/{name}/{name}")
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +118,11 @@ def machine(
 ) -> Iterator[Machine]:
     """Its campaigns run in Slurm where that is installed, its environments are the session's, and
     its watch looks only when it is told to. Its server keeps its runs in PostgreSQL."""
-    told = find_postgres()
-    if isinstance(told, str):
+    installed = find_postgres()
+    if isinstance(installed, str):
         if os.environ.get("CI"):
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(installed)
+        pytest.skip(installed)
     with socket.socket() as one, socket.socket() as two, socket.socket() as three:
         for each in (one, two, three):
             each.bind(("127.0.0.1", 0))
@@ -135,7 +135,7 @@ def machine(
     watch = found.find("watch-releases")
     (hourly,) = watch["schedules"]
     path = f"/deployments/{watch['id']}/schedules/{hourly['id']}"
-    found.ask(path, {"active": False}, "PATCH")
+    found.send(path, {"active": False}, "PATCH")
     yield found
     found.call("down")
 
@@ -194,14 +194,16 @@ def test_the_server_requires_its_secret(machine: Machine, tmp_path: Path) -> Non
     secret = machine.state / "up" / "api.secret"
     assert secret.stat().st_mode & 0o777 == 0o600
     stranger = Machine(tmp_path, machine.ports, {"PREFECT_API_AUTH_STRING": "deadheat:guessed"})
-    told = subprocess.run(
+    refused = subprocess.run(
         [DEADHEAT, "deploy", "--state", str(tmp_path)],
         env={**os.environ, **stranger.environment, "PREFECT_API_URL": api},
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert told.returncode == 2 and "set PREFECT_API_AUTH_STRING" in told.stderr, told.stderr
+    assert refused.returncode == 2 and "set PREFECT_API_AUTH_STRING" in refused.stderr, (
+        refused.stderr
+    )
 
 
 @pytest.mark.browser
@@ -247,10 +249,12 @@ def test_a_form_sent_from_chromium_is_refused_beside_its_field_or_answered(
     (document,) = _read_documents(machine, "compare-mlp-*")
     names = {each["name"] for each in document["contenders"]}
     assert all(name in verdict for name in names)
-    told = {each["key"]: each for each in machine.ask("/artifacts/filter", {})}
-    logs = told["logs-compare-mlp"]
+    artifacts = {each["key"]: each for each in machine.send("/artifacts/filter", {})}
+    logs = artifacts["logs-compare-mlp"]
     assert logs["description"] == f"mlp infer_b1: logs of {', '.join(sorted(names))}"
-    (bar,) = (each for key, each in told.items() if key and key.startswith("progress-compare-mlp"))
+    (bar,) = (
+        each for key, each in artifacts.items() if key and key.startswith("progress-compare-mlp")
+    )
     assert (bar["data"], bar["description"]) == (100, "1 of 1 duels measured")
     assert bar["flow_run_id"] == run["id"] != logs["flow_run_id"]
     assert document["allocation"]["site"] == "slurm-local"
@@ -266,16 +270,16 @@ def test_a_new_release_is_run_once_and_ends_in_an_alert(
     watch, release = machine.find("watch-releases"), machine.find("release")
 
     def look(count: int) -> str:
-        asked = {"parameters": {"site": "local", "profile": "ci"}}
-        now = {**asked, "state": {"type": "SCHEDULED"}}
-        machine.ask(f"/deployments/{watch['id']}/create_flow_run", now)
+        night = {"parameters": {"site": "local", "profile": "ci"}}
+        now = {**night, "state": {"type": "SCHEDULED"}}
+        machine.send(f"/deployments/{watch['id']}/create_flow_run", now)
         return _wait_for_run(machine, "watch-releases", count)["state"]["message"]
 
     with serve_index() as index:
         for each in (watch, release):
             job = each["job_variables"]
             job = {**job, "env": {**job["env"], **index.settings(tmp_path)}}
-            machine.ask(f"/deployments/{each['id']}", {"job_variables": job}, "PATCH")
+            machine.send(f"/deployments/{each['id']}", {"job_variables": job}, "PATCH")
         assert look(1) == "nothing new"
         index.publish("jax", "1.2")
         assert look(2) == "jax 1.2"
@@ -284,8 +288,8 @@ def test_a_new_release_is_run_once_and_ends_in_an_alert(
         assert run["idempotency_key"] == "deadheat-release-jax-1.2-0"
         assert look(3) == "nothing new"
     assert len(_list_runs(machine, "release")) == 1
-    (told,) = alerts[1]
-    assert told["text"].startswith("jax 1.2 failed: ") and "environment" in told["text"], told
+    (alert,) = alerts[1]
+    assert alert["text"].startswith("jax 1.2 failed: ") and "environment" in alert["text"], alert
     (seen,) = json.loads((machine.state / "releases.json").read_text())["seen"]
     assert (seen["version"], seen["status"]) == ("1.2", "failed")
 
@@ -305,8 +309,8 @@ def test_down_leaves_no_process_and_no_running_flow_run(machine: Machine) -> Non
     first = json.loads(machine.call("status", "--json").stdout)
     pids = [each["pid"] for each in first["services"]]
     night = {"parameters": {"profile": "ci"}}
-    run = machine.ask(f"/deployments/{machine.find('nightly')['id']}/create_flow_run", night)["id"]
-    _wait(lambda: machine.ask(f"/flow_runs/{run}")["state"]["type"] not in ("SCHEDULED",))
+    run = machine.send(f"/deployments/{machine.find('nightly')['id']}/create_flow_run", night)["id"]
+    _wait(lambda: machine.send(f"/flow_runs/{run}")["state"]["type"] not in ("SCHEDULED",))
 
     assert machine.call("down").returncode == 0
 
@@ -323,7 +327,7 @@ def test_down_leaves_no_process_and_no_running_flow_run(machine: Machine) -> Non
     assert "nothing is running" in machine.call("down").stdout
     found = find_postgres()
     assert isinstance(found, Postgres)
-    asked = subprocess.run(  # its files alone, as nothing serves them any more
+    exported = subprocess.run(  # its files alone, as nothing serves them any more
         [*found.prefix, str(found.binaries / "postgres"), "--single", "-D", "postgres", "prefect"],
         input=f"SELECT state_type FROM flow_run WHERE id = '{run}'\n",
         cwd=machine.state,
@@ -331,7 +335,9 @@ def test_down_leaves_no_process_and_no_running_flow_run(machine: Machine) -> Non
         text=True,
         check=True,
     )
-    assert 'state_type = "CRASHED"' in asked.stdout or 'state_type = "CANCELLED"' in asked.stdout
+    assert (
+        'state_type = "CRASHED"' in exported.stdout or 'state_type = "CANCELLED"' in exported.stdout
+    )
 
 
 def _is_alive(pid: int) -> bool:
@@ -437,7 +443,7 @@ def _read_documents(machine: Machine, campaign: str) -> list[dict[str, Any]]:
 
 
 def _list_runs(machine: Machine, flow: str) -> list[dict[str, Any]]:
-    return machine.ask("/flow_runs/filter", {"flows": {"name": {"any_": [flow]}}})
+    return machine.send("/flow_runs/filter", {"flows": {"name": {"any_": [flow]}}})
 
 
 def _wait_for_run(machine: Machine, flow: str, count: int = 1) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def test_a_step_that_jits_a_fresh_closure_is_void(
     assert "in timed blocks" in ratio["reason"]
 
 
-def _ask(python: Path, code: str) -> Any:
+def _run_code(python: Path, code: str) -> Any:
     run = subprocess.run(
         [str(python), "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -168,7 +168,7 @@ gone, left, other = Slow(True), Slow(False), Slow(False)
 runtime.synchronise([(gone, {"a": left}), [other]])
 print(json.dumps([given.is_deleted(), gone.waited, left.waited, other.waited]))
 """
-    assert _ask(framework_python("jax"), _JAX + code) == [True, False, True, True]
+    assert _run_code(framework_python("jax"), _JAX + code) == [True, False, True, True]
 
 
 def test_jax_frees_no_result_before_it_is_ready(
@@ -193,7 +193,7 @@ while rounds < 40 or (not overtaken and time.monotonic() < deadline):
     done += first.is_ready()
 print(json.dumps([overtaken, done, rounds]))
 """
-    overtaken, done, rounds = _ask(framework_python("jax"), _JAX + code)
+    overtaken, done, rounds = _run_code(framework_python("jax"), _JAX + code)
     assert overtaken > 0, "nothing ran behind the host's back: this shows nothing"
     assert done == rounds
 
@@ -217,7 +217,7 @@ outer(jnp.ones((4, 4))).block_until_ready()
 took = time.perf_counter() - began
 print(json.dumps([sum(runtime.compile_seconds().values()) - before, took]))
 """
-    counted, took = _ask(framework_python("jax"), _JAX + code)
+    counted, took = _run_code(framework_python("jax"), _JAX + code)
     assert 0.3 * took < counted <= took
 
 
@@ -238,4 +238,4 @@ for dimensions in (1, 2, 2, 3):
     counts.append(runtime.num_compilations())
 print(json.dumps(counts))
 """
-    assert _ask(framework_python("torch"), code) == [1, 2, 2, 3]
+    assert _run_code(framework_python("torch"), code) == [1, 2, 2, 3]

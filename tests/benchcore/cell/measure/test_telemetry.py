@@ -42,7 +42,7 @@ def test_a_busy_foreign_process_is_seen_and_our_own_is_not() -> None:
     assert ours < foreign  # by what the spinners got, little where others keep the machine busy
 
 
-def _tell_proc(proc: Path, ticks: dict[str, int]) -> None:
+def _write_proc(proc: Path, ticks: dict[str, int]) -> None:
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest")
     one = " ".join(str(ticks.get(name, 0)) for name in names)
     (proc / "stat").write_text(f"cpu  {one}\ncpu0 {one}\ncpu9 {'9 ' * 9}\nintr 1\n")
@@ -88,7 +88,7 @@ def _sample_fake_machine(
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
     monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
     sampler = TelemetrySampler("cpu")
-    _tell_proc(proc, {})
+    _write_proc(proc, {})
     sampler.begin(frozenset({42}))
-    _tell_proc(proc, ticks)
+    _write_proc(proc, ticks)
     return sampler.sample(frozenset({42}))

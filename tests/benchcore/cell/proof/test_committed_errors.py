@@ -52,13 +52,13 @@ def _compare(read: dict[str, Read], jax: str, torch: str) -> Parity:
     return compare_sides(_side(read, "jax", jax), _side(read, "torch", torch), "default")
 
 
-def _side(read: dict[str, Read], framework: str, error: str, **asked: str) -> ParitySide:
-    """`asked` are settings of the arm beside those that it had."""
+def _side(read: dict[str, Read], framework: str, error: str, **requested: str) -> ParitySide:
+    """`requested` are further settings of the arm."""
     found = read[framework][error]
     return ParitySide(
         name=framework,
         framework=framework,
-        settings={**found["settings"], **asked},
+        settings={**found["settings"], **requested},
         manifest=found["manifest"],
     )
 
@@ -89,9 +89,9 @@ def test_real_autocast_against_bf16_parameters_is_void(read: dict[str, Read]) ->
 
 
 def test_a_real_layout_that_the_arm_did_not_request_is_void(read: dict[str, Read]) -> None:
-    asked = _side(read, "torch", "other layout", layout="channels_last")
-    assert compare_sides(asked, asked, "default").violations == ()
-    assert compare_sides(asked, _side(read, "torch", "other layout"), "default").violations == (
+    requested = _side(read, "torch", "other layout", layout="channels_last")
+    assert compare_sides(requested, requested, "default").violations == ()
+    assert compare_sides(requested, _side(read, "torch", "other layout"), "default").violations == (
         "layout of torch reads 'NHWC', where its arm promises 'NCHW'",
     )
 

@@ -37,9 +37,9 @@ EVERYTHING = {
 
 
 def _job(**changed: Any) -> BatchJob:
-    asked = Allocation.model_validate({"partition": "gpu", **changed.pop("allocation", {})})
+    allocation = Allocation.model_validate({"partition": "gpu", **changed.pop("allocation", {})})
     fields = {"name": "deadheat-1", "folder": "/shared/state", "command": ("/venv/bin/python",)}
-    return BatchJob(allocation=asked, **{**fields, **changed})
+    return BatchJob(allocation=allocation, **{**fields, **changed})
 
 
 def test_the_script_is_the_golden_one() -> None:
@@ -96,10 +96,10 @@ def test_a_hostile_name_or_folder_is_refused(value: str) -> None:
 @given(st.dictionaries(st.sampled_from(TEXTS), st.text(min_size=1, max_size=40), min_size=1))
 def test_accepted_values_never_break_a_directive_line(values: dict[str, str]) -> None:
     try:
-        asked = Allocation.model_validate({"partition": "gpu", **values})
+        allocation = Allocation.model_validate({"partition": "gpu", **values})
     except ValidationError:
         return
-    lines = write_batch_script(_job(allocation=asked.model_dump())).split("\n")
+    lines = write_batch_script(_job(allocation=allocation.model_dump())).split("\n")
     directives = [line for line in lines if line.startswith("#SBATCH ")]
     assert all(line.count(" ") == 1 and line.isprintable() for line in directives)
     assert lines[len(directives) + 1] == "set -e"
@@ -115,9 +115,9 @@ def test_the_arguments_of_the_command_arrive_unchanged(tmp_path: Path) -> None:
 def test_slurm_accepts_the_script_with_all_its_options(slurm: LocalSlurm) -> None:
     """Also a node that lacks the folder: the job fails, and runs nothing elsewhere."""
     (slurm.folder / "slurm-jobs").mkdir(exist_ok=True)
-    asked = {"gpu_type": "h100", "cpus": 2, "memory_mb": 256, "minutes": 3}
+    allocation = {"gpu_type": "h100", "cpus": 2, "memory_mb": 256, "minutes": 3}
     command = ("bash", "-c", "echo gpu=$CUDA_VISIBLE_DEVICES; pwd")
-    job = _job(allocation=asked, folder=str(slurm.folder), command=command)
+    job = _job(allocation=allocation, folder=str(slurm.folder), command=command)
     submit = ["sbatch", "--parsable", "--wait"]
     ran = subprocess.run(
         submit,

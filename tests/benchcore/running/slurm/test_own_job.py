@@ -50,9 +50,9 @@ def test_outside_of_slurm_there_is_no_job(monkeypatch: pytest.MonkeyPatch) -> No
     assert find_own_job() is None
 
 
-def _run(slurm: LocalSlurm, *asked: str) -> dict[str, Any]:
+def _run(slurm: LocalSlurm, *options: str) -> dict[str, Any]:
     printed = slurm.run(
-        *("srun", "--time=5", "--mem=100", *asked),
+        *("srun", "--time=5", "--mem=100", *options),
         *("env", f"PYTHONPATH={ROOT}", sys.executable, "-c", PRINT),
     )
     return json.loads(printed)

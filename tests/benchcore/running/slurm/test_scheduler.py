@@ -23,8 +23,8 @@ def script(slurm: LocalSlurm, monkeypatch: pytest.MonkeyPatch) -> Script:
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     (slurm.folder / "slurm-jobs").mkdir(exist_ok=True)
 
-    def write(name: str, *command: str, **asked: object) -> str:
-        fields = {"partition": "gpu", "gpus": 0, "cpus": 1, "memory_mb": 64, **asked}
+    def write(name: str, *command: str, **changes: object) -> str:
+        fields = {"partition": "gpu", "gpus": 0, "cpus": 1, "memory_mb": 64, **changes}
         allocation = Allocation.model_validate(fields)
         return write_batch_script(
             BatchJob(name=name, allocation=allocation, folder=str(slurm.folder), command=command)
@@ -74,7 +74,7 @@ def test_an_environment_that_would_change_sbatch_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("changes", "words"),
     [
         ({"partition": "nowhere"}, "invalid partition specified: nowhere"),
         ({"gpus": 9}, "Requested node configuration is not available"),
@@ -82,19 +82,19 @@ def test_an_environment_that_would_change_sbatch_is_refused(name: str) -> None:
     ],
 )
 def test_a_refusal_is_reported_with_the_message_of_slurm(
-    script: Script, asked: dict[str, object], words: str
+    script: Script, changes: dict[str, object], words: str
 ) -> None:
     with pytest.raises(SlurmRefusedError, match=f"(?i){words}"):
-        scheduler.submit(script("deadheat-refused", "true", **asked), {})
+        scheduler.submit(script("deadheat-refused", "true", **changes), {})
 
 
 def test_jobs_that_slurm_accepts_but_never_starts_are_recognised(script: Script) -> None:
     job = scheduler.submit(script("deadheat-long", "true", minutes=9000), {})
-    [told] = scheduler.list_jobs(["deadheat-long"])["deadheat-long"]
+    [job] = scheduler.list_jobs(["deadheat-long"])["deadheat-long"]
     scheduler.cancel(job)
-    assert told.state == "PENDING"
-    assert told.reason in ("PartitionConfig", "PartitionTimeLimit")  # the first check that says no
-    assert never_starts(told.state, told.reason)
+    assert job.state == "PENDING"
+    assert job.reason in ("PartitionConfig", "PartitionTimeLimit")  # the first check that says no
+    assert never_starts(job.state, job.reason)
 
 
 def test_a_malformed_job_id_is_refused(script: Script) -> None:

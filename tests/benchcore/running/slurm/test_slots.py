@@ -25,7 +25,7 @@ def test_slots_have_the_gpus_that_cuda_shows(named: str | None, gpus: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("visible", "seen", "told"),
+    ("visible", "seen", "expected"),
     [
         ("0,1", "1", ("3",)),  # where a cgroup hides the others, CUDA counts from 0
         ("0,1", "0", ("2",)),
@@ -33,10 +33,12 @@ def test_slots_have_the_gpus_that_cuda_shows(named: str | None, gpus: tuple[str,
         ("0", "0", ("2", "3")),  # Slurm and CUDA disagree: nothing is guessed
     ],
 )
-def test_a_result_names_the_gpu_of_its_slot(visible: str, seen: str, told: tuple[str, ...]) -> None:
+def test_a_result_names_the_gpu_of_its_slot(
+    visible: str, seen: str, expected: tuple[str, ...]
+) -> None:
     environ = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "2,3", "CUDA_VISIBLE_DEVICES": visible}
     record = read_own_job(environ, "").in_slot({"CUDA_VISIBLE_DEVICES": seen})
-    assert record.gpus == told
+    assert record.gpus == expected
 
 
 def test_a_thread_stays_on_the_cpus_of_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:

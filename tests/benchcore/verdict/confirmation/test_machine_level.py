@@ -55,9 +55,9 @@ def test_unchanged_levels_are_rarely_called_different(state: str, modes: bool) -
         nights = draw(20)
         spread = measure_spread(nights)
         starts = draw(1) + rng.normal(0, 0.002, 5) if state == "shared" else draw(5)
-        asked = _levels(before=float(np.median(nights)), after=float(draw(5).mean()))
-        asked = HistoryLevels(before=asked.before, after=math.copysign(0.05, starts.mean()),
+        levels = _levels(before=float(np.median(nights)), after=float(draw(5).mean()))
+        levels = HistoryLevels(before=levels.before, after=math.copysign(0.05, starts.mean()),
                               num_before=20, num_after=5, spread=spread)  # fmt: skip
-        found = judge_machine_level(starts.tolist(), asked)
+        found = judge_machine_level(starts.tolist(), levels)
         called += found is not None and found.verdict == "different"
     assert called <= 50

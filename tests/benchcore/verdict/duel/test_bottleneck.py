@@ -30,7 +30,7 @@ def _find(**changes: Any) -> Bottleneck:
 
 
 @pytest.mark.parametrize(
-    ("changes", "kind", "told"),
+    ("changes", "kind", "wording"),
     [
         ({"compute_share": 0.5}, "compute", "50% arithmetic"),
         ({"bandwidth_share": 0.5}, "memory", "50% traffic"),
@@ -45,11 +45,11 @@ def _find(**changes: Any) -> Bottleneck:
     ],
 )
 def test_the_cause_of_half_of_a_step_is_its_bottleneck(
-    changes: dict[str, Any], kind: str, told: str
+    changes: dict[str, Any], kind: str, wording: str
 ) -> None:
     found = _find(**changes)
     assert found.bottleneck == kind
-    assert told in found.reason
+    assert wording in found.reason
     assert found.advice
 
 
@@ -81,7 +81,7 @@ def test_work_that_fits_the_cache_is_not_called_memory_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "wording"),
     [
         ({"kernel_ns": None, "dispatch_ns": None, "num_kernels": None}, "no profile of the step"),
         ({"compute_share": None, "bandwidth_share": None}, "no ceiling of the device"),
@@ -89,10 +89,10 @@ def test_work_that_fits_the_cache_is_not_called_memory_bound() -> None:
         ({"program_bytes": 610_000_000}, "its program accesses 6.1 times the least bytes"),
     ],
 )
-def test_an_undecided_step_lists_what_is_unknown(changes: dict[str, Any], told: str) -> None:
+def test_an_undecided_step_lists_what_is_unknown(changes: dict[str, Any], wording: str) -> None:
     found = _find(**changes)
     assert found.bottleneck == "undecided"
-    assert told in found.reason
+    assert wording in found.reason
 
 
 def test_a_step_with_only_degraded_blocks_must_be_measured_again() -> None:

@@ -74,9 +74,9 @@ def test_donation_off_that_no_arm_requested_voids_the_pair() -> None:
     assert parity.violations == (
         "state update of jax reads 'copied', where its arm promises 'in place'",
     )
-    asked = compare_sides(_jax({"donate": "no"}, state_update="copied"), _torch(), "default")
-    assert (asked.violations, asked.fair) == ((), False)
-    assert asked.labels == ("state update 'copied' on jax, 'in place' on torch",)
+    requested = compare_sides(_jax({"donate": "no"}, state_update="copied"), _torch(), "default")
+    assert (requested.violations, requested.fair) == ((), False)
+    assert requested.labels == ("state update 'copied' on jax, 'in place' on torch",)
 
 
 def test_graphs_on_one_side_void_the_pair_unless_they_are_the_arms_own() -> None:
@@ -106,9 +106,9 @@ def test_autotuning_on_one_side_is_reported_and_void_if_both_are_tuned() -> None
 
 def test_another_layout_is_reported_and_must_be_the_arms_own() -> None:
     jax = _jax(layout="NHWC")
-    told = compare_sides(jax, _torch(layout="NCHW"), "default")
-    assert (told.violations, told.fair) == ((), True)
-    assert told.labels == ("layout 'NHWC' on jax, 'NCHW' on torch",)
+    judged = compare_sides(jax, _torch(layout="NCHW"), "default")
+    assert (judged.violations, judged.fair) == ((), True)
+    assert judged.labels == ("layout 'NHWC' on jax, 'NCHW' on torch",)
     last = {"layout": "channels_last"}
     assert compare_sides(jax, _torch(last, layout="NHWC"), "tuned").labels == ()
     assert compare_sides(jax, _torch(last, layout="NCHW"), "tuned").violations

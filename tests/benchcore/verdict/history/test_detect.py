@@ -88,12 +88,12 @@ def test_two_shifts_of_few_nights_are_not_taken_for_correlation() -> None:
 
 def test_intervals_hold_also_where_few_nights_are_correlated() -> None:
     """87 of these 100 did when each night counted as a whole one."""
-    held = told = 0
+    held = num_found = 0
     for seed in range(100):
         for shift in _find(_nights(seed, 40, rho=0.6) + _step(40, 20, 0.1)).shifts:
             if shift.index == 20:
-                held, told = held + (shift.low <= 1.1 <= shift.high), told + 1
-    assert told >= 90 and held / told >= 0.92
+                held, num_found = held + (shift.low <= 1.1 <= shift.high), num_found + 1
+    assert num_found >= 90 and held / num_found >= 0.92
 
 
 def test_drift_is_reported_and_is_no_shift() -> None:

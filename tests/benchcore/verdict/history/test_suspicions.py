@@ -178,43 +178,45 @@ def _known(number: int, state: str = "open", trigger: str = "shift") -> StoredSu
     )
 
 
-def _said(found: Suspicion | None, known: StoredSuspicion | None) -> list[tuple[int | None, bool]]:
+def _updates(
+    found: Suspicion | None, known: StoredSuspicion | None
+) -> list[tuple[int | None, bool]]:
     changes = reconcile([found] if found else [], [known] if known else [])
     return [(each.known, each.found is not None) for each in changes]
 
 
 def test_a_shift_whose_place_moves_with_more_nights_is_the_same_one() -> None:
-    assert _said(_suspicion(33), _known(30)) == [(7, True)]
-    assert _said(_suspicion(36), _known(30)) == [(None, True), (7, False)]
-    assert _said(_suspicion(33, ratio=0.95), _known(30)) == [(None, True), (7, False)]
+    assert _updates(_suspicion(33), _known(30)) == [(7, True)]
+    assert _updates(_suspicion(36), _known(30)) == [(None, True), (7, False)]
+    assert _updates(_suspicion(33, ratio=0.95), _known(30)) == [(None, True), (7, False)]
 
 
 def test_a_change_that_reverted_has_passed_and_answered_ones_stay() -> None:
-    assert _said(None, _known(30)) == [(7, False)]
+    assert _updates(None, _known(30)) == [(7, False)]
     for state in ("confirmed", "refuted", "unknown", "passed"):
-        assert _said(None, _known(30, state)) == []
-        assert _said(_suspicion(30), _known(30, state)) == []
+        assert _updates(None, _known(30, state)) == []
+        assert _updates(_suspicion(30), _known(30, state)) == []
 
 
 def test_an_edge_that_became_a_shift_is_suspected_again_unless_confirmed() -> None:
     for state, changes in (("refuted", [(7, True)]), ("passed", [(7, True)]), ("confirmed", [])):
-        assert _said(_suspicion(30), _known(30, state, "edge")) == changes
-    assert _said(_suspicion(30, trigger="edge"), _known(30, "refuted", "edge")) == []
+        assert _updates(_suspicion(30), _known(30, state, "edge")) == changes
+    assert _updates(_suspicion(30, trigger="edge"), _known(30, "refuted", "edge")) == []
 
 
 def test_a_compared_release_is_not_compared_again_with_the_sides_swapped() -> None:
     other_way = _suspicion(30, ratio=0.95, trigger="version")
     for number, again in ((30, []), (33, []), (29, [(None, True)])):
-        assert _said(other_way, _known(number, "refuted", "version")) == again
+        assert _updates(other_way, _known(number, "refuted", "version")) == again
 
 
 def test_a_confirmed_shift_explains_later_suspicions_of_it() -> None:
     """Noise places it elsewhere, or lets it look like a drift; one shift is one event."""
     confirmed = _known(30, "confirmed")
-    assert _said(_suspicion(42), confirmed) == []
-    assert _said(_suspicion(42, ratio=0.95), confirmed) == [(None, True)]
-    assert _said(_suspicion(10, trigger="drift"), confirmed) == []
-    assert _said(_suspicion(40, trigger="drift"), confirmed) == [(None, True)]
+    assert _updates(_suspicion(42), confirmed) == []
+    assert _updates(_suspicion(42, ratio=0.95), confirmed) == [(None, True)]
+    assert _updates(_suspicion(10, trigger="drift"), confirmed) == []
+    assert _updates(_suspicion(40, trigger="drift"), confirmed) == [(None, True)]
     both = reconcile([_suspicion(30), _suspicion(42)], [confirmed])
     assert [each.known for each in both] == [None]
 
