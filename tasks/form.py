@@ -121,8 +121,8 @@ class Side(BaseModel):
         default=[],
         title="Settings",
         description=(
-            "Non-default settings. compile, layout and cudnn_benchmark are PyTorch's; donate, "
-            "command_buffers and cure are JAX's."
+            "Non-default settings. compile, layout, cudnn_benchmark and optimizer are PyTorch's; "
+            "donate, command_buffers, cure and xla are JAX's; attention is of both."
         ),
         max_length=6,
     )

@@ -26,6 +26,13 @@ _FP32_PRECISION = {
     "bf16": "ieee",
     "bf16_autocast": "ieee",
 }
+_ATTENTION = {
+    "math": "math_sdp",
+    "flash": "flash_sdp",
+    "efficient": "mem_efficient_sdp",
+    "cudnn": "cudnn_sdp",
+}
+"""By value of the setting: the switch in `torch.backends.cuda`, which a CPU obeys, too."""
 _AMPERE = (8, 0)
 """First compute capability with TF32 and bfloat16 units."""
 
@@ -56,11 +63,26 @@ class TorchRuntime:
         self._refuse_missing(device, precision)
         self._precision = precision
         torch.backends.cudnn.benchmark = settings.get("cudnn_benchmark", "off") == "on"
+        self._choose_attention(settings.get("attention", "usual"))
         torch.set_num_threads(threads)
         self._set_precision(_FP32_PRECISION[precision])
         self._device = torch.device(device)
         torch.zeros(1, device=self._device)
         self._wait()
+
+    def _choose_attention(self, wanted: str) -> None:
+        """Leave `scaled_dot_product_attention` one kernel; `usual` leaves it all. Where that one
+        can't compute the case, torch raises."""
+        for name in _ATTENTION if wanted != "usual" else ():
+            getattr(self._torch.backends.cuda, f"enable_{_ATTENTION[name]}")(name == wanted)
+
+    def _list_attention(self) -> list[str]:
+        """The kernels that `scaled_dot_product_attention` may choose."""
+        return [
+            name
+            for name, switch in _ATTENTION.items()
+            if getattr(self._torch.backends.cuda, f"{switch}_enabled")()
+        ]
 
     def _refuse_missing(self, device: str, precision: str) -> None:
         """The GPU branch has not been run on a GPU."""
@@ -198,6 +220,7 @@ class TorchRuntime:
             "threads": torch.get_num_threads(),
             "fp32_precision": dict(zip(("matmul", "conv"), self._read_switches(cpu), strict=True)),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "attention": self._list_attention(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
 

@@ -10,16 +10,18 @@ from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
 from benchcore.planning.tracks import Arm
 from benchcore.workloads.settings import (
+    JAX_ATTENTION,
     JAX_COMPILE,
     JAX_OPTIONS,
+    TORCH_ATTENTION,
     TORCH_COMPILE,
     TORCH_IMAGE_OPTIONS,
     Options,
 )
 
 _OPTIONS: Mapping[str, Options] = {
-    "jax": {"compile": JAX_COMPILE, **JAX_OPTIONS},
-    "torch": {"compile": TORCH_COMPILE, **TORCH_IMAGE_OPTIONS},
+    "jax": {"compile": JAX_COMPILE, **JAX_OPTIONS, **JAX_ATTENTION},
+    "torch": {"compile": TORCH_COMPILE, **TORCH_IMAGE_OPTIONS, **TORCH_ATTENTION},
     "stdlib": {"compile": ("none",)},
 }
 _DEFAULT_MODE = {"jax": "jit", "torch": "default", "stdlib": "none"}

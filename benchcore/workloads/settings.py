@@ -22,14 +22,37 @@ Options = Mapping[str, tuple[str, ...]]
 """Optional settings of an arm with their values; the first value is the default."""
 WORKAROUND_FLAGS = ("none", "autotune-5", "no-triton-gemm", "no-fusion-autotuner", "autotune-0")
 """The workarounds of the crash ladder, to measure what each one costs where it is not needed."""
+XLA_FLAGS: Mapping[str, str] = {
+    "wide-vectors": "--xla_cpu_prefer_vector_width=512",
+    "no-xnnpack": "--xla_cpu_use_xnnpack=false",
+    "onednn": "--xla_cpu_use_onednn=true",
+    "triton-everywhere": "--xla_gpu_triton_gemm_any=true",
+    "exhaustive-tiling": "--xla_gpu_exhaustive_tiling_search=true",
+    "latency-hiding": "--xla_gpu_enable_latency_hiding_scheduler=true",
+}
+"""Flags that choose other kernels or another order of them, for the same mathematics. jaxlib 0.12.0
+accepts all; the GPU's have not been run on one."""
 JAX_OPTIONS: Options = {
     "donate": ("yes", "no"),
     "command_buffers": ("on", "off"),
     "cure": WORKAROUND_FLAGS,
+    "xla": ("usual", *XLA_FLAGS),
 }
-"""`command_buffers` (XLA's CUDA graphs) and `cure` are applied by the conductor, on GPUs only."""
+"""The conductor applies all but `donate`: `command_buffers` (XLA's CUDA graphs) and `cure` on GPUs
+only, `xla` (a flag of XLA_FLAGS) everywhere."""
+JAX_ATTENTION: Options = {"attention": ("usual", "cudnn")}
+"""The `implementation` of `jax.nn.dot_product_attention`; cuDNN needs a GPU and half precision."""
 TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
-TORCH_IMAGE_OPTIONS: Options = {**TORCH_OPTIONS, "layout": ("contiguous", "channels_last")}
+TORCH_TRAINING: Options = {"optimizer": ("usual", "foreach", "fused", "compiled")}
+"""How torch's optimiser updates the parameters: as torch chooses, with one kernel per operation for
+all parameters, in one kernel, or in a graph that `torch.compile` made."""
+TORCH_ATTENTION: Options = {"attention": ("usual", "math", "flash", "efficient", "cudnn")}
+"""The only kernel that `scaled_dot_product_attention` may choose; a CPU has the first three."""
+TORCH_IMAGE_OPTIONS: Options = {
+    **TORCH_OPTIONS,
+    **TORCH_TRAINING,
+    "layout": ("contiguous", "channels_last"),
+}
 """For workloads with convolutions: the others have no layout to choose.
 
 The `SETTINGS` of a spec list which of these each framework accepts; all accept `compile`.
@@ -55,12 +78,20 @@ class BuildSettings:
     command_buffers: str = "on"
     cure: str = "none"
     cudnn_benchmark: str = "off"
+    xla: str = "usual"
+    attention: str = "usual"
+    optimizer: str = "usual"
     defects: frozenset[str] = frozenset()
 
     @property
     def platform(self) -> str:
         """The kind of device, in the notation of `jax.devices`: `cpu` or `cuda`."""
         return parse_device(self.device).kind
+
+    @property
+    def optimizer_choice(self) -> dict[str, bool]:
+        """The keyword by which torch's optimisers are told how to update; none = torch chooses."""
+        return {self.optimizer: True} if self.optimizer in ("foreach", "fused") else {}
 
     @property
     def ordinal(self) -> int:

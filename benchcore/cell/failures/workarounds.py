@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchcore.cell.failures.status import Cause
+from benchcore.workloads.settings import XLA_FLAGS
 
 _RETRIED: frozenset[Cause] = frozenset({"illegal_address", "cuda_error", "autotuning", "signal"})
 
@@ -103,13 +104,15 @@ def knows_flag(python: str, environment: Mapping[str, str], flag: str) -> bool:
 
 
 def xla_flags_of(settings: Mapping[str, Any], device: str) -> tuple[str, ...]:
-    """The XLA flags of a contender's settings and workaround; none on a CPU.
+    """The XLA flags of a contender's settings and workaround; on a CPU only that of `xla`.
 
     Not run on a GPU.
     """
+    named = XLA_FLAGS.get(str(settings.get("xla")))
+    extra = () if named is None else (named,)
     if device == "cpu":
-        return ()
+        return extra
     graphs = settings.get("command_buffers", "on")
     flags = ("--xla_gpu_enable_command_buffer=",) if graphs == "off" else ()
     chosen = [each.flags for each in WORKAROUNDS if each.name == settings.get("cure")]
-    return (*flags, *(flag for each in chosen for flag in each))
+    return (*extra, *flags, *(flag for each in chosen for flag in each))

@@ -132,9 +132,10 @@ def _promises(side: ParitySide) -> dict[str, str]:
             "autotune": autotune if on_gpu else "none",
         }
     mode = side.settings.get("compile", "none")
+    compiles_update = side.settings.get("optimizer") == "compiled"
     layouts = {"contiguous": "NCHW", "channels_last": "NHWC"}
     return {
-        "compiled": "no" if mode == "none" else "yes",
+        "compiled": "yes" if mode != "none" or compiles_update else "no",
         "graphs": "on" if on_gpu and mode in _GRAPHS else "off",
         "state_update": "in place",
         "autotune": side.settings.get("cudnn_benchmark", "off") if on_gpu else "none",

@@ -1,7 +1,7 @@
 """The multi-layer perceptron in PyTorch: `nn.Sequential` and `torch.optim.SGD`.
 
 With any compile mode but `none`, the forward pass and the loss are compiled, and by AOTAutograd
-the backward pass too. The optimizer step is PyTorch's own multi-tensor one.
+the backward pass too. The optimizer step is PyTorch's own, compiled only where the settings say so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchcore.workloads.mlp.spec import (
     SETTINGS,
     Case,
 )
-from benchcore.workloads.settings import TORCH_COMPILE, read_settings
+from benchcore.workloads.settings import TORCH_COMPILE, BuildSettings, read_settings
 
 Tensors = dict[str, torch.Tensor]
 Inputs = tuple[torch.Tensor, ...]
@@ -41,7 +41,7 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
 
     if case.use_case == "infer":
         return _infer(model.eval(), forward, place, wanted.compile)
-    return _train(model.train(), forward, place, wanted.compile)
+    return _train(model.train(), forward, place, wanted)
 
 
 def _place(arrays: Mapping[str, np.ndarray], device: str) -> Tensors:
@@ -137,9 +137,15 @@ def _held(model: nn.Module, inputs: Inputs, mode: str) -> dict[str, object]:
 
 
 def _train(
-    model: nn.Module, forward: Callable[[torch.Tensor], torch.Tensor], place: Place, mode: str
+    model: nn.Module,
+    forward: Callable[[torch.Tensor], torch.Tensor],
+    place: Place,
+    wanted: BuildSettings,
 ) -> Program:
-    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, **wanted.optimizer_choice
+    )
+    update = torch.compile(optimizer.step) if wanted.optimizer == "compiled" else optimizer.step
     params = dict(model.named_parameters())
     momentum = {name: torch.zeros_like(param) for name, param in params.items()}
     for name, param in params.items():  # zeros: step 1 is then the one that SGD defines
@@ -148,7 +154,7 @@ def _train(
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(_widen(forward(images)), labels)
 
-    loss_function = _compile(loss_of, mode)
+    loss_function = _compile(loss_of, wanted.compile)
     owed = list(params.values())
     address = owed[-1].data_ptr()
 
@@ -156,7 +162,7 @@ def _train(
         optimizer.zero_grad(set_to_none=True)
         loss = loss_function(*inputs)
         loss.backward()
-        optimizer.step()
+        update()
         return loss.detach(), owed
 
     def reset(given: Mapping[str, np.ndarray]) -> None:
@@ -166,7 +172,7 @@ def _train(
     def held(inputs: Inputs) -> dict[str, object]:
         with torch.no_grad():
             logits = forward(inputs[0])
-        return _held(model, inputs, mode) | {
+        return _held(model, inputs, wanted.compile) | {
             "output_dtype": logits.dtype,
             "state_update": "in place" if owed[-1].data_ptr() == address else "copied",
         }

@@ -15,9 +15,12 @@ import numpy as np
 from benchcore.program import REFERENCE, Arrays, Precision, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.rotation import roll
-from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, Options
+from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, TORCH_TRAINING, Options
 
-SETTINGS: Mapping[str, Options] = {"jax": JAX_OPTIONS, "torch": TORCH_OPTIONS}
+SETTINGS: Mapping[str, Options] = {
+    "jax": JAX_OPTIONS,
+    "torch": {**TORCH_OPTIONS, **TORCH_TRAINING},
+}
 
 LEARNING_RATE = 0.02
 MOMENTUM = 0.9

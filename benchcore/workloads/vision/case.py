@@ -16,7 +16,14 @@ import numpy as np
 
 from benchcore.program import REFERENCE, Precision, Steps
 from benchcore.workloads.contract import Spec
-from benchcore.workloads.settings import DEFECTS, JAX_OPTIONS, TORCH_IMAGE_OPTIONS, Options
+from benchcore.workloads.settings import (
+    DEFECTS,
+    JAX_ATTENTION,
+    JAX_OPTIONS,
+    TORCH_ATTENTION,
+    TORCH_IMAGE_OPTIONS,
+    Options,
+)
 
 _TORCH_DEFECTS = ("frozen-weights", "loss-fetched")
 _JAX_DEFECTS = ("image-from-host", "loss-fetched")
@@ -24,16 +31,18 @@ CONVOLUTIONAL = ("frozen-batch-norm", "same-padding")
 """Defects of JAX's side for networks with convolutions and batch norms."""
 
 
-def take_defects(*of_jax: str) -> Mapping[str, Options]:
+def take_defects(*of_jax: str, attends: bool = False) -> Mapping[str, Options]:
     """The `SETTINGS` of a vision workload's spec, with these defects of JAX's model;
-    `experiments.defect_switches` describes them."""
+    `experiments.defect_switches` describes them. `attends`: the model has attention."""
+    attention = (JAX_ATTENTION, TORCH_ATTENTION) if attends else ({}, {})
     return {
-        "jax": {**JAX_OPTIONS, DEFECTS: (*of_jax, *_JAX_DEFECTS)},
-        "torch": {**TORCH_IMAGE_OPTIONS, DEFECTS: _TORCH_DEFECTS},
+        "jax": {**JAX_OPTIONS, **attention[0], DEFECTS: (*of_jax, *_JAX_DEFECTS)},
+        "torch": {**TORCH_IMAGE_OPTIONS, **attention[1], DEFECTS: _TORCH_DEFECTS},
     }
 
 
-SETTINGS = take_defects()
+SETTINGS = take_defects(attends=True)
+"""All that some vision workload accepts."""
 
 CLASSES = 1000
 TRACE_STEPS = 3

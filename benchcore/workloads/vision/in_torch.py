@@ -1,7 +1,7 @@
 """Inference and training of torchvision's own models in PyTorch.
 
 With any compile mode but `none`, the forward pass and the loss are compiled, and by AOTAutograd
-the backward pass too. The optimizer step is PyTorch's own multi-tensor one.
+the backward pass too. The optimizer step is PyTorch's own, compiled only where the settings say so.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class _Placed:
     device: torch.device
     dtype: torch.dtype
     layout: torch.memory_format
-    mode: str
-    defects: frozenset[str]
+    wanted: BuildSettings
 
     def place(self, inputs: ByName) -> Inputs:
         """Images (batch, 3, high, wide) in the layout, and labels where there are any."""
@@ -54,7 +53,7 @@ class _Placed:
         images = images.contiguous(memory_format=self.layout)
         if "labels" not in inputs:
             return (images,)
-        if "frozen-weights" in self.defects:
+        if "frozen-weights" in self.wanted.defects:
             images.requires_grad_()
         return images, torch.tensor(inputs["labels"], device=self.device).long()
 
@@ -69,7 +68,7 @@ class _Placed:
             "module": self.model,
             "params": list(self.model.parameters()),
             "inputs": inputs,
-            "compile_mode": self.mode,
+            "compile_mode": self.wanted.compile,
         }
 
 
@@ -104,8 +103,7 @@ def _place(case: Case, arrays: Arrays, wanted: BuildSettings, model: torch.nn.Mo
         device=torch.device(wanted.device),
         dtype=dtype,
         layout=memory_format,
-        mode=wanted.compile,
-        defects=wanted.defects,
+        wanted=wanted,
     )
 
 
@@ -114,7 +112,7 @@ def _compile(function: Callable[..., torch.Tensor], mode: str) -> Callable[..., 
 
 
 def _infer(placed: _Placed) -> Program:
-    compiled = _compile(placed.forward, placed.mode)
+    compiled = _compile(placed.forward, placed.wanted.compile)
 
     def step(inputs: Inputs) -> torch.Tensor:
         with torch.inference_mode():
@@ -154,24 +152,27 @@ def _name_layers(placed: _Placed, images: torch.Tensor) -> dict[str, np.ndarray]
 
 
 def _make_optimizer(
-    case: Case, params: Mapping[str, torch.nn.Parameter]
+    case: Case, params: Mapping[str, torch.nn.Parameter], wanted: BuildSettings
 ) -> tuple[torch.optim.Optimizer, dict[str, Tensors]]:
     """torch's own, and by group the tensors it remembers things in, made here as zeros, from which
     step one is as defined."""
-    decay = {"lr": case.learning_rate, "weight_decay": case.weight_decay}
+    usual = {"lr": case.learning_rate, "weight_decay": case.weight_decay}
+    options: dict[str, Any] = {**usual, **wanted.optimizer_choice}
     optimizer: torch.optim.Optimizer
     if case.optimizer == "sgd":
         keys = {"momentum_buffer": "momentum"}
-        optimizer = torch.optim.SGD(params.values(), momentum=MOMENTUM, **decay)
+        optimizer = torch.optim.SGD(params.values(), momentum=MOMENTUM, **options)
     else:
         keys = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}
         optimizer = torch.optim.AdamW(
-            params.values(), betas=ADAMW_BETAS, eps=ADAMW_EPSILON, **decay
+            params.values(), betas=ADAMW_BETAS, eps=ADAMW_EPSILON, **options
         )
     groups: dict[str, Tensors] = {group: {} for group in keys.values()}
     for name, param in params.items():
         if case.optimizer == "adamw":
-            optimizer.state[param]["step"] = torch.tensor(0.0)
+            # The fused kernel reads it on the device; the others do so in Python.
+            where = param.device if wanted.optimizer == "fused" else None
+            optimizer.state[param]["step"] = torch.tensor(0.0, device=where)
         for key, group in keys.items():
             groups[group][name] = optimizer.state[param][key] = torch.zeros_like(param)
     return optimizer, groups
@@ -180,15 +181,17 @@ def _make_optimizer(
 def _train(case: Case, placed: _Placed, first: ByName) -> Program:
     model = placed.model
     params = dict(model.named_parameters())
-    if "frozen-weights" in placed.defects:
+    if "frozen-weights" in placed.wanted.defects:
         model.requires_grad_(False)
-    optimizer, moments = _make_optimizer(case, params)
+    optimizer, moments = _make_optimizer(case, params, placed.wanted)
+    compiled = placed.wanted.optimizer == "compiled"
+    update = torch.compile(optimizer.step) if compiled else optimizer.step
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         logits = _widen(placed.forward(images))
         return torch.nn.functional.cross_entropy(logits, labels, label_smoothing=LABEL_SMOOTHING)
 
-    loss_function = _compile(loss_of, placed.mode)
+    loss_function = _compile(loss_of, placed.wanted.compile)
     owed = list(params.values())
     address = owed[-1].data_ptr()
     rates = {each: each.p for each in model.modules() if hasattr(each, "p")}
@@ -197,8 +200,8 @@ def _train(case: Case, placed: _Placed, first: ByName) -> Program:
         optimizer.zero_grad(set_to_none=True)
         loss = loss_function(images, labels)
         loss.backward()
-        optimizer.step()
-        if "loss-fetched" in placed.defects:
+        update()
+        if "loss-fetched" in placed.wanted.defects:
             loss.item()
         return loss.detach()
 
@@ -264,7 +267,7 @@ def _make_training(
     owed: list[torch.Tensor],
     reset: Callable[[], None],
 ) -> Training:
-    forward, device = _compile(placed.forward, placed.mode), placed.device
+    forward, device = _compile(placed.forward, placed.wanted.compile), placed.device
     last = placed.layout is torch.channels_last
     prepare = batches.make_prepare(device, placed.dtype)
 

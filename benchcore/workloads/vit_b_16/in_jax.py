@@ -44,14 +44,17 @@ def split_heads(packed: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     return query.reshape(shape), key.reshape(shape), value.reshape(shape)
 
 
-def attend(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
-    """Softmax attention of (batch, token, head, feature).
+def attend(
+    query: jax.Array, key: jax.Array, value: jax.Array, attention: str = "usual"
+) -> jax.Array:
+    """Softmax attention of (batch, token, head, feature), by JAX's usual kernel or cuDNN's.
 
     JAX's own attention computes its softmax in float32 for any dtype. The float64 reference
     therefore writes it out, and the proof in float32 compares JAX's own with it.
     """
     if query.dtype != jnp.float64:
-        return jax.nn.dot_product_attention(query, key, value)
+        by = None if attention == "usual" else "cudnn"
+        return jax.nn.dot_product_attention(query, key, value, implementation=by)
     scores = jnp.einsum("bqhf,bkhf->bhqk", query, key) / math.sqrt(query.shape[-1])
     return jnp.einsum("bhqk,bkhf->bqhf", jax.nn.softmax(scores), value)
 
@@ -63,13 +66,14 @@ class SelfAttention(nnx.Module):
         self.in_proj_weight = nnx.Param(jnp.zeros((FEATURES, 3 * FEATURES)))
         self.in_proj_bias = nnx.Param(jnp.zeros(3 * FEATURES))
         self.out_proj = layers.linear(FEATURES, FEATURES)
-        self.dtype = layers.dtype
+        self.dtype, self.attention = layers.dtype, layers.attention
 
     def __call__(self, value: jax.Array) -> jax.Array:
         """Maps (batch, token, feature) to the same shape."""
         weight, bias = self.in_proj_weight[...], self.in_proj_bias[...]
         packed = value.astype(self.dtype) @ weight.astype(self.dtype) + bias.astype(self.dtype)
-        return self.out_proj(attend(*split_heads(packed)).reshape(value.shape))
+        attended = attend(*split_heads(packed), self.attention)
+        return self.out_proj(attended.reshape(value.shape))
 
 
 class EncoderBlock(nnx.Module):

@@ -17,7 +17,7 @@ from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
 from benchcore.workloads.vision.pixels import training_arrays
 
-SETTINGS = vision.take_defects("tanh-gelu")
+SETTINGS = vision.take_defects("tanh-gelu", attends=True)
 make_training_arrays = training_arrays
 """It can be trained on image files."""
 PATCH = 16

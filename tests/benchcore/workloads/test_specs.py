@@ -160,7 +160,7 @@ def test_settings_have_documented_defaults() -> None:
     assert read_settings(last, TORCH_COMPILE, TORCH_IMAGE_OPTIONS).layout == "channels_last"
     with pytest.raises(ValueError, match=r"no layout 'nhwc' here; choose one of contiguous"):
         read_settings({**last, "layout": "nhwc"}, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
-    with pytest.raises(ValueError, match=r"may have .cudnn_benchmark., .layout., got.*.donate."):
+    with pytest.raises(ValueError, match=r"may have .cudnn_benchmark.,.* .layout., got.*.donate."):
         read_settings({**last, "donate": "no"}, TORCH_COMPILE, TORCH_IMAGE_OPTIONS)
 
 

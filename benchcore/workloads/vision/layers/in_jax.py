@@ -26,6 +26,8 @@ class Layers:
     """Of the batch norms: torch's defaults."""
     defects: frozenset[str] = frozenset()
     """Deliberate defects, for the defect study."""
+    attention: str = "usual"
+    """As the setting of that name."""
 
     def conv(
         self,

@@ -96,7 +96,7 @@ def place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) 
     dtype = {"bf16": jnp.bfloat16, REFERENCE: jnp.float64}.get(case.precision, jnp.float32)
     device = jax.devices(wanted.platform)[wanted.ordinal]
     graph, *states = nnx.split(
-        nnx.eval_shape(lambda: make(_layers(case, wanted.defects))), nnx.Param, nnx.BatchStat
+        nnx.eval_shape(lambda: make(_layers(case, wanted))), nnx.Param, nnx.BatchStat
     )
     check_names([name for state in states for name in _names(state)], arrays.params)
     params, statistics = (
@@ -112,9 +112,7 @@ def place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) 
     inferring = dataclasses.replace(case, use_case="infer")
     return Placed(
         graph=graph,
-        at_rest=lambda: nnx.split(
-            nnx.eval_shape(lambda: make(_layers(inferring, wanted.defects))), ...
-        )[0],
+        at_rest=lambda: nnx.split(nnx.eval_shape(lambda: make(_layers(inferring, wanted))), ...)[0],
         params=params,
         statistics=statistics,
         device=device,
@@ -124,11 +122,17 @@ def place(case: Case, arrays: Arrays, wanted: BuildSettings, make: MakeNetwork) 
     )
 
 
-def _layers(case: Case, defects: frozenset[str]) -> Layers:
+def _layers(case: Case, wanted: BuildSettings) -> Layers:
     computed = jnp.bfloat16 if case.precision.startswith("bf16") else jnp.float32
     computed = jnp.float64 if case.precision == REFERENCE else computed
     training = case.use_case == "train"
-    return Layers(dtype=computed, training=training, rngs=nnx.Rngs(0), defects=defects)
+    return Layers(
+        dtype=computed,
+        training=training,
+        rngs=nnx.Rngs(0),
+        defects=wanted.defects,
+        attention=wanted.attention,
+    )
 
 
 def on_host(array: jax.Array) -> np.ndarray:

@@ -120,6 +120,8 @@ def test_eager_against_compiled_is_never_the_fair_pair() -> None:
     assert (parity.violations, parity.fair) == ((), False)
     assert parity.labels == ("compiled 'yes' on jax, 'no' on torch",)
     assert compare_sides(_jax(), eager, "tuned").violations
+    update = _torch({"compile": "none", "optimizer": "compiled"}, compiled="yes")
+    assert compare_sides(_jax(), update, "default").violations == ()
     fell_back = compare_sides(_jax(), _torch(compiled="no"), "default")
     assert "where its arm promises 'yes'" in fell_back.violations[0]
 

@@ -1,0 +1,175 @@
+"""Each setting that a search may choose: it computes the same, and it really has its effect."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchcore.cell.failures.workarounds import xla_flags_of
+from benchcore.planning.catalog import load_spec
+from benchcore.protocol import EnvironmentRecord
+from benchcore.workloads.settings import XLA_FLAGS
+
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.provisions
+_RUN = """
+import json, sys
+import numpy as np
+from benchcore.cell.building import bind_program
+from benchcore.cell.runtime import load_runtime
+from benchcore.workloads.contract import import_spec
+
+jobs = json.loads(sys.argv[1])
+framework, device = jobs[0]["framework"], "cpu"
+runtime = load_runtime(framework)
+runtime.import_framework()
+found = []
+for job in jobs:
+    spec = import_spec(job["workload"])
+    case = spec.cases[job["case"]]
+    arrays = spec.make_arrays(case, 7)
+    runtime.initialise(device=device, precision="fp32_ieee", threads=1, settings=job["settings"])
+    try:
+        bound = bind_program({**job, "device": device}, case, arrays)
+        evidence = bound.prove(runtime.synchronise, runtime.release)
+    except Exception as error:
+        found.append({"error": f"{type(error).__name__}: {error}"})
+        continue
+    seen = []
+    if framework == "torch":
+        import torch
+        with torch.profiler.profile() as profile:
+            bound.step()
+        seen = sorted({event.name for event in profile.events()})
+    effective = runtime.effective()
+    found.append({
+        "evidence": {name: np.asarray(array).ravel().tolist() for name, array in evidence.items()},
+        "seen": seen,
+        "attention": effective.get("attention"),
+        "xla_flags": effective.get("xla_flags"),
+    })
+print(json.dumps(found))
+"""
+
+
+def _run(
+    environment: EnvironmentRecord, jobs: list[Mapping[str, Any]], flags: str = ""
+) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [environment.python, "-P", "-s", "-c", _RUN, json.dumps(jobs)],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "CUDA_VISIBLE_DEVICES": "",
+            "XLA_FLAGS": flags,
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _job(workload: str, case: str, framework: str, **settings: str) -> dict[str, Any]:
+    mode = {"jax": "jit", "torch": "none"}[framework]
+    return {
+        "workload": workload,
+        "case": case,
+        "framework": framework,
+        "settings": {"compile": mode, **settings},
+    }
+
+
+def _check_equal(workload: str, case: str, one: dict[str, Any], other: dict[str, Any]) -> None:
+    spec = load_spec(workload)
+    for name, tolerance in spec.tolerances(spec.cases[case]).items():
+        a, b = one["evidence"][name], other["evidence"][name]
+        scale = max(map(abs, (*a, *b)))
+        apart = max(abs(x - y) for x, y in zip(a, b, strict=True)) / scale
+        assert apart <= tolerance, (name, apart)
+
+
+_UPDATES = {"foreach": "aten::_foreach_add_", "fused": "aten::_fused_sgd_"}
+
+
+def test_every_way_of_updating_computes_the_same_and_is_what_ran(
+    framework_environment: Callable[[str], EnvironmentRecord],
+) -> None:
+    ways = ("usual", "foreach", "fused", "compiled")
+    jobs = [_job("mlp", "tiny_train", "torch", optimizer=each) for each in ways]
+    found = dict(zip(ways, _run(framework_environment("torch"), jobs), strict=True))
+
+    for each in found.values():
+        _check_equal("mlp", "tiny_train", found["usual"], each)
+    for way, operation in _UPDATES.items():
+        assert [each for each in ways if operation in found[each]["seen"]] == [way]
+    compiled = [each for each in ways if any("Compiled" in n for n in found[each]["seen"])]
+    assert compiled == ["compiled"]
+
+
+def test_adamw_and_every_kernel_of_attention_compute_the_same_and_are_what_ran(
+    framework_environment: Callable[[str], EnvironmentRecord],
+) -> None:
+    case = ("vit_b_16", "tiny_train")
+    jobs = [
+        _job(*case, "torch"),
+        _job(*case, "torch", optimizer="fused", attention="flash"),
+        _job(*case, "torch", attention="math"),
+        _job(*case, "torch", attention="cudnn"),
+    ]
+    usual, flash, math, missing = _run(framework_environment("torch"), jobs)
+
+    for each in (flash, math):
+        _check_equal(*case, usual, each)
+    assert (flash["attention"], math["attention"]) == (["flash"], ["math"])
+    kernel = "aten::_scaled_dot_product_flash_attention_for_cpu"
+    assert (kernel in flash["seen"], kernel in math["seen"]) == (True, False)
+    assert "aten::_fused_adamw_" in flash["seen"]
+    assert "aten::_fused_adamw_" not in math["seen"]
+    assert "error" in missing or kernel not in missing["seen"]
+
+
+def test_jax_never_replaces_an_attention_that_the_device_lacks(
+    framework_environment: Callable[[str], EnvironmentRecord],
+) -> None:
+    job = _job("vit_b_16", "tiny_infer", "jax", attention="cudnn")
+    (found,) = _run(framework_environment("jax"), [job])
+    assert "error" in found
+    assert "evidence" not in found
+
+
+_CPU_FLAGS = [name for name, flag in XLA_FLAGS.items() if flag.startswith("--xla_cpu")]
+
+
+@pytest.mark.parametrize("name", _CPU_FLAGS)
+def test_a_flag_of_xla_reaches_it_and_computes_the_same(
+    name: str, framework_environment: Callable[[str], EnvironmentRecord]
+) -> None:
+    job = _job("mlp", "tiny_train", "jax", xla=name)
+    (flag,) = xla_flags_of(job["settings"], "cpu")
+    environment = framework_environment("jax")
+    (usual,) = _run(environment, [_job("mlp", "tiny_train", "jax")])
+    (found,) = _run(environment, [job], flags=flag)
+
+    assert found["xla_flags"] == flag == XLA_FLAGS[name]
+    _check_equal("mlp", "tiny_train", usual, found)
+
+
+def test_every_flag_is_known_to_the_newest_jax(
+    framework_environment: Callable[[str], EnvironmentRecord],
+) -> None:
+    """XLA aborts at an unknown flag: a search would then lose this candidate."""
+    (found,) = _run(
+        framework_environment("jax"),
+        [_job("mlp", "tiny_infer", "jax")],
+        flags=" ".join(XLA_FLAGS.values()),
+    )
+    assert "evidence" in found
