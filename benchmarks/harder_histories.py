@@ -13,7 +13,7 @@ from histories import History
 NOISY = (
     "smooth variance", "GARCH", "one-sided tails", "seasons", "machines for days", "AR(2)",
 )  # fmt: skip
-SHAPED = ("ramp", "staircase", "two odd nights")
+SHAPED = ("ramp", "staircase", "two outlier nights")
 _NOISES = (0.005, 0.01)
 _SIZES = (0.03, 0.05, 0.10)
 _RAMP, _STAIR = 10, 20
@@ -23,7 +23,7 @@ _ENDS = 500
 
 def simulate(seed: int, repeats: int) -> Iterator[History]:
     """`repeats` histories of each class, noise and size, half of them without a shift; 120 to 180
-    nights. A ramp takes 10 nights, steps of a staircase are 20 nights apart, and two odd nights in
+    nights. A ramp takes 10 nights, steps of a staircase are 20 nights apart. Two outlier nights in
     a row are off by the size, which is no shift."""
     rng = np.random.default_rng(seed)
     for kind, noise, size, number in product(NOISY + SHAPED, _NOISES, _SIZES, range(repeats)):
@@ -80,7 +80,7 @@ def _draw_change(
     if kind == "staircase":
         places = (at, at + _STAIR, at + 2 * _STAIR)
         return np.sum([nights >= each for each in places], axis=0), places
-    if kind == "two odd nights":
+    if kind == "two outlier nights":
         return ((nights == at) | (nights == at + 1)).astype(float), ()
     return (nights >= at).astype(float), (at,)
 

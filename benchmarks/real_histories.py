@@ -50,7 +50,7 @@ def _make(kind: str, given: Sequence[float | None]) -> History:
 
 
 def _learn_noise(values: np.ndarray) -> float:
-    """A standard deviation, by the median distance of neighbours: bears odd nights and levels."""
+    """A standard deviation, by the median distance of neighbours: bears outliers and levels."""
     return float(1.4826 * np.median(np.abs(np.diff(np.log(values)))) / math.sqrt(2))
 
 

@@ -163,15 +163,15 @@ def _ask(peer: str, histories: Sequence[History]) -> list[list[int]]:
 def score(histories: Sequence[History], answers: Sequence[Sequence[int]]) -> dict[str, float]:
     """F1 by class (half of a class has no shift, and what is found there is false), their mean,
     F1 over all histories, false shifts per 1,000 nights of histories without a shift, and how many
-    odd last nights are called a shift."""
+    outliers in the last night are called a shift."""
     tallies = {history.kind: np.zeros(3) for history in histories}
-    false, nights, fooled, odd = 0, 0, 0, 0
+    false, nights, fooled, outliers = 0, 0, 0, 0
     for history, found in zip(histories, answers, strict=True):
         tallies[history.kind] += count_hits(history.shifts, found)
         if not history.shifts:
             false, nights = false + len(found), nights + len(history.values)
         if history.kind == "last-night outlier":
-            odd += 1
+            outliers += 1
             fooled += any(row >= len(history.values) - 3 for row in found)
     by_class = {kind: _f1(tallies[kind]) for kind in SHIFTED if kind in tallies}
     return {
@@ -179,7 +179,7 @@ def score(histories: Sequence[History], answers: Sequence[Sequence[int]]) -> dic
         "macro": float(np.mean(list(by_class.values()))),
         "pooled": _f1(np.sum(list(tallies.values()), axis=0)),
         "false per 1,000 nights": 1000 * false / max(nights, 1),
-        "last night called a shift": fooled / max(odd, 1),
+        "last night called a shift": fooled / max(outliers, 1),
     }
 
 

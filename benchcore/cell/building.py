@@ -36,10 +36,10 @@ def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
         for each in (arrays.params, params)
     )
     if came != wanted:
-        odd = sorted(name for name in wanted | came if wanted.get(name) != came.get(name))
+        wrong = sorted(name for name in wanted | came if wanted.get(name) != came.get(name))
         raise WeightsUnusableError(
-            f"checkpoint {checkpoint['sha256']} is for another network: {len(odd)} arrays differ, "
-            f"such as {odd[0]!r}"
+            f"checkpoint {checkpoint['sha256']} is for another network: {len(wrong)} arrays "
+            f"differ, such as {wrong[0]!r}"
         )
     return Arrays(params={name: params[name] for name in wanted}, inputs=arrays.inputs)
 

@@ -279,9 +279,9 @@ def _check_arrays(found: Described, wanted: Described, path: Path) -> None:
 
 
 def _check_finite(arrays: Mapping[str, np.ndarray], path: Path) -> None:
-    odd = [name for name, array in arrays.items() if not np.isfinite(array).all()]
-    if odd:
+    broken = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+    if broken:
         raise UserError(
-            f"wanted finite weights, got NaN or infinity in {odd[0]!r}{and_more(len(odd) - 1)} of "
-            f"{show(path)}; name another checkpoint"
+            f"wanted finite weights, got NaN or infinity in "
+            f"{broken[0]!r}{and_more(len(broken) - 1)} of {show(path)}; name another checkpoint"
         )

@@ -26,7 +26,7 @@ _MOST_CENTRES = 32
 _FEWEST_FOR_SPREAD = 6
 _FEWEST_TO_SPARE_ONE = 5
 _FEWEST_WITH_PRIOR = 3
-_ODD_ALPHA = 1e-3
+_OUTLIER_ALPHA = 1e-3
 """Significance at which one allocation counts as different from the others and is left out."""
 
 
@@ -62,10 +62,10 @@ def judge_allocations(
             log_ratio=mean,
             reason="one allocation only raises a suspicion: its pairs are not independent starts",
         )
-    odd = _find_odd(means, prior)
-    left_out = None if odd is None else kept[odd]
-    if odd is not None:
-        means = np.delete(means, odd)
+    outlier = _find_outlier(means, prior)
+    left_out = None if outlier is None else kept[outlier]
+    if outlier is not None:
+        means = np.delete(means, outlier)
         mean = float(means.mean())
     spread = float(means.std(ddof=1))
     if spread <= 1e-9 * max(abs(mean), 1e-3):
@@ -123,7 +123,7 @@ def _skip_outliers(pairs: np.ndarray, far: float) -> float:
     return float(means[np.argmin(costs)])
 
 
-def _find_odd(means: np.ndarray, prior: SpreadPrior | None) -> int | None:
+def _find_outlier(means: np.ndarray, prior: SpreadPrior | None) -> int | None:
     """The one allocation that the others' spread doesn't explain, if there are enough others."""
     count = len(means)
     if count < (_FEWEST_TO_SPARE_ONE if prior is None else _FEWEST_WITH_PRIOR):
@@ -137,4 +137,4 @@ def _find_odd(means: np.ndarray, prior: SpreadPrior | None) -> int | None:
     if expected == 0.0:
         return None
     p = 2 * t_tail(abs(means[number] - others.mean()) / expected, freedom)
-    return number if count * p < _ODD_ALPHA else None
+    return number if count * p < _OUTLIER_ALPHA else None

@@ -62,7 +62,7 @@ def find_farthest(means: np.ndarray) -> int:
 
 
 def _first_guess(means: Sequence[np.ndarray]) -> float:
-    """A spread that bears one odd allocation per case: of the others without the farthest one."""
+    """A spread that bears one outlier per case: of the others without the farthest one."""
     residuals = [
         others - others.mean()
         for each in means
@@ -72,7 +72,7 @@ def _first_guess(means: Sequence[np.ndarray]) -> float:
 
 
 def _fit(variances: np.ndarray, freedom: np.ndarray) -> SpreadPrior | None:
-    """Smyth's moments of the logs of the variances, which an odd case hardly moves."""
+    """Smyth's moments of the logs of the variances, which an outlier hardly moves."""
     from scipy.special import digamma, polygamma
 
     positive = variances > 0

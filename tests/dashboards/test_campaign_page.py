@@ -244,11 +244,11 @@ def test_two_modes_of_a_series_are_shown_under_its_history_on_their_device_only(
 
 def test_the_bottleneck_of_a_step_is_shown_with_advice() -> None:
     frames = sample_frames(num_nights=1)
-    odd = frames.bottlenecks.assign(
+    changed = frames.bottlenecks.assign(
         bottleneck=["compute", *["undecided"] * (len(frames.bottlenecks) - 1)],
         reason=[f"reason {number}" for number in range(len(frames.bottlenecks))],
     )
-    page = _render(replace(frames, bottlenecks=odd))
+    page = _render(replace(frames, bottlenecks=changed))
     assert "What limits the speed of a step?" in page
     assert "compute-bound: a lower precision" in page
     assert "91.3 (20.4)" in page

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 FEWEST_FOR_P95 = 200
 FEWEST_FOR_P99 = 1000
-"""At least ten samples must lie beyond a percentile, or it depends on one or two odd steps."""
+"""At least ten samples must lie beyond a percentile, or it depends on one or two outliers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,7 +177,7 @@ def penalty(num_nights: int) -> float:
 
 def _thresholds(at: np.ndarray, num_nights: int) -> np.ndarray:
     """Lower near the end, where there are few places for a change point and a recent one deserves
-    attention; but the last two nights may both be odd."""
+    attention; but the last two nights may both be outliers."""
     left = num_nights - at
     bonus = _EDGE_BONUS if (left <= _EDGE).sum() == 1 else 0.0
     near = np.where(left <= _EDGE, -bonus, 0.0) + np.where(left <= _LAST, _LAST_MALUS, 0.0)

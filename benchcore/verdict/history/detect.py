@@ -86,9 +86,9 @@ def detect_shifts(
     `nights` are the numbers of the nights, increasing; by default they are consecutive.
 
     The logs of the values are levels plus noise. The noise of neighbours is correlated and may be
-    larger in some periods, and single odd nights are left out. A shift is a change point that
+    larger in some periods, and single outliers are left out. A shift is a change point that
     explains more than its penalty, by least squares under that noise, and more than a line or a
-    curve of low degree: a drift is not a shift. One odd night at the end is a suspicion.
+    curve of low degree: a drift is not a shift. An outlier in the last night is a suspicion.
     """
     numbers = np.arange(len(values)) if nights is None else np.asarray(nights, float)
     rows = np.flatnonzero(~np.isnan(values))
@@ -130,7 +130,7 @@ def _exp(log: float) -> float:
 def _take_levels_out(
     logs: np.ndarray, numbers: np.ndarray, change_points: np.ndarray, degree: int
 ) -> np.ndarray:
-    """The residual of every night, odd ones included, without shifts and drift."""
+    """The residual of every night, outliers included, without shifts and drift."""
     left = logs - _levels(logs, change_points.tolist())
     if degree:
         left = left - np.polynomial.Legendre.fit(numbers, left, degree)(numbers)

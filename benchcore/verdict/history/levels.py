@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchcore.verdict.history.detect import Detection, detect_shifts
-from benchcore.verdict.history.noise import MOST_ODD
+from benchcore.verdict.history.noise import MOST_OUTLIERS
 from benchcore.verdict.history.series import Series
 from benchcore.verdict.history.thresholds import LEVEL_NIGHTS
 from benchcore.verdict.samples import robust_deviation
@@ -106,7 +106,11 @@ def measure_spread(logs: np.ndarray) -> float | None:
 
 def _clip(residuals: np.ndarray) -> np.ndarray:
     far = _FAR * robust_deviation(residuals)
-    return residuals if np.mean(np.abs(residuals) > far) >= MOST_ODD else residuals.clip(-far, far)
+    return (
+        residuals
+        if np.mean(np.abs(residuals) > far) >= MOST_OUTLIERS
+        else residuals.clip(-far, far)
+    )
 
 
 def _measure_correlation(logs: np.ndarray) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 FEWEST_NIGHTS = 20
 _LEAST_SHARE = 0.12
-"""A smaller mode is a few odd nights."""
+"""A smaller mode is a few outliers."""
 _APART, _FEW = 4.0, 30.0
 """Required distance of the two means, in standard deviations within a mode, and the surcharge for
 few nights: 5.5 for 20, 4.5 for 60. The halves of a normal distribution are 2.7 apart. In

@@ -1,4 +1,4 @@
-"""The noise of a nightly series: odd nights, standard deviation, and correlation."""
+"""The noise of a nightly series: outliers, standard deviation, and correlation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 
 from benchcore.verdict.samples import robust_deviation
 
-_ODD = 4.5
-"""Standard deviations from the median of the five nights around, beyond which a night is odd."""
-MOST_ODD = 0.12
-"""A larger share of odd nights is a second mode, and part of the noise."""
+_OUTLIER = 4.5
+"""Standard deviations from the median of the five nights around, beyond which a night is an
+outlier."""
+MOST_OUTLIERS = 0.12
+"""A larger share of outliers is a second mode, and part of the noise."""
 _CLIP = 3.0
 _MOST_CORRELATED = 0.8
 _LEAST_NOISE = 1e-4
@@ -25,40 +26,40 @@ _FEWEST_OF_A_NOISE = 12
 
 @dataclass(frozen=True, kw_only=True)
 class CleanNights:
-    """The nights that determine levels, without odd ones; others are clipped to 3 standard
+    """The nights that determine levels, without outliers; others are clipped to 3 standard
     deviations.
 
     `rows` are their places in the history, `scale` the noise relative to the history's mean noise,
-    `odd` the rows left out.
+    `outliers` the rows left out.
     """
 
     rows: np.ndarray
     logs: np.ndarray
     numbers: np.ndarray
     scale: np.ndarray
-    odd: np.ndarray
+    outliers: np.ndarray
 
 
 def clean(logs: np.ndarray, numbers: np.ndarray) -> CleanNights:
-    """Leave out single odd nights; two of five at one level may already be a new one."""
+    """Leave out single outliers; two of five at one level may already be a new one."""
     scale = _relative_noise(logs)
     around = _running_median(logs, 2)
     residuals = (logs - around) / scale
     # Every night is one of its own five, so at least a fifth of the residuals are zero.
     moved = residuals[residuals != 0]
     spread = max(robust_deviation(moved), _LEAST_NOISE)
-    odd = np.abs(residuals) > _ODD * spread
-    if odd.mean() >= MOST_ODD:
-        odd, clipped = np.zeros(len(logs), bool), logs
+    outliers = np.abs(residuals) > _OUTLIER * spread
+    if outliers.mean() >= MOST_OUTLIERS:
+        outliers, clipped = np.zeros(len(logs), bool), logs
     else:
         clipped = around + scale * np.clip(residuals, -_CLIP * spread, _CLIP * spread)
-    kept = np.flatnonzero(~odd)
+    kept = np.flatnonzero(~outliers)
     return CleanNights(
         rows=kept,
         logs=clipped[kept],
         numbers=numbers[kept],
         scale=scale[kept],
-        odd=np.flatnonzero(odd),
+        outliers=np.flatnonzero(outliers),
     )
 
 

@@ -31,10 +31,10 @@ from benchcore.verdict.history.thresholds import (
 from benchcore.verdict.samples import t_quantile
 
 Trigger = Literal["shift", "edge", "version", "drift"]
-"""A new level in the history; odd last nights; a change that came with a new environment; small
-changes that add up since an anchor."""
+"""A new level in the history; outliers in the last nights; a change that came with a new
+environment; small changes that add up since an anchor."""
 State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
-"""`passed`: an odd end returned to the old level before it was measured again."""
+"""`passed`: the series returned to the old level before it was measured again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +80,8 @@ class SuspicionUpdate:
 def suspect(
     series: Series, baseline: int | None = None, found: Detection | None = None
 ) -> tuple[Suspicion, ...]:
-    """Suspect shifts and odd ends of a series' history, versions that came with a change, and
-    drift, in the order of nights.
+    """Suspect shifts and edges of a series' history, versions that came with a change, and drift,
+    in the order of nights.
 
     `baseline` is the day from which people accepted the level; earlier changes are not suspected
     again. None = the first night. `found` is the result of `detect_shifts`, if already known.

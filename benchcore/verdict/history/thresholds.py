@@ -17,7 +17,7 @@ SHIFT_MARGIN = 4.4
 """Added to BIC's 2 log n per shift, in units of the noise's variance. Tuned on simulated
 histories (benchmarks/verdicts.md)."""
 SAME_SHIFT_NIGHTS = 5
-"""Days by which the place of a known shift may change as more nights come in."""
+"""Nights, missing ones included, by which the place of a known shift may change as more come in."""
 RAMP_NIGHTS = 8
 """Nights within which several steps one way are one shift that came in stages."""
 SPELL_NIGHTS, SPELL_GAIN = 9, 3.0
@@ -34,10 +34,11 @@ EDGE_MARGIN = 4.0
 """How far below the penalty of a shift its gain may be to make a suspicion."""
 
 TRACE_NIGHTS = 14
-"""Days by which noise may misplace a confirmed shift that history shows nowhere else."""
+"""Nights, missing ones included, by which noise may misplace a confirmed shift that history shows
+nowhere else."""
 LASTING_NIGHTS = 3
 """Nights at a new level before it is a shift and no edge, and before the machine can be blamed: all
-starts of one night may share a state that is gone the next, and two nights may both be odd."""
+starts of one night may share a state that is gone the next, and two nights may both be outliers."""
 
 VERSION_MOVE = math.log(1.02)
 """Least move that makes a new environment a suspicion. Smaller ones show in later nights, or need a

@@ -45,9 +45,9 @@ def test_the_json_of_a_file_has_the_documented_fields(tmp_path: Path) -> None:
 
 
 def test_an_outlier_in_the_last_night_is_listed_separately(tmp_path: Path) -> None:
-    odd = VALUES.copy()
-    odd[-1] *= 1.3
-    answered = json.loads(_detect(_write(tmp_path, "x.csv", _rows(odd)), "--json").stdout)
+    spiked = VALUES.copy()
+    spiked[-1] *= 1.3
+    answered = json.loads(_detect(_write(tmp_path, "x.csv", _rows(spiked)), "--json").stdout)
     assert [shift["index"] for shift in answered["shifts"]] == [30]
     assert [each["index"] for each in answered["suspicions"]] == [59]
 

@@ -72,10 +72,10 @@ def test_a_release_alone_does_not_test_the_machine() -> None:
 
 def test_the_spread_counts_a_second_mode_and_hardly_an_outlier() -> None:
     noise = np.random.default_rng(4).normal(0, 0.005, 200)
-    odd = noise.copy()
-    odd[::50] += 0.3
+    spiked = noise.copy()
+    spiked[::50] += 0.3
     assert measure_spread(noise) == pytest.approx(0.005, rel=0.1)
-    assert measure_spread(odd) == pytest.approx(0.006, rel=0.15)
+    assert measure_spread(spiked) == pytest.approx(0.006, rel=0.15)
     assert measure_spread(noise + 0.02 * (np.arange(200) % 3 == 0)) > 0.01  # type: ignore[operator]
     assert measure_spread(noise[:2]) is None
 

@@ -64,9 +64,9 @@ def test_a_series_is_sorted_and_the_last_run_of_a_date_counts() -> None:
     ],
 )
 def test_runs_of_several_series_are_refused(other: dict[str, object], words: str) -> None:
-    odd = replace(_night(1, 0.0), key=replace(KEY, **other))  # type: ignore[arg-type]
+    other_night = replace(_night(1, 0.0), key=replace(KEY, **other))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="wanted nights of one series") as refused:
-        make_series([_night(0, 0.0), odd])
+        make_series([_night(0, 0.0), other_night])
     assert words in str(refused.value)
 
 
@@ -136,7 +136,7 @@ def test_a_version_is_compared_with_the_nights_since_the_last_shift() -> None:
 
 
 def test_a_release_near_a_change_lies_between_the_nights_that_are_compared() -> None:
-    """An odd night after the release would else compare the new environment with itself."""
+    """Otherwise an outlier after the release would compare the new environment with itself."""
     logs = _noise(40)
     logs[-1] += 0.1
     (found,) = suspect(_series(logs, version_since=36))
