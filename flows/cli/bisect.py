@@ -41,7 +41,9 @@ _EVENT = "Add the outcome to this event's history."
 
 
 def bisect(
-    framework: Annotated[str, typer.Argument(help="The framework that changed: jax or torch.")],
+    framework: Annotated[
+        str, options.argument("FRAMEWORK", "The framework that changed: jax or torch.")
+    ],
     workload: Annotated[str, option("--workload", "NAME", "Measure this workload.")],
     case: Annotated[str, option("--case", "NAME", "Measure this case of it.")],
     good: Annotated[str, option("--good", "VERSION", _GOOD)],
@@ -50,7 +52,7 @@ def bisect(
     starts: options.Looks = None,
     bound: options.Bound = EQUIVALENCE_BOUND,
     dependencies: Annotated[
-        bool, typer.Option("--dependencies", help="Also find the package that caused it.")
+        bool, typer.Option("--dependencies", help="Find the package that caused it, too.")
     ] = False,
     event: Annotated[int | None, option("--event", "ID", _EVENT)] = None,
     device: options.Device = "cpu",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from benchcore.experiments.calibrate import run_calibration
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
@@ -22,13 +20,13 @@ from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
 from flows.cli.printing import print_json, print_line, print_rows
 
-_MEASURE = "First measure this many more calibration runs (default 0)."
+_MEASURE = "Measure this many more calibration runs first."
 
 
 def calibration(
     measure: Annotated[
         int,
-        typer.Option("--measure", min=0, max=1000, help=_MEASURE),
+        options.option("--measure", "COUNT", _MEASURE, min=0, max=1000),
     ] = 0,
     profile: options.Limits = "laptop",
     site: options.Site = "local",

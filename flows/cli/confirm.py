@@ -23,7 +23,8 @@ _MAX_CANDIDATES = 12
 
 def confirm(
     suspicion: Annotated[
-        list[int] | None, typer.Argument(help="Ids of suspicions (default: every open one).")
+        list[int] | None,
+        options.argument("SUSPICION", "Ids of suspicions (default: every open one)."),
     ] = None,
     starts: options.Looks = None,
     budget: Annotated[

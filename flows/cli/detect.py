@@ -25,7 +25,7 @@ _CHANGES = ("ratio", "difference")
 
 
 def detect(
-    path: Annotated[Path, typer.Argument(help="A CSV file, or a folder of them.")],
+    path: Annotated[Path, options.argument("FILE|FOLDER", "A CSV file, or a folder of them.")],
     smallest: Annotated[
         float,
         typer.Option(

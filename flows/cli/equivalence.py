@@ -35,12 +35,14 @@ _VERSION = "Prove this version; repeat for more (default: jax@newest, torch@newe
 
 
 def equivalence(
-    model: Annotated[str | None, typer.Argument(help="Name of the workload (or --all).")] = None,
+    model: Annotated[
+        str | None, options.argument("WORKLOAD", "Name of the workload (or --all).")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Prove every workload.")] = False,
     precision: Annotated[list[str] | None, option("--precision", "NAME", _PRECISION)] = None,
     version: Annotated[list[str] | None, option("--version", "VERSION", _VERSION)] = None,
     seeds: Annotated[
-        int, option("--seeds", "COUNT", "Follow this many seeds.", min=1, max=100)
+        int, option("--seeds", "COUNT", "Prove with this many seeds.", min=1, max=100)
     ] = FULL_SEEDS,
     checkpoint: options.Checkpoint = None,
     anew: Annotated[bool, typer.Option("--anew", help="Repeat proofs that exist.")] = False,

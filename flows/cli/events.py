@@ -21,7 +21,7 @@ events = typer.Typer(
     rich_markup_mode=None,
 )
 
-_EventArgument = Annotated[int, typer.Argument(help="Id of the event.")]
+_EventArgument = Annotated[int, options.argument("EVENT", "Id of the event.")]
 _ByOption = Annotated[str, option("--by", "NAME", "Record who decided.")]
 _NoteOption = Annotated[str, option("--note", "TEXT", "Record why.")]
 

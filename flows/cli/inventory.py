@@ -43,7 +43,8 @@ def workloads(as_json: options.Json = False) -> None:
 
 def environments(
     build: Annotated[
-        list[str] | None, typer.Argument(help="Versions to build: jax@newest, torch==2.15.0, ...")
+        list[str] | None,
+        options.argument("VERSION", "Versions to build: jax@newest, torch==2.15.0, ..."),
     ] = None,
     python: options.Python = None,
     state: options.State = options.STATE,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from benchcore.errors import UserError
 from benchcore.verdict.allocations import judge_allocations, locate
@@ -21,7 +20,7 @@ from flows.cli.standalone import answer_files
 
 
 def judge(
-    path: Annotated[Path, typer.Argument(help="A JSON file, or a folder of them.")],
+    path: Annotated[Path, options.argument("FILE|FOLDER", "A JSON file, or a folder of them.")],
     bound: options.Bound = EQUIVALENCE_BOUND,
     as_json: options.Json = False,
 ) -> None:

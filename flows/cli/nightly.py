@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from benchcore.errors import UserError
 from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
@@ -56,7 +54,7 @@ _DEVICE = "Measure on cpu, cuda, cuda:N or tpu (default cpu; a plan has its own)
 @with_placement
 def run(
     what: Annotated[
-        str, typer.Argument(metavar="PLAN|WORKLOAD", help="A plan (.json), or a workload's name.")
+        str, options.argument("PLAN|WORKLOAD", "A plan (.json), or a workload's name.")
     ],
     case: options.Case = None,
     contender: Annotated[

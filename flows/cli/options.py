@@ -22,6 +22,11 @@ def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
     return typer.Option(name, metavar=metavar, help=text, **more)
 
 
+def argument(metavar: str, text: str) -> Any:
+    """Typer's argument, with its placeholder and its help."""
+    return typer.Argument(metavar=metavar, help=text)
+
+
 STATE = Path("state")
 State = Annotated[
     Path,
@@ -41,6 +46,10 @@ Limits = Annotated[str, option("--profile", "NAME", _LIMITS)]
 Site = Annotated[
     str, option("--site", "NAME", "Run on this site: local, slurm-local or one of yours.")
 ]
+_SITE_OF_POOL = "Print for this site: slurm-local or one of yours."
+SiteOfPool = Annotated[str, option("--site", "NAME", _SITE_OF_POOL)]
+_POOL_OF_SITE = "Print for this pool of the site (default: the site's)."
+PoolOfSite = Annotated[str | None, option("--pool", "NAME", _POOL_OF_SITE)]
 Pool = Annotated[
     str | None, option("--pool", "NAME", "Submit to this pool of the site (default: the site's).")
 ]
@@ -57,7 +66,7 @@ Ceilings = Annotated[bool, option("--ceilings/--no-ceilings", None, _CEILINGS)]
 Case = Annotated[str | None, option("--case", "NAME", "Choose this case of the workload.")]
 UseCase = Annotated[
     str | None,
-    option("--use-case", "NAME", "Choose the case of this kind: infer or train."),
+    option("--use-case", "NAME", "Choose the case of this kind: infer, train or op."),
 ]
 Batch = Annotated[int | None, option("--batch", "SIZE", "Choose the case with this batch size.")]
 _PRECISION = "Choose the case in this precision (default fp32_ieee)."
@@ -71,7 +80,7 @@ SetA = Annotated[list[str] | None, option("--a-set", "KEY=VALUE", _SET)]
 SetB = Annotated[
     list[str] | None, option("--b-set", "KEY=VALUE", "Set an option of b, written as --a-set.")
 ]
-Workload = Annotated[str, typer.Argument(help="Name of the workload.")]
+Workload = Annotated[str, argument("WORKLOAD", "Name of the workload.")]
 _LOOKS = "Judge after this many starts; repeat for more looks (default 5, 8, 12)."
 Looks = Annotated[list[int] | None, option("--starts", "COUNT", _LOOKS)]
 _STARTS = "Start the contenders this many times."

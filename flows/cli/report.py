@@ -36,7 +36,7 @@ from flows.cli.printing import (
 )
 from flows.cli.why import print_bottlenecks
 
-_CampaignArgument = Annotated[str, typer.Argument(help="Name of the campaign.")]
+_CampaignArgument = Annotated[str, options.argument("CAMPAIGN", "Name of the campaign.")]
 
 
 def ingest(state: options.State = options.STATE, as_json: options.Json = False) -> None:

@@ -22,8 +22,8 @@ shard = typer.Typer(
 
 @shard.command()
 def show(
-    site: options.Site,
-    pool: options.Pool = None,
+    site: options.SiteOfPool,
+    pool: options.PoolOfSite = None,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
@@ -38,7 +38,7 @@ def show(
 
 @shard.command()
 def template(
-    site: options.Site, pool: options.Pool = None, state: options.State = options.STATE
+    site: options.SiteOfPool, pool: options.PoolOfSite = None, state: options.State = options.STATE
 ) -> None:
     """Print the base job template, as JSON, of a Prefect work pool for a site's pool."""
     from tasks.slurm_worker import pool_template  # Prefect takes 2 s, `show` does without

@@ -38,7 +38,9 @@ _WORKERS = "Decode with this many threads (default: one per CPU)."
 
 @with_placement
 def train(
-    workload: Annotated[str, typer.Argument(help="Name of a vision workload, such as resnet50.")],
+    workload: Annotated[
+        str, options.argument("WORKLOAD", "Name of a vision workload, such as resnet50.")
+    ],
     dataset: Annotated[Path, option("--dataset", "FOLDER", _DATASET)],
     a: options.SideA,
     b: options.SideB,

@@ -6,12 +6,11 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-import typer
-
 from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import load_site
 from benchcore.state import State, open_state
 from flows.cli import options
+from flows.cli.options import option
 from flows.cli.printing import print_json, print_line
 from flows.server.instance import settle_server
 
@@ -32,10 +31,10 @@ class Draft(TypedDict):
 
 
 CronOption = Annotated[
-    str, typer.Option("--cron", help="Start the night at these times: five fields of cron.")
+    str, option("--cron", "CRON", "Start the night at these times: five fields of cron.")
 ]
 TimezoneOption = Annotated[
-    str, typer.Option("--timezone", help="Time zone of --cron, such as Europe/Berlin.")
+    str, option("--timezone", "ZONE", "Read --cron in this time zone, such as Europe/Berlin.")
 ]
 CRON = "0 2 * * *"
 

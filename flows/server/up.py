@@ -23,6 +23,7 @@ from benchcore.protocol import write_json
 from benchcore.running.sites import find_pool, load_site
 from benchcore.state import State, open_state
 from flows.cli import options
+from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
 from flows.server import postgres, services
 from flows.server.deploy import CRON, CronOption, Draft, TimezoneOption, draft_deployments
@@ -43,13 +44,15 @@ _SLURM_LOCAL = Path(deployments.__file__).parent / "slurm-local" / "slurm_local.
 _START_S = 120.0
 
 PortOption = Annotated[
-    int, typer.Option("--port", min=1024, max=65535, help="Port of the Prefect server.")
+    int,
+    option("--port", "PORT", "Serve Prefect's API and UI on this port.", min=1024, max=65535),
 ]
 DashboardPortOption = Annotated[
-    int, typer.Option("--dashboard-port", min=1024, max=65535, help="Port of the dashboard.")
+    int,
+    option("--dashboard-port", "PORT", "Serve the dashboard on this port.", min=1024, max=65535),
 ]
 SlurmLocalOption = Annotated[
-    bool, typer.Option("--slurm-local", help="Start a local Slurm too; campaigns run in it.")
+    bool, option("--slurm-local", None, "Start a local Slurm too, and run campaigns in it.")
 ]
 
 
@@ -63,12 +66,15 @@ class Database(StrEnum):
 
 DatabaseOption = Annotated[
     Database,
-    typer.Option(
-        "--database", help="Choose the Prefect server's database; auto: PostgreSQL if installed."
+    option(
+        "--database",
+        "NAME",
+        "Keep Prefect's runs in postgresql or sqlite; auto: PostgreSQL if installed.",
     ),
 ]
 DatabasePortOption = Annotated[
-    int, typer.Option("--database-port", min=1024, max=65535, help="Port of PostgreSQL.")
+    int,
+    option("--database-port", "PORT", "Serve PostgreSQL on this port.", min=1024, max=65535),
 ]
 
 
@@ -125,13 +131,13 @@ def up(
 
 
 def _check_ports(wanted: Up, listed: dict[str, Service]) -> None:
-    for name, port, option in (
+    for name, port, choice in (
         ("database", wanted.database_port, "--database-port"),
         ("server", wanted.port, "--port"),
         ("dashboard", wanted.dashboard_port, "--dashboard-port"),
     ):
         if port is not None and not services.find(listed[name]):
-            services.check_port(port, option)
+            services.check_port(port, choice)
 
 
 def _deploy(draft: Draft, state: State) -> None:

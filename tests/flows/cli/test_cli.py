@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -209,6 +210,26 @@ def test_the_help_lists_each_command_as_the_command_describes_itself() -> None:
     for each in (each for listed in SECTIONS.values() for each in listed):
         help_text = commands[each.name].help or ""
         assert " ".join(help_text.split()).startswith(each.help), each.name
+
+
+_VERBS = re.compile(
+    r"(Add|Assign|Begin|Build|Call|Choose|Crop|Decode|End|Find|Ignore|Judge|Keep|Leave|Load|Measure|"
+    r"Name|Print|Prove|Read|Record|Repeat|Reproduce|Run|Serve|Set|Start|Stop|Submit|Take|Train|Try|"
+    r"Use) "
+)
+"""How a help text begins. A verb that is missing here can be added."""
+
+
+def test_every_option_names_its_value_and_begins_with_a_verb() -> None:
+    commands = list(load_commands().commands.values())
+    commands += [each for group in commands for each in getattr(group, "commands", {}).values()]
+    options = [each for command in commands for each in command.params]
+    assert len(options) > 200
+    for each in options:
+        text = getattr(each, "help", None) or ""
+        assert each.metavar or getattr(each, "is_flag", False), f"{each.name} has no placeholder"
+        if each.param_type_name == "option":
+            assert _VERBS.match(text), f"{each.name}: {text}"
 
 
 def test_a_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
