@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from benchcore.store.database import Engine
 from benchcore.store.duels import replace_failed_checks
 from benchcore.store.frames.contenders import contender_frame, start_frame
-from benchcore.store.frames.duels import equivalence_frame, manifest_frame, proof_frame
+from benchcore.store.frames.duels import (
+    equivalence_frame,
+    manifest_frame,
+    product_frame,
+    proof_frame,
+)
 from benchcore.store.frames.epochs import epoch_frame
 from benchcore.store.frames.profiles import profile_frame
 from data_checks.rows import CheckFrames
@@ -32,6 +37,7 @@ def read_frames(engine: Engine, campaign: str) -> CheckFrames:
         "starts": start_frame(engine, campaign),
         "equivalence": equivalence_frame(engine, campaign),
         "manifests": manifest_frame(engine, campaign),
+        "products": product_frame(engine, campaign),
         "profiles": profile_frame(engine, campaign),
         "proofs": proof_frame(engine, campaign),
         "epochs": epoch_frame(engine, campaign),

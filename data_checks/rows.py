@@ -16,7 +16,11 @@ import pandas as pd
 
 from benchcore.store.frames.ratios import read_sides
 from benchcore.verdict.duel.parity import compare_sides
+from benchcore.verdict.duel.products import CHECKS, judge_products
 from benchcore.verdict.duel.ratios import classify_pair
+
+COUNTED_SINCE = 2
+"""The METHOD from which on a step's products are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,7 @@ class CheckFrames:
     starts: pd.DataFrame
     equivalence: pd.DataFrame
     manifests: pd.DataFrame
+    products: pd.DataFrame
     profiles: pd.DataFrame
     proofs: pd.DataFrame
     epochs: pd.DataFrame
@@ -100,6 +105,23 @@ def equivalence_rows(frames: CheckFrames) -> pd.DataFrame:
 def profile_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row per profiled contender."""
     return name_rows(frames.profiles, contender="name")
+
+
+def product_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per finished contender: by check why its products are not those of its case."""
+    found = frames.products.query(f"method >= {COUNTED_SINCE}")
+    reasons = [
+        judge_products(
+            row["name"],
+            row["products"],
+            precision=row["precision"],
+            analytic=row["flops_per_step"],
+            on_gpu=row["device"]["kind"] == "gpu",
+        )
+        for row in found.to_dict("records")
+    ]
+    judged = pd.DataFrame(reasons, columns=list(CHECKS), index=found.index)
+    return name_rows(found.join(judged), contender="name")
 
 
 def parity_rows(frames: CheckFrames) -> pd.DataFrame:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.physics import LIMIT_SHARE
+from benchcore.verdict.duel.products import CHECKS
 from data_checks.defects import deliberate_rows
 from data_checks.epochs import LIMIT_Z, epoch_rows
 from data_checks.proofs import proof_rows
@@ -25,6 +26,7 @@ from data_checks.rows import (
     equivalence_rows,
     pair_rows,
     parity_rows,
+    product_rows,
     profile_rows,
     start_rows,
     unbounded_cases,
@@ -174,6 +176,8 @@ def _list_suites() -> Iterator[_Suite]:
     )
     yield "equivalence", equivalence_rows, [*_list_of_equivalence()]
     alike = ("ran alike", "the two sides had different settings: {differs}")
+    products = [_one_of(key, [""], name, f"{{{key}}}") for key, name in CHECKS.items()]
+    yield "products", product_rows, [*products]
     yield "parity", parity_rows, [_one_of("differs", [""], *alike)]
     yield "profiles", profile_rows, [*_list_of_profiles()]
     yield "proofs", proof_rows, [*_list_of_proofs()]

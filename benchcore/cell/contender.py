@@ -209,7 +209,7 @@ class Contender:
             "memory": ("memory", self._measure_memory),
             "profile": ("profile", self._profile),
             "energy": ("steps", lambda: self._run_for(message["seconds"])),
-            "finish": ("finished", self._account),
+            "finish": ("finished", lambda: self._account(message["count_products"])),
             "prove": ("proved", lambda: self._prove(message)),
         }
         if what not in answers:
@@ -328,11 +328,15 @@ class Contender:
         self._stage = "energy"
         return timing.run_for(self._run_steps, seconds)
 
-    def _account(self) -> dict[str, Any]:
+    def _account(self, count_products: bool) -> dict[str, Any]:
+        """Counting comes last: nothing can run after it."""
         manifest = read_manifest(self.runtime, self.program, self._canary)
         if self._data_path is not None:
             manifest["data_path"] = self._data_path
-        return {"effective": {**self.runtime.effective(), "manifest": manifest}}
+        effective = {**self.runtime.effective(), "manifest": manifest}
+        if count_products:
+            effective["products"] = self.runtime.count_products(self.program)
+        return {"effective": effective}
 
 
 _Number = TypeVar("_Number", int, float)

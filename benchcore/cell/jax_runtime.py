@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
+from benchcore.cell.explain.jax_products import count_asked, inspect_compiled
 from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_first_copy
+from benchcore.cell.explain.products import describe
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
@@ -185,6 +187,14 @@ class JaxRuntime:
             seen["copied_bytes"] = size_first_copy(self._jax, program.step)
             seen["missing"]["copied_bytes"] = "of the first copy only: the trace has no sizes"
         return seen
+
+    def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
+        """Of what XLA made of the step, and of the step's jaxpr."""
+        step, inputs = program.program.step, program.inputs
+        return describe(
+            lambda: inspect_compiled(program.lower(), self._compile(program)),
+            lambda: count_asked(self._jax, lambda: step(inputs)),
+        )
 
     def allocator_peak_bytes(self) -> int | None:
         """Peak of the device's allocator; the CPU client has no counter."""

@@ -76,6 +76,14 @@ class Runtime(Protocol):
         """
         ...
 
+    def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
+        """Count the FLOPs and dtypes of a step's matrix products and convolutions.
+
+        Returns what `benchcore.cell.explain.products.describe` does; None = there is no framework.
+        Nothing may run in this process afterwards.
+        """
+        ...
+
     def allocator_peak_bytes(self) -> int | None:
         """The peak of the framework's allocator; None = no counter."""
         ...

@@ -60,6 +60,10 @@ class StdlibRuntime:
         """There is no profiler of a framework."""
         return None
 
+    def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
+        """Python computes no products."""
+        return None
+
     def allocator_peak_bytes(self) -> int | None:
         """There is no allocator of a framework."""
         return None

@@ -45,6 +45,12 @@ def test_plants_cover_both_sides_and_every_kind_of_work() -> None:
     assert {plant.workload for plant in PLANTS} >= {"mlp", "mobilenet_v3_small", "vit_b_16"}
 
 
+def test_every_plants_text_stands_once_in_the_file_that_it_patches() -> None:
+    folder = Path(__file__).parents[2] / "benchcore" / "workloads"
+    counts = {each.name: (folder / each.file).read_text().count(each.old) for each in PLANTS}
+    assert {name: count for name, count in counts.items() if count != 1} == {}
+
+
 @pytest.mark.provisions
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_an_unfair_side_is_refused_by_its_guard(run: Run, plant: Plant) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
@@ -80,3 +81,28 @@ class HloText:
 def _number(name: str, numbers: dict[str, str]) -> str:
     """The same number for the same name, by the order in which they first appear."""
     return numbers.setdefault(name, f"%{len(numbers)}")
+
+
+_SHAPED = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = \(?([a-z]\w*)\[")
+_PRODUCT = re.compile(r" (?:dot|convolution|custom-call)\(([^)]*)\)")
+_LIBRARY = re.compile(r"gemm|matmul|conv|fmha|dot", re.IGNORECASE)
+_DTYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
+def list_product_dtypes(text: str) -> list[str]:
+    """The dtypes of the operands of a program's products, those that libraries compute included.
+
+    Of a library's call only the first two operands: the others are added to the product.
+    """
+    lines = text.splitlines()
+    dtype_of = {found[1]: found[2] for line in lines if (found := _SHAPED.match(line))}
+    named = {dtype_of[each] for line in lines for each in _list_operands(line) if each in dtype_of}
+    return sorted(_DTYPES.get(each, each) for each in named)
+
+
+def _list_operands(line: str) -> Iterator[str]:
+    found = _PRODUCT.search(line)
+    target = _TARGET.search(line)
+    if found and (target is None or _LIBRARY.search(target[1])):
+        operands = [each.strip().rpartition(" ")[2] for each in found[1].split(", ")]
+        yield from (each.removeprefix("%") for each in operands[:2])

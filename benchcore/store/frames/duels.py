@@ -71,6 +71,19 @@ def manifest_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     return kept.assign(manifest=pd.Series(manifests, index=frame.index, dtype="object"))
 
 
+def product_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+    """One row per contender that finished with a framework: the FLOPs and dtypes counted of its
+    step (`products`; None = not counted), and the analytic FLOPs of its case."""
+    of_duel = columns_of(DuelRun, "method", "device", "flops_per_step")
+    columns = columns_of(ContenderRun, "name", "effective")
+    query = select_columns(*CASE, *of_duel, *columns).join(ContenderRun)
+    query = query.where(ContenderRun.status == "ok", ContenderRun.framework != "stdlib")
+    frame = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
+    found = [each.get("products") for each in frame["effective"]]
+    kept = frame.drop(columns="effective")
+    return kept.assign(products=pd.Series(found, index=frame.index, dtype="object"))
+
+
 def failed_check_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     """One row a failed expectation; None = of every campaign."""
     columns = ("contender", "other", "suite", "expectation", "reason", "checked_at")

@@ -1,0 +1,111 @@
+"""Counts the products of a JAX step: in its jaxpr, and in the program that XLA made of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from benchcore.cell.explain.hlo import list_product_dtypes
+from benchcore.cell.explain.products import Compiled, Flops, add_up, join_dtypes
+
+_CALLS = ("pjit", "jit")
+_UNCOUNTED = ("while", "pallas_call", "custom_call", "ffi_call")
+
+
+def count_asked(jax: Any, step: Callable[[], object]) -> Flops:
+    """The products of the step as it is traced. Afterwards the program holds tracers.
+
+    Raises ValueError where the number of products depends on values.
+    """
+    return add_up(list(_walk(jax.make_jaxpr(step)())))
+
+
+def _walk(jaxpr: Any, wanted: Sequence[bool] | None = None) -> Iterator[tuple[str, int]]:
+    """Every product that the wanted outputs need (None = all): what else is there XLA leaves out,
+    such as the forward pass of a gradient that does not need its result."""
+    plain = getattr(jaxpr, "jaxpr", jaxpr)
+    wanted = wanted or [True] * len(plain.outvars)
+    needed = {id(each) for each, want in zip(plain.outvars, wanted, strict=True) if want}
+    for equation in reversed(plain.eqns):
+        live = [id(each) in needed for each in equation.outvars]
+        if any(live):
+            needed |= {id(each) for each in equation.invars}
+            yield from _count(equation, live)
+
+
+def _count(equation: Any, live: Sequence[bool]) -> Iterator[tuple[str, int]]:
+    name = equation.primitive.name
+    if name in _FORMULAS:
+        operands = [each.aval for each in equation.invars[:2]]
+        flops = _FORMULAS[name](equation, *(each.shape for each in operands))
+        yield join_dtypes([str(each.dtype) for each in operands]), flops
+        return
+    wanted = live if name in _CALLS else None
+    inner = [list(_walk(each, wanted)) for each in _list_inner(equation)]
+    if name in _UNCOUNTED and any(inner):
+        raise ValueError(f"wanted products that can be counted, got some within {name!r}")
+    if name == "cond":  # the branch with the most work
+        inner = [max(inner, key=lambda each: sum(flops for _, flops in each), default=[])]
+    times = equation.params["length"] if name == "scan" else 1
+    yield from ((dtypes, flops * times) for each in inner for dtypes, flops in each)
+
+
+def _list_inner(equation: Any) -> Iterator[Any]:
+    for value in equation.params.values():
+        for inner in value if isinstance(value, (list, tuple)) else (value,):
+            if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
+                yield inner
+
+
+def _count_dot(equation: Any, left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    (contracted, _), _ = equation.params["dimension_numbers"]
+    outputs = math.prod(equation.outvars[0].aval.shape)
+    return 2 * outputs * math.prod(left[axis] for axis in contracted)
+
+
+def _count_convolution(equation: Any, left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """With zeros between the input's values (`lhs_dilation`: the gradient of a stride), each value
+    meets each tap once; else each output does."""
+    outputs, inputs, *taps = equation.params["dimension_numbers"].rhs_spec
+    macs = math.prod(equation.outvars[0].aval.shape) * right[inputs]
+    if math.prod(equation.params["lhs_dilation"]) > 1:
+        macs = math.prod(left) * right[outputs] // equation.params["feature_group_count"]
+    return 2 * macs * math.prod(right[axis] for axis in taps)
+
+
+def _count_attention(equation: Any, query: tuple[int, ...], key: tuple[int, ...]) -> int:
+    """Of (batch, token, head, feature), in cuDNN: two products, backward two for each. Not run on a
+    GPU."""
+    products = 4 if "_bwd" in equation.primitive.name else 2
+    return 2 * products * math.prod(query) * key[1]
+
+
+_FORMULAS: dict[str, Callable[..., int]] = {
+    "dot_product_attention_fwd_wrapper": _count_attention,
+    "dot_product_attention_bwd_wrapper": _count_attention,
+    "dot_general": _count_dot,
+    "conv_general_dilated": _count_convolution,
+}
+
+
+def inspect_compiled(lowered: Any, compiled: Any) -> Compiled:
+    """The optimised program. Its FLOPs are compared with those of the program before it was
+    optimised, both by XLA's own cost analysis, which counts arithmetic of every kind."""
+    if compiled is None:
+        return Compiled(dtypes=(), share=None, why="the workload has no compiled form of its step")
+    text = compiled.as_text() or ""
+    before, after = (_read_flops(each.cost_analysis()) for each in (lowered, compiled))
+    why = ""
+    if "custom-call(" in text:
+        why = "XLA's cost analysis does not count calls of libraries"
+    elif not before or after is None:
+        why = "XLA's cost analysis has no FLOPs of it"
+    share = None if why or not before or after is None else after / before
+    return Compiled(dtypes=list_product_dtypes(text), share=share, why=why)
+
+
+def _read_flops(analysis: Any) -> float | None:
+    """Newer versions return one dictionary, older ones a list of them."""
+    first = analysis[0] if isinstance(analysis, list) and analysis else analysis
+    return first.get("flops") if isinstance(first, dict) else None

@@ -1,0 +1,57 @@
+"""The matrix products and convolutions of one step: how many FLOPs, on operands of which dtype.
+
+Counted of the very callable that is timed, so that work which was left out, added or done in
+another dtype shows even where the outputs are right. Each product has one formula for both
+frameworks: a multiply-add counts as two, taps in the padding count, zeros that a stride puts
+between values do not. Counting may leave a program unusable: nothing may run after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Flops = Mapping[str, int]
+"""FLOPs by the dtype of the operands; several dtypes in one product are joined by `+`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """The compiled program: `share` is its FLOPs over those asked for; None = `why` not."""
+
+    dtypes: Iterable[str]
+    share: float | None
+    why: str = ""
+
+
+def describe(inspect: Callable[[], Compiled], count: Callable[[], Flops]) -> dict[str, Any]:
+    """What a result document holds as `effective.products`: what the step asks for, by `count`, and
+    before that what was compiled. What raises is null with its reason."""
+    found: dict[str, Any] = {"flops": None, "compiled_dtypes": None, "compiled_share": None}
+    missing: dict[str, str] = {}
+    lacking = "compiled_dtypes"
+    try:
+        compiled = inspect()
+        found |= {"compiled_dtypes": sorted(compiled.dtypes), "compiled_share": compiled.share}
+        if compiled.share is None:
+            missing["compiled_share"] = compiled.why
+        lacking = "flops"
+        found["flops"] = dict(count())
+    except Exception as error:  # noqa: BLE001 - whatever a step does when it is traced
+        missing[lacking] = f"{type(error).__name__}: {error}"[:500]
+    return {**found, "missing": missing}
+
+
+def join_dtypes(dtypes: list[str]) -> str:
+    """The key of a product in `Flops`."""
+    return "+".join(sorted(set(dtypes)))
+
+
+def add_up(parts: list[tuple[str, int]]) -> Flops:
+    """FLOPs by dtype, of single products. Products without work are left out."""
+    total: Counter[str] = Counter()
+    for dtypes, flops in parts:
+        total[dtypes] += flops
+    return {dtypes: flops for dtypes, flops in sorted(total.items()) if flops}

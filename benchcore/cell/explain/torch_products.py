@@ -1,0 +1,129 @@
+"""Counts the products of a torch step: those it asks for, and those of its compiled graphs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from benchcore.cell.explain.products import Compiled, Flops, add_up, join_dtypes
+
+
+def count_asked(torch: Any, step: Callable[[], object]) -> Flops:
+    """The products of the step with every compiled function run as it was written.
+
+    Calls the step once. Needs torch 2.6 (`torch.compiler.set_stance`).
+    """
+    with torch.compiler.set_stance("force_eager"):
+        return _count(torch, step)
+
+
+def inspect_compiled(
+    torch: Any, step: Callable[[], object], mode: str, *, on_gpu: bool
+) -> Compiled:
+    """The step as it is timed, by the products that its compiled graphs let libraries compute.
+
+    Those in kernels that Inductor generates can't be seen: on a GPU, and after autotuning.
+    """
+    if mode == "none":
+        return Compiled(dtypes=(), share=None, why="nothing is compiled")
+    found, asked = _count(torch, step), count_asked(torch, step)
+    dtypes = {each for key in found for each in key.split("+")}
+    if on_gpu or "autotune" in mode:
+        why = "Inductor may compute products in kernels that it generates"
+        return Compiled(dtypes=dtypes, share=None, why=why)
+    total = sum(asked.values())
+    return Compiled(dtypes=dtypes, share=sum(found.values()) / total if total else 1.0)
+
+
+def _count(torch: Any, step: Callable[[], object]) -> Flops:
+    """Count every product that torch's dispatcher is asked for while the step runs."""
+    parts: list[tuple[str, int]] = []
+
+    class Counting(torch.utils._python_dispatch.TorchDispatchMode):
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            """Let compiled graphs run, and see what they call."""
+            return True
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            given, name = kwargs or {}, func._schema.name.partition("::")[2]
+            formula = _find_formula(name)
+            if formula is None:
+                with self:
+                    made_of = func.decompose(*args, **given)
+                if made_of is not NotImplemented:
+                    return made_of
+                return func(*args, **given)
+            tensors = [each for each in args if isinstance(each, torch.Tensor)]
+            operands = tensors[1:] if name.startswith(_BIASED) else tensors
+            out = func(*args, **given)
+            shapes = [tuple(each.shape) for each in operands]
+            dtypes = [str(each.dtype).removeprefix("torch.") for each in operands[:2]]
+            parts.append((join_dtypes(dtypes), formula(args, shapes, out)))
+            return out
+
+    with Counting():
+        step()
+    return add_up(parts)
+
+
+_BIASED = ("addm", "baddbmm", "_addmm")
+"""Operators whose first tensor is added to the product."""
+_ATTENTION = "_scaled_dot_product_"
+_Shapes = list[tuple[int, ...]]
+_Formula = Callable[[tuple[Any, ...], _Shapes, Any], int]
+
+
+def _find_formula(name: str) -> _Formula | None:
+    if name.startswith(_ATTENTION) and not name.endswith("_math"):
+        return _attention_backward if name.endswith("_backward") else _attention
+    return _FORMULAS.get(name)
+
+
+def _matrices(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
+    """(..., m, k) by (..., k, n), or by a vector (k,)."""
+    left, right = shapes[:2]
+    columns = right[-1] if len(right) > 1 else 1
+    return 2 * math.prod(left) * columns
+
+
+def _convolution(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
+    images, weight = shapes[:2]
+    transposed = args[6]
+    return 2 * (math.prod(images) if transposed else out.numel()) * math.prod(weight[1:])
+
+
+def _convolution_backward(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
+    """One product for the images' gradient and one for the weight's, as far as they are wanted."""
+    gradient, images, weight = shapes[:3]
+    transposed, wanted = args[7], args[10]
+    macs = math.prod(images if transposed else gradient) * math.prod(weight[1:])
+    return 2 * macs * sum(bool(each) for each in wanted[:2])
+
+
+def _attention(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
+    query, key, value = shapes[:3]
+    return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+
+
+def _attention_backward(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
+    """Two products per product. What the kernel computes once more is its own choice."""
+    return 2 * _attention(args, shapes[1:], out)
+
+
+def _whole_attention(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
+    """Of `nn.MultiheadAttention` in inference: three projections, attention, one projection."""
+    batch, tokens, features = shapes[0]
+    return 2 * batch * tokens * features * (4 * features + 2 * tokens)
+
+
+_FORMULAS: dict[str, _Formula] = {
+    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "_addmm_activation"), _matrices),
+    **dict.fromkeys(("mv", "addmv", "dot"), _matrices),
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "_native_multi_head_attention": _whole_attention,
+}

@@ -1,0 +1,85 @@
+"""Judge the matrix products and convolutions of a step: as many as the case has, in its precision.
+
+Both sides' products are counted with one formula each (`benchcore.cell.explain.products`), which
+gives the analytic count of every case exactly, in inference and in training, for both frameworks.
+So the band is narrow, and only products are in it: XLA's own analysis counts elementwise work too,
+4 to 18 % of the tiny cases, and no taps in the padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+BAND = 0.01
+"""How far the counted FLOPs may be from the analytic ones: none of ours is."""
+FEWEST_KEPT = 0.9
+"""Of the FLOPs that the step asks for, the least that its compiled program must do. XLA simplifies
+up to 0.3 % away; above 1 there is no bound, as a compiler may compute things twice (XLA's gradients
+of depthwise convolutions on a CPU: 3.9 and 6.6 times in tiny MobileNetV3 and EfficientNet)."""
+_DTYPES = {
+    "fp32_ieee": "float32",
+    "tf32": "float32",
+    "bf16": "bfloat16",
+    "bf16_autocast": "bfloat16",
+}
+"""Of the operands. TF32 is a rounding of float32, which the canary checks."""
+
+
+def judge_products(
+    name: str, found: Mapping[str, Any] | None, *, precision: str, analytic: int, on_gpu: bool
+) -> dict[str, str]:
+    """Why a contender's products are not those of its case, by check; "" = they are.
+
+    `found` is `effective.products` of its document, `analytic` the case's FLOPs of a step.
+    """
+    if found is None or found["flops"] is None or found["compiled_dtypes"] is None:
+        missing = {} if found is None else found["missing"]
+        why = "; ".join(missing.values()) or "its document has no count"
+        return {**dict.fromkeys(CHECKS, ""), "uncounted": f"{name}'s step was not counted: {why}"}
+    wanted = _DTYPES[precision]
+    compiled = {wanted} if on_gpu else {wanted, "float32"}  # CPUs widen bfloat16
+    return {
+        "uncounted": "",
+        "work": _judge_work(name, sum(found["flops"].values()), analytic),
+        "dtype": _judge_dtypes(name, "asks for", set(found["flops"]), {wanted}, precision),
+        "compiled_dtype": _judge_dtypes(
+            name, "is compiled to", set(found["compiled_dtypes"]), compiled, precision
+        ),
+        "compiled_work": _judge_compiled(name, found["compiled_share"]),
+    }
+
+
+CHECKS = {
+    "uncounted": "products counted",
+    "work": "work of the case",
+    "dtype": "products in the case's precision",
+    "compiled_dtype": "compiled in the case's precision",
+    "compiled_work": "compiled without leaving work out",
+}
+"""The name of each check."""
+
+
+def _judge_work(name: str, counted: int, analytic: int) -> str:
+    if abs(counted - analytic) <= BAND * analytic:
+        return ""
+    share = f"{counted / analytic:.3g} times" if analytic else "more than"
+    return (
+        f"{name}'s step asks for {share} the work of its case: products of {counted:.4g} FLOP, "
+        f"where the case has {analytic:.4g}"
+    )
+
+
+def _judge_dtypes(name: str, verb: str, found: set[str], allowed: set[str], precision: str) -> str:
+    if found <= allowed:
+        return ""
+    return (
+        f"{name}'s step {verb} products in {', '.join(sorted(found - allowed))}; "
+        f"{precision} has them in {' or '.join(sorted(allowed))}"
+    )
+
+
+def _judge_compiled(name: str, share: float | None) -> str:
+    if share is None or share >= FEWEST_KEPT:
+        return ""
+    return f"{name}'s compiled program does {share:.3g} of the work that its step asks for"

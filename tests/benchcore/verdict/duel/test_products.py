@@ -1,0 +1,77 @@
+"""A step's products are those of its case: as many, and in its precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchcore.verdict.duel.products import CHECKS, judge_products
+
+
+def _find(
+    *, precision: str = "fp32_ieee", analytic: int = 1000, on_gpu: bool = False, **changes: Any
+) -> dict[str, str]:
+    """The checks that fail, with their reasons."""
+    found = {
+        "flops": {"float32": 1000},
+        "compiled_dtypes": ["float32"],
+        "compiled_share": 1.0,
+        "missing": {},
+        **changes,
+    }
+    reasons = judge_products("side", found, precision=precision, analytic=analytic, on_gpu=on_gpu)
+    assert set(reasons) == set(CHECKS)
+    return {check: reason for check, reason in reasons.items() if reason}
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {},
+        {"compiled_share": None, "compiled_dtypes": []},
+        {"compiled_share": 6.6},
+        {"flops": {"float32": 1009}},
+        {"precision": "tf32", "on_gpu": True},
+        {"precision": "bf16", "flops": {"bfloat16": 1000}},
+        {"precision": "bf16_autocast", "flops": {"bfloat16": 1000}, "on_gpu": True,
+         "compiled_dtypes": ["bfloat16"]},
+        {"flops": {}, "analytic": 0, "compiled_dtypes": []},
+    ],
+)  # fmt: skip
+def test_the_work_of_a_case_in_its_precision_passes(right: dict[str, Any]) -> None:
+    assert _find(**right) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "check", "reason"),
+    [
+        ({"flops": {"float32": 500}}, "work", "asks for 0.5 times the work of its case"),
+        ({"flops": {"float32": 2000}}, "work", "asks for 2 times the work of its case"),
+        ({"flops": {"float32": 989}}, "work", "0.989 times"),
+        ({"flops": {"float32": 1011}}, "work", "1.01 times"),
+        ({"flops": {}}, "work", "asks for 0 times"),
+        ({"analytic": 0}, "work", "more than the work of its case"),
+        ({"flops": {"float32": 990, "bfloat16": 10}}, "dtype", "asks for products in bfloat16"),
+        ({"flops": {"bfloat16+float32": 1000}}, "dtype", "in bfloat16+float32; fp32_ieee has"),
+        ({"flops": {"float64": 1000}, "precision": "tf32"}, "dtype", "products in float64"),
+        ({"precision": "bf16"}, "dtype", "products in float32; bf16 has them in bfloat16"),
+        ({"compiled_dtypes": ["bfloat16", "float32"]}, "compiled_dtype", "is compiled to products"),
+        ({"precision": "bf16", "flops": {"bfloat16": 1000}, "on_gpu": True}, "compiled_dtype",
+         "is compiled to products in float32"),
+        ({"compiled_share": 0.89}, "compiled_work", "compiled program does 0.89 of the work"),
+        ({"flops": None, "missing": {"flops": "TypeError: no"}}, "uncounted", "TypeError: no"),
+        ({"compiled_dtypes": None, "missing": {"compiled_dtypes": "E: x"}}, "uncounted", "E: x"),
+    ],
+)  # fmt: skip
+def test_other_work_or_another_dtype_fails_by_name(
+    wrong: dict[str, Any], check: str, reason: str
+) -> None:
+    found = _find(**wrong)
+    assert list(found) == [check]
+    assert reason in found[check]
+
+
+def test_a_step_that_nobody_counted_is_refused() -> None:
+    reasons = judge_products("side", None, precision="tf32", analytic=1, on_gpu=True)
+    assert reasons["uncounted"] == "side's step was not counted: its document has no count"
