@@ -165,6 +165,10 @@ class DuelLimits:
     """The fewest starts."""
     max_starts: int | None = None
     """None = as many as `starts`, however wide the intervals are."""
+    compilations: int = 3
+    """The first so many starts compile with empty caches; each later start reuses the caches of one
+    of these. 1 = cheapest, but then the interval does not cover what another compilation would
+    change. With 2 the interval is very wide."""
     rounds: int = 10
     """The fewest rounds of a start."""
     max_rounds: int | None = None
@@ -181,7 +185,7 @@ class DuelLimits:
     freeze: bool = True
     """Whether a contender is stopped while another one runs."""
     passes: bool = True
-    """Whether cold compilation, memory, profile and energy are measured too."""
+    """Whether memory, profile and energy are measured too, and compilation with filled caches."""
     probe: bool = False
     """Whether the machine itself is measured too, without a framework."""
 
@@ -194,6 +198,11 @@ class DuelLimits:
     def most_rounds(self) -> int:
         """No round of a start follows this many."""
         return self.max_rounds or self.rounds
+
+    def compilation_of(self, start: int) -> int:
+        """Whose caches a start uses: its own index if it compiles anew, else an earlier start's.
+        Later starts take turns, so compilations have equally many."""
+        return start % self.compilations
 
     def exactly(self, *, starts: int, rounds: int) -> DuelLimits:
         """The same limits with a fixed number of starts and of rounds per start."""

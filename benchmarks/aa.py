@@ -76,7 +76,7 @@ def _times(contender: dict[str, Any]) -> Starts:
 
 
 def _spread(a: Starts, b: Starts) -> dict[str, float | int]:
-    pairs = log_ratios_by_start(a, b)
+    pairs = log_ratios_by_start(a, b).values()
     within = [
         statistics.stdev(math.log(b[start][number] / a[start][number]) for number in rounds)
         for start, rounds in a.items()

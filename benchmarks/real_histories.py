@@ -24,8 +24,8 @@ def read_histories(starts: Sequence[Mapping[str, Any]]) -> Iterator[History]:
     for case in _cases(starts):
         nights = [start["step_us"] for start in starts if start["case"] == case]
         for a, b in combinations(nights[0], 2):
-            given = [log_ratios_by_start(*_sides(night, a, b)) for night in nights]
-            yield _make(RATIOS, [np.exp(logs[0]) if logs else None for logs in given])
+            given = [log_ratios_by_start(*_sides(night, a, b)).get(0) for night in nights]
+            yield _make(RATIOS, [None if log is None else np.exp(log) for log in given])
         for name in nights[0]:
             kept = [[each for each in night[name] if each is not None] for night in nights]
             yield _make(STEP_TIMES, [np.median(each) if each else None for each in kept])

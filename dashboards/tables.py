@@ -78,7 +78,8 @@ def _describe_parity(row: dict[str, Any]) -> str:
 
 
 def _describe_scope(row: dict[str, Any]) -> str:
-    """`5 (this node)`; a single start only raises a suspicion, which is always shown."""
+    """`5 (this node, over 3 compilations)`; a single start only raises a suspicion, which is always
+    shown."""
     starts = one_line(row["num_starts"])
     if starts == "0":
         return "0"
@@ -294,7 +295,11 @@ def list_facts(
     ran = keep(contenders, contenders["status"] == "ok")
     host = _describe_host(night.host)
     return [
-        ("Interval", "95 %, Student t over starts (fresh processes), holds on this node only"),
+        (
+            "Interval",
+            "95 %, Student t over starts (fresh processes) or over compilations, the wider of "
+            "the two; holds on this node only",
+        ),
         ("Starts", f"{_integers(ratios['num_starts'])} a pair"),
         ("Length", _describe_length(contenders)),
         ("Rounds", f"{_integers(ran['num_blocks'])} blocks a contender, one a round"),

@@ -172,6 +172,16 @@ class Comparison(BaseModel):
     most_starts: int = Field(
         20, title="Most starts", description="Maximum number of starts.", ge=2, le=100
     )
+    compilations: int = Field(
+        MIN_STARTS,
+        title="Compilations",
+        description=(
+            "Number of starts that compile with empty caches; later starts reuse them. With 1 the "
+            "interval does not cover what another compilation would change."
+        ),
+        ge=1,
+        le=100,
+    )
     budget_minutes: float = Field(
         5,
         title="Budget",
@@ -200,6 +210,7 @@ class Comparison(BaseModel):
             track=self.track,
             starts=self.starts,
             max_starts=max(self.starts, self.most_starts),
+            compilations=self.compilations,
             budget_s=60 * self.budget_minutes,
             ceilings=self.ceilings,
             device=self.device,

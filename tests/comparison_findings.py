@@ -10,7 +10,7 @@ FOUND: dict[str, Any] = {
     "high": 1.36,
     "verdict": "different",
     "reason": "95 % interval excludes equality",
-    "scope": "this node",
+    "scope": "this node, over 5 compilations",
     "node": "n1",
     "device": "Some CPU",
     "num_starts": 5,

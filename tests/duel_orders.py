@@ -64,6 +64,7 @@ def make_order(*contenders: ContenderOrder, **changes: Any) -> DuelOrder:
         "starts": 2,
         "rounds": 4,
         "max_starts": None,
+        "compilations": 1,
         "max_rounds": None,
         "target": 0.01,
         "budget_s": 60.0,

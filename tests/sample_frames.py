@@ -166,7 +166,7 @@ def _ratio(case: SampleCase, night: int, middle: float, rng: random.Random) -> d
         "start_log_ratios": [center + rng.gauss(0, width / 2) for _ in range(5)],
         "verdict": "same" if inside else "different",
         "reason": "within +-3 % of equal speed" if inside else "the interval excludes 1x",
-        "scope": "this node",
+        "scope": "this node, over 3 compilations",
         "counts": True,
         "method": 1,
         "fair": True,

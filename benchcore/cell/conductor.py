@@ -67,8 +67,8 @@ class Conductor:
             start_s.append(time.monotonic() - before)
             contenders = self._starts.contenders
             left = [name for name, each in contenders.items() if each["status"] == "ok"]
-            times = [self._starts.times(index, left) for index in range(len(start_s))]
-            stopped_by = stopping.why_stop(self._order, left, times, start_s)
+            played = [self._starts.describe(*each, left) for each in enumerate(start_s)]
+            stopped_by = stopping.why_stop(self._order.limits, left, played)
             if stopped_by:
                 return stopped_by
 

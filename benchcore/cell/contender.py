@@ -109,7 +109,7 @@ class Contender:
         self._initialise(case.precision)
         # The program's counters start here, without what the canary compiled and allocated.
         before = self.runtime.compile_seconds()
-        hits = {"cache_hits": self.runtime.num_cache_hits()}
+        counts = self._count_compilations()
         self._baseline_bytes = memory.take_baseline(self._device)
         arrays = put_weights(self._make_arrays(case), order["checkpoint"])
         with self._timed("build"):
@@ -128,7 +128,7 @@ class Contender:
         stages = {**self._seconds, **_since(before, self.runtime.compile_seconds())}
         prepared = {
             "stages": stages,
-            **_since(hits, {"cache_hits": self.runtime.num_cache_hits()}),
+            **_since(counts, self._count_compilations()),
             "warm_up": warm_up,
             "steps_per_block": self._steps_per_block,
             "clock_resolution_ns": timing.clock_resolution_ns(),
@@ -136,6 +136,13 @@ class Contender:
             "canary": self._canary,
         }
         self._channel.send({"prepared": prepared})
+
+    def _count_compilations(self) -> dict[str, int | None]:
+        runtime = self.runtime
+        return {
+            "num_compilations": runtime.num_compilations(),
+            "cache_hits": runtime.num_cache_hits(),
+        }
 
     def _make_other_arrays(self) -> Arrays:
         """Of another seed, and of no checkpoint: numbers that the build has not seen. In inference

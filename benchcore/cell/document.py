@@ -25,13 +25,14 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def new_start(index: int) -> dict[str, Any]:
+def new_start(index: int, compilation: int) -> dict[str, Any]:
     """A start before its first measurement: every counter is null."""
     start = Start(
         index=index,
         status="ok",
         started_at=utc_now(),
-        caches="warm",
+        caches="cold" if compilation == index else "warm",
+        compilation=compilation,
         stages=dict.fromkeys(STAGES),
         warm_up=None,
         steps_per_block=None,
@@ -159,6 +160,7 @@ def describe_duel(order: DuelOrder, spec: Spec) -> dict[str, Any]:
         seed=order.seed,
         starts=limits.starts,
         max_starts=limits.most_starts,
+        compilations=limits.compilations,
         rounds=limits.rounds,
         max_rounds=limits.most_rounds,
         target=limits.target,

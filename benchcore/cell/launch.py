@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from benchcore.cell.failures.status import ContenderFailedError
 from benchcore.cell.failures.workarounds import NO_WORKAROUND, Workaround, xla_flags_of
 from benchcore.cell.measure import host
 from benchcore.cell.process import ContenderProcess, start_contender
+from benchcore.cell.result.start import STAGES
 from benchcore.protocol import ContenderOrder, DuelOrder
 
 # Variables that a contender inherits; everything else is in its order.
@@ -38,6 +40,8 @@ class Launcher:
         """By the name of the contender that needs it."""
         self.loader_folder: Path | None = None
         """The loader's folder, in a duel with a dataset."""
+        self.compilation = 0
+        """Whose caches the next processes use; see `DuelLimits.compilation_of`."""
 
     def launch(
         self, contender: ContenderOrder, workaround: Workaround | None = None
@@ -103,22 +107,40 @@ class Launcher:
             on_stage=on_stage,
         )
 
-    def launch_for_pass(self, contender: ContenderOrder) -> ContenderProcess:
-        """A contender that has run one step, for passes that don't time blocks."""
+    def launch_for_pass(
+        self, contender: ContenderOrder
+    ) -> tuple[ContenderProcess, dict[str, Any] | None]:
+        """A contender that has run one step, for passes that don't time blocks; and how long it
+        took to compile, as a document's `warm`. None = it compiled nothing."""
         process = self.launch(contender)
         try:
-            self.prepare(process, contender, purpose="pass")
+            prepared = self.prepare(process, contender, purpose="pass")
         except ContenderFailedError:
             process.close()
             raise
-        return process
+        stages = dict.fromkeys(STAGES) | prepared["stages"]
+        warm = {"stages": stages, "cache_hits": prepared["cache_hits"]}
+        return process, warm if prepared["num_compilations"] else None
+
+    def empty_caches(self, contender: ContenderOrder) -> None:
+        """Remove what this contender compiled for the current compilation, if anything."""
+        shutil.rmtree(self._caches(contender, self._workaround(contender)), ignore_errors=True)
 
     def environ(
         self, contender: ContenderOrder, workaround: Workaround | None = None
     ) -> dict[str, str]:
         """The variables of `contender_environ`, by default with the contender's own workaround."""
-        workaround = workaround or self.workarounds.get(contender.name, NO_WORKAROUND)
-        return contender_environ(contender, self._order.device, self._scratch, workaround)
+        workaround = workaround or self._workaround(contender)
+        caches = self._caches(contender, workaround)
+        return contender_environ(contender, self._order.device, caches, workaround)
+
+    def _workaround(self, contender: ContenderOrder) -> Workaround:
+        return self.workarounds.get(contender.name, NO_WORKAROUND)
+
+    def _caches(self, contender: ContenderOrder, workaround: Workaround) -> Path:
+        """Separate for each compilation, so that others can't be found, and for each workaround."""
+        own = self._scratch / "caches" / contender.name
+        return own / f"workaround-{workaround.number}" / f"compilation-{self.compilation}"
 
 
 def launch(
@@ -136,11 +158,10 @@ def launch(
 def contender_environ(
     contender: ContenderOrder,
     device: str,
-    scratch: Path,
+    caches: Path,
     workaround: Workaround = NO_WORKAROUND,
 ) -> dict[str, str]:
-    """Passive waiting for every thread pool, caches per duel and workaround, our snapshot."""
-    caches = scratch / "caches" / contender.name / f"workaround-{workaround.number}"
+    """Passive waiting for every thread pool, our snapshot, and every compiler's `caches` there."""
     return {
         **{key: os.environ[key] for key in INHERITED if key in os.environ},
         "PYTHONPATH": os.environ["PYTHONPATH"],
@@ -155,6 +176,7 @@ def contender_environ(
         "JAX_COMPILATION_CACHE_DIR": str(caches / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        "TRITON_CACHE_DIR": str(caches / "triton"),
         # Contenders share the device: none may preallocate all of it.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }

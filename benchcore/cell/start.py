@@ -23,7 +23,6 @@ from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.cell.measure.machine_probe import MachineProbe
 from benchcore.cell.process import ContenderProcess
 from benchcore.cell.proof import agreement
-from benchcore.cell.result.start import STAGES
 from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder, parse_device
 
 # Latency samples over all starts: the fewest for steps of any length, the most within the time of
@@ -71,6 +70,7 @@ class StartRunner:
 
     def run(self, index: int, orders: Sequence[ContenderOrder]) -> None:
         """Run one start: new processes of those of these contenders that are still in the duel."""
+        self.launcher.compilation = self.order.limits.compilation_of(index)
         running: dict[str, ContenderProcess] = {}
         try:
             for order in orders:
@@ -97,6 +97,20 @@ class StartRunner:
             }
             for name in names
         }
+
+    def describe(self, index: int, seconds: float, names: Iterable[str]) -> stopping.PlayedStart:
+        """A start that is over and took so long, as the stopping rule needs it."""
+        names = list(names)
+        return stopping.PlayedStart(
+            times=self.times(index, names),
+            seconds=seconds,
+            compilations={
+                name: start["compilation"]
+                for name in names
+                for start in self.contenders[name]["starts"]
+                if start["index"] == index
+            },
+        )
 
     @contextmanager
     def _surviving(
@@ -128,7 +142,7 @@ class StartRunner:
     def _prepare(
         self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
     ) -> None:
-        start = document.new_start(index)
+        start = document.new_start(index, self.launcher.compilation)
         self.contenders[order.name]["starts"].append(start)
         with self._surviving(order.name, index, running):
             if order.environment_failure:
@@ -137,38 +151,25 @@ class StartRunner:
             if self.absent:
                 reason = self.absent
                 raise ContenderFailedError("unsupported", "init", reason, cause="unsupported")
-            if index == 0 and self.order.limits.passes and order.settings.get("compile") != "none":
-                self._compile_cold(order, running)
+            if start["caches"] == "cold":
+                self.launcher.empty_caches(order)
             prepared = self._launch(order, index, running)
             process = running[order.name]
             start["stages"].update(prepared.pop("stages"))
+            if not prepared.pop("num_compilations"):
+                start.update(caches="warm", compilation=None)
             start.update(prepared, compilations_in_blocks=0)
             self._collect_evidence(order.name, index, process, "before")
             if self.order.limits.freeze:
                 process.freeze()
 
-    def _compile_cold(self, order: ContenderOrder, running: dict[str, ContenderProcess]) -> None:
-        """Compile with empty caches in a process that is never timed. This fills the caches, so all
-        timed processes start under equal conditions."""
-        prepared = self._launch(order, 0, running, purpose="pass")
-        self.contenders[order.name]["cold"] = {
-            "stages": dict.fromkeys(STAGES) | prepared["stages"],
-            "cache_hits": prepared["cache_hits"],
-        }
-        running.pop(order.name).close()
-
     def _launch(
-        self,
-        order: ContenderOrder,
-        index: int,
-        running: dict[str, ContenderProcess],
-        purpose: str = "timing",
+        self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
     ) -> dict[str, Any]:
         running[order.name] = self.launcher.launch(order)
         return self.launcher.prepare(
             running[order.name],
             order,
-            purpose=purpose,
             on_stage=lambda stage: report_progress(
                 event="stage", contender=order.name, start=index, stage=stage
             ),
@@ -211,11 +212,11 @@ class StartRunner:
             return self.order.dataset is None or played < self.order.limits.rounds
         blocks = [self.contenders[name]["starts"][-1]["blocks"] for name in running]
         return stopping.wants_round(
-            self.order,
+            self.order.limits,
             self.times(index, running),
             played,
             [sum(block["steps"] for block in each) for each in blocks],
-            stopping.seconds_left(self.order, index, time.monotonic() - self._began),
+            stopping.seconds_left(self.order.limits, index, time.monotonic() - self._began),
         )
 
     def _play_block(

@@ -1,31 +1,47 @@
 """When a duel stops: rounds until a start is settled, starts until all pairs are.
 
-The start is the unit of inference. The interval within a start only shows when more rounds are
-useless; the intervals over starts end the duel.
+The start is the unit of inference, or the compilation where starts belong to several. The interval
+within a start only shows when more rounds are useless; the intervals over starts end the duel.
 
 Stopping when an interval happens to be narrow favours starts that happen to agree, so the
-interval then covers less than 95 %. With at least 3 starts and one look at the target, up to 10 %
-of the intervals would miss. Here the target must be met twice in a row, with and without the
-latest start, and never with the fewest starts only: at most 8.5 % miss (7.5 % with at least 5
-starts). A false `different` stays at 5 %, because the verdict tests for `same` first;
-`tests/benchcore/cell/test_stopping.py` simulates it. Time is independent of the ratio, so
-stopping by the budget costs no coverage.
+interval then covers less than 95 %. Here the target must be met twice in a row, with and without
+the latest start, and never with the fewest starts only. A false `different` stays at 5 %, because
+the verdict tests for `same` first. `benchmarks/verdicts.py coverage` measures the coverage, and
+`tests/benchcore/cell/test_stopping.py` simulates it. Time is independent of the ratio, so stopping
+by the budget costs no coverage.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
 
-from benchcore.protocol import DuelOrder, StoppedBy
+from benchcore.protocol import DuelLimits, StoppedBy
 
 MIN_STEPS = 50
 """Timed steps of every contender over a duel, before any other limit."""
 
 Times = Mapping[str, Mapping[int, float]]
 """Of one start: per contender, the nanoseconds per step in each round that counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedStart:
+    """A start that is over: its times, its duration, and whose caches each contender used."""
+
+    times: Times
+    seconds: float
+    compilations: Mapping[str, int | None]
+    """By contender; None = it compiled nothing."""
+
+    def compilation_of(self, a: str, b: str) -> int | None:
+        """The pair's. In one start all contenders that compile do it anew, or none does."""
+        first = self.compilations.get(a)
+        return self.compilations.get(b) if first is None else first
+
 
 # Student's t, 97.5 %, for 1 to 10 degrees of freedom; beyond, an expansion of the normal quantile.
 _T_975 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
@@ -49,6 +65,35 @@ def half_width(samples: Sequence[float]) -> float:
     return t_975(len(samples) - 1) * statistics.stdev(samples) / math.sqrt(len(samples))
 
 
+def average_compilations(
+    log_ratios: Sequence[float], compilations: Sequence[Hashable | None]
+) -> list[float]:
+    """Independent samples from starts nested in compilations: each compilation's mean.
+
+    The variance of such means contains the one between compilations; with equally many starts in
+    each, their t-interval is exact (Kalibera and Jones, Rigorous benchmarking in reasonable time,
+    ISMM 2013). Few means can agree by chance, so an interval also has at least the width that the
+    starts give: see `nested_half_width`. Starts of a single compilation are the samples themselves,
+    and so is every start that compiled nothing (None).
+    """
+    if len(set(compilations)) == 1:
+        return list(log_ratios)
+    groups: dict[Hashable, list[float]] = {}
+    for number, (log, compilation) in enumerate(zip(log_ratios, compilations, strict=True)):
+        alone = ("start", number)
+        groups.setdefault(alone if compilation is None else compilation, []).append(log)
+    return [statistics.fmean(each) for each in groups.values()]
+
+
+def nested_half_width(
+    log_ratios: Sequence[float], compilations: Sequence[Hashable | None]
+) -> float:
+    """Half the 95 % interval over starts nested in compilations: the wider one of that over the
+    compilations' means and that over the starts."""
+    means = average_compilations(log_ratios, compilations)
+    return max(half_width(means), half_width(log_ratios))
+
+
 def log_ratio(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
     """log(T_b / T_a) of one start, as in the verdict: the median of all pairwise means."""
     paired = _paired(a, b)
@@ -61,7 +106,7 @@ def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
 
 
 def wants_round(
-    order: DuelOrder, times: Times, played: int, steps: Iterable[int], seconds_left: float
+    limits: DuelLimits, times: Times, played: int, steps: Iterable[int], seconds_left: float
 ) -> bool:
     """Whether a start continues with another round and its mirror, after `played` rounds.
 
@@ -71,43 +116,56 @@ def wants_round(
     """
     if not times:
         return False
-    if played < order.limits.rounds or min(steps) < math.ceil(MIN_STEPS / order.limits.starts):
+    if played < limits.rounds or min(steps) < math.ceil(MIN_STEPS / limits.starts):
         return True
-    if played >= order.limits.most_rounds or seconds_left <= 0:
+    if played >= limits.most_rounds or seconds_left <= 0:
         return False
     pairs = combinations(times.values(), 2)
-    return any(half_width(_paired(a, b)) > order.limits.target / 2 for a, b in pairs)
+    return any(half_width(_paired(a, b)) > limits.target / 2 for a, b in pairs)
 
 
-def seconds_left(order: DuelOrder, index: int, spent_s: float) -> float:
+def seconds_left(limits: DuelLimits, index: int, spent_s: float) -> float:
     """Time left of a start's share of the budget; the minimum starts still to come have theirs."""
-    share = min(1.0, (index + 1) / order.limits.starts)
-    return order.limits.budget_s * share - spent_s
+    share = min(1.0, (index + 1) / limits.starts)
+    return limits.budget_s * share - spent_s
 
 
 def why_stop(
-    order: DuelOrder, names: Sequence[str], starts: Sequence[Times], start_s: Sequence[float]
+    limits: DuelLimits, names: Sequence[str], starts: Sequence[PlayedStart]
 ) -> StoppedBy | None:
     """The limit that ends a duel after these starts; None = another start.
 
-    `names` are the contenders still in the duel, `start_s` the duration of each start. The next one
-    may take as long as the latest, and must fit into the budget.
+    `names` are the contenders still in the duel. The next start must fit into the budget.
     """
-    if len(starts) < order.limits.starts and names:
+    if len(starts) < limits.starts and names:
         return None
     if len(names) < 2:
         return "no_pair"
-    if len(starts) > order.limits.starts and all(
-        _is_narrow(order, starts[:count], *pair)
+    if len(starts) > limits.starts and all(
+        _is_narrow(limits, starts[:count], *pair)
         for pair in combinations(names, 2)
         for count in (len(starts) - 1, len(starts))
     ):
         return "target"
-    if len(starts) >= order.limits.most_starts:
+    if len(starts) >= limits.most_starts:
         return "max_starts"
-    return "budget" if sum(start_s) + start_s[-1] > order.limits.budget_s else None
+    spent = sum(start.seconds for start in starts)
+    return "budget" if spent + _expect_next(limits, starts) > limits.budget_s else None
 
 
-def _is_narrow(order: DuelOrder, starts: Sequence[Times], a: str, b: str) -> bool:
-    of_starts = [log_ratio(start.get(a, {}), start.get(b, {})) for start in starts]
-    return half_width([each for each in of_starts if each is not None]) <= order.limits.target
+def _expect_next(limits: DuelLimits, starts: Sequence[PlayedStart]) -> float:
+    """Seconds of the next start: as many as of the latest one that compiled anew, or did not, like
+    it; without one, as of the latest."""
+    anew = [limits.compilation_of(index) == index for index in range(len(starts) + 1)]
+    alike = [start.seconds for start, each in zip(starts, anew, strict=False) if each is anew[-1]]
+    return (alike or [starts[-1].seconds])[-1]
+
+
+def _is_narrow(limits: DuelLimits, starts: Sequence[PlayedStart], a: str, b: str) -> bool:
+    found = [
+        (log, start.compilation_of(a, b))
+        for start in starts
+        if (log := log_ratio(start.times.get(a, {}), start.times.get(b, {}))) is not None
+    ]
+    half = nested_half_width([log for log, _ in found], [each for _, each in found])
+    return half <= limits.target

@@ -52,6 +52,7 @@ class CompareRequest:
     b: Sequence[str]
     starts: int = MIN_STARTS
     max_starts: int = 20
+    compilations: int = MIN_STARTS
     target: float = 0.01
     budget_s: float = 300.0
     ceilings: bool = True
@@ -111,6 +112,7 @@ def draft_comparison(question: CompareRequest, place: Placement = USUAL) -> Plan
     limits = DuelLimits(
         starts=question.starts,
         max_starts=question.max_starts,
+        compilations=question.compilations,
         max_rounds=30,
         target=question.target,
     )
@@ -181,6 +183,7 @@ def _check_limits(question: CompareRequest) -> None:
     limits = (
         ("--starts", question.starts, 2, 100),
         ("--max-starts", question.max_starts, question.starts, 100),
+        ("--compilations", question.compilations, 1, 100),
         ("--target", question.target, 0.0001, 1),
         ("--budget", question.budget_s, 0, 1e6),
     )

@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from benchcore.cell.measure.degraded import find_degraded, leave_out_degraded
 from benchcore.experiments.defect_switches import (
     CLOCKED_STEPS,
@@ -173,11 +171,7 @@ class _Study:
     def pair(self, settings: Mapping[Framework, Mapping[str, str]]) -> Logs:
         """Log ratios, JAX over torch, of the starts that both ran."""
         jax, torch = map(self._rounds, self._sides(settings))
-        found = {
-            start: log_ratios_by_start({start: jax[start]}, {start: torch[start]})
-            for start in sorted(jax.keys() & torch.keys())
-        }
-        return {start: logs[0] for start, logs in found.items() if logs}
+        return log_ratios_by_start(jax, torch)
 
     def catch(self, settings: Mapping[Framework, Mapping[str, str]]) -> list[dict[str, str]]:
         """The guards that object to a pair, each with its first reason. Objections to the fair pair
@@ -337,7 +331,7 @@ def _without_numbers(why: str) -> dict[str, Any]:
 
 
 def _describe_ratio(logs: Logs) -> dict[str, Any]:
-    found = judge_starts(np.array(list(logs.values())))
+    found = judge_starts(list(logs.values()))
     named = {"speedup": found.log_ratio, "low": found.low, "high": found.high}
     return {**{key: _factor(log) for key, log in named.items()}, "num_starts": len(logs)}
 
@@ -345,7 +339,7 @@ def _describe_ratio(logs: Logs) -> dict[str, Any]:
 def _describe_change(logs: Logs, fair: Logs) -> dict[str, Any]:
     """The distance from the fair ratio, paired by start: common effects cancel."""
     keys = ("moved", "moved_low", "moved_high")
-    found = judge_starts(np.array([logs[each] - fair[each] for each in logs.keys() & fair.keys()]))
+    found = judge_starts([logs[each] - fair[each] for each in logs.keys() & fair.keys()])
     values = (found.log_ratio, found.low, found.high)
     return {key: _factor(log) for key, log in zip(keys, values, strict=True)}
 

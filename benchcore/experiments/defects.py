@@ -65,7 +65,7 @@ def draft_study(request: StudyRequest, place: Placement = USUAL) -> Plan:
         case=case_name,
         arms=arms,
         expected_s=20.0 * len(arms) * request.starts,
-        limits=DuelLimits(starts=request.starts, rounds=request.rounds),
+        limits=DuelLimits(starts=request.starts, rounds=request.rounds, compilations=1),
         track=DEFECT_TRACK,
     )
     matches = [study]

@@ -66,6 +66,7 @@ def draft_profile(
         expected_s=10.0 * len(starts),
         limits=dataclasses.replace(
             context.profile.limits.exactly(starts=len(starts), rounds=_ROUNDS),
+            compilations=len(starts),  # so that starts are independent
             budget_s=300.0,
             passes=passes,
         ),

@@ -42,6 +42,7 @@ class WaterfallRequest:
     torch: str = "torch"
     jax: str = "jax"
     starts: int = MIN_STARTS
+    compilations: int = 3
     rounds: int = 10
     device: str = "cpu"
 
@@ -81,7 +82,9 @@ def draft_waterfall(
     case = find_case(request.workload, request.case_filter)
     arms = tuple(parse_arm(step.contender) for step in steps if step.left_out is None)
     precision = load_spec(request.workload).cases[case].precision
-    limits = DuelLimits(starts=request.starts, rounds=request.rounds)
+    limits = DuelLimits(
+        starts=request.starts, rounds=request.rounds, compilations=request.compilations
+    )
     match = Match(
         workload=request.workload,
         case=case,

@@ -148,7 +148,7 @@ def check_device(device: object) -> None:
 
 
 _HASHED_LIMITS = (
-    *("starts", "max_starts", "rounds", "max_rounds", "target", "budget_s"),
+    *("starts", "max_starts", "compilations", "rounds", "max_rounds", "target", "budget_s"),
     *("block_ms", "warm_up_limit_s", "freeze"),
 )
 """Limits that change what is measured; a time-out does not, nor do additional measurements."""

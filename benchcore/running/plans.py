@@ -155,6 +155,7 @@ class AdhocDuel:
     case: str | None
     contenders: Sequence[str]
     starts: int = 3
+    compilations: int = 3
     device: str = "cpu"
 
 
@@ -174,6 +175,6 @@ def draft_duel(request: AdhocDuel, place: Placement) -> Plan:
         )
     arms = tuple(parse_arm(text) for text in request.contenders)
     match = Match(workload=workload, case=case, arms=arms, expected_s=_EXPECTED_S)
-    limits = DuelLimits(starts=request.starts)
+    limits = DuelLimits(starts=request.starts, compilations=request.compilations)
     profile = Profile(name="adhoc", matches=(match,), limits=limits, device=request.device)
     return draft_named(profile, f"run-{workload}", place)

@@ -66,7 +66,7 @@ def _read_records(engine: Engine, wanted: ColumnElement[bool]) -> list[DuelRecor
 def _read_sides(
     session: Session, wanted: ColumnElement[bool]
 ) -> Mapping[str, list[ContenderTimes]]:
-    blocks = _read_blocks(session, wanted)
+    blocks, compilations = _read_starts(session, wanted)
     sides = defaultdict[str, list[ContenderTimes]](list)
     query = (
         select(ContenderRun)
@@ -87,27 +87,33 @@ def _read_sides(
                     start: find_degraded(of_start)
                     for start, of_start in blocks[each.duel_run, each.name].items()
                 },
+                compilations=compilations[each.duel_run, each.name],
             )
         )
     return sides
 
 
 _Blocks = Mapping[int, Sequence[Mapping[str, Any]]]
+_Contender = tuple[str, str]
+"""Its duel run and its name."""
 
 
-def _read_blocks(
+def _read_starts(
     session: Session, wanted: ColumnElement[bool]
-) -> Mapping[tuple[str, str], _Blocks]:
-    """Of each contender of each duel run: the blocks of its starts."""
-    blocks = defaultdict[tuple[str, str], dict[int, Any]](dict)
+) -> tuple[Mapping[_Contender, _Blocks], Mapping[_Contender, Mapping[int, int | None]]]:
+    """Of each contender of each duel run: the blocks of its starts, and their compilations."""
+    blocks = defaultdict[_Contender, dict[int, Any]](dict)
+    compilations = defaultdict[_Contender, dict[int, int | None]](dict)
+    columns = (StartRun.start_index, StartRun.blocks, StartRun.compilation)
     query = (
-        select(StartRun.duel_run, StartRun.contender, StartRun.start_index, StartRun.blocks)
+        select(StartRun.duel_run, StartRun.contender, *columns)
         .join(DuelRun, StartRun.duel_run == DuelRun.id)
         .where(wanted)
     )
-    for duel_run, contender, start_index, of_start in session.execute(query):
+    for duel_run, contender, start_index, of_start, compilation in session.execute(query):
         blocks[duel_run, contender][start_index] = of_start
-    return blocks
+        compilations[duel_run, contender][start_index] = compilation
+    return blocks, compilations
 
 
 def _step_times(blocks: _Blocks) -> Mapping[int, Mapping[int, float]]:
@@ -172,6 +178,7 @@ def replace_ratios(engine: Engine, duel_run: str, ratios: Iterable[Ratio]) -> No
                 **{
                     **dataclasses.asdict(ratio),
                     "start_log_ratios": list(ratio.start_log_ratios),
+                    "start_compilations": list(ratio.start_compilations),
                 },
                 duel_run=duel_run,
                 judged_at=now,

@@ -163,6 +163,7 @@ def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -
         position=position,
         environment_key=environment["key"],
         cold=contender.get("cold"),
+        warm=contender.get("warm"),
         ladder=contender.get("ladder"),
     )
 
@@ -175,6 +176,7 @@ def _start_run(duel_run: str, contender: str, start: Mapping[str, Any]) -> Start
         **{key: start[key] for key in (*same, *rest)},
         **{key: start["memory"].get(key) for key in IN_COLUMNS},
         measured=start.get("measured"),
+        compilation=start.get("compilation", 0),
         cache_hits=start.get("cache_hits"),
         profile=start.get("profile"),
         epochs=start.get("epochs"),

@@ -72,7 +72,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="gross_low_mj", place="energy", unit="mj", heading="Energy, low"),
     Metric(key="gross_high_mj", place="energy", unit="mj", heading="Energy, high"),
     Metric(key="net_mj", place="energy", unit="mj", heading="Net of idle", on_page=True),
-    Metric(key="cold_compile_s", place="cold.stages", unit="s",
+    Metric(key="cold_compile_s", place="stages", unit="s",
            heading="Compilation, caches empty"),
     Metric(key="warm_compile_s", place="stages", unit="s", heading="Compilation, caches filled"),
 )

@@ -151,6 +151,7 @@ class ContenderRun(Base):
     xids: Mapped[list[Any] | None] = mapped_column(_Json)
     ladder: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     cold: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    warm: Mapped[dict[str, Any] | None] = mapped_column(_Json)
 
 
 class StartRun(Base):
@@ -171,6 +172,8 @@ class StartRun(Base):
     status: Mapped[str] = mapped_column(String(100))
     started_at: Mapped[datetime]
     caches: Mapped[str] = mapped_column(String(100))
+    compilation: Mapped[int | None]
+    """The start whose caches it used; null = it compiled nothing."""
     cache_hits: Mapped[int | None]
     stages: Mapped[dict[str, Any]]
     warm_up: Mapped[dict[str, Any] | None] = mapped_column(_Json)
@@ -284,6 +287,7 @@ class PairRatio(Base):
     high: Mapped[float | None]
     num_starts: Mapped[int]
     start_log_ratios: Mapped[list[Any]]
+    start_compilations: Mapped[list[Any]]
     verdict: Mapped[str] = mapped_column(String(100))
     reason: Mapped[str] = mapped_column(Text)
     scope: Mapped[str] = mapped_column(String(100))

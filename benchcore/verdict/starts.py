@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from benchcore.cell.stopping import average_compilations
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, judge_samples
 
 Certificate = Literal["unchanged", "changed", "not shown"]
@@ -16,15 +17,15 @@ FEWEST_STARTS = 3
 
 def log_ratios_by_start(
     a: Mapping[int, Mapping[int, float]], b: Mapping[int, Mapping[int, float]]
-) -> tuple[float, ...]:
+) -> dict[int, float]:
     """One log ratio per start of both sides, from the rounds that both ran."""
-    log_ratios = []
+    log_ratios = {}
     for start in sorted(a.keys() & b.keys()):
         rounds = sorted(a[start].keys() & b[start].keys())
         if rounds:
             paired = [math.log(b[start][each] / a[start][each]) for each in rounds]
-            log_ratios.append(_hodges_lehmann(np.array(paired)))
-    return tuple(log_ratios)
+            log_ratios[start] = _hodges_lehmann(np.array(paired))
+    return log_ratios
 
 
 def _hodges_lehmann(samples: np.ndarray) -> float:
@@ -34,17 +35,36 @@ def _hodges_lehmann(samples: np.ndarray) -> float:
     return float(np.median((samples[first] + samples[second]) / 2))
 
 
-def judge_starts(samples: np.ndarray, equivalence_bound: float = EQUIVALENCE_BOUND) -> Judgement:
+def judge_starts(
+    log_ratios: Sequence[float],
+    equivalence_bound: float = EQUIVALENCE_BOUND,
+    *,
+    compilations: Sequence[int | None] = (),
+) -> Judgement:
     """The verdict over starts: Student's t over the starts' log ratios, never over rounds.
+
+    `compilations` are those of the starts; none given = they share one. Of the intervals over the
+    starts and over the compilations' means the wider one counts, as when a duel stops
+    (`benchcore.cell.stopping.nested_half_width`).
 
     `same` wins: a difference within the bound may be significant, but is too small to matter.
     """
-    if len(samples) == 0:
+    if len(log_ratios) == 0:
         return Judgement(reason="no round that both contenders finished")
-    if len(samples) == 1:
+    if len(log_ratios) == 1:
         reason = "one start only raises a suspicion: it has no interval"
-        return Judgement(log_ratio=float(samples[0]), reason=reason)
-    return judge_samples(samples, equivalence_bound, prefer="same")
+        return Judgement(log_ratio=float(log_ratios[0]), reason=reason)
+    means = average_compilations(log_ratios, compilations or [0] * len(log_ratios))
+    found = [
+        judge_samples(np.array(samples, float), equivalence_bound, prefer="same")
+        for samples in (means, log_ratios)
+    ]
+    return max(found, key=_width)
+
+
+def _width(found: Judgement) -> float:
+    assert found.low is not None and found.high is not None
+    return found.high - found.low
 
 
 def judge_nodes(
@@ -58,20 +78,22 @@ def judge_nodes(
     """
     if len(log_ratios) < 2:
         raise ValueError(f"wanted the log ratios of at least two nodes, got {len(log_ratios)}")
-    return judge_starts(np.array(log_ratios), equivalence_bound)
+    return judge_starts(log_ratios, equivalence_bound)
 
 
 def certify(
-    start_log_ratios: Sequence[float], bound: float = EQUIVALENCE_BOUND
+    samples: Sequence[float], bound: float = EQUIVALENCE_BOUND
 ) -> tuple[Certificate, Judgement]:
-    """Judge log(T_old / T_new), one per start: two one-sided tests at 5 % show `unchanged`.
+    """Judge log(T_old / T_new), one per start or compilation (`average_compilations`): two
+    one-sided tests at 5 % show `unchanged`.
 
-    Few starts can agree by chance, so their spread counts as at least half the bound.
+    Few can agree by chance, so their spread counts as at least half the bound.
     """
-    samples = np.array(start_log_ratios, float)
     if len(samples) < FEWEST_STARTS:
-        reason = f"{len(samples)} starts, at least {FEWEST_STARTS} are needed"
+        reason = f"{len(samples)} starts or compilations, at least {FEWEST_STARTS} are needed"
         return "not shown", Judgement(reason=reason)
-    found = judge_samples(samples, bound, prefer="same", least_spread=math.log1p(bound) / 2)
+    found = judge_samples(
+        np.array(samples, float), bound, prefer="same", least_spread=math.log1p(bound) / 2
+    )
     certificates: dict[str, Certificate] = {"same": "unchanged", "different": "changed"}
     return certificates.get(found.verdict, "not shown"), found

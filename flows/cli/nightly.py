@@ -61,6 +61,7 @@ def run(
         list[str] | None, option("--contender", "VERSION[,KEY=VALUE]", _CONTENDER)
     ] = None,
     starts: options.StartsFrom1 = 3,
+    compilations: options.Compilations = 3,
     device: Annotated[str | None, option("--device", "NAME", _DEVICE)] = None,
     place: Placement = USUAL,
     state: options.State = options.STATE,
@@ -83,6 +84,7 @@ def run(
             case=case,
             contenders=tuple(contender or ()),
             starts=starts,
+            compilations=compilations,
             device=device or "cpu",
         )
         drafted = draft_duel(wanted, place)

@@ -87,6 +87,11 @@ _STARTS = "Start the contenders this many times."
 Starts = Annotated[int, option("--starts", "COUNT", _STARTS)]
 StartsFrom1 = Annotated[int, option("--starts", "COUNT", _STARTS, min=1, max=100)]
 StartsFrom2 = Annotated[int, option("--starts", "COUNT", _STARTS, min=2, max=100)]
+_COMPILATIONS = (
+    "Compile with empty caches in this many starts; later starts reuse them. 1 is cheapest, but "
+    "then the interval does not cover what another compilation would change."
+)
+Compilations = Annotated[int, option("--compilations", "COUNT", _COMPILATIONS, min=1, max=100)]
 _ROUNDS = "Measure this many rounds per start."
 Rounds = Annotated[int, option("--rounds", "COUNT", _ROUNDS)]
 RoundsFrom2 = Annotated[int, option("--rounds", "COUNT", _ROUNDS, min=2, max=100)]

@@ -35,6 +35,7 @@ def waterfall(
     torch: options.Torch = "torch",
     jax: options.Jax = "jax",
     starts: options.Starts = MIN_STARTS,
+    compilations: options.Compilations = 3,
     rounds: options.Rounds = 10,
     device: options.Device = "cpu",
     place: Placement = USUAL,
@@ -48,6 +49,7 @@ def waterfall(
         torch=torch,
         jax=jax,
         starts=starts,
+        compilations=compilations,
         rounds=rounds,
         device=device,
     )

@@ -52,7 +52,7 @@ PAIR = {
     "low": math.log(1.38),
     "high": math.log(1.47),
     "verdict": "different",
-    "scope": "this node",
+    "scope": "this node, over 3 compilations",
 }
 
 

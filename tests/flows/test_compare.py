@@ -52,7 +52,8 @@ def test_each_verdict_has_its_sentence(changes: dict[str, Any], words: str) -> N
 
 def test_a_verdict_names_its_scope_and_one_start_is_a_suspicion() -> None:
     assert format_scope(FOUND) == (
-        "this node (n1, Some CPU); 5 starts, until the interval was narrow enough; 95 % interval"
+        "this node, over 5 compilations (n1, Some CPU); 5 starts, until the interval was narrow "
+        "enough; 95 % interval"
     )
     assert format_scope({**FOUND, "scope": "this start"}) == "this one start: a suspicion only"
     none = format_scope({**FOUND, "scope": "this start", "num_starts": 0})
@@ -150,7 +151,8 @@ def test_a_contender_can_be_compared_with_itself(
         covers = found["low"] <= 1 <= found["high"]
         assert found["verdict"] == ("unknown" if covers else "different")
     if "degraded" not in found["reason"]:  # by whoever else uses this machine now
-        assert (found["num_starts"], found["scope"], found["counts"]) == (3, "this node", True)
+        scope = "this node, over 3 compilations"
+        assert (found["num_starts"], found["scope"], found["counts"]) == (3, scope, True)
     assert (found["outputs_agree"], found["differences"]) == (True, [])
     assert found["b"]["name"] == f"{found['a']['name']}.twin2"
 

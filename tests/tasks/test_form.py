@@ -36,6 +36,7 @@ SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
         {"starts": 1},
         {"starts": "5"},
         {"most_starts": 101},
+        {"compilations": 0},
         {"budget_minutes": 0},
         {"budget_minutes": float("inf")},
         {"checkpoint": "/etc/passwd"},
@@ -74,6 +75,9 @@ def test_every_choice_of_the_form_can_be_planned() -> None:
     sent = Comparison.model_validate({**QUESTION, "b": side, "starts": 30})
     assert sent.ask().b == ("torch==2.15.0", "compile=none")
     assert sent.ask().max_starts == 30
+    assert (sent.ask().compilations, question.compilations) == (5, 5)
+    alone = Comparison.model_validate({**QUESTION, "compilations": 1})
+    assert alone.ask().compilations == 1
     settings = SCHEMA["definitions"]["Side"]["properties"]["settings"]["items"]["enum"]
     for framework, own in (("torch", "compile="), ("jax", "donate=")):
         for setting in (each for each in settings if each.startswith(own)):

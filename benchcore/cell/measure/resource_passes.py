@@ -42,7 +42,8 @@ def _attempt(measure: Callable[[], dict[str, Any]]) -> _Part:
         return _Part(failures=(f"energy: {lost}",))
 
 
-Launch = Callable[[ContenderOrder], ContenderProcess]
+Launch = Callable[[ContenderOrder], tuple[ContenderProcess, dict[str, Any] | None]]
+"""Starts a contender; see `Launcher.launch_for_pass`."""
 
 
 class ResourcePasses:
@@ -59,7 +60,8 @@ class ResourcePasses:
         self._powercap = powercap
 
     def run(self, contenders: Mapping[str, dict[str, Any]]) -> None:
-        """Fill in memory, profile and energy at the last start of each contender still ok."""
+        """Fill in memory, profile and energy at the last start of each contender still ok, and how
+        long it compiles with filled caches."""
         orders = [c for c in self._order.contenders if contenders[c.name]["status"] == "ok"]
         if not orders:
             return
@@ -71,6 +73,7 @@ class ResourcePasses:
         for each, seen in zip(orders, inspected, strict=True):
             contender = contenders[each.name]
             metered = _attempt(lambda each=each: self._meter(each, read)) if read else _Part()
+            contender["warm"] = seen.found.pop("warm", None)
             contender["starts"][-1].update(**seen.found, **metered.found)
             if not read:
                 reason = energy.absence_reason(self._order.device, self._powercap)
@@ -79,26 +82,40 @@ class ResourcePasses:
                 contender["effective"]["failed_passes"] = failures
 
     def _inspect(self, orders: Sequence[ContenderOrder], pool: ThreadPoolExecutor) -> list[_Part]:
-        """Memory in parallel; then, in the same processes, one profile after another."""
+        """Launch one after another, as compilation is timed; then memory in parallel; then, in the
+        same processes, one profile after another."""
         held: dict[str, ContenderProcess] = {}
-
-        def measure_memory(order: ContenderOrder) -> dict[str, Any]:
-            process = held[order.name] = self._launch(order)
-            measured = self._ask(process, {"do": "memory"}, "memory")
-            process.freeze()
-            of_metrics = {key: measured.pop(key) for key in ("measured",) if key in measured}
-            return {"memory": measured, **of_metrics}
-
         try:
-            parts = list(pool.map(lambda each: _attempt(lambda: measure_memory(each)), orders))
+            launched = [_attempt(lambda each=each: self._hold(each, held)) for each in orders]
+            measured = list(
+                pool.map(lambda each: self._measure_memory(held.get(each.name)), orders)
+            )
             return [
-                part.joined(_attempt(lambda each=each: self._profile(held[each.name])))
-                if part.found
-                else part
-                for each, part in zip(orders, parts, strict=True)
+                warm.joined(memory).joined(
+                    _attempt(lambda each=each: self._profile(held[each.name]))
+                    if memory.found
+                    else _Part()
+                )
+                for each, warm, memory in zip(orders, launched, measured, strict=True)
             ]
         finally:
             list(pool.map(ContenderProcess.close, held.values()))
+
+    def _hold(self, order: ContenderOrder, held: dict[str, ContenderProcess]) -> dict[str, Any]:
+        held[order.name], warm = self._launch(order)
+        held[order.name].freeze()
+        return {"warm": warm}
+
+    def _measure_memory(self, process: ContenderProcess | None) -> _Part:
+        """Nothing if the process did not launch."""
+        return _Part() if process is None else _attempt(lambda: self._ask_memory(process))
+
+    def _ask_memory(self, process: ContenderProcess) -> dict[str, Any]:
+        process.thaw()
+        measured = self._ask(process, {"do": "memory"}, "memory")
+        process.freeze()
+        of_metrics = {key: measured.pop(key) for key in ("measured",) if key in measured}
+        return {"memory": measured, **of_metrics}
 
     def _num_parallel(self) -> int:
         """On a CPU memory is counted per process; on a GPU parallel processes would compete."""
@@ -110,7 +127,7 @@ class ResourcePasses:
 
     def _meter(self, order: ContenderOrder, read: energy.ReadMillijoules) -> dict[str, Any]:
         """Measure idle power with the contender frozen; then, after a second of steps, a window."""
-        process = self._launch(order)
+        process, _ = self._launch(order)
         try:
             return {"energy": self._measure_energy(process, read)}
         finally:

@@ -82,7 +82,9 @@ class ProofRun:
             if contender.environment_failure:
                 reason = contender.environment_failure
                 raise ContenderFailedError("environment", "import", reason, cause="environment")
-            environ = contender_environ(contender, self._order.device, self._scratch)
+            environ = contender_environ(
+                contender, self._order.device, self._scratch / "caches" / contender.name
+            )
             process = launch(contender, environ, self._scratch)
             try:
                 self._ask(process, contender, precision, what)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchcore.cell.result.start import ColdStart, Start
+from benchcore.cell.result.start import CompilationPass, Start
 from benchcore.json_types import ABSENT, Count, Name, Positive, Text
 from benchcore.protocol import EnvironmentRecord, Framework, Role, Status
 
@@ -116,8 +116,10 @@ class Contender:
     """Settings as the framework reports them."""
     status: Status
     failure: Failure | None
-    cold: ColdStart | None = None
-    """Null if nothing is compiled."""
+    cold: CompilationPass | None = None
+    """With empty caches, before the first start. Only in older documents: now starts compile so."""
+    warm: CompilationPass | None = None
+    """With the caches of the last start; null = its pass failed, or there were no passes."""
     starts: list[Start]
     ladder: Ladder | None = None
     """Null for contenders that did not crash, or whose crash has no workaround."""

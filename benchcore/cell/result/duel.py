@@ -53,6 +53,7 @@ class Duel:
     seed: Count
     starts: Positive
     max_starts: Positive = ABSENT
+    compilations: Positive = ABSENT
     rounds: Positive
     max_rounds: Positive = ABSENT
     target: Annotated[float, Rule(exclusive_minimum=0)] = ABSENT

@@ -164,6 +164,10 @@ class Start:
     status: Status
     started_at: Time
     caches: Literal["cold", "warm"]
+    """`cold`: it compiled with empty caches."""
+    compilation: Count | None = 0
+    """Whose caches it used: the index of the start that filled them. Null = nothing was compiled;
+    absent in older documents, whose starts share one compilation."""
     cache_hits: Count | None = None
     stages: Stages
     """Seconds; null = not reached or not separable."""
@@ -191,8 +195,8 @@ class Start:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColdStart:
-    """A compilation in a separate process, before the first start, with empty caches."""
+class CompilationPass:
+    """A compilation in a process that was not timed."""
 
     stages: Stages
     """Seconds; null = not reached or not separable."""

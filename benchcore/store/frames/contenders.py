@@ -24,6 +24,7 @@ from benchcore.verdict.duel.latency import host_boundness, summarise_latency
 from benchcore.verdict.duel.step_profile import step_energy
 
 _COMPILING = ("trace", "lower", "compile")
+_CACHES = ("cold", "warm")
 _OF_SAMPLES = ("latency_samples", *OF_SAMPLES)
 _OF_DUEL = (
     *("device_model", "device_fingerprint", "method", "flops_per_step", "least_bytes_per_step"),
@@ -31,11 +32,17 @@ _OF_DUEL = (
 )
 _OF_CONTENDER = (
     *("name", "position", "arm", "role", "framework", "version", "environment_key"),
-    *("python_version", "build", "status", "stage", "reason", "cause", "cold"),
+    *("python_version", "build", "status", "stage", "reason", "cause", "cold", "warm"),
 )
 _OF_START = (
-    *("start_index", "status", "caches", "cache_hits", "stages", "warm_up", "steps_per_block"),
-    *("compilations_in_blocks", "num_blocks", "shortest_block_ns", "clock_resolution_ns"),
+    *("start_index", "status", "caches", "compilation", "cache_hits", "stages", "warm_up"),
+    *(
+        "steps_per_block",
+        "compilations_in_blocks",
+        "num_blocks",
+        "shortest_block_ns",
+        "clock_resolution_ns",
+    ),
     *("num_degraded", "median_step_ns", "measured", "energy", "inputs_sha256"),
 )
 
@@ -49,7 +56,8 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     mean over the starts that reached it, memory is the largest over starts (it is measured once),
     latency is that of all starts' samples together, and `host_boundness` its median over
     `median_step_ns`. `cold_compile_s` and `warm_compile_s` are trace, lower and compile together,
-    with empty caches, in a process of its own, and with filled ones; `items_per_s` is the batch
+    the mean over the starts with empty caches and over those with filled ones; without such
+    starts, of a process that was not timed; `items_per_s` is the batch
     over `median_step_ns`. `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share`
     and `limit_share` hold the fastest start against the ceilings of the campaign's sentinels.
     """
@@ -65,7 +73,6 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     starts = start_frame(engine, campaign)
     starts["compiled_s"] = starts[[f"{each}_s" for each in _COMPILING]].sum(axis=1, min_count=1)
     per_start = starts.groupby(["duel_run", "name"])
-    warm = starts.loc[starts["caches"].eq("warm")].groupby(["duel_run", "name"])
     of_starts = pd.DataFrame(
         {
             "num_starts": per_start.size(),
@@ -75,13 +82,19 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
             "fastest_step_ns": per_start["median_step_ns"].min(),
             **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in STAGES},
             **{key: per_start[key].agg(how) for key, how in over_starts().items()},
-            "warm_compile_s": warm["compiled_s"].mean(),
+            **{
+                caches: starts.loc[starts["caches"].eq(caches)]
+                .groupby(["duel_run", "name"])["compiled_s"]
+                .mean()
+                for caches in _CACHES
+            },
         }
     )
     of_starts = of_starts.join(_latency_and_energy(engine, campaign))
-    cold = [_sum_compilation(each) for each in contenders.pop("cold")]
-    contenders["cold_compile_s"] = pd.Series(cold, index=contenders.index, dtype="float64")
+    untimed = {each: contenders.pop(each).map(_sum_compilation) for each in _CACHES}
     frame = contenders.join(of_starts, on=["duel_run", "name"])
+    for caches, seconds in untimed.items():
+        frame[f"{caches}_compile_s"] = frame.pop(caches).fillna(seconds.astype("float64"))
     times = zip(frame["latency_p50_ns"], frame["median_step_ns"], strict=True)
     frame["host_boundness"] = pd.Series(
         [host_boundness(*each) for each in times], index=frame.index, dtype="float64"
@@ -92,8 +105,8 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     return add_physics(frame, read_sentinels(engine, campaign))
 
 
-def _sum_compilation(cold: Any) -> float | None:
-    stages = cold["stages"] if isinstance(cold, dict) else {}
+def _sum_compilation(untimed: Any) -> float | None:
+    stages = untimed["stages"] if isinstance(untimed, dict) else {}
     return sum(known) if (known := [s for each in _COMPILING if (s := stages.get(each))]) else None
 
 

@@ -22,7 +22,8 @@ CASE = (
 OLDEST_FIRST = (DuelRun.started_at, DuelRun.id)
 _MAY_BE_MISSING = {
     *IN_COLUMNS,
-    *("steps_per_block", "compilations_in_blocks", "cache_hits", "shortest_block_ns"),
+    *("steps_per_block", "compilations_in_blocks", "cache_hits", "compilation"),
+    "shortest_block_ns",
     *("clock_resolution_ns", "num_degraded"),
 }
 

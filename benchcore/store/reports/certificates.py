@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Hashable
 from typing import Any
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from benchcore.cell.stopping import average_compilations
 from benchcore.store.models import DuelRun, PairRatio
 from benchcore.verdict.samples import EQUIVALENCE_BOUND
 from benchcore.verdict.starts import certify
@@ -25,26 +27,32 @@ def list_certificates(engine: Engine, bound: float = EQUIVALENCE_BOUND) -> list[
         .where(PairRatio.kind == "cross_version", PairRatio.counts)
         .order_by(DuelRun.started_at, DuelRun.id)
     )
-    starts = defaultdict[tuple[Any, ...], list[float]](list)
+    logs = defaultdict[tuple[Any, ...], list[float]](list)
+    compilations = defaultdict[tuple[Any, ...], list[Hashable | None]](list)
     with Session(engine) as session:
         for duel, ratio in session.execute(query):
             of_duel = [getattr(duel, name) for name in _OF_DUEL]
             key = (*of_duel, *(getattr(ratio, name) for name in _OF_RATIO))
-            starts[key] += ratio.start_log_ratios
+            logs[key] += ratio.start_log_ratios
+            compilations[key] += [
+                None if each is None else (duel.id, each) for each in ratio.start_compilations
+            ]
     return [
-        {**dict(zip((*_OF_DUEL, *_OF_RATIO), key, strict=True)), **_certify(found, bound)}
-        for key, found in sorted(starts.items(), reverse=True)
+        {
+            **dict(zip((*_OF_DUEL, *_OF_RATIO), key, strict=True)),
+            **_certify(average_compilations(found, compilations[key]), bound),
+            "num_starts": len(found),
+        }
+        for key, found in sorted(logs.items(), reverse=True)
     ]
 
 
-def _certify(start_log_ratios: list[float], bound: float) -> dict[str, Any]:
-    certificate, found = certify(start_log_ratios, bound)
-    logs = {"change": found.log_ratio, "low": found.low, "high": found.high}
-    changes = {name: None if log is None else math.expm1(log) for name, log in logs.items()}
+def _certify(samples: list[float], bound: float) -> dict[str, Any]:
+    certificate, found = certify(samples, bound)
+    changes = {"change": found.log_ratio, "low": found.low, "high": found.high}
     return {
         "certificate": certificate,
         "bound": bound,
-        "num_starts": len(start_log_ratios),
-        **changes,
+        **{name: None if log is None else math.expm1(log) for name, log in changes.items()},
         "reason": found.reason,
     }

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal, Protocol
 
-import numpy as np
 from packaging.version import Version
 
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, Verdict
@@ -16,7 +15,6 @@ from benchcore.verdict.starts import judge_starts, log_ratios_by_start
 
 Kind = Literal["cross_framework", "cross_version", "cross_setting"]
 PairKind = Kind | Literal["replicate"]
-Scope = Literal["this start", "this node", "this device model"]
 
 
 class ContenderIdentity(Protocol):
@@ -52,6 +50,9 @@ class ContenderTimes:
     role: str
     starts: Mapping[int, Mapping[int, float]]
     degraded: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    compilations: Mapping[int, int | None] = field(default_factory=dict)
+    """By start, whose caches it used; None = it compiled nothing. Starts that are not in it share
+    one compilation."""
 
     @property
     def valid_starts(self) -> Mapping[int, Mapping[int, float]]:
@@ -84,7 +85,7 @@ class Ratio:
 
     Across frameworks a is the JAX side, across versions the newer one, else the first one. `counts`
     is False if the numbers must not enter a series. A single start gives a log ratio without an
-    interval.
+    interval. The interval takes starts as nested in compilations, and `scope` says in how many.
     """
 
     kind: Kind
@@ -103,9 +104,11 @@ class Ratio:
     high: float | None
     num_starts: int
     start_log_ratios: tuple[float, ...]
+    start_compilations: tuple[int | None, ...]
+    """The compilation of each start; None = neither side compiled anything."""
     verdict: Verdict
     reason: str
-    scope: Scope
+    scope: str
     counts: bool
 
 
@@ -165,10 +168,11 @@ def _judge_pair(
     reasons: Sequence[str],
     equivalence_bound: float,
 ) -> Ratio:
-    start_log_ratios = log_ratios_by_start(a.valid_starts, b.valid_starts)
-    finding = judge_starts(np.array(start_log_ratios), equivalence_bound)
+    log_ratios = log_ratios_by_start(a.valid_starts, b.valid_starts)
+    logs, compilations = tuple(log_ratios.values()), _compilations(log_ratios, a, b)
+    finding = judge_starts(logs, equivalence_bound, compilations=compilations)
     left_out = _describe_degraded(a, b)
-    if left_out and not start_log_ratios:
+    if left_out and not logs:
         finding = Judgement(reason="no valid block")
     return Ratio(
         kind=kind,
@@ -185,12 +189,33 @@ def _judge_pair(
         log_ratio=finding.log_ratio,
         low=finding.low,
         high=finding.high,
-        num_starts=len(start_log_ratios),
-        start_log_ratios=start_log_ratios,
+        num_starts=len(logs),
+        start_log_ratios=logs,
+        start_compilations=compilations,
         verdict="unknown" if reasons else finding.verdict,
         reason="; ".join([*(dict.fromkeys(reasons) or [finding.reason]), *left_out]),
-        scope="this node" if len(start_log_ratios) > 1 else "this start",
-        counts=bool(start_log_ratios) and not reasons,
+        scope=describe_scope(compilations),
+        counts=bool(logs) and not reasons,
+    )
+
+
+def _compilations(
+    starts: Iterable[int], a: ContenderTimes, b: ContenderTimes
+) -> tuple[int | None, ...]:
+    """The pair's compilation in each start: what one side compiled anew, the other one did too."""
+    sides = [(a.compilations.get(start, 0), b.compilations.get(start, 0)) for start in starts]
+    return tuple(of_b if of_a is None else of_a for of_a, of_b in sides)
+
+
+def describe_scope(compilations: Sequence[int | None]) -> str:
+    """What an interval over starts with these compilations holds for."""
+    if len(compilations) < 2:
+        return "this start"
+    count = len({each for each in compilations if each is not None})
+    if count == 0:
+        return "this node"
+    return "this node, " + (
+        "within one compilation" if count == 1 else f"over {count} compilations"
     )
 
 

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from duel_orders import make_contender
+from duel_orders import make_contender, make_order
 
 from benchcore.cell.failures.workarounds import NO_WORKAROUND, WORKAROUNDS
-from benchcore.cell.launch import contender_environ
+from benchcore.cell.launch import Launcher, contender_environ
+
+CACHES = ("JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
 def test_a_workaround_never_gets_the_caches_of_a_crash(
@@ -21,9 +23,27 @@ def test_a_workaround_never_gets_the_caches_of_a_crash(
     contender = make_contender("jax", framework="jax")
     monkeypatch.setenv("PYTHONPATH", "")
     tried = (NO_WORKAROUND, *WORKAROUNDS)
-    found = [contender_environ(contender, "cuda:0", tmp_path, each) for each in tried]
-    for name in ("JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+    launcher = Launcher(make_order(contender, device="cuda:0"), tmp_path)
+    found = [launcher.environ(contender, each) for each in tried]
+    for name in CACHES:
         assert len({environ[name] for environ in found}) == len(found)
+
+
+def test_each_compilation_has_caches_of_its_own_and_empties_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contender = make_contender("jax", framework="jax")
+    monkeypatch.setenv("PYTHONPATH", "")
+    launcher = Launcher(make_order(contender), tmp_path)
+    found: list[dict[str, str]] = []
+    for compilation in range(2):
+        launcher.compilation = compilation
+        found.append(launcher.environ(contender))
+        for name in CACHES:
+            Path(found[-1][name]).mkdir(parents=True, exist_ok=True)
+    launcher.empty_caches(contender)
+    for name in CACHES:
+        assert [Path(environ[name]).exists() for environ in found] == [True, False]
 
 
 def test_bytecode_is_the_environments_and_the_snapshot_gets_none(

@@ -28,7 +28,7 @@ ROW = {
     "high": 1.3,
     "verdict": "different",
     "reason": "95 % interval excludes equality",
-    "scope": "this node",
+    "scope": "this node, over 3 compilations",
     "counts": True,
     "num_starts": 5,
 }

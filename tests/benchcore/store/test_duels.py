@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 from result_documents import CAMPAIGN, DUEL_RUN, JAX, OLD_JAX, TORCH, make_document, spool_document
@@ -148,10 +149,38 @@ def test_judging_stores_its_ratios(filled: Engine) -> None:
         "cross_framework",
         "different",
         True,
-        "this node",
+        "this node, within one compilation",
     )
+    assert across["start_compilations"] == [0, 0, 0]  # the document is older than the field
     assert across["start_log_ratios"] == pytest.approx([math.log(2)] * 3)
     assert found["jax-0.9", "jax-0.8"]["verdict"] == "same"
+
+
+def test_a_stored_interval_is_over_the_compilations_of_its_starts(
+    engine: Engine, state: State
+) -> None:
+    """Compilations differ by 1 %, the two starts of each agree: of six starts that share one
+    compilation the interval would be less than half as wide."""
+    factors = (0.99, 1.0, 1.01, 0.99, 1.0, 1.01)
+    found: list[dict[str, Any]] = []
+    for number, compilations in enumerate((range(3), (0,))):
+        document = make_document((dataclasses.replace(JAX, start_factors=factors), TORCH), starts=6)
+        document |= {"campaign": f"c{number}", "duel_run": f"{number:016x}"}
+        for contender in document["contenders"]:
+            for start in contender["starts"]:
+                start["compilation"] = start["index"] % len(compilations)
+        for start in document["contenders"][1]["starts"]:
+            start["compilation"] = None  # eager
+        spool_document(state.spool, document)
+        ingest_spool(engine, state)
+        replace_failed_checks(engine, f"c{number}", [])
+        judge_campaign(engine, f"c{number}")
+        found += ratio_frame(engine, f"c{number}").to_dict("records")
+    over, within = found
+    assert over["scope"] == "this node, over 3 compilations"
+    assert over["start_compilations"] == [0, 1, 2, 0, 1, 2]
+    assert within["scope"] == "this node, within one compilation"
+    assert within["high"] - within["low"] < (over["high"] - over["low"]) / 2
 
 
 def test_the_bound_can_be_chosen(filled: Engine) -> None:

@@ -114,6 +114,7 @@ def upgrade() -> None:
         sa.Column("xids", _JSON, nullable=True),
         sa.Column("ladder", _JSON, nullable=True),
         sa.Column("cold", _JSON, nullable=True),
+        sa.Column("warm", _JSON, nullable=True),
         sa.ForeignKeyConstraint(
             ["duel_run"], ["duel_run.id"], name="fk_contender_run_duel_run", ondelete="CASCADE"
         ),
@@ -172,6 +173,7 @@ def upgrade() -> None:
         sa.Column("high", sa.Double(), nullable=True),
         sa.Column("num_starts", sa.BigInteger(), nullable=False),
         sa.Column("start_log_ratios", _JSON, nullable=False),
+        sa.Column("start_compilations", _JSON, nullable=False),
         sa.Column("verdict", sa.String(length=100), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("scope", sa.String(length=100), nullable=False),
@@ -246,6 +248,7 @@ def upgrade() -> None:
         sa.Column("status", sa.String(length=100), nullable=False),
         sa.Column("started_at", _TIME, nullable=False),
         sa.Column("caches", sa.String(length=100), nullable=False),
+        sa.Column("compilation", sa.BigInteger(), nullable=True),
         sa.Column("cache_hits", sa.BigInteger(), nullable=True),
         sa.Column("stages", _JSON, nullable=False),
         sa.Column("warm_up", _JSON, nullable=True),

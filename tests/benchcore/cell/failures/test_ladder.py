@@ -369,20 +369,6 @@ def test_a_segfault_on_a_cpu_is_retried_once_and_tries_no_flag_of_a_gpu(folder: 
     assert found["jax"]["ladder"]["hlo"] is None
 
 
-def test_a_crash_in_cold_compilation_is_retried_with_a_workaround_that_compiles_cold(
-    folder: Path,
-) -> None:
-    _prepare(folder, Shake())
-    jax = make_contender("jax", framework="jax", version="0.10.1", settings={"compile": "jit"})
-    found = _run(folder, dataclasses.replace(_order(), contenders=(jax,)))
-    assert (found["jax"]["status"], found["jax"]["failure"]["start"]) == ("workaround", 0)
-    cold = found["jax"]["cold"]
-    assert cold is not None
-    assert cold["stages"]["first_run"] > 0
-    # Clean, a plain retry; with the flag cold, two starts, and the pass for memory.
-    assert found["launches"] == ["", "", FLAG, FLAG, FLAG, FLAG]
-
-
 def test_a_segfault_on_a_gpu_is_retried(folder: Path) -> None:
     _prepare(folder, Shake(how="ctypes.string_at(0)"))
     jax = _run(folder, _order())["jax"]

@@ -75,25 +75,27 @@ def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("framework", "mode"), [("jax", "jit"), ("torch", "max-autotune")])
-def test_every_start_finds_what_the_cold_pass_compiled(
+def test_the_first_starts_compile_with_empty_caches_and_the_others_reuse_them(
     framework_environment: Environments, state: State, snapshot: Path, framework: str, mode: str
 ) -> None:
     record = framework_environment(f"{framework}@newest")
-    document = _run(_order(record, framework, mode, "a"), state, snapshot)
+    limits = {"starts": 3, "compilations": 2}
+    document = _run(_order(record, framework, mode, "a", **limits), state, snapshot)
+    assert document["duel"]["compilations"] == 2
     (contender,) = document["contenders"]
     assert contender["status"] == "ok", contender["failure"]
-    cold = contender["cold"]
-    assert cold is not None
-    assert cold["cache_hits"] == 0
-    assert cold["stages"]["warm_up"] is None
-    assert len(contender["starts"]) >= 2
-    for start in contender["starts"]:
-        assert start["caches"] == "warm"
-        assert start["cache_hits"] > 0
-        assert start["stages"]["compile"] < cold["stages"]["compile"] / 2
-        assert start["compilations_in_blocks"] == 0
-    for each in (cold, *contender["starts"]):
+    starts = contender["starts"]
+    assert [start["compilation"] for start in starts] == [0, 1, 0]
+    assert [start["caches"] for start in starts] == ["cold", "cold", "warm"]
+    assert [start["cache_hits"] for start in starts[:2]] == [0, 0]
+    for each in (starts[2], contender["warm"]):
+        assert each["cache_hits"] > 0
+        for cold in starts[:2]:
+            assert each["stages"]["compile"] < cold["stages"]["compile"] / 2
+    assert contender["warm"]["stages"]["warm_up"] is None
+    for each in (contender["warm"], *starts):
         assert all(seconds is None or seconds >= 0 for seconds in each["stages"].values())
+    assert {start["compilations_in_blocks"] for start in starts} == {0}
     memory = contender["starts"][-1]["memory"]
     assert memory["process_peak_bytes"] > memory["process_baseline_bytes"] > 50_000_000
     assert memory["allocator_peak_bytes"] is None  # of a CPU

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable
 
@@ -98,7 +99,15 @@ WANTED = {
             "high",
             "num_starts",
         ],
-        *["start_log_ratios", "verdict", "reason", "scope", "counts", "method"],
+        *[
+            "start_log_ratios",
+            "start_compilations",
+            "verdict",
+            "reason",
+            "scope",
+            "counts",
+            "method",
+        ],
     ],
 }
 Reader = Callable[[Engine, str | None], pd.DataFrame]
@@ -184,16 +193,25 @@ def test_latency_pools_all_starts_and_energy_comes_from_the_start_that_has_it(
         assert pd.isna(other[missing])
 
 
+@pytest.mark.parametrize(
+    ("caches", "cold_s", "warm_s"),
+    [
+        (("cold", "cold", "warm"), 5.0, 2.0),
+        (("cold", "cold", "cold"), 4.0, 0.75),
+        (("warm", "warm", "warm"), 9.5, 4.0),
+    ],
+)
 def test_compilation_with_empty_and_with_filled_caches_is_distinguished(
-    engine: Engine, state: State
+    engine: Engine, state: State, caches: tuple[str, ...], cold_s: float, warm_s: float
 ) -> None:
+    """That of the starts; an untimed process's counts only where no start is of its kind."""
     document = make_document((JAX, TORCH))
     jax, torch = document["contenders"]
     jax["cold"]["stages"] |= {"trace": 0.5, "lower": None, "compile": 9.0}
-    for start, caches, seconds in zip(
-        jax["starts"], ("cold", "warm", "warm"), (8.0, 1.0, 2.0), strict=True
-    ):
-        start["caches"] = caches  # as a start was before cold compilation had its own process
+    jax["warm"] = copy.deepcopy(jax["cold"])
+    jax["warm"]["stages"]["compile"] = 0.25
+    for start, each, seconds in zip(jax["starts"], caches, (8.0, 1.0, 1.5), strict=True):
+        start["caches"] = each
         start["stages"] |= {"trace": 0.5, "lower": None, "compile": seconds}
     torch["cold"] = None
     for start in torch["starts"]:
@@ -201,7 +219,7 @@ def test_compilation_with_empty_and_with_filled_caches_is_distinguished(
     spool_document(state.spool, document)
     ingest_spool(engine, state)
     jax, torch = contender_frame(engine).to_dict("records")
-    assert (jax["cold_compile_s"], jax["warm_compile_s"]) == (9.5, 2.0)
+    assert (jax["cold_compile_s"], jax["warm_compile_s"]) == (cold_s, warm_s)
     assert pd.isna(torch["cold_compile_s"]) and pd.isna(torch["warm_compile_s"])
 
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from benchcore.verdict.duel.ratios import (
     ContenderTimes,
@@ -22,6 +24,7 @@ JAX = ContenderTimes(
 TORCH = ContenderTimes(
     name="torch", arm="torch-eager", framework="torch", version="2.10.0", role="newest", starts={}
 )
+ONE = "this node, within one compilation"
 STEP_NS = st.floats(min_value=1e3, max_value=1e9)
 ROUNDS = st.dictionaries(st.integers(0, 7), STEP_NS, min_size=1, max_size=6)
 STARTS = st.dictionaries(st.integers(0, 5), ROUNDS, max_size=5)
@@ -70,7 +73,7 @@ def test_a_ratio_has_an_interval_or_a_reason_for_none(one: object, other: object
     ratio = judge_pair(one, other)
     assert ratio.reason
     assert ratio.counts == (ratio.num_starts > 0)
-    assert ratio.scope == ("this node" if ratio.num_starts > 1 else "this start")
+    assert ratio.scope == (ONE if ratio.num_starts > 1 else "this start")
     if ratio.num_starts < 2:
         assert (ratio.low, ratio.high, ratio.verdict) == (None, None, "unknown")
     else:
@@ -129,7 +132,7 @@ def test_the_log_ratio_is_above_zero_where_a_is_faster() -> None:
     assert (ratio.kind, ratio.a, ratio.b) == ("cross_framework", "jax", "torch")
     assert ratio.log_ratio == pytest.approx(math.log(2))
     assert ratio.start_log_ratios == pytest.approx((math.log(2),) * 3)
-    assert (ratio.verdict, ratio.counts, ratio.scope) == ("different", True, "this node")
+    assert (ratio.verdict, ratio.counts, ratio.scope) == ("different", True, ONE)
 
 
 def test_rounds_are_paired_by_number_and_starts_by_index() -> None:
@@ -172,6 +175,63 @@ def test_the_interval_is_that_of_a_t_test_over_starts() -> None:
     ratio = judge_pair([[1.0] * 4] * 3, [[math.exp(each)] * 4 for each in logs])
     half = 4.302652729911275 * 0.02 / math.sqrt(3)
     assert (ratio.low, ratio.high) == (pytest.approx(0.03 - half), pytest.approx(0.03 + half))
+
+
+def _judge_nested(
+    logs: Sequence[float], jax: Sequence[int | None], torch: Sequence[int | None] | None = None
+) -> Ratio:
+    """Of starts with these log ratios, and the compilation of each side's starts."""
+    sides = [timed(JAX, [[1.0]] * len(logs)), timed(TORCH, [[math.exp(log)] for log in logs])]
+    compilations = [jax, jax if torch is None else torch]
+    [ratio] = judge_duel(
+        [
+            dataclasses.replace(side, compilations=dict(enumerate(each)))
+            for side, each in zip(sides, compilations, strict=True)
+        ]
+    )
+    return ratio
+
+
+def test_the_interval_holds_the_variance_between_compilations() -> None:
+    """Of three compilations 1 % apart, each with two starts that agree: the starts alone would give
+    half the width, at five degrees of freedom."""
+    logs = (0.01, 0.02, 0.03, 0.01, 0.02, 0.03)
+    ratio = _judge_nested(logs, (0, 1, 2, 0, 1, 2))
+    half = stats.t.ppf(0.975, 2) * 0.01 / math.sqrt(3)
+    assert (ratio.low, ratio.high) == (pytest.approx(0.02 - half), pytest.approx(0.02 + half))
+    assert ratio.scope == "this node, over 3 compilations"
+    assert ratio.start_compilations == (0, 1, 2, 0, 1, 2)
+    assert ratio.num_starts == 6
+    alone = _judge_nested(logs, (0,) * 6)
+    assert alone.high is not None and alone.high - 0.02 < 0.55 * half
+    assert alone.scope == ONE
+
+
+def test_a_compilation_with_more_starts_weighs_no_more() -> None:
+    ratio = _judge_nested((0.01, 0.03, 0.03, 0.03), (0, 1, 1, 1))
+    assert ratio.log_ratio == pytest.approx(0.02)
+    assert ratio.scope == "this node, over 2 compilations"
+
+
+def test_compilations_that_agree_by_chance_are_not_narrower_than_their_starts() -> None:
+    """Three means of 0.02, though starts lie 2 % apart."""
+    logs = (0.01, 0.02, 0.03, 0.03, 0.02, 0.01)
+    ratio = _judge_nested(logs, (0, 1, 2, 0, 1, 2))
+    assert (ratio.low, ratio.high) == (
+        pytest.approx(_judge_nested(logs, (0,) * 6).low),
+        pytest.approx(_judge_nested(logs, (0,) * 6).high),
+    )
+
+
+def test_starts_of_a_pair_that_compiles_nothing_are_the_samples() -> None:
+    logs = (0.01, 0.02, 0.03, 0.02)
+    eager = _judge_nested(logs, (None,) * 4)
+    assert (eager.low, eager.scope) == (
+        pytest.approx(_judge_nested(logs, (0,) * 4).low),
+        "this node",
+    )
+    for sides in (((0, 1, 0, 1), (None,) * 4), ((None,) * 4, (0, 1, 0, 1))):
+        assert _judge_nested(logs, *sides).start_compilations == (0, 1, 0, 1)
 
 
 def test_a_wide_interval_is_unknown_with_its_width() -> None:
