@@ -7,9 +7,10 @@ the package index into a temporary environment) and published rules. `harder`: o
 that break what a detector assumes. `constants`: ours with half and double of each constant. `real`:
 the same detectors on what `quiet_nights.py` measured, as it is and with shifts put in. `judging`:
 paired times of several allocations. `attribution`: fresh starts of old and new environments, and
-which culprit is named. `chain`: the whole way, from a night's value to the event, over 60 nights of
-500 series. `speed`: 10,000 histories of 1,000 nights. All seeded. Thresholds of ours were tuned on
-seed 1; use another one. Tables are also stored under `results/`.
+which culprit is named. `coverage`: how often the interval of a duel contains the truth. `chain`:
+the whole way, from a night's value to the event, over 60 nights of 500 series. `speed`: 10,000
+histories of 1,000 nights. All seeded. Thresholds of ours were tuned on seed 1; use another one.
+Tables are also stored under `results/`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 import attributions
 import chain
 import constants
+import coverage
 import harder_histories
 import numpy as np
 import quiet_nights
@@ -56,6 +58,7 @@ def main() -> None:
         "real": tell_real,
         "judging": tell_judging,
         "attribution": tell_attribution,
+        "coverage": tell_coverage,
         "chain": tell_chain,
         "speed": tell_speed,
     }
@@ -66,6 +69,7 @@ def main() -> None:
     parser.add_argument("--series", type=int, default=500, help="of the chain")
     parser.add_argument("--trials", type=int, default=20, help="of each number of pairs and so on")
     parser.add_argument("--peer", action="append", help="default: all; none = ours alone")
+    parser.add_argument("--duels", type=int, default=1000, help="of each row of coverage")
     options = parser.parse_args()
     for table in options.tables:
         rows = made[table](options)
@@ -282,6 +286,11 @@ def tell_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = chain.rate(chain.simulate(chain.Site(series=options.series, seed=options.seed)))
     rows[0] |= {"seed": options.seed, "seconds": time.process_time() - began}
     return rows
+
+
+def tell_coverage(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row per limits of a duel, kind of starts and noise."""
+    return list(coverage.measure(options.seed, options.duels))
 
 
 def tell_speed(_options: argparse.Namespace) -> list[dict[str, Any]]:
