@@ -19,7 +19,7 @@ lint: sync
 	.venv/bin/pyright
 	.venv/bin/lint-imports
 
-# Takes every guard of the table of pitfalls away, one after the other: its tests must fail.
+# Breaks every guard of the table of pitfalls, one after the other: its tests must fail.
 mutants: sync
 	.venv/bin/python tests/mutants.py
 

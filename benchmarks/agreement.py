@@ -51,8 +51,8 @@ PEERS = {
     "torch": (("torch_timer", "block"), ("pyperf", "block"), ("timm_loop", "latency")),
     "jax": (("pyperf", "block"), ("timm_loop", "latency")),
 }
-"""What each peer's time is held against. timm's loop waits for each step and reads its clock around
-it, as our latency does; a block does neither, and is another quantity."""
+"""What each peer's time is compared with. timm's loop waits for each step and reads its clock
+around it, as our latency does; a block does neither, and is another quantity."""
 
 
 def measure_turns(

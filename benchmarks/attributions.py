@@ -40,7 +40,7 @@ class Suspected:
 
 def simulate(seed: int, repeats: int) -> Iterator[Suspected]:
     """Machines differ by 3 % from start to start, two environments' ratio by `effect`, and a time
-    by 0.3 %; history had said that the ratio moved by 3 %."""
+    by 0.3 %; the history suggested that the ratio moved by 3 %."""
     rng = np.random.default_rng(seed)
     for culprit, effect, number in product(TRUTHS, EFFECTS, range(repeats)):
         sign = 1 if number % 2 else -1

@@ -88,8 +88,8 @@ def torchbench(values: np.ndarray) -> list[int]:
 
 
 def hud(values: np.ndarray) -> list[int]:
-    """PyTorch's HUD: 2 nights running beyond 5 % of the median of the 5 nights before them, told
-    once; it looks at one end of the factor, here at both."""
+    """PyTorch's HUD: 2 nights running beyond 5 % of the median of the 5 nights before them,
+    reported once. It looks at one end of the factor, here at both."""
     found: list[int] = []
     for night in range(5, len(values) - 1):
         base = float(np.median(values[night - 5 : night]))

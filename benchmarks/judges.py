@@ -66,7 +66,7 @@ class Answer:
 
 
 def ours(trial: Trial) -> Answer:
-    """What `deadheat judge` says."""
+    """The verdict of `deadheat judge`."""
     return _answer(judge_allocations(trial.log_ratios))
 
 
@@ -77,8 +77,8 @@ def _answer(found: Judgement) -> Answer:
 
 
 def judge_folders(trials: Sequence[Trial], seed: int) -> list[Answer]:
-    """What `deadheat judge` says of folders of 20 cases of a machine: trials that differ in truth
-    and number of pairs, and share the kind, the number of allocations and how these vary."""
+    """The verdicts of `deadheat judge` on folders of 20 cases of a machine. Trials differ in
+    truth and number of pairs, and share the kind, the number of allocations and how these vary."""
     rng = np.random.default_rng(seed)
     answers = [Answer("unknown")] * len(trials)
     machines: dict[tuple[str, float, int], list[int]] = {}

@@ -123,9 +123,9 @@ def serve_postgres() -> Iterator[str]:
 
 
 def _draft(num: int) -> list[Match]:
-    alike = {"workload": "noop", "case": "bare", "arms": (STDLIB,), "expected_s": 3.0}
+    settings = {"workload": "noop", "case": "bare", "arms": (STDLIB,), "expected_s": 3.0}
     limits = replace(CHEAP, rounds=2, passes=False)
-    return [Match(**alike, limits=replace(limits, budget_s=1000.0 + n)) for n in range(num)]
+    return [Match(**settings, limits=replace(limits, budget_s=1000.0 + n)) for n in range(num)]
 
 
 def _run_pool(cluster: Cluster, name: str) -> float:
@@ -146,11 +146,11 @@ def _run_pool(cluster: Cluster, name: str) -> float:
 
 
 def _run_bare(cluster: Cluster, name: str) -> float:
-    asked = ["--partition=gpu", "--gres=gpu:h100:1", "--cpus-per-task=1", "--mem=900", "--wait"]
+    options = ["--partition=gpu", "--gres=gpu:h100:1", "--cpus-per-task=1", "--mem=900", "--wait"]
     command = f"exec {sys.executable} {_BARE} {cluster.state.root} {name}"
     now = time.time()
     log = cluster.sites / f"{name}.log"
-    cluster.slurm.run("sbatch", *asked, f"--output={log}", f"--wrap={command}")
+    cluster.slurm.run("sbatch", *options, f"--output={log}", f"--wrap={command}")
     return now
 
 
@@ -169,16 +169,18 @@ def _describe_shard(cluster: Cluster, name: str, job: str, submitted: float) -> 
         for one in documents
     ]
     environment = {"SLURM_TIME_FORMAT": "%s", **cluster.slurm.environment}
-    told = ["sacct", "-X", "-n", "-P", "-j", job, "--format=start,end"]
-    wall = subprocess.run(told, env=environment, capture_output=True, text=True, check=True).stdout
+    command = ["sacct", "-X", "-n", "-P", "-j", job, "--format=start,end"]
+    wall = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
     start, end = map(int, wall.strip().split("|"))
-    apart = [later - earlier for earlier, later in pairwise(begun)]
+    between = [later - earlier for earlier, later in pairwise(begun)]
     return {
         "to_first_block_s": min(each["time"] for each in events if each["event"] == "round")
         - submitted,
         "job_s": end - start,
         "duels_s": sum(inside),
-        "beside_each_duel_s": statistics.mean(apart) - statistics.mean(inside),
+        "beside_each_duel_s": statistics.mean(between) - statistics.mean(inside),
     }
 
 

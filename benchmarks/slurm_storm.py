@@ -54,7 +54,7 @@ class _Watch:
 @dataclass(frozen=True)
 class _Blow:
     """Something that happens to the cluster once a share of the duels is measured. `strike` does
-    it, and tells what it hit."""
+    it, and reports what it hit."""
 
     at: float
     what: str
@@ -64,10 +64,10 @@ class _Blow:
 def run_storm(cluster: Cluster, num_duels: int, screenshots: Path | None) -> int:
     """Measure, strike, measure again what was cancelled; print and keep what came of it."""
     cluster.be(shard_minutes=0.05 * _DUELS_PER_SHARD + 0.01)  # a duel counts as 3 s
-    alike = {"workload": "noop", "case": "bare", "arms": (STDLIB,), "expected_s": 3.0}
+    settings = {"workload": "noop", "case": "bare", "arms": (STDLIB,), "expected_s": 3.0}
     limits = replace(CHEAP, rounds=2, passes=False)
     matches = [
-        Match(**alike, limits=replace(limits, budget_s=1000.0 + n)) for n in range(num_duels)
+        Match(**settings, limits=replace(limits, budget_s=1000.0 + n)) for n in range(num_duels)
     ]
     plan = cluster.plan(CAMPAIGN, *matches)
     worker = [cluster.start_worker()]
@@ -83,7 +83,7 @@ def run_storm(cluster: Cluster, num_duels: int, screenshots: Path | None) -> int
     codes = [_measure(cluster, watch, blows, num_duels, struck)]
     codes.append(_measure(cluster, watch, blows, num_duels, struck))
     took = time.monotonic() - began
-    with suppress(AssertionError):  # told below
+    with suppress(AssertionError):  # reported below
         wait_for(lambda: not cluster.slurm.run("squeue", "-h", "-t", "R,PD", "-o", "%i"))
     with temporary_settings({PREFECT_API_URL: cluster.environment["PREFECT_API_URL"]}):
         with get_client(sync_client=True) as client:
@@ -91,7 +91,7 @@ def run_storm(cluster: Cluster, num_duels: int, screenshots: Path | None) -> int
         if screenshots:
             _photograph(cluster.environment["PREFECT_API_URL"], runs, screenshots)
     checks = _check(cluster, watch, {duel.duel_run for duel in plan.duels}, runs)
-    checks |= {"the first run tells of the cancelled duels": codes[0] == 1}
+    checks |= {"the first run reports the cancelled duels": codes[0] == 1}
     checks |= {"the second run measures them": codes[1] == 0, "all blows struck": not blows}
     attempts = list((cluster.state.campaigns / CAMPAIGN / "duels").glob("*.*"))
     result = {
@@ -138,8 +138,10 @@ def _measure(
 
 def _list_running(slurm: LocalSlurm) -> list[tuple[str, str]]:
     """Jobs of ours that run, and their nodes, the youngest first."""
-    told = slurm.run("squeue", "-h", "-t", "R", "-S", "-i", "-p", "gpu", "-o", "%i %N").splitlines()
-    return [(job, node) for job, node in map(str.split, told)]
+    lines = slurm.run(
+        "squeue", "-h", "-t", "R", "-S", "-i", "-p", "gpu", "-o", "%i %N"
+    ).splitlines()
+    return [(job, node) for job, node in map(str.split, lines)]
 
 
 def _kill_worker(cluster: Cluster, worker: list[subprocess.Popen[str]]) -> str:
@@ -171,14 +173,14 @@ def _cancel_job(slurm: LocalSlurm) -> str:
 
 def _preempt(slurm: LocalSlurm) -> str:
     """As many urgent jobs as it takes until one of ours makes room."""
-    asked = ["sbatch", "--parsable", "--partition=urgent", "--gres=gpu:h100:2", "--nodes=1"]
+    command = ["sbatch", "--parsable", "--partition=urgent", "--gres=gpu:h100:2", "--nodes=1"]
     wait_for(lambda: len(_list_running(slurm)) == 4)
     before = {job for job, _ in _list_running(slurm)}
-    slurm.run(*asked, "--output=/dev/null", "--wrap=sleep 3")
+    slurm.run(*command, "--output=/dev/null", "--wrap=sleep 3")
 
     def preempted() -> list[str]:
-        told = slurm.run("squeue", "-h", "-t", "PR", "-o", "%i").split()
-        return [job for job in told if job in before]
+        preempted = slurm.run("squeue", "-h", "-t", "PR", "-o", "%i").split()
+        return [job for job in preempted if job in before]
 
     wait_for(lambda: bool(preempted()))
     return f"jobs {', '.join(preempted())} by an urgent one"
@@ -218,16 +220,16 @@ def _list_runs(client: SyncPrefectClient) -> list[FlowRun]:
 
 
 def _describe_run(run: FlowRun, client: SyncPrefectClient, slurm: LocalSlurm) -> dict[str, Any]:
-    """What Prefect and Slurm say of one flow run."""
+    """The records of Prefect and Slurm on one flow run."""
     fields = ["--format=jobid,state%40,nodelist", f"--name=deadheat-{run.id}"]
-    told = slurm.run("sacct", "-X", "-n", "-P", "-D", *fields).splitlines()
+    lines = slurm.run("sacct", "-X", "-n", "-P", "-D", *fields).splitlines()
     states = client.read_flow_run_states(run.id)
     return {
         "id": str(run.id),
         "name": run.name,
         "end": run.state_name,
         "states": [(state.name, state.message or "") for state in states],
-        "jobs": [line.split("|") for line in told],
+        "jobs": [line.split("|") for line in lines],
     }
 
 
@@ -291,8 +293,8 @@ def _photograph(api: str, runs: list[dict[str, Any]], folder: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     folder.mkdir(parents=True, exist_ok=True)
-    told = [run for run in runs if not _went_well(run)]
-    pages = {"runs": "/runs", **{run["name"]: f"/runs/flow-run/{run['id']}" for run in told}}
+    unwell = [run for run in runs if not _went_well(run)]
+    pages = {"runs": "/runs", **{run["name"]: f"/runs/flow-run/{run['id']}" for run in unwell}}
     with sync_playwright() as browsers:
         browser = browsers.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]

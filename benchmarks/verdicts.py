@@ -99,11 +99,11 @@ def tell_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
 def _ask_all(
     histories: Sequence[History], peers: Sequence[str] | None
 ) -> tuple[list[Detection], dict[str, list[list[int]]]]:
-    """All that we say, and the rows that each detector says, ours first."""
+    """All that we detect, and the rows that each detector reports, ours first."""
     ours = [detect_shifts(history.values, history.nights) for history in histories]
     rows = {"ours": [[shift.index for shift in found.shifts] for found in ours]}
-    asked = _PEERS if peers is None else [peer for peer in peers if peer != "none"]
-    return ours, rows | {peer: _ask(peer, histories) for peer in asked}
+    wanted = _PEERS if peers is None else [peer for peer in peers if peer != "none"]
+    return ours, rows | {peer: _ask(peer, histories) for peer in wanted}
 
 
 def tell_real(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -132,8 +132,8 @@ def _judge_twins(starts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rates: dict[str, Any] = {"who": f"judge, {size} starts", "groups": len(groups)}
         for truth in TRUTHS:
             moved = [[pairs + np.log1p(truth) for pairs in group] for group in groups]
-            said = [judge_allocations(each).verdict for each in moved]
-            rates[f"different at {truth:.0%}"] = said.count("different") / len(said)
+            verdicts = [judge_allocations(each).verdict for each in moved]
+            rates[f"different at {truth:.0%}"] = verdicts.count("different") / len(verdicts)
         rows.append(rates)
     return rows
 
@@ -156,11 +156,11 @@ def score_real(histories: Sequence[History], answers: Sequence[Sequence[int]]) -
 def _ask(peer: str, histories: Sequence[History]) -> list[list[int]]:
     """In an environment that has the peer's package, as ours has not."""
     packages = ["numpy", *([_PACKAGES[peer]] if peer in _PACKAGES else [])]
-    asked = [find_uv_bin(), "run", "--quiet", "--no-project", "--python", sys.executable]
-    asked += [part for package in packages for part in ("--with", package)]
-    asked += ["python", "-W", "ignore", str(Path(__file__).parent / "detectors.py"), peer]
+    command = [find_uv_bin(), "run", "--quiet", "--no-project", "--python", sys.executable]
+    command += [part for package in packages for part in ("--with", package)]
+    command += ["python", "-W", "ignore", str(Path(__file__).parent / "detectors.py"), peer]
     values = json.dumps([history.values.tolist() for history in histories])
-    done = subprocess.run(asked, input=values, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, input=values, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -224,13 +224,13 @@ def _rate(kind: str, trials: Sequence[Trial], answers: Sequence[Answer]) -> dict
     several = [each for each in of_kind if len(each[0].allocations) > 1]
     rates: dict[str, float | None] = {"trials": len(several)}
     for truth in TRUTHS:
-        said = [a.verdict for trial, a in several if np.isclose(trial.truth, np.log1p(truth))]
-        rates[f"different at {truth:.0%}"] = said.count("different") / len(said)
+        verdicts = [a.verdict for trial, a in several if np.isclose(trial.truth, np.log1p(truth))]
+        rates[f"different at {truth:.0%}"] = verdicts.count("different") / len(verdicts)
         if truth in (0.0, 0.03):
-            rates[f"same at {truth:.0%}"] = said.count("same") / len(said)
+            rates[f"same at {truth:.0%}"] = verdicts.count("same") / len(verdicts)
     few = [each for each in several if len(each[0].allocations) == _FEW]
-    said = [a.verdict for trial, a in few if np.isclose(trial.truth, np.log1p(0.02))]
-    rates["different at 2%, 3 allocations"] = said.count("different") / len(said)
+    verdicts = [a.verdict for trial, a in few if np.isclose(trial.truth, np.log1p(0.02))]
+    rates["different at 2%, 3 allocations"] = verdicts.count("different") / len(verdicts)
     held = [answer.low <= trial.truth <= answer.high for trial, answer in several]
     rates["coverage"] = None if np.isnan(several[0][1].low) else float(np.mean(held))
     rates["different, one allocation"] = float(np.mean([a.verdict == "different" for a in alone]))
@@ -324,10 +324,13 @@ def _find_fifty(seed: int) -> tuple[int, float]:
 def _print(table: str, rows: Sequence[dict[str, Any]]) -> None:
     print(f"\n{table}")
     for row in rows:
-        told = [
+        values_of_row = [
             f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()
         ]
-        print("; ".join(f"{key} {value}" for key, value in zip(row, told, strict=True)), flush=True)
+        print(
+            "; ".join(f"{key} {value}" for key, value in zip(row, values_of_row, strict=True)),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

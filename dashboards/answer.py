@@ -18,7 +18,7 @@ _ENDS = {
 
 
 def write_answer(found: Mapping[str, Any], failures: Sequence[Mapping[str, Any]], link: str) -> str:
-    """The answer as Markdown. Whatever a framework or a user said is text there, never markup."""
+    """The answer as Markdown. Messages of a framework or a user are text there, never markup."""
     verdict = format_verdict(found)
     unknown = found["verdict"] == "unknown"
     reason = "" if unknown else f" ({found['reason']})"

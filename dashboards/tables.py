@@ -55,7 +55,7 @@ def _ratio_row(row: dict[str, Any]) -> Row:
         "verdict": verdict,
         "direction": _direction(row) if verdict == "different" else "",
         "reason": one_line(row["reason"], missing=""),
-        "alike": _describe_parity(row),
+        "parity": _describe_parity(row),
         "starts": _describe_scope(row),
         "counts": "counts" if counts else "does not count",
     }

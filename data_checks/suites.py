@@ -175,10 +175,10 @@ def _list_suites() -> Iterator[_Suite]:
         ],
     )
     yield "equivalence", equivalence_rows, [*_list_of_equivalence()]
-    alike = ("ran alike", "the two sides had different settings: {differs}")
+    same = ("same settings", "the two sides had different settings: {differs}")
     products = [_one_of(key, [""], name, f"{{{key}}}") for key, name in CHECKS.items()]
     yield "products", product_rows, [*products]
-    yield "parity", parity_rows, [_one_of("differs", [""], *alike)]
+    yield "parity", parity_rows, [_one_of("differs", [""], *same)]
     yield "profiles", profile_rows, [*_list_of_profiles()]
     yield "proofs", proof_rows, [*_list_of_proofs()]
     right = ("meant to be right", "{name} is wrong on purpose: {wrong}")

@@ -179,7 +179,7 @@ class Dispatch:
 
     def cut_shards(self, given_up: Collection[str]) -> list[Shard]:
         """The shards that are submitted, and new ones for the remaining duels."""
-        nodes = self._list_nodes() if self.plan.apart else []
+        nodes = self._list_nodes() if self.plan.separate_nodes else []
         return cut_shards(self.plan, self.state, self.durations, given_up, nodes=nodes)
 
     def _list_nodes(self) -> list[str]:

@@ -62,11 +62,11 @@ class Cluster:
         """Make the site as it is to be from now on."""
         (self.sites / "pair.toml").write_text(SITE.format(**{**DEFAULTS, **changes}))
 
-    def plan(self, campaign: str, *matches: Match, apart: bool = False) -> Plan:
+    def plan(self, campaign: str, *matches: Match, separate_nodes: bool = False) -> Plan:
         """A campaign of cheap duels, in the state folder."""
         profile = Profile(name="cheap", matches=matches, limits=CHEAP)
         plan = draft_plan(profile, site="pair", campaign=campaign)
-        plan = dataclasses.replace(plan, apart=apart)
+        plan = dataclasses.replace(plan, separate_nodes=separate_nodes)
         save_plan(plan, campaign_folder(self.state, campaign) / "plan.json")
         return plan
 

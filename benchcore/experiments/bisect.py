@@ -182,7 +182,7 @@ def _describe(
             {
                 "version": each.version,
                 "before": each.before,
-                "untold": each.undecided,
+                "undecided": each.undecided,
                 **each.effect.ratios,
             }
             for each in found.culprits

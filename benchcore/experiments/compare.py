@@ -286,7 +286,7 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dic
     Within one framework also the compiled program: instructions by kind, bytes, graphs and graph
     breaks, its hash, and the kernels and Python calls of a step.
     """
-    alike = a["framework"] == b["framework"] and _read_program(a) and _read_program(b)
+    comparable = a["framework"] == b["framework"] and _read_program(a) and _read_program(b)
     described = [
         {
             "environment": {
@@ -295,7 +295,7 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dic
             "package": side["environment"]["packages"],
             "setting": side["settings"],
             "effective": dict(_flatten(side["effective"])),
-            "program": _read_program(side) if alike else {},
+            "program": _read_program(side) if comparable else {},
         }
         for side in (a, b)
     ]

@@ -136,7 +136,7 @@ def draft_starts(
         for number in starts
     ]
     duels = tuple(plan.duels[0] for plan in plans)
-    return dataclasses.replace(plans[0], duels=duels, apart=True)
+    return dataclasses.replace(plans[0], duels=duels, separate_nodes=True)
 
 
 def _check_device(subject: SuspicionRecord) -> None:

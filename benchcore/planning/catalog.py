@@ -113,7 +113,7 @@ def takes_checkpoint(workload: str) -> bool:
 
 
 def check_checkpoint(workload: str, checkpoint: object) -> None:
-    """Raises UserError for what is no SHA-256, or a workload whose weights no file holds."""
+    """Raises UserError if it is not a SHA-256, or if the workload takes no checkpoint."""
     if checkpoint is None:
         return
     if not is_sha256(checkpoint):

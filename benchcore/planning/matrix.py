@@ -89,7 +89,7 @@ class Plan:
     notes: tuple[str, ...]
     pool: str | None = None
     """Of a Slurm site; none: its default one."""
-    apart: bool = False
+    separate_nodes: bool = False
     """Whether each duel is measured in an allocation of its own, on different nodes where a site
     has several, as a confirmation needs."""
 

@@ -136,7 +136,7 @@ def cut_shards(
     ]
     folder = _folder(state, plan.campaign)
     slots = max(1, allocation.gpus)
-    target_s = 0.0 if plan.apart else min(site.shard_minutes * 60, usable_s)
+    target_s = 0.0 if plan.separate_nodes else min(site.shard_minutes * 60, usable_s)
     excluded = dict(
         zip(
             (duel.duel_run for duel in plan.duels),
@@ -144,7 +144,7 @@ def cut_shards(
             strict=True,
         )
     )
-    for packed in pack(items, target_s, 1 if plan.apart else slots):
+    for packed in pack(items, target_s, 1 if plan.separate_nodes else slots):
         duel_runs = [item.duel_run for item in packed.items]
         number = sum(1 for _ in folder.glob("*.json"))
         named = json.dumps([plan.campaign, packed.pool, duel_runs, number])
@@ -157,7 +157,7 @@ def cut_shards(
             seconds={item.duel_run: item.expected_s for item in packed.items},
             num_guessed=sum(item.guessed for item in packed.items),
             slots=slots,
-            exclude=excluded[duel_runs[0]] if plan.apart and nodes else (),
+            exclude=excluded[duel_runs[0]] if plan.separate_nodes and nodes else (),
         )
         write_json(folder / f"{shard.id}.json", dataclasses.asdict(shard))
         shards.append(shard)

@@ -216,7 +216,7 @@ class Equivalence(Base):
 
 
 class Proof(Base):
-    """One quantity that a pair of environments computed: held against float64, and the bounds."""
+    """One quantity that a pair of environments computed: compared with float64, and the bounds."""
 
     __tablename__ = "proof"
     __table_args__ = (Index("ix_proof_subject", "workload", "precision", "snapshot"),)

@@ -60,7 +60,7 @@ The `SETTINGS` of a spec list which of these each framework accepts; all accept 
 DEFECTS = "defects"
 """The setting that makes a side wrong on purpose, for the defect study
 (`experiments.defect_switches`): defects joined by `+`. No ratio of such a side counts."""
-INJECTED_SLOWDOWN = "handicap"
+INJECTED_SLOWDOWN = "injected_slowdown"
 """The setting of the slower replicate in a calibration run (`planning.calibration_runs`): how many
 per cent more work its steps do. `cell/building.py` applies it to every workload."""
 INJECTED_SLOWDOWNS = ("0", "2", "5")
@@ -90,7 +90,7 @@ class BuildSettings:
 
     @property
     def optimizer_choice(self) -> dict[str, bool]:
-        """The keyword by which torch's optimisers are told how to update; none = torch chooses."""
+        """The keyword by which torch's optimisers choose how to update; none = torch chooses."""
         return {self.optimizer: True} if self.optimizer in ("foreach", "fused") else {}
 
     @property

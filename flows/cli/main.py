@@ -132,8 +132,8 @@ def _describe() -> None:
     """Dead Heat watches the race between JAX and PyTorch: it measures both on the same work, proves
     that both computed the same, and reports which one a version change made faster or slower.
 
-    `deadheat COMMAND --help` explains a command. Exit codes: 0 fine, 1 something could not be
-    measured or was refused, 2 bad input.
+    `deadheat COMMAND --help` explains a command. Exit codes: 0 success, 1 something failed, is
+    missing or could not be measured, 2 bad input.
     """
 
 

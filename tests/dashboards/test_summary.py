@@ -277,7 +277,7 @@ def test_each_pair_reports_its_parity(parity: dict[str, object], words: str) -> 
     ratios = of_campaign(sample_frames(num_nights=1).ratios, nightly_campaign(0)).head(1)
     columns = {"fair": True, "differences": [], "violations": [], **parity}
     changed = ratios.assign(**{name: [value] for name, value in columns.items()})
-    assert [row["alike"] for row in list_ratios(changed)] == [words]
+    assert [row["parity"] for row in list_ratios(changed)] == [words]
 
 
 def test_a_pair_is_fair_by_its_manifest_and_not_by_its_name() -> None:

@@ -81,7 +81,7 @@ def test_a_program_without_a_framework_needs_no_input_check(state: State) -> Non
 
 def test_a_replicate_may_be_slowed_down_in_a_calibration_run(state: State) -> None:
     document = make_document((JAX, TORCH))
-    document["contenders"][0]["settings"]["handicap"] = "5"
+    document["contenders"][0]["settings"]["injected_slowdown"] = "5"
     document["duel"]["track"] = "calibration"
     assert check(state, document).success
 
@@ -114,7 +114,7 @@ WRONG = {
         },
     ),
     "a contender that is slowed down, in no trial": (
-        lambda d: d["contenders"][0]["settings"].update(handicap="5"),
+        lambda d: d["contenders"][0]["settings"].update(injected_slowdown="5"),
         {
             (
                 "jax-0.9",
@@ -199,7 +199,7 @@ WRONG = {
             (
                 "jax-0.9",
                 "torch-2.10",
-                "ran alike",
+                "same settings",
                 "the two sides had different settings: threads '2' on jax-0.9, '1' on torch-2.10",
             )
         },
@@ -210,7 +210,7 @@ WRONG = {
             (
                 "jax-0.9",
                 "torch-2.10",
-                "ran alike",
+                "same settings",
                 "the two sides had different settings: torch-2.10 has no manifest",
             )
         },

@@ -132,7 +132,7 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
     assert culprit["low"] > 1.5
     _check_dependencies(answer)
     assert answer["summary"].startswith("1.2 takes ")
-    assert (culprit["before"], culprit["untold"]) == ("1.1", [])
+    assert (culprit["before"], culprit["undecided"]) == ("1.1", [])
     assert pairs == [("ends", "1.1", "1.2", "different"), ("verify", "1.1", "1.2", "different")]
 
 

@@ -69,7 +69,7 @@ def test_runs_with_and_without_real_extra_work_are_counted_by_their_outcome(
     assert (false["hits"], false["total"]) == (int(quiet["alarm"]), 1)
     assert (recall["hits"], recall["total"]) == (int(slowed["outcome"] != "missed"), 1)
     assert false["too_few"] and recall["too_few"]
-    # By how much is a matter of the machine's peace; `test_handicap` counts the work itself.
+    # By how much depends on the machine's load; `test_building.py` counts the work itself.
     assert isinstance(slowed["measured"], float) and quiet["measured"] is None
 
 

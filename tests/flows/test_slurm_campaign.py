@@ -191,9 +191,9 @@ def test_allocations_of_a_confirmation_are_on_different_nodes(
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
     cluster.be(shard_minutes=5)
-    cluster.plan("apart", *map(_noop, range(2, 4)), apart=True)
-    assert measure_in_shards("apart", str(cluster.state.root)) == []
-    documents = list(map(json.loads, cluster.documents("apart").values()))
+    cluster.plan("separate", *map(_noop, range(2, 4)), separate_nodes=True)
+    assert measure_in_shards("separate", str(cluster.state.root)) == []
+    documents = list(map(json.loads, cluster.documents("separate").values()))
     nodes = sorted(each["allocation"]["slurm"]["node"] for each in documents)
     assert nodes == ["node01", "node02"]
 

@@ -150,7 +150,7 @@ def _describe_operators(operators: Sequence[Event], steps: int) -> dict[str, Any
     outer = outermost(operators)
     each, rest = divmod(len(outer), steps)
     calls = [f"{one.name}{one.args.get('Input Dims')}{one.args.get('Input type')}" for one in outer]
-    alike = each > 0 and not rest and calls == calls[:each] * steps
+    steady = each > 0 and not rest and calls == calls[:each] * steps
     digest = hashlib.sha256("\n".join(calls[:each]).encode()).hexdigest()
     counts = Counter(one.name for one in outer[:each])
-    return {"hash": digest if alike else None, "counts": dict(sorted(counts.items()))}
+    return {"hash": digest if steady else None, "counts": dict(sorted(counts.items()))}

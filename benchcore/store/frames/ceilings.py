@@ -1,4 +1,4 @@
-"""Reads the sentinels of a campaign, and holds every contender's fastest start against them."""
+"""Reads the sentinels of a campaign, and compares every contender's fastest start with them."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
     the mean over the starts with empty caches and over those with filled ones; without such
     starts, of a process that was not timed; `items_per_s` is the batch
     over `median_step_ns`. `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share`
-    and `limit_share` hold the fastest start against the ceilings of the campaign's sentinels.
+    and `limit_share` compare the fastest start with the ceilings of the campaign's sentinels.
     """
     query = select_columns(
         *CASE,

@@ -24,7 +24,7 @@ def read_waterfall(
 ) -> dict[str, Any]:
     """`arms` maps each label, in order, to its contender's name or to None where it was left out.
 
-    A contender that did not end well has no gain, and the next is held against the one before it.
+    A contender that did not end well has no gain, and the next is compared with the one before it.
     Raises KeyError for a duel run that the database lacks.
     """
     (record,) = [each for each in read_duels(engine, campaign) if each.duel_run == duel_run]

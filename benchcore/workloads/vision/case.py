@@ -214,7 +214,7 @@ make_spec = functools.partial(
     summarise=summarise,
     list_parts=list_parts,
 )
-"""The spec of a vision model, whose evidence all are read from alike."""
+"""The spec of a vision model, whose evidence is read in the same way for all."""
 
 
 def sketch(arrays: Iterable[np.ndarray]) -> np.ndarray:

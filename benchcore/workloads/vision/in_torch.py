@@ -63,7 +63,7 @@ class _Placed:
         _copy_into(state, {name: torch.tensor(array) for name, array in params.items()})
 
     def hold(self, inputs: Inputs) -> dict[str, object]:
-        """What the manifest reads of inference and training alike."""
+        """What the manifest reads of both inference and training."""
         return {
             "module": self.model,
             "params": list(self.model.parameters()),

@@ -38,7 +38,7 @@ def _count(settings: dict[str, str], steps: int) -> tuple[list[int], list[object
 
 @pytest.mark.parametrize(("percent", "apart"), [("5", 20), ("2", 50)])
 def test_a_slowed_replicate_repeats_the_requested_share_of_steps(percent: str, apart: int) -> None:
-    counted, given = _count({"compile": "none", "handicap": percent}, 400)
+    counted, given = _count({"compile": "none", "injected_slowdown": percent}, 400)
     assert sum(counted) == 400 + 4 * int(percent)
     twice = [step for step, count in enumerate(counted) if count == 2]
     assert {later - earlier for earlier, later in pairwise(twice)} == {apart}
@@ -46,7 +46,7 @@ def test_a_slowed_replicate_repeats_the_requested_share_of_steps(percent: str, a
     assert given[twice[0]] == twice[0] + 2
 
 
-@pytest.mark.parametrize("settings", [{}, {"handicap": "0"}])
+@pytest.mark.parametrize("settings", [{}, {"injected_slowdown": "0"}])
 def test_a_contender_without_slowdown_is_left_as_it_is(settings: dict[str, str]) -> None:
     program = _bind(int)
     step = program.step

@@ -118,7 +118,7 @@ def test_every_start_is_a_separate_duel_and_later_looks_add_more(state: State) -
     contenders = choose_contenders(_subject(), state)
     first, second = _plan(_subject(), contenders), _plan(_subject(), contenders, range(3, 5))
     assert (first.campaign, second.campaign) == ("confirm-7-shift-3", "confirm-7-shift-5")
-    assert first.apart and second.apart
+    assert first.separate_nodes and second.separate_nodes
     duels = [*first.duels, *second.duels]
     assert len({duel.hash for duel in duels}) == len({duel.seed for duel in duels}) == 5
     assert {(duel.limits.starts, duel.limits.max_starts, duel.limits.rounds) for duel in duels} == {

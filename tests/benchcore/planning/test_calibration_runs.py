@@ -82,7 +82,9 @@ def test_a_start_has_both_sides_with_a_replicate_each_and_the_control() -> None:
         "torch-eager-1.0.twin2",
         "jax-jit-1.0.twin2",
     ]
-    assert [each.settings.get("handicap") for each in duel.contenders] == [None, "5"] + [None] * 3
+    assert [each.settings.get("injected_slowdown") for each in duel.contenders] == [None, "5"] + [
+        None
+    ] * 3
     limits = duel.limits
     assert (duel.track, limits.starts, limits.max_starts, limits.rounds) == ("calibration", 1, 1, 6)
     assert (duel.seed, limits.passes) == (number, False)
@@ -102,9 +104,9 @@ def test_such_a_plan_is_written_and_read_back_and_its_setting_checked(tmp_path: 
     plan = _plan(LAPTOP, range(5, 10))
     save_plan(plan, tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json").duels == plan.duels
-    check_settings("mlp", "torch", {"compile": "none", "handicap": "5"})
-    with pytest.raises(UserError, match="no setting 'handicap=7'"):
-        check_settings("mlp", "torch", {"compile": "none", "handicap": "7"})
+    check_settings("mlp", "torch", {"compile": "none", "injected_slowdown": "5"})
+    with pytest.raises(UserError, match="no setting 'injected_slowdown=7'"):
+        check_settings("mlp", "torch", {"compile": "none", "injected_slowdown": "7"})
 
 
 @pytest.mark.parametrize("name", PROFILES)

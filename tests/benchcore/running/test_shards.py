@@ -219,14 +219,16 @@ def test_separate_allocations_share_a_node_only_if_there_are_too_few(
 def test_duels_of_a_confirmation_use_separate_nodes_also_after_a_retry(
     state: State, plan: Plan
 ) -> None:
-    apart = dataclasses.replace(plan, apart=True)
+    separate = dataclasses.replace(plan, separate_nodes=True)
     short = {describe_kind(duel): 10.0 for duel in plan.duels}
     nodes = ("a", "b", "c", "d")
-    shards = cut_shards(apart, state, short, (), nodes=nodes)
+    shards = cut_shards(separate, state, short, (), nodes=nodes)
     assert [shard.exclude for shard in shards] == [("b", "c"), ("a", "c", "d"), ("a", "b", "d")]
     close_shard(state, shards[1], "it lost its node")
     (again,) = [
-        shard for shard in cut_shards(apart, state, short, (), nodes=nodes) if shard not in shards
+        shard
+        for shard in cut_shards(separate, state, short, (), nodes=nodes)
+        if shard not in shards
     ]
     assert (again.duel_runs, again.exclude) == (shards[1].duel_runs, shards[1].exclude)
     assert [len(cut.seconds) for cut in cut_shards(plan, _empty(state), short, ())] == [3]

@@ -364,4 +364,4 @@ def test_a_side_with_its_input_in_cache_voids_the_ratio(
 ) -> None:
     """Row 14, in the same duel."""
     _, _, marks = judged
-    assert "input buffers '4' on jax, '1' on torch" in marks.get(("jax", "ran alike"), "")
+    assert "input buffers '4' on jax, '1' on torch" in marks.get(("jax", "same settings"), "")

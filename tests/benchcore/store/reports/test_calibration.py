@@ -28,7 +28,7 @@ RNG = np.random.default_rng(8)
 
 def _start(number: int, moved: dict[str, float], slowed: str | None = None) -> dict[str, Any]:
     """One start of a trial: what the cells really took more, and which was found to."""
-    racers, handicaps = [], dict[str, int]()
+    racers, slowdowns = [], dict[str, int]()
     for cell, base in (
         *(("a_old", JAX), ("a_new", JAX)),
         *(("b_old", TORCH), ("b_new", TORCH)),
@@ -38,15 +38,15 @@ def _start(number: int, moved: dict[str, float], slowed: str | None = None) -> d
         factor = math.exp(moved.get(cell, 0.0) + RNG.normal(0, 0.002))
         racers.append(replace(base, name=name, step_ns=base.step_ns * factor))
         if cell == slowed:
-            handicaps[name] = 5
+            slowdowns[name] = 5
     document = make_document(racers, duel_run=f"{number:016x}", campaign="night", starts=1)
     document["duel"] |= {"track": "calibration", "seed": number}
     begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
     document["allocation"]["started_at"] = begun.isoformat()
     document["allocation"]["ended_at"] = (begun + timedelta(minutes=1)).isoformat()
     for contender in document["contenders"]:
-        if contender["name"] in handicaps:
-            contender["settings"]["handicap"] = str(handicaps[contender["name"]])
+        if contender["name"] in slowdowns:
+            contender["settings"]["injected_slowdown"] = str(slowdowns[contender["name"]])
         contender["starts"][0]["steps_per_block"] = 100
     return document
 
