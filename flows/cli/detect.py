@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-from benchcore.verdict.history.detect import Detection, detect_shifts
-from benchcore.verdict.history.linear import detect_linear_shifts
-from benchcore.verdict.history.modes import describe_modes
+from benchcore.experiments.file_answers import search_files
 from benchcore.verdict.history.thresholds import SMALLEST_SHIFT
 from flows.cli import options
-from flows.cli.measurement_files import read_history
-from flows.cli.printing import OUT, print_rows
-from flows.cli.standalone import answer_files
+from flows.cli.printing import print_answers, print_line, print_rows
 
 _CHANGES = ("ratio", "difference")
 
@@ -44,46 +37,7 @@ def detect(
     one night count by their median. Values at or below zero are compared on a linear scale. Exit
     code 2 if a file can't be read.
     """
-    answer_files(path, ".csv", partial(_answer, smallest), _print, as_json)
-
-
-def _answer(smallest: float, file: Path) -> dict[str, Any]:
-    """The shifts and suspicions of one file; `unknown` is why none could be judged."""
-    history = read_history(file)
-    linear = bool(np.any(history.values <= 0))
-    detect_changes = detect_linear_shifts if linear else detect_shifts
-    found = detect_changes(history.values, history.nights, smallest)
-    change = "difference" if linear else "ratio"
-    answer: dict[str, Any] = {
-        "shifts": [
-            {
-                "index": int(history.rows[shift.index]),
-                "before": shift.before,
-                "after": shift.after,
-                change: getattr(shift, change),
-                "ci": [shift.low, shift.high],
-            }
-            for shift in found.shifts
-        ],
-        "suspicions": [
-            {
-                "index": int(history.rows[each.index]),
-                change: getattr(each, change),
-                "reason": each.reason,
-            }
-            for each in found.edges
-        ],
-    }
-    if history.num_repeated:
-        answer["nights with several runs"] = history.num_repeated
-    if found.drift is not None:
-        answer["drift"] = found.drift
-    if isinstance(found, Detection) and found.modes is not None:
-        more = {"ratio": found.modes.ratio, "words": describe_modes(found.modes)}
-        answer["modes"] = {**dataclasses.asdict(found.modes), **more}
-    if linear:
-        answer["scale"] = "linear"
-    return {**answer, "unknown": found.unknown} if found.unknown else answer
+    print_answers(search_files(path, smallest), _print, alone=not path.is_dir(), as_json=as_json)
 
 
 def _print(answers: dict[str, dict[str, Any]]) -> None:
@@ -104,7 +58,7 @@ def _print(answers: dict[str, dict[str, Any]]) -> None:
         print_rows(rows, columns, title="What changed; index = the first row at the new level")
     for name, answered in answers.items():
         for note in _list_notes(answered, alone=len(answers) == 1):
-            OUT.print(f"{name}: {note}", markup=False, soft_wrap=True)
+            print_line(f"{name}: {note}")
 
 
 def _list_notes(answered: Mapping[str, Any], *, alone: bool) -> list[str]:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
-from benchcore.errors import UserError
-from benchcore.verdict.allocations import judge_allocations, locate
-from benchcore.verdict.moderation import fit_spread
-from benchcore.verdict.samples import EQUIVALENCE_BOUND, SpreadPrior
+from benchcore.experiments.file_answers import judge_files
+from benchcore.verdict.samples import EQUIVALENCE_BOUND
 from flows.cli import options
-from flows.cli.measurement_files import list_files, read_allocations
-from flows.cli.printing import print_rows
-from flows.cli.standalone import answer_files
+from flows.cli.printing import print_answers, print_rows
 
 
 def judge(
@@ -29,26 +21,7 @@ def judge(
     The file: {"allocations": [{"pairs": [[seconds_a, seconds_b], ...]}, ...]}. Files of a folder
     are cases of one machine: their spreads inform each other. Exit code 2 if a file can't be read.
     """
-    prior = _learn_spread(path) if path.is_dir() else None
-    answer_files(path, ".json", partial(_answer, bound, prior), _print, as_json)
-
-
-def _learn_spread(folder: Path) -> SpreadPrior | None:
-    """What the cases of a folder show about their machine; files that can't be read show nothing,
-    and are reported when they are judged."""
-    cases: list[np.ndarray] = []
-    for file in list_files(folder, ".json"):
-        with suppress(UserError):
-            allocations = [pairs for pairs in read_allocations(file) if len(pairs)]
-            cases += [locate(allocations)] if len(allocations) > 1 else []
-    return fit_spread(cases)
-
-
-def _answer(bound: float, prior: SpreadPrior | None, file: Path) -> dict[str, Any]:
-    found = judge_allocations(read_allocations(file), bound, prior=prior)
-    ci = None if found.low is None else [found.low, found.high]
-    answer = {"verdict": found.verdict, "log_ratio": found.log_ratio, "ci": ci, "p": found.p}
-    return {**answer, "reason": found.reason} if found.verdict == "unknown" else answer
+    print_answers(judge_files(path, bound), _print, alone=not path.is_dir(), as_json=as_json)
 
 
 def _print(answers: dict[str, dict[str, Any]]) -> None:

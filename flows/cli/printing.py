@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -43,6 +44,26 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, title: str) -> No
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
     OUT.print(table)
+
+
+def print_answers(
+    answers: Mapping[str, Row],
+    print_table: Callable[[dict[str, Row]], None],
+    *,
+    alone: bool,
+    as_json: bool,
+) -> None:
+    """What was found in users' files: JSON, which is the answer itself for a file `alone`, or a
+    table. Exits with 2 after it if any has an `error` instead."""
+    errors = [each["error"] for each in answers.values() if "error" in each]
+    if as_json:
+        print_json(next(iter(answers.values())) if alone else answers)
+    else:
+        print_table({name: each for name, each in answers.items() if "error" not in each})
+    for error in errors:
+        complain(error)
+    if errors:
+        raise typer.Exit(2)
 
 
 def print_ratios(rows: Sequence[Row], campaign: str) -> None:

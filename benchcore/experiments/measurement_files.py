@@ -38,18 +38,16 @@ class History:
     num_repeated: int = 0
 
 
-def list_files(path: Path, ending: str) -> list[Path]:
-    """The file, or a folder's files with this ending, by name. Raises UserError if there is none.
+def list_files(folder: Path, ending: str) -> list[Path]:
+    """A folder's files with this ending, by name. Raises UserError if there is none.
 
-    In a folder, names that begin with a dot are passed over, and no folder within is entered.
+    Names that begin with a dot are passed over, and no folder within is entered.
     """
-    if not path.is_dir():
-        return [path]
-    files = sorted(each for each in path.glob(f"*{ending}") if not each.name.startswith("."))
+    files = sorted(each for each in folder.glob(f"*{ending}") if not each.name.startswith("."))
     if not files:
         raise UserError(
-            f"wanted files that end in {ending} in the folder {show(path)}, got none; name another "
-            f"folder, or one file"
+            f"wanted files that end in {ending} in the folder {show(folder)}, got none; name "
+            f"another folder, or one file"
         )
     return files
 

@@ -1,0 +1,128 @@
+"""What users' own files of timings show: paired timings are judged, histories searched for shifts.
+
+An answer is JSON: a dictionary per file, under the file's name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchcore.cell.measure.host import usable_cpus
+from benchcore.errors import UserError
+from benchcore.experiments.measurement_files import list_files, read_allocations, read_history
+from benchcore.verdict.allocations import judge_allocations, locate
+from benchcore.verdict.history.detect import Detection, detect_shifts
+from benchcore.verdict.history.linear import detect_linear_shifts
+from benchcore.verdict.history.modes import describe_modes
+from benchcore.verdict.moderation import fit_spread
+from benchcore.verdict.samples import SpreadPrior
+
+Answers = dict[str, dict[str, Any]]
+_ENOUGH_TO_SHARE = 500
+"""Files; fewer are answered before another process has started."""
+
+
+def judge_files(path: Path, bound: float) -> Answers:
+    """Judge a file of paired timings, or each `.json` file of a folder.
+
+    The cases of a folder are of one machine: their spreads inform each other. A change below
+    `bound` counts as the same. In a folder, a file that can't be read has its `error` instead;
+    raises UserError for a single one.
+    """
+    prior = _learn_spread(path) if path.is_dir() else None
+    return _answer_files(path, ".json", partial(_judge_file, bound, prior))
+
+
+def search_files(path: Path, smallest: float) -> Answers:
+    """Search a nightly history, or each `.csv` file of a folder, for shifts of at least the share
+    `smallest`.
+
+    An answer's `unknown` is why its history can't be searched. Errors are as in `judge_files`.
+    """
+    return _answer_files(path, ".csv", partial(_search_file, smallest))
+
+
+def _learn_spread(folder: Path) -> SpreadPrior | None:
+    """What the cases of a folder show about their machine; files that can't be read show nothing,
+    and are reported when they are judged."""
+    cases: list[np.ndarray] = []
+    for file in list_files(folder, ".json"):
+        with suppress(UserError):
+            allocations = [pairs for pairs in read_allocations(file) if len(pairs)]
+            cases += [locate(allocations)] if len(allocations) > 1 else []
+    return fit_spread(cases)
+
+
+def _judge_file(bound: float, prior: SpreadPrior | None, file: Path) -> dict[str, Any]:
+    found = judge_allocations(read_allocations(file), bound, prior=prior)
+    ci = None if found.low is None else [found.low, found.high]
+    answer = {"verdict": found.verdict, "log_ratio": found.log_ratio, "ci": ci, "p": found.p}
+    return {**answer, "reason": found.reason} if found.verdict == "unknown" else answer
+
+
+def _search_file(smallest: float, file: Path) -> dict[str, Any]:
+    history = read_history(file)
+    linear = bool(np.any(history.values <= 0))
+    detect_changes = detect_linear_shifts if linear else detect_shifts
+    found = detect_changes(history.values, history.nights, smallest)
+    change = "difference" if linear else "ratio"
+    answer: dict[str, Any] = {
+        "shifts": [
+            {
+                "index": int(history.rows[shift.index]),
+                "before": shift.before,
+                "after": shift.after,
+                change: getattr(shift, change),
+                "ci": [shift.low, shift.high],
+            }
+            for shift in found.shifts
+        ],
+        "suspicions": [
+            {
+                "index": int(history.rows[each.index]),
+                change: getattr(each, change),
+                "reason": each.reason,
+            }
+            for each in found.edges
+        ],
+    }
+    if history.num_repeated:
+        answer["nights with several runs"] = history.num_repeated
+    if found.drift is not None:
+        answer["drift"] = found.drift
+    if isinstance(found, Detection) and found.modes is not None:
+        more = {"ratio": found.modes.ratio, "words": describe_modes(found.modes)}
+        answer["modes"] = {**dataclasses.asdict(found.modes), **more}
+    if linear:
+        answer["scale"] = "linear"
+    return {**answer, "unknown": found.unknown} if found.unknown else answer
+
+
+def _answer_files(path: Path, ending: str, answer: Callable[[Path], dict[str, Any]]) -> Answers:
+    """Many files are answered side by side, so `answer` has to be picklable."""
+    if not path.is_dir():
+        return {path.name: answer(path)}
+    files = list_files(path, ending)
+    names = [file.name for file in files]
+    cpus = usable_cpus()
+    if len(files) < _ENOUGH_TO_SHARE or cpus == 1:
+        return dict(zip(names, map(partial(_try, answer), files), strict=True))
+    with ProcessPoolExecutor(cpus, mp_context=get_context("spawn")) as pool:
+        answered = pool.map(partial(_try, answer), files, chunksize=100)
+        return dict(zip(names, answered, strict=True))
+
+
+def _try(answer: Callable[[Path], dict[str, Any]], file: Path) -> dict[str, Any]:
+    try:
+        return answer(file)
+    except UserError as error:
+        return {"error": str(error)}
