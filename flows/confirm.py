@@ -10,7 +10,6 @@ from prefect.artifacts import create_table_artifact
 from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
-from benchcore.alerts import find_webhook
 from benchcore.errors import UserError
 from benchcore.experiments.confirm import ConfirmRequest, run_confirmation
 from benchcore.experiments.rounds import RunContext, check_looks
@@ -45,7 +44,6 @@ def confirm(
     state = open_state(default_root())
     try:
         check_site(site)
-        find_webhook()
         request = ConfirmRequest(
             suspicions=tuple(suspicions or ()),
             looks=check_looks(starts or LOOKS),

@@ -68,8 +68,7 @@ def release(
     except (UserError, CampaignIncompleteError) as error:
         failure, link = str(error), None
     release_watch.settle(framework, version, failure=failure, root=str(state.root))
-    words = f"{framework} {version} " + (f"failed: {failure}" if failure else "was measured")
-    release_watch.alert(words, {"framework": framework, "version": version, "dashboard": link})
+    words = release_watch.alert(framework, version, failure=failure, dashboard=link)
     return Failed(message=words) if failure else Completed(message=words)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -12,11 +11,11 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempoten
 from prefect.deployments import run_deployment
 from prefect.events import emit_event
 
-from benchcore.alerts import post_alert
 from benchcore.environments import release_watch
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.release_watch import IndexCheck, WatchedRelease
 from benchcore.environments.version_requests import pick_interpreters
+from benchcore.experiments.alerts import post_release
 from benchcore.state import State, open_state
 
 
@@ -92,6 +91,6 @@ def settle(package: str, version: str, *, failure: str, root: str) -> None:
     retries=3,
     retry_delay_seconds=[1, 5, 30],
 )
-def alert(text: str, details: dict[str, Any]) -> None:
-    """Post an alert to the webhook, if there is one."""
-    post_alert(text, details)
+def alert(framework: str, version: str, *, failure: str, dashboard: str | None) -> str:
+    """Post the outcome to the webhook, if there is one; return it as a sentence."""
+    return post_release(framework, version, failure=failure, dashboard=dashboard)

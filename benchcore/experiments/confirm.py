@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchcore.alerts import AlertFailedError, post_alert
 from benchcore.errors import CampaignIncompleteError
+from benchcore.experiments.alerts import find_webhook, post_unsent, write_shift
 from benchcore.experiments.rounds import Measurer, RunContext, name_starts
-from benchcore.experiments.shift_alert import write_alert
 from benchcore.experiments.suspicion_starts import (
     ConfirmContender,
     choose_contenders,
@@ -26,7 +25,7 @@ from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.documents import read_document
 from benchcore.store.duels import read_duels
-from benchcore.store.events import list_unsent, record_sent, store_finding
+from benchcore.store.events import store_finding
 from benchcore.store.records import SuspicionRecord
 from benchcore.store.suspicions import choose_suspicions, read_suspicion
 from benchcore.verdict.confirmation.decide import Finding, Start, decide
@@ -85,6 +84,7 @@ def run_confirmation(request: ConfirmRequest, state: State, measurer: Measurer) 
 
     Raises UserError.
     """
+    find_webhook()
     engine, looks = open_database(state.database_url), request.looks
     progress = [
         _Progress(suspicion=subject, contenders=choose_contenders(subject, state))
@@ -99,7 +99,7 @@ def run_confirmation(request: ConfirmRequest, state: State, measurer: Measurer) 
                 _measure(each, range(first, last), request.context, state, engine, measurer)
         _judge([each for each in progress if each.begun], looks, last)
     _save(progress, engine)
-    return Confirmed(rows=[_describe(each) for each in progress], unsent=_send_alerts(engine))
+    return Confirmed(rows=[_describe(each) for each in progress], unsent=post_unsent(engine))
 
 
 def _measure(
@@ -150,31 +150,9 @@ def _save(progress: Sequence[_Progress], engine: Engine) -> None:
                 name: getattr(each, name)
                 for name in ("campaigns", "lost", "candidates", "probe_failures")
             }
-            row = _describe(each)
-            alert = {
-                "text": write_alert(each.suspicion, each.finding),
-                "details": {
-                    name: row[name] for name in ("suspicion", "series", "culprit", "change")
-                },
-            }
+            alert = write_shift(each.suspicion, each.finding, _describe(each))
             details |= {"names": each.names, "alert": alert}
             store_finding(engine, each.suspicion.id, each.finding, **details)
-
-
-def _send_alerts(engine: Engine) -> list[str]:
-    """Post every unsent alert to the webhook, if there is one; return why some failed.
-
-    If the process dies in between, its last alert is sent again.
-    """
-    refused: list[str] = []
-    for event, alert in list_unsent(engine).items():
-        try:
-            post_alert(f"Event {event}: {alert['text']}", {"event": event, **alert["details"]})
-        except AlertFailedError as error:
-            refused.append(f"event {event} is stored, but its alert was not sent: {error}")
-        else:
-            record_sent(engine, event)
-    return refused
 
 
 def _describe(progress: _Progress) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.alerts import find_webhook
 from benchcore.experiments.confirm import ConfirmRequest, run_confirmation
 from benchcore.experiments.rounds import RunContext, check_looks
 from benchcore.planning.profiles import load_profile
@@ -40,7 +39,6 @@ def confirm(
     Every confirmed change becomes an event, and is posted to DEADHEAT_WEBHOOK_URL.
     """
     looks, opened = check_looks(starts or LOOKS), open_state(state)
-    find_webhook()
     request = ConfirmRequest(
         suspicions=tuple(suspicion or ()),
         looks=looks,

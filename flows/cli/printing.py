@@ -47,8 +47,8 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], *, title: str) -> No
 
 
 def print_answers(
-    answers: Mapping[str, Row],
-    print_table: Callable[[dict[str, Row]], None],
+    answers: dict[str, dict[str, Any]],
+    print_table: Callable[[dict[str, dict[str, Any]]], None],
     *,
     alone: bool,
     as_json: bool,

@@ -18,6 +18,7 @@ from prefect.automations import (
 )
 from prefect.client.schemas.objects import StateType
 
+from benchcore.experiments.alerts import template_failed_night, template_missing_night
 from flows.confirm import confirm
 from flows.nightly import nightly
 from tasks.apply import Targets
@@ -119,10 +120,7 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
         actions=[
             CallWebhook(
                 block_document_id=targets.webhook,
-                payload=_write_payload(
-                    "'The night ' ~ flow_run.name ~ ' ended as ' ~ flow_run.state.name ~ ': ' ~ "
-                    "(flow_run.state.message or 'without a reason')"
-                ),
+                payload=template_failed_night(),
             )
         ],
     )
@@ -142,7 +140,7 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
         actions=[
             CallWebhook(
                 block_document_id=targets.webhook,
-                payload=_write_payload(f"'No night has succeeded for {_format_span(patience)}'"),
+                payload=template_missing_night(_format_span(patience)),
             )
         ],
     )
@@ -154,10 +152,3 @@ def _format_span(span: timedelta) -> str:
         if span.total_seconds() >= seconds:
             return f"{span.total_seconds() / seconds:g} {name}"
     return f"{span.total_seconds():g} seconds"
-
-
-def _write_payload(expression: str) -> str:
-    """JSON with a `text` from a Jinja expression, escaped as `benchcore.alerts` does: Slack reads
-    <!channel> and the like as commands."""
-    escaped = "replace('&', '&amp;') | replace('<', '&lt;') | replace('>', '&gt;')"
-    return f'{{"text": {{{{ ({expression}) | string | {escaped} | tojson }}}}}}'
