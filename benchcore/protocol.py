@@ -87,14 +87,21 @@ class EnvironmentRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContenderOrder:
+class ContenderIdentity:
+    """Which contender of a duel it is. Orders, documents, records and judged times extend it."""
+
+    name: Name
+    arm: Name
+    role: str
+    framework: str
+    version: Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContenderOrder(ContenderIdentity):
     """One contender as the conductor must start it."""
 
-    name: str
-    arm: str
-    role: str
     framework: Framework
-    version: str
     settings: dict[str, Any]
     environment: EnvironmentRecord
     environment_failure: str | None

@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 
 from dashboards.formatting import (
-    case_label,
-    contender_label,
     format_share,
     is_missing,
+    name_contender,
     one_line,
 )
 
@@ -22,14 +21,7 @@ _VERDICTS = {True: ("same", "same program"), False: ("different", "another progr
 def list_bottlenecks(bottlenecks: pd.DataFrame) -> list[Row]:
     """One row per contender: class, advice and reason, with the shares they rest on."""
     rows = bottlenecks.sort_values(["workload", "case_name", "framework", "name"], kind="stable")
-    return [
-        {
-            "case": case_label(row),
-            "contender": contender_label(row["framework"], row["version"], row["arm"]),
-            **describe_bottleneck(row),
-        }
-        for row in rows.to_dict("records")
-    ]
+    return [{**name_contender(row), **describe_bottleneck(row)} for row in rows.to_dict("records")]
 
 
 def describe_bottleneck(row: Mapping[str, Any]) -> Row:

@@ -7,11 +7,11 @@ from typing import Any
 
 from dashboards.formatting import (
     case_label,
-    contender_label,
     format_energy,
     format_rate,
     format_seconds,
     format_share,
+    name_contender,
     one_line,
 )
 
@@ -23,9 +23,9 @@ def list_epochs(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     `benchcore.store.frames.epochs`."""
     return [
         {
+            **name_contender(row),
             "case": f"{case_label(row)}, {one_line(row['mode'], missing='')}",
             "dataset": one_line(row["dataset"], missing="not recorded"),
-            "contender": contender_label(row["framework"], row["version"], row["arm"]),
             "epoch": str(int(row["epoch"]) + 1),
             "starts": _starts(row),
             "time": format_seconds(row["epoch_ns"] / 1e9),

@@ -40,6 +40,9 @@ def arm_label(arm: str) -> str:
     return _ARMS.get(arm, arm.partition("-")[2])
 
 
+_LABELLED = ("framework", "version", "arm")
+
+
 def contender_label(framework: str, version: object, arm: str) -> str:
     """`PyTorch 2.15.0 compiled`."""
     parts = (FRAMEWORKS.get(framework, framework), one_line(version, missing=""), arm_label(arm))
@@ -48,9 +51,13 @@ def contender_label(framework: str, version: object, arm: str) -> str:
 
 def side_label(row: Mapping[str, Any], side: str) -> str:
     """`contender_label` of side `a` or `b` of a ratio."""
-    return contender_label(
-        row[f"{side}_framework"], row[f"{side}_version"], str(row[f"{side}_arm"])
-    )
+    return contender_label(*(row[f"{side}_{each}"] for each in _LABELLED))
+
+
+def name_contender(row: Mapping[str, Any]) -> dict[str, str]:
+    """The columns that name a contender: `case`, `contender` and its own `name`."""
+    label = contender_label(*(row[each] for each in _LABELLED))
+    return {"case": case_label(row), "contender": label, "name": str(row["name"])}
 
 
 def num_decimals(low: float, high: float) -> int:

@@ -13,7 +13,6 @@ from dashboards.formatting import (
     FRAMEWORKS,
     NOT_MEASURED,
     case_label,
-    contender_label,
     format_average,
     format_bytes,
     format_count,
@@ -27,6 +26,7 @@ from dashboards.formatting import (
     format_speedup,
     is_missing,
     is_single_start,
+    name_contender,
     one_line,
     side_label,
 )
@@ -109,7 +109,7 @@ def list_failures(contenders: pd.DataFrame) -> list[Row]:
     failed = keep(contenders, contenders["status"] != "ok")
     return [
         {
-            **_name_contender(row),
+            **name_contender(row),
             "status": str(row["status"]),
             "cause": one_line(row["cause"], missing="not recorded").replace("_", " "),
             "stage": one_line(row["stage"], missing="not recorded"),
@@ -126,7 +126,7 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
     )
     return [
         {
-            **_name_contender(row),
+            **name_contender(row),
             "role": one_line(row["role"], missing=""),
             "step": format_ns(row["median_step_ns"]),
             "degraded": _degraded(row),
@@ -141,14 +141,6 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
         }
         for row in rows.to_dict("records")
     ]
-
-
-def _name_contender(row: dict[str, Any]) -> Row:
-    return {
-        "case": case_label(row),
-        "contender": contender_label(row["framework"], row["version"], row["arm"]),
-        "name": str(row["name"]),
-    }
 
 
 def describe_unsteady(row: Mapping[str, Any]) -> str:
@@ -191,7 +183,7 @@ def list_costs(contenders: pd.DataFrame) -> list[Row]:
     rows = ran.sort_values(["workload", "case_name", "framework", "role", "name"], kind="stable")
     return [
         {
-            **_name_contender(row),
+            **name_contender(row),
             **{metric.key: format_metric(metric, row[metric.key]) for metric in ON_PAGE},
         }
         for row in rows.to_dict("records")
@@ -203,7 +195,7 @@ def list_profiles(profiles: pd.DataFrame) -> list[Row]:
     rows = profiles.sort_values(["workload", "case_name", "framework", "name"], kind="stable")
     return [
         {
-            **_name_contender(row),
+            **name_contender(row),
             "kernels": format_ns(row["kernel_ns"]),
             "dispatch": format_ns(row["dispatch_ns"]),
             "python_calls": format_average(row["python_calls"]),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchcore.protocol import name_case
+from benchcore.protocol import ContenderIdentity, name_case
 from benchcore.verdict.duel.ratios import ContenderTimes, Exclusion
 from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.series import SeriesKey
@@ -62,13 +62,9 @@ class DuelRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContenderRecord:
+class ContenderRecord(ContenderIdentity):
     """A contender as it was measured in one night."""
 
-    name: str
-    arm: str
-    framework: str
-    version: str
     settings: Mapping[str, Any]
     environment_key: str
     python_version: str

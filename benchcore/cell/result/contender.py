@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchcore.cell.result.start import CompilationPass, Start
-from benchcore.json_types import ABSENT, Count, Name, Positive, Text
-from benchcore.protocol import EnvironmentRecord, Framework, Role, Status
+from benchcore.json_types import ABSENT, Count, Positive, Text
+from benchcore.protocol import ContenderIdentity, EnvironmentRecord, Framework, Role, Status
 
 Cause = Literal[
     "illegal_address",
@@ -102,14 +102,11 @@ class Ladder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contender:
+class Contender(ContenderIdentity):
     """An environment with an implementation and its settings, and the measurements of it."""
 
-    name: Name
-    arm: Name
     role: Role
     framework: Framework
-    version: Text
     environment: EnvironmentRecord
     settings: dict[str, Any]
     effective: dict[str, Any]

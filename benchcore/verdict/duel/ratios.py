@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Literal, Protocol
+from typing import Literal
 
 from packaging.version import Version
 
+from benchcore.protocol import ContenderIdentity
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, Verdict
 from benchcore.verdict.starts import judge_starts, log_ratios_by_start
 
@@ -17,37 +18,13 @@ Kind = Literal["cross_framework", "cross_version", "cross_setting"]
 PairKind = Kind | Literal["replicate"]
 
 
-class ContenderIdentity(Protocol):
-    """The fields that decide which pairs of a duel are compared."""
-
-    @property
-    def framework(self) -> str:
-        """`jax`, `torch` or `stdlib`."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """The framework's."""
-        ...
-
-    @property
-    def arm(self) -> str:
-        """The name of its implementation and settings."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
-class ContenderTimes:
+class ContenderTimes(ContenderIdentity):
     """One contender of a duel: per start, the nanoseconds per step in each round.
 
     `degraded` gives the reason for each round that is left out of the ratio.
     """
 
-    name: str
-    arm: str
-    framework: str
-    version: str
-    role: str
     starts: Mapping[int, Mapping[int, float]]
     degraded: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     compilations: Mapping[int, int | None] = field(default_factory=dict)

@@ -76,6 +76,7 @@ def _side(framework: str, version: str) -> ContenderRecord:
     return ContenderRecord(
         name=f"{framework}-{version}",
         arm=framework,
+        role="pinned",
         framework=framework,
         version=version,
         settings={},

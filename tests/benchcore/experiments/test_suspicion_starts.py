@@ -33,6 +33,7 @@ def _side(framework: str, version: str, key: str) -> ContenderRecord:
     return ContenderRecord(
         name=f"{arm}-{version}",
         arm=arm,
+        role="pinned",
         framework=framework,
         version=version,
         settings={"compile": mode},
