@@ -6,18 +6,22 @@ about: one contender, a pair, or (both missing) the whole duel.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import pandas as pd
 
+from benchcore.planning.catalog import needs_proof
+from benchcore.protocol import CALIBRATION_TRACK, DEFECT_TRACK
 from benchcore.store.frames.ratios import read_sides
 from benchcore.verdict.duel.parity import compare_sides
 from benchcore.verdict.duel.products import CHECKS, judge_products
 from benchcore.verdict.duel.ratios import classify_pair
+from benchcore.workloads.settings import DEFECTS, INJECTED_SLOWDOWN
 
 COUNTED_SINCE = 2
 """The METHOD from which on a step's products are counted."""
@@ -157,3 +161,91 @@ def name_rows(
         other=frame[other] if other else None,
         row=range(len(frame)),
     ).reset_index(drop=True)
+
+
+def deliberate_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per contender: `wrong` names what is wrong with it, or its duel, on purpose.
+
+    A defect in the settings excludes a contender on any track. A defect study excludes all its
+    contenders. An injected slow-down is allowed only in calibration runs.
+    """
+    settings = {
+        (each["duel_run"], each["name"]): each["settings"]
+        for each in frames.manifests.to_dict("records")
+    }
+    wrong = [
+        _describe_defect(settings.get((each["duel_run"], each["name"]), {}), str(each["track"]))
+        for each in frames.contenders.to_dict("records")
+    ]
+    return name_rows(
+        frames.contenders.assign(wrong=pd.Series(wrong, dtype="object")), contender="name"
+    )
+
+
+def _describe_defect(settings: Mapping[str, Any], track: str) -> str:
+    if DEFECTS in settings:
+        return settings[DEFECTS]
+    if INJECTED_SLOWDOWN in settings and track != CALIBRATION_TRACK:
+        return f"slowed down by {settings[INJECTED_SLOWDOWN]} %"
+    return "played in a defect study" if track == DEFECT_TRACK else ""
+
+
+LIMIT_Z = 3.29
+"""Limit of the pooled two-proportion z statistic: equal runs exceed it once in a thousand."""
+
+_COLUMNS = ["duel_run", "a", "b", "correct_a", "correct_b", "num_val", "apart_z"]
+
+
+def epoch_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per pair that trained on images: the difference of its last accuracies, in standard
+    errors."""
+    last = {
+        (each["duel_run"], each["name"]): each
+        for each in frames.epochs.sort_values("epoch").to_dict("records")
+    }
+    rows = []
+    for duel_run, a, b in list_pairs(frames.contenders):
+        if (duel_run, a) in last and (duel_run, b) in last:
+            one, other = last[duel_run, a], last[duel_run, b]
+            correct, num_val = (one["correct"], other["correct"]), int(one["num_val"])
+            rows.append([duel_run, a, b, *correct, num_val, accuracy_z(*correct, num_val)])
+    return name_rows(pd.DataFrame(rows, columns=_COLUMNS), contender="a", other="b")
+
+
+def accuracy_z(correct_a: float, correct_b: float, num_images: int) -> float:
+    """The difference of two accuracies in standard errors; 0 if none or all images are right.
+
+    Treats the two as independent samples. For the same images that is conservative.
+    """
+    pooled = (correct_a + correct_b) / (2 * num_images)
+    error = math.sqrt(2 * pooled * (1 - pooled) / num_images)
+    apart = abs(correct_a - correct_b) / num_images
+    return apart / error if error else 0.0
+
+
+def proof_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per proven quantity of a pair, and one per pair without its proof.
+
+    Pairs need a proof if both sides finished in different environments, on a workload with one.
+    """
+    proven = {
+        (each["duel_run"], frozenset((each["a"], each["b"])))
+        for each in frames.proofs.to_dict("records")
+    }
+    finished = frames.contenders.query("status == 'ok'")
+    side = {(each["duel_run"], each["name"]): each for each in finished.to_dict("records")}
+    lacking = []
+    for duel_run, a, b in list_pairs(frames.contenders):
+        if (duel_run, a) not in side or (duel_run, b) not in side:
+            continue
+        one, other = side[duel_run, a], side[duel_run, b]
+        wanted = needs_proof(one["workload"], one["use_case"], one["precision"])
+        differ = one["environment_key"] != other["environment_key"]
+        if wanted and differ and (duel_run, frozenset((a, b))) not in proven:
+            weights = " --checkpoint FILE" if isinstance(one["checkpoint"], str) else ""
+            named = f"{one['workload']} --precision {one['precision']}{weights}"
+            reason = f"it was not proven; run deadheat equivalence {named}"
+            missing = {"quantity": "equivalence", "passed": False, "reason": reason}
+            lacking.append({"duel_run": duel_run, "a": a, "b": b, **missing})
+    rows = [*frames.proofs.to_dict("records"), *lacking]
+    return name_rows(pd.DataFrame(rows, columns=frames.proofs.columns), contender="a", other="b")

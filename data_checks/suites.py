@@ -16,18 +16,19 @@ import pandas as pd
 from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.physics import LIMIT_SHARE
 from benchcore.verdict.duel.products import CHECKS
-from data_checks.defects import deliberate_rows
-from data_checks.epochs import LIMIT_Z, epoch_rows
-from data_checks.proofs import proof_rows
 from data_checks.rows import (
+    LIMIT_Z,
     CheckFrames,
     contender_rows,
+    deliberate_rows,
     duel_rows,
+    epoch_rows,
     equivalence_rows,
     pair_rows,
     parity_rows,
     product_rows,
     profile_rows,
+    proof_rows,
     start_rows,
     unbounded_cases,
 )

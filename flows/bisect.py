@@ -17,6 +17,7 @@ from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation.decide import LOOKS
+from tasks.campaign_run import TaskMeasurer
 from tasks.form import (
     Bound,
     CaseName,
@@ -30,7 +31,6 @@ from tasks.form import (
     Starts,
     Workload,
 )
-from tasks.rounds import TaskMeasurer
 
 _COLUMNS = ("purpose", "old", "new", "verdict", "ratio", "low", "high", "starts", "reason")
 

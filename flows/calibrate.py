@@ -18,8 +18,8 @@ from benchcore.state import default_root, open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.calibration import measure_calibration
 from dashboards.error_rates import list_rates, summarise_error_rates
+from tasks.campaign_run import TaskMeasurer
 from tasks.form import NumRuns, ProfileName, SiteName
-from tasks.rounds import TaskMeasurer
 
 
 @flow(name="calibrate", flow_run_name="calibrate-{runs}-runs", validate_parameters=True)

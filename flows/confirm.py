@@ -17,8 +17,8 @@ from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation.decide import LOOKS
+from tasks.campaign_run import TaskMeasurer
 from tasks.form import ConfirmMinutes, ProfileName, SiteName, Starts, SuspicionIds
-from tasks.rounds import TaskMeasurer
 
 _COLUMNS = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
 

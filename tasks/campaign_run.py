@@ -1,20 +1,29 @@
-"""Runs a planned campaign: environments, duels, ingest, verdicts, dashboard."""
+"""Runs a planned campaign: environments, duels, ingest, verdicts, dashboard. Each round of an
+experiment is such a campaign, in a task of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prefect import unmapped
+from prefect import get_run_logger, task, unmapped
 from prefect.artifacts import create_link_artifact, create_table_artifact
-from prefect.client.schemas.objects import State
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State as RunState
 from prefect.transactions import transaction
 
 from benchcore import variables
 from benchcore.errors import CampaignIncompleteError
-from benchcore.planning.matrix import PlannedDuel
-from benchcore.state import State as StateFolder
+from benchcore.planning.matrix import Plan
+from benchcore.running.duels import is_measured
+from benchcore.running.equivalence import list_campaign_proofs
+from benchcore.running.plans import load_campaign, save_campaign
+from benchcore.running.sites import load_site
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.reports.campaign import list_failures
 from tasks import measurement, pipeline
 from tasks.artifacts import name_key, show_progress
 from tasks.slurm_shards import measure_in_shards
@@ -25,17 +34,19 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
 
     Raises CampaignIncompleteError at the end if a duel has no result.
     """
+    state = State(Path(root))
+    plan = load_campaign(state, campaign)
     # A failed build becomes a status of its contenders; the campaign continues.
     pipeline.provision_environment.map(
-        pipeline.list_requests(campaign, root), campaign=unmapped(campaign), root=unmapped(root)
+        list(plan.releases), campaign=unmapped(campaign), root=unmapped(root)
     ).wait()
     pipeline.offer_versions(root=root, return_state=True)
     with show_progress(campaign, root) as update:
-        if pipeline.is_on_slurm(campaign, root):
+        if load_site(plan.site).kind == "slurm":
             lost = measure_in_shards(campaign, root, update)
         else:
-            lost = _measure_all(pipeline.list_duels(campaign, root), campaign, root, update)
-    if not pipeline.has_results(campaign, root):
+            lost = _measure_all(plan, state, update)
+    if not any(is_measured(state, plan, duel) for duel in plan.duels):
         raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))
     lost += pipeline.ingest_results(root=root)
     outcome = conclude_campaign(campaign, root)
@@ -46,6 +57,7 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
 
 def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
     """Check, judge and publish a campaign's results from the database."""
+    state = State(Path(root))
     marks = pipeline.check_results(campaign=campaign, root=root)
     ratios = pipeline.judge_results(campaign=campaign, root=root)
     with transaction():  # if publishing the artifacts fails, the page is withdrawn
@@ -54,32 +66,30 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
             create_table_artifact(key=name_key("ratios", campaign), table=ratios)
         create_link_artifact(
             key=name_key("dashboard", campaign),
-            link=link_page(campaign, StateFolder(Path(root))),
+            link=link_page(campaign, state),
             link_text="Dashboard",
         )
     return {
         "campaign": campaign,
         "dashboard": page,
         "marks": marks,
-        "failures": pipeline.list_failed(campaign, root),
+        "failures": list_failures(open_database(state.database_url), campaign),
         "ratios": ratios,
-        "notes": pipeline.list_notes(campaign, root),
+        "notes": list(load_campaign(state, campaign).notes),
     }
 
 
-def _measure_all(
-    duels: Sequence[PlannedDuel], campaign: str, root: str, update: Callable[[], None]
-) -> list[str]:
+def _measure_all(plan: Plan, state: State, update: Callable[[], None]) -> list[str]:
     """Measure every duel in a task run of its own; the reasons of those without a result."""
-    for workload, precision in pipeline.list_proofs(campaign, root):
+    where = {"campaign": plan.campaign, "root": str(state.root)}
+    proofs = list_campaign_proofs(plan, state)
+    for workload, precision in dict.fromkeys((each.workload, each.precision) for each in proofs):
         # Without a proof the checks exclude its pairs; the campaign continues.
-        measurement.prove_workload(
-            workload, precision, campaign=campaign, root=root, return_state=True
-        )
+        measurement.prove_workload(workload, precision, **where, return_state=True)
     lost: list[str] = []
-    for duel in duels:
-        ended: State[Any] = measurement.measure_duel(
-            duel.title, duel.duel_run, campaign=campaign, root=root, return_state=True
+    for duel in plan.duels:
+        ended: RunState[Any] = measurement.measure_duel(
+            duel.title, duel.duel_run, **where, return_state=True
         )
         if not ended.is_completed():
             lost.append(f"{duel.title}: {ended.message}")
@@ -87,7 +97,7 @@ def _measure_all(
     return lost
 
 
-def link_page(campaign: str, state: StateFolder) -> str:
+def link_page(campaign: str, state: State) -> str:
     """The URL of a campaign's own page, which later campaigns do not replace: under
     DEADHEAT_DASHBOARD_URL if it is set, else of the file."""
     page = state.site / campaign / "index.html"
@@ -95,3 +105,25 @@ def link_page(campaign: str, state: StateFolder) -> str:
     if not served:
         return page.as_uri()
     return f"{served.rstrip('/')}/{page.relative_to(state.site).as_posix()}"
+
+
+@task(task_run_name="{title}", cache_policy=NO_CACHE)
+def measure_round(title: str, *, campaign: str, root: str) -> None:
+    """Run a round's campaign to its dashboard; run again, only missing duels are measured."""
+    run_campaign(campaign, root)
+
+
+@dataclass(frozen=True)
+class TaskMeasurer:
+    """The `benchcore.experiments.rounds.Measurer` of a flow."""
+
+    state: State
+
+    def measure(self, plan: Plan, title: str) -> None:
+        """Save the plan, and run it as a task with that title."""
+        saved = save_campaign(plan, self.state)
+        measure_round(title, campaign=saved.campaign, root=str(self.state.root))
+
+    def report(self, text: str) -> None:
+        """One line in the flow run's log."""
+        get_run_logger().info(text)

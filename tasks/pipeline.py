@@ -19,18 +19,16 @@ from prefect.states import Completed
 from prefect.transactions import Transaction, get_transaction
 
 from benchcore.errors import UserError
-from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
-from benchcore.running import equivalence, plans
-from benchcore.running.duels import is_measured, provision_release
+from benchcore.running import plans
+from benchcore.running.duels import provision_release
 from benchcore.running.plans import load_campaign, progress_log
-from benchcore.running.sites import load_site
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.proofs import ingest_proofs
-from benchcore.store.reports.campaign import judge_and_list, list_failures
+from benchcore.store.reports.campaign import judge_and_list
 from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
 from dashboards.publish import publish_campaign, read_page, withdraw_campaign
 from tasks.available_versions import offer_built_versions
@@ -137,42 +135,3 @@ def report_suspicions(campaign: str, root: str) -> int:
             payload={"suspicions": found},
         )
     return len(found)
-
-
-def list_failed(campaign: str, root: str) -> list[dict[str, Any]]:
-    """The contenders whose status is a failure."""
-    return list_failures(open_database(State(Path(root)).database_url), campaign)
-
-
-def list_notes(campaign: str, root: str) -> list[str]:
-    """What a reader must know of the campaign's versions, such as a newer one that exists."""
-    return list(load_campaign(State(Path(root)), campaign).notes)
-
-
-def list_requests(campaign: str, root: str) -> list[str]:
-    """The version requests of a campaign's plan."""
-    return list(load_campaign(State(Path(root)), campaign).releases)
-
-
-def list_proofs(campaign: str, root: str) -> list[tuple[str, str]]:
-    """The (workload, precision) pairs that the campaign's duels need proofs of."""
-    state = State(Path(root))
-    wanted = equivalence.list_campaign_proofs(load_campaign(state, campaign), state)
-    return list(dict.fromkeys((each.workload, each.precision) for each in wanted))
-
-
-def list_duels(campaign: str, root: str) -> list[matrix.PlannedDuel]:
-    """The duels of a campaign's plan."""
-    return list(load_campaign(State(Path(root)), campaign).duels)
-
-
-def has_results(campaign: str, root: str) -> bool:
-    """Whether any duel of a campaign has a document."""
-    state = State(Path(root))
-    plan = load_campaign(state, campaign)
-    return any(is_measured(state, plan, duel) for duel in plan.duels)
-
-
-def is_on_slurm(campaign: str, root: str) -> bool:
-    """Whether a campaign's duels are measured in a Slurm cluster's allocations."""
-    return load_site(load_campaign(State(Path(root)), campaign).site).kind == "slurm"

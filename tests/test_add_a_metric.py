@@ -24,7 +24,7 @@ from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import list_contenders
 from dashboards.tables import list_costs, measured_costs
-from flows.cli.costs import print_costs
+from flows.cli.report import print_costs
 
 document = make_document()
 for start in document["contenders"][0]["starts"]:

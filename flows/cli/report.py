@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +14,7 @@ from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.frames.profiles import list_bottlenecks
 from benchcore.store.ingest import ingest_spool
+from benchcore.store.metrics import METRICS
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.campaign import (
     judge_and_list,
@@ -23,9 +26,10 @@ from benchcore.store.reports.campaign import (
     list_ratios,
 )
 from benchcore.store.reports.workarounds import list_workarounds
+from dashboards.formatting import format_metric
+from dashboards.tables import describe_unsteady
 from dashboards.workarounds import describe_workarounds
 from flows.cli import options
-from flows.cli.costs import print_costs
 from flows.cli.printing import (
     print_failures,
     print_json,
@@ -131,3 +135,22 @@ def _print_report(found: dict[str, Any], campaign: str) -> None:
     if found["programs"]:
         columns = ("case", "pair", "words")
         print_rows(found["programs"], columns, title="Did the program change?")
+
+
+def print_costs(contenders: Sequence[Mapping[str, Any]]) -> None:
+    """The rows of `benchcore.store.reports.campaign.list_contenders`, with a remark where a
+    contender was not steady when its clock began."""
+    for case, of_case in groupby(contenders, key=lambda row: row["case"]):
+        rows = list(of_case)
+        names = [row["name"] for row in rows]
+        table = [
+            {
+                "": metric.title.lower(),
+                **{row["name"]: format_metric(metric, row[metric.key]) for row in rows},
+            }
+            for metric in METRICS
+        ]
+        remarks = {row["name"]: describe_unsteady(row) for row in rows}
+        if any(remarks.values()):
+            table.append({"": "when its clock began", **remarks})
+        print_rows(table, ("", *names), title=f"{case}: what a step took")

@@ -36,7 +36,7 @@ from dashboards.tables import (
     list_ratios,
     measured_costs,
 )
-from flows.cli.costs import print_costs
+from flows.cli.report import print_costs
 
 NAN = math.nan
 PAIR = {

@@ -4,7 +4,7 @@ import math
 import subprocess
 import sys
 
-from data_checks.epochs import LIMIT_Z, accuracy_z
+from data_checks.rows import LIMIT_Z, accuracy_z
 
 
 def test_accuracies_are_compared_with_chance_over_their_images() -> None:

@@ -10,11 +10,10 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchcore.cell.explain.generated_code import describe_code
 from benchcore.cell.explain.python_calls import count_python_calls
 from benchcore.cell.explain.trace import (
     WINDOW,
@@ -154,3 +153,26 @@ def _describe_operators(operators: Sequence[Event], steps: int) -> dict[str, Any
     digest = hashlib.sha256("\n".join(calls[:each]).encode()).hexdigest()
     counts = Counter(one.name for one in outer[:each])
     return {"hash": digest if steady else None, "counts": dict(sorted(counts.items()))}
+
+
+_KERNEL = re.compile(r"^\w+ = async_compile\.(\w+)\(", re.MULTILINE)
+_LIBRARY = re.compile(r"^ .*?\b(?:extern_kernels|torch\.ops\.\w+)\.(\w+)[\w.]*\(", re.MULTILINE)
+_COMMENT = re.compile(r"^\s*(?:# |#$|//).*$", re.MULTILINE)
+_TRAILING = re.compile(r"  # [^'\"\n]*$", re.MULTILINE)
+_PATH = re.compile(r"(?<=[\"'<])/[^\"'>\n]*(?=[\"'>])")
+
+
+def describe_code(sources: Iterable[str]) -> dict[str, Any]:
+    """`hash`, and `counts` of generated kernels and of library calls by name. None = no code."""
+    plain = sorted(_strip(source) for source in sources)
+    counts: Counter[str] = Counter()
+    for source in plain:
+        counts["generated kernel"] += len(_KERNEL.findall(source))
+        counts.update(f"library {name}" for name in _LIBRARY.findall(source))
+    digest = hashlib.sha256("\0".join(plain).encode()).hexdigest()
+    return {"hash": digest if plain else None, "counts": dict(sorted(counts.items()))}
+
+
+def _strip(source: str) -> str:
+    bare = _PATH.sub("path", _TRAILING.sub("", _COMMENT.sub("", source)))
+    return "\n".join(line for line in bare.splitlines() if line.strip())

@@ -15,8 +15,8 @@ from benchcore.verdict.confirmation.machine_check import (
     MachineCheck,
     check_machine,
     describe_machine,
+    judge_machine_level,
 )
-from benchcore.verdict.confirmation.machine_level import judge_machine_level
 from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.thresholds import LASTING_NIGHTS
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, swap_sides

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchcore.cell.explain.generated_code import describe_code
+from benchcore.cell.explain.torch_profile import describe_code
 
 CODE = """\
 # AOT ID: ['0_inference']

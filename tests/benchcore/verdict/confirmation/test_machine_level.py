@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from benchcore.verdict.confirmation.machine_level import judge_machine_level
+from benchcore.verdict.confirmation.machine_check import judge_machine_level
 from benchcore.verdict.history.levels import HistoryLevels, measure_spread
 
 
