@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -66,6 +67,16 @@ class Spec:
     """Share of a step's FLOPs in 3x3 convolutions of stride 1, where Winograd needs fewer."""
     injects_faults: bool = False
     """Whether it fails on purpose: its numbers are never judged."""
+
+
+make_idle_spec = functools.partial(
+    Spec,
+    make_arrays=lambda case, seed: Arrays(params={}, inputs={}),
+    flops=lambda case: 0,
+    least_bytes=lambda case: 0,
+    tolerances=lambda case: {},
+)
+"""The spec of a workload without arrays, arithmetic and outputs: nothing is there to compare."""
 
 
 def import_spec(workload: str) -> Spec:

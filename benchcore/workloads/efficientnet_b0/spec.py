@@ -16,16 +16,11 @@ from benchcore.workloads.vision.inverted_residual import (
     side_after,
 )
 from benchcore.workloads.vision.layer_table import Layer, LayerTable, halved
-from benchcore.workloads.vision.pixels import training_arrays
 
 SETTINGS = vision.take_defects(*vision.CONVOLUTIONAL)
-make_training_arrays = training_arrays
-"""It can be trained on image files."""
 CASES: dict[str, Case] = make_cases(
     tiny_batch={"infer": 2, "train": 4}, infer=(1, 8, 32, 128), train=(32,)
 )
-PROOFS = vision.make_proofs()
-"""The cases of the equivalence proof: run in every precision and in float64."""
 DROPOUT = 0.2
 """Before the last layer, in training. Timed steps include it, the evidence does not."""
 STOCHASTIC_DEPTH = 0.2
@@ -92,33 +87,17 @@ def layers(side: int) -> Iterator[Layer]:
     yield Layer(name="classifier.1", norm=None, inputs=HEAD, outputs=CLASSES, kernel=0)
 
 
-_TABLE = LayerTable(
-    layers=layers,
-    steep=("features.1.0.block.2.1", "features.2.0.block.0.0", "features.2.0.block.0.1"),
-)
-state_dict_shapes = _TABLE.state_dict_shapes
-make_arrays = _TABLE.make_arrays
-flops = _TABLE.flops
-"""0.386 G multiply-adds per image forward at 224 pixels, as in torchvision's table
-(`EfficientNet_B0_Weights`, `_ops`)."""
-winograd_share = _TABLE.winograd_share
-least_bytes = _TABLE.least_bytes
-
-
 def tolerances(case: Case) -> dict[str, float]:
     """Gradients of the two sides differ by 4e-6 to 3e-5 on CPUs: SiLU has no kink."""
     return vision.tolerances(case, gradient=1e-3)
 
 
-SPEC = vision.make_spec(
-    cases=CASES,
-    make_arrays=make_arrays,
-    flops=flops,
-    least_bytes=least_bytes,
-    tolerances=tolerances,
-    settings=SETTINGS,
-    proofs=PROOFS,
-    state_dict_shapes=state_dict_shapes,
-    make_training_arrays=make_training_arrays,
-    winograd_share=winograd_share,
+_TABLE = LayerTable(
+    layers=layers,
+    steep=("features.1.0.block.2.1", "features.2.0.block.0.0", "features.2.0.block.0.1"),
 )
+SPEC = _TABLE.make_spec(
+    cases=CASES, tolerances=tolerances, settings=SETTINGS, proofs=vision.make_proofs()
+)
+"""A step has 0.386 G multiply-adds per image forward at 224 pixels, as in torchvision's table
+(`EfficientNet_B0_Weights`, `_ops`)."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchcore.program import Arrays
-from benchcore.workloads.contract import Spec
+from benchcore.workloads.contract import make_idle_spec
 
 Fault = Literal[
     "segfault",
@@ -46,26 +46,4 @@ def make_arrays(case: Case, seed: int) -> Arrays:
     return Arrays(params={}, inputs={})
 
 
-def flops(case: Case) -> int:
-    """Floating-point operations per step: none."""
-    return 0
-
-
-def least_bytes(case: Case) -> int:
-    """Bytes a step must move to or from memory: none."""
-    return 0
-
-
-def tolerances(case: Case) -> dict[str, float]:
-    """There is nothing to compare."""
-    return {}
-
-
-SPEC = Spec(
-    cases=CASES,
-    make_arrays=make_arrays,
-    flops=flops,
-    least_bytes=least_bytes,
-    tolerances=tolerances,
-    injects_faults=True,
-)
+SPEC = make_idle_spec(cases=CASES, make_arrays=make_arrays, injects_faults=True)

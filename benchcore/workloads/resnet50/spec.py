@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.layer_table import Layer, LayerTable, halved
-from benchcore.workloads.vision.pixels import training_arrays
 
 SETTINGS = vision.take_defects("v1-stride", *vision.CONVOLUTIONAL)
-make_training_arrays = training_arrays
-"""It can be trained on image files."""
 EXPANSION = 4
 """A bottleneck block has four times its width as outputs."""
 
@@ -41,8 +38,6 @@ STAGES = (
 CASES: dict[str, Case] = make_cases(
     tiny_batch={"infer": 2, "train": 4}, infer=(1, 4, 8, 32, 128), train=(32,)
 )
-PROOFS = vision.make_proofs()
-"""The cases of the equivalence proof: run in every precision and in float64."""
 
 
 def layers(side: int) -> Iterator[Layer]:
@@ -85,33 +80,17 @@ def _bottleneck(prefix: str, inputs: int, width: int, side: int, stride: int) ->
         )
 
 
-_TABLE = LayerTable(
-    layers=layers,
-    steep=("layer1.0.bn2", "layer1.0.conv3", "layer1.0.bn3"),
-)
-state_dict_shapes = _TABLE.state_dict_shapes
-make_arrays = _TABLE.make_arrays
-flops = _TABLE.flops
-"""4.089 G multiply-adds per image forward at 224 pixels, as in torchvision's table
-(`ResNet50_Weights`, `_ops`)."""
-winograd_share = _TABLE.winograd_share
-least_bytes = _TABLE.least_bytes
-
-
 def tolerances(case: Case) -> dict[str, float]:
     """Both sides' gradients differ by 1e-5 to 8e-3 on CPUs: units near zero round either way."""
     return vision.tolerances(case, gradient=3e-2)
 
 
-SPEC = vision.make_spec(
-    cases=CASES,
-    make_arrays=make_arrays,
-    flops=flops,
-    least_bytes=least_bytes,
-    tolerances=tolerances,
-    settings=SETTINGS,
-    proofs=PROOFS,
-    state_dict_shapes=state_dict_shapes,
-    make_training_arrays=make_training_arrays,
-    winograd_share=winograd_share,
+_TABLE = LayerTable(
+    layers=layers,
+    steep=("layer1.0.bn2", "layer1.0.conv3", "layer1.0.bn3"),
 )
+SPEC = _TABLE.make_spec(
+    cases=CASES, tolerances=tolerances, settings=SETTINGS, proofs=vision.make_proofs()
+)
+"""A step has 4.089 G multiply-adds per image forward at 224 pixels, as in torchvision's table
+(`ResNet50_Weights`, `_ops`)."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from benchcore.program import Arrays
-from benchcore.workloads.vision.case import CLASSES, Case, is_statistic, make_inputs
+from benchcore.workloads.contract import Spec
+from benchcore.workloads.vision.case import CLASSES, Case, is_statistic, make_inputs, make_spec
+from benchcore.workloads.vision.pixels import training_arrays
 
 STEEPNESS = 600.0
 """Mean of the steep channel in standard deviations: E[x^2] - E[x]^2 has no digits left there,
@@ -103,6 +106,18 @@ class LayerTable:
 
     layers: Callable[[int], Layers]
     steep: tuple[str, str, str]
+
+    def make_spec(self, **others: Any) -> Spec:
+        """The spec of the network; `others` are its cases, tolerances, settings and proofs."""
+        return make_spec(
+            make_arrays=self.make_arrays,
+            flops=self.flops,
+            least_bytes=self.least_bytes,
+            state_dict_shapes=self.state_dict_shapes,
+            winograd_share=self.winograd_share,
+            make_training_arrays=training_arrays,
+            **others,
+        )
 
     def state_dict_shapes(self, case: Case) -> dict[str, tuple[int, ...]]:
         """Shapes in a state dict of parameters and statistics, as a checkpoint has them."""

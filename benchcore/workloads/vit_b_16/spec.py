@@ -18,8 +18,6 @@ from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inpu
 from benchcore.workloads.vision.pixels import training_arrays
 
 SETTINGS = vision.take_defects("tanh-gelu", attends=True)
-make_training_arrays = training_arrays
-"""It can be trained on image files."""
 PATCH = 16
 BLOCKS = 12
 HEADS = 12
@@ -179,5 +177,5 @@ SPEC = vision.make_spec(
     proofs=PROOFS,
     checkpoint_proofs=PROOFS_FROM_CHECKPOINT,
     state_dict_shapes=state_dict_shapes,
-    make_training_arrays=make_training_arrays,
+    make_training_arrays=training_arrays,
 )

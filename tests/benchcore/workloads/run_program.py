@@ -26,6 +26,7 @@ import numpy as np
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.program import REFERENCE, Arrays, Program
+from benchcore.workloads.contract import import_spec
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
@@ -93,8 +94,8 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
 @functools.lru_cache(maxsize=1)
 def _make_arrays(workload: str, case: str, seed: int) -> Arrays:
     """Jobs of one case come one after the other."""
-    spec = importlib.import_module(f"benchcore.workloads.{workload}.spec")
-    return spec.make_arrays(spec.CASES[case], seed)
+    spec = import_spec(workload)
+    return spec.make_arrays(spec.cases[case], seed)
 
 
 def _evidence(bound: BoundProgram, when: str) -> dict[str, np.ndarray]:

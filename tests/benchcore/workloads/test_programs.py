@@ -45,11 +45,11 @@ COMPILED = ("mlp",)
 
 
 def _spec(workload: str) -> Any:
-    return importlib.import_module(f"benchcore.workloads.{workload}.spec")
+    return importlib.import_module(f"benchcore.workloads.{workload}.spec").SPEC
 
 
 def _tiny_cases(workload: str) -> list[str]:
-    names = list(_spec(workload).CASES)
+    names = list(_spec(workload).cases)
     return [name for name in names if name.startswith("tiny")] or names
 
 
@@ -308,7 +308,7 @@ def _disagreements(
 ) -> dict[str, tuple[float, float]]:
     """Quantity -> (difference, tolerance) where the tolerance is not kept; NaN keeps none."""
     spec = _spec(job.workload)
-    tolerances = spec.tolerances(spec.CASES[job.case])
+    tolerances = spec.tolerances(spec.cases[job.case])
     assert set(one) == set(other) == set(tolerances)
     differences = {name: _difference(one[name], other[name]) for name in tolerances}
     return {
@@ -364,12 +364,10 @@ def test_compiled_torch_agrees_with_eager(job: Job, outcomes: Outcomes) -> None:
     assert _disagreements(job, outcomes[eager.key].before, outcomes[job.key].before) == {}
 
 
-@pytest.mark.parametrize(
-    "job", [job for job in RIGHT if hasattr(_spec(job.workload), "reference")], ids=_key
-)
+@pytest.mark.parametrize("job", [job for job in RIGHT if _spec(job.workload).reference], ids=_key)
 def test_program_agrees_with_the_float64_reference(job: Job, outcomes: Outcomes) -> None:
     spec = _spec(job.workload)
-    case = spec.CASES[job.case]
+    case = spec.cases[job.case]
     oracle = spec.reference(case, spec.make_arrays(case, SEED))
     assert _disagreements(job, oracle, outcomes[job.key].before) == {}
 
@@ -440,7 +438,7 @@ def _prove(job: Job, outcomes: Outcomes) -> list[dict[str, Any]]:
         )
         for side in (partner, job)
     )
-    case = spec.CASES[job.case]
+    case = spec.cases[job.case]
     return judge(a, b, Rule(precision=case.precision, tolerances=spec.tolerances(case)))
 
 
@@ -457,7 +455,7 @@ def test_float64_proves_nothing_of_a_side_with_a_mistake(job: Job, outcomes: Out
 def _table_row(job: Job, outcomes: Outcomes) -> list[str]:
     """What the mistake moves most, how far, and which tolerances would have let it through."""
     spec, facts = _spec(job.workload), outcomes[job.key].facts
-    case = spec.CASES[job.case]
+    case = spec.cases[job.case]
     cells = [job.workload, case.use_case, MISTAKES[job.mutation or ""]]
     if "refused" in facts:
         refused_for = "shape" if "in torch's layout" in facts["refused"] else "names"
@@ -496,7 +494,7 @@ def test_the_table_of_mistakes_matches_measurements(job: Job, outcomes: Outcomes
 
 
 def test_the_table_of_mistakes_has_no_other_rows() -> None:
-    cases = {job: _spec(job.workload).CASES[job.case] for job in TABLED}
+    cases = {job: _spec(job.workload).cases[job.case] for job in TABLED}
     made = [
         [job.workload, case.use_case, MISTAKES[job.mutation or ""]] for job, case in cases.items()
     ]

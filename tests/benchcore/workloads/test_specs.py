@@ -30,11 +30,15 @@ ROOT = Path(__file__).resolve().parents[3]
 WORKLOADS = sorted(path.parent.name for path in (ROOT / "benchcore/workloads").glob("*/spec.py"))
 
 
-def _spec(workload: str) -> Any:
+def _module(workload: str) -> Any:
     return importlib.import_module(f"benchcore.workloads.{workload}.spec")
 
 
-CASES = [(workload, name) for workload in WORKLOADS for name in _spec(workload).CASES]
+def _spec(workload: str) -> Any:
+    return _module(workload).SPEC
+
+
+CASES = [(workload, name) for workload in WORKLOADS for name in _spec(workload).cases]
 TINY = [
     (workload, name) for workload, name in CASES if name.startswith("tiny") or workload == "noop"
 ]
@@ -48,7 +52,7 @@ def _bytes(arrays: Arrays) -> dict[str, bytes]:
 @pytest.mark.parametrize(("workload", "name"), CASES)
 def test_case_is_complete(workload: str, name: str) -> None:
     spec = _spec(workload)
-    case = spec.CASES[name]
+    case = spec.cases[name]
     assert re.fullmatch("[a-z0-9][a-z0-9_]*", name)
     assert case.use_case in ("infer", "train", "op")
     assert case.batch >= 1
@@ -65,7 +69,7 @@ def test_case_is_complete(workload: str, name: str) -> None:
 
 @pytest.mark.parametrize("workload", [name for name in WORKLOADS if name not in ("noop", "faulty")])
 def test_every_use_case_has_a_tiny_case(workload: str) -> None:
-    cases = _spec(workload).CASES
+    cases = _spec(workload).cases
     assert {f"tiny_{case.use_case}" for case in cases.values()} <= set(cases)
 
 
@@ -85,14 +89,14 @@ def test_throughput_is_measured_at_four_batch_sizes(
 ) -> None:
     end = "" if precision == "fp32_ieee" else f"_{precision}"
     for batch in (1, 8, 32, 128):
-        case = _spec(workload).CASES[f"{use_case}_b{batch}{end}"]
+        case = _spec(workload).cases[f"{use_case}_b{batch}{end}"]
         assert (case.use_case, case.batch, case.precision) == (use_case, batch, precision)
 
 
 def test_a_bf16_product_moves_half_the_bytes() -> None:
     spec = _spec("matmul")
     for name in ("cpu_1024", "gpu_8192"):
-        full, half = (spec.CASES[name + end] for end in ("", "_bf16"))
+        full, half = (spec.cases[name + end] for end in ("", "_bf16"))
         assert spec.flops(half) == spec.flops(full)
         assert 2 * spec.least_bytes(half) == spec.least_bytes(full)
 
@@ -100,7 +104,7 @@ def test_a_bf16_product_moves_half_the_bytes() -> None:
 @pytest.mark.parametrize(("workload", "name"), TINY)
 def test_same_seed_gives_same_bytes_and_another_seed_others(workload: str, name: str) -> None:
     spec = _spec(workload)
-    case = spec.CASES[name]
+    case = spec.cases[name]
     first = spec.make_arrays(case, 1)
     again, other = _bytes(spec.make_arrays(case, 1)), _bytes(spec.make_arrays(case, 2))
     assert _bytes(first) == again
@@ -125,9 +129,9 @@ def test_noop_runs_in_a_bare_interpreter() -> None:
         "from benchcore.workloads.noop import in_stdlib, spec\n"
         "case = spec.CASES['bare']\n"
         "settings = {'device': 'cpu', 'compile': 'none'}\n"
-        "program = in_stdlib.build(case, spec.make_arrays(case, 0), settings)\n"
+        "program = in_stdlib.build(case, spec.SPEC.make_arrays(case, 0), settings)\n"
         "from benchcore.cell.bound_program import BoundProgram\n"
-        "bound = BoundProgram(program, spec.SPEC, case, spec.make_arrays(case, 0))\n"
+        "bound = BoundProgram(program, spec.SPEC, case, spec.SPEC.make_arrays(case, 0))\n"
         "assert bound.step() is None\n"
         "assert bound.prove(lambda _: None, lambda _: None) == {}\n"
         "assert 'numpy' not in sys.modules\n"
@@ -147,7 +151,7 @@ def test_bf16_moves_half_the_bytes_and_autocast_holds_its_parameters_in_float32(
     for workload, name in (("mlp", "train_b128"), ("resnet50", "infer_b32")):
         spec = _spec(workload)
         full, half, mixed = (
-            spec.least_bytes(spec.CASES[name + end]) for end in ("", "_bf16", "_bf16_autocast")
+            spec.least_bytes(spec.cases[name + end]) for end in ("", "_bf16", "_bf16_autocast")
         )
         assert half == pytest.approx(full / 2, rel=1e-3)
         assert mixed == pytest.approx(full, rel=1e-3)
@@ -167,7 +171,7 @@ def test_settings_have_documented_defaults() -> None:
 def test_a_side_takes_the_settings_that_its_spec_declares_and_no_others() -> None:
     """Planning refuses by the spec, `build` by what it hands to `read_settings`."""
     for workload in WORKLOADS:
-        declared = vars(_spec(workload)).get("SETTINGS", {})
+        declared = _spec(workload).settings
         shared = DEFECTS in declared.get("torch", {})
         owner = "vision" if shared else workload
         for framework in ("jax", "torch"):
@@ -190,15 +194,15 @@ def test_a_side_takes_the_settings_that_its_spec_declares_and_no_others() -> Non
 
 def test_training_counts_less_than_three_forward_passes() -> None:
     spec = _spec("mlp")
-    forward = spec.flops(spec.CASES["infer_b128"])
+    forward = spec.flops(spec.cases["infer_b128"])
     assert forward == 2 * 128 * (784 * 512 + 512 * 512 + 512 * 10)
     first_input_slope = 2 * 128 * 784 * 512
-    assert spec.flops(spec.CASES["train_b128"]) == 3 * forward - first_input_slope
+    assert spec.flops(spec.cases["train_b128"]) == 3 * forward - first_input_slope
 
 
 def test_mlp_gradient_of_the_reference_is_that_of_finite_differences() -> None:
     spec = _spec("mlp")
-    case = spec.CASES["tiny_train"]
+    case = spec.cases["tiny_train"]
     arrays = spec.make_arrays(case, 3)
     exact = {name: array.astype(np.float64) for name, array in arrays.params.items()}
     gradient = spec.reference(case, arrays)["gradient"]
@@ -222,23 +226,26 @@ def test_resnet50_has_the_parameters_and_flops_of_torchvision() -> None:
     assert layer_table.num_parameters(resnet50.layers(224)) == 25_557_032
     shapes = layer_table.parameter_shapes(resnet50.layers(224))
     assert len(shapes) == 320 - 53  # without num_batches_tracked
-    assert resnet50.flops(case) == pytest.approx(2 * 4.089e9, rel=1e-3)
+    assert resnet50.SPEC.flops(case) == pytest.approx(2 * 4.089e9, rel=1e-3)
     stem = 2 * 64 * 3 * 49 * 112**2
-    assert resnet50.flops(resnet50.CASES["train_b32"]) == 32 * (3 * resnet50.flops(case) - stem)
-    assert resnet50.flops(resnet50.CASES["infer_b32"]) == 32 * resnet50.flops(case)
+    assert resnet50.SPEC.flops(resnet50.CASES["train_b32"]) == 32 * (
+        3 * resnet50.SPEC.flops(case) - stem
+    )
+    assert resnet50.SPEC.flops(resnet50.CASES["infer_b32"]) == 32 * resnet50.SPEC.flops(case)
 
 
 def test_vit_b_16_has_the_parameters_and_flops_of_torchvision() -> None:
-    spec = _spec("vit_b_16")
-    case = spec.CASES["infer_b1"]
-    assert spec.num_parameters(case) == 86_567_656
-    assert len(spec.parameter_shapes(case)) == 152
+    module = _module("vit_b_16")
+    spec = module.SPEC
+    case = spec.cases["infer_b1"]
+    assert module.num_parameters(case) == 86_567_656
+    assert len(module.parameter_shapes(case)) == 152
     assert spec.flops(case) == pytest.approx(2e9 * 17.564, rel=1e-4)
     patches = 2 * 196 * 768 * 3 * 16**2
-    assert spec.flops(spec.CASES["train_b32"]) == 32 * (3 * spec.flops(case) - patches)
-    assert spec.least_bytes(spec.CASES["train_b32"]) > 6 * 4 * 86_567_656
-    proof = spec.PROOFS["train"]
-    assert (spec.num_blocks(proof), proof.optimizer, proof.trace_steps) == (12, "adamw", 10)
+    assert spec.flops(spec.cases["train_b32"]) == 32 * (3 * spec.flops(case) - patches)
+    assert spec.least_bytes(spec.cases["train_b32"]) > 6 * 4 * 86_567_656
+    proof = spec.proofs["train"]
+    assert (module.num_blocks(proof), proof.optimizer, proof.trace_steps) == (12, "adamw", 10)
 
 
 @pytest.mark.parametrize(
@@ -252,10 +259,10 @@ def test_mobile_networks_have_the_parameters_and_flops_of_torchvision(
     workload: str, parameters: int, entries: int, norms: int, gmacs: float
 ) -> None:
     spec = _spec(workload)
-    assert layer_table.num_parameters(spec.layers(224)) == parameters
-    assert len(layer_table.parameter_shapes(spec.layers(224))) == entries - norms
-    assert spec.flops(spec.CASES["infer_b1"]) == pytest.approx(2e9 * gmacs, rel=1e-2)
-    assert 0.0 < spec.winograd_share(spec.CASES["infer_b1"]) < 0.05
+    assert layer_table.num_parameters(_module(workload).layers(224)) == parameters
+    assert len(layer_table.parameter_shapes(_module(workload).layers(224))) == entries - norms
+    assert spec.flops(spec.cases["infer_b1"]) == pytest.approx(2e9 * gmacs, rel=1e-2)
+    assert 0.0 < spec.winograd_share(spec.cases["infer_b1"]) < 0.05
 
 
 @pytest.mark.parametrize(

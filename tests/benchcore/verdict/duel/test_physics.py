@@ -6,7 +6,7 @@ import pytest
 
 from benchcore.planning.catalog import winograd_share
 from benchcore.verdict.duel.physics import Ceilings, SentinelTime, Work, find_ceilings, judge_step
-from benchcore.workloads.resnet50.spec import CASES, flops
+from benchcore.workloads.resnet50.spec import SPEC
 
 MATMUL = SentinelTime(
     workload="matmul", precision="fp32_ieee", flops=2 * 1024**3, least_bytes=12 << 20, step_ns=2e7
@@ -90,5 +90,5 @@ def test_work_that_needs_nothing_lacks_no_ceiling() -> None:
 def test_resnet50s_eligible_convolutions_are_the_thirteen_that_keep_their_size() -> None:
     macs = 3 * 64 * 64 * 9 * 56**2 + 3 * 128**2 * 9 * 28**2
     macs += 5 * 256**2 * 9 * 14**2 + 2 * 512**2 * 9 * 7**2
-    assert winograd_share("resnet50", "infer_b1") == 2 * macs / flops(CASES["infer_b1"])
+    assert winograd_share("resnet50", "infer_b1") == 2 * macs / SPEC.flops(SPEC.cases["infer_b1"])
     assert winograd_share("mlp", "infer_b128") == winograd_share("gone", "gone") == 0.0
