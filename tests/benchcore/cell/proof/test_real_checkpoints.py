@@ -137,7 +137,7 @@ def test_both_sides_compute_what_torchvision_does_with_this_file_and_no_other(
         checkpoint = CheckpointOrder(sha256=sha256, weights=weights)
         limits = {"prepare_timeout_s": 300.0, "seed": 7, "checkpoint": checkpoint}
         order = make_order(contender, workload=MODEL, case=CASE, **limits)
-        process = Launcher(order, tmp_path).launch_for_pass(contender)
+        process, _ = Launcher(order, tmp_path).launch_for_pass(contender)
         try:
             path = str(tmp_path / "evidence.npz")
             message = {"do": "evidence", "when": "before", "path": path}
