@@ -118,12 +118,25 @@ def test_the_ceilings_of_a_comparison_are_measured_beside_it(
     )
     draft_comparison(dataclasses.replace(question, **changes))
     ((compared, *sentinels),) = [each.matches for each in drafted]
-    assert compared.limits.passes
+    assert (compared.limits.passes, compared.limits.compilations) == (True, 5)
     assert [each.case for each in sentinels] == cases
     for each in sentinels:
         assert [arm.name for arm in each.arms] == arms
         assert (each.limits.starts, each.limits.passes) == (1, False)
         check_case(each.workload, each.case)
+
+
+@pytest.mark.parametrize("compilations", [0, 101])
+def test_a_comparison_without_a_compilation_is_refused(compilations: int) -> None:
+    question = CompareRequest(
+        workload="mlp",
+        case_filter=CaseFilter(case="tiny_infer"),
+        a=("jax",),
+        b=("torch",),
+        compilations=compilations,
+    )
+    with pytest.raises(UserError, match="wanted --compilations from 1 to 100, got"):
+        draft_comparison(question)
 
 
 def test_a_checkpoint_applies_to_the_comparison_and_not_to_its_ceilings(

@@ -49,6 +49,7 @@ RELEASES = {
     "jax@previous": _release("jax", "0.11.2", "previous"),
     "torch@newest": _release("torch", "2.15.0"),
 }
+VISION = ("resnet50", "vit_b_16", "mobilenet_v3_small", "efficientnet_b0")
 TORCH = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
 
 
@@ -77,6 +78,19 @@ def test_a_night_has_three_starts_at_least_and_ten_at_most() -> None:
     for duel in _plan(load_profile("ci")).duels:
         limits = duel.limits
         assert (limits.starts, limits.rounds) == (limits.max_starts, limits.max_rounds)
+
+
+@pytest.mark.parametrize(
+    ("name", "compilations"),
+    [("laptop", {"mlp": {3}, "resnet50": {1}}), ("h100", {each: {3} for each in VISION})],
+)
+def test_a_profile_chooses_how_many_compilations_a_duel_makes(
+    name: str, compilations: dict[str, set[int]]
+) -> None:
+    duels = _plan(load_profile(name)).duels
+    for workload, wanted in compilations.items():
+        found = {duel.limits.compilations for duel in duels if duel.workload == workload}
+        assert found == wanted, workload
 
 
 @pytest.mark.parametrize(
