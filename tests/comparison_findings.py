@@ -1,4 +1,4 @@
-"""What `deadheat compare` finds, as `flows.cli.compare` hands it to whoever tells it."""
+"""What `deadheat compare` finds, as `flows.cli.compare` passes it to what prints it."""
 
 from __future__ import annotations
 

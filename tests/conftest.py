@@ -76,7 +76,7 @@ def _prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def prefect_api(_prefect_server: str) -> Iterator[None]:
     """One server for the campaigns of many tests: a temporary one each takes seconds to start. What
-    is run in this process, which may have imported Prefect before, is told of it, too."""
+    is run in this process, which may have imported Prefect before, uses it, too."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     with (

@@ -1,4 +1,4 @@
-"""Builds duel orders for tests, with contenders in a bare interpreter unless told otherwise."""
+"""Builds duel orders for tests, with contenders in a bare interpreter by default."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def ignore_host_load(snapshot: Path) -> None:
 
 
 def add_gpus(snapshot: Path, count: int, **readings: object) -> None:
-    """Let whoever runs from a snapshot see so many GPUs, none of which computes: NVML is a fake.
+    """Let processes that run from a snapshot see so many GPUs; NVML is a fake.
 
     `readings` replace what it says of a GPU, as Python expressions by the names below.
     """

@@ -1,4 +1,4 @@
-"""Takes documents into a database as a night does, with nothing marked but what a test says."""
+"""Ingests documents as a night does; only the checks that a test names fail."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The manual's code blocks, and what can be said of each command in it without doing it: it is one
-of ours, or another program's, with options that there are and names that exist."""
+"""The manual's code blocks, and a check of each command without running it: it is one of ours, or
+of another program, and its options and names exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPOSE = ROOT / "deployments" / "compose.yaml"
 
 
 class BrokenCommandError(Exception):
-    """The manual tells to run what can't be run."""
+    """The manual documents a command that can't be run."""
 
 
 def find_blocks(page: Path, language: str) -> list[str]:

@@ -17,22 +17,22 @@ from benchcore.environments.release_watch import WATCHED
 
 @dataclass
 class Index:
-    """What is published: of each package its versions, each with what its link says beside."""
+    """What is published: the versions of each package, each with further attributes of its link."""
 
     releases: dict[str, dict[str, str]]
     port: int = 0
     broken: bool = False
     answers: list[int] = field(default_factory=list)
-    """Statuses of pages, as they were asked for."""
+    """Statuses of pages, in the order of requests."""
     needs: dict[tuple[str, str], str] = field(default_factory=dict)
     """What a version of a package depends on."""
 
     def publish(self, package: str, *versions: str, attributes: str = "") -> None:
-        """Add releases; `says` is more of the link, such as data-yanked."""
+        """Add releases; `attributes` are further ones of the link, such as data-yanked."""
         self.releases.setdefault(package, {}).update(dict.fromkeys(versions, attributes))
 
     def settings(self, folder: Path) -> dict[str, str]:
-        """What uv has to be told, its cache a folder of its own."""
+        """The variables that uv needs, with a cache folder of its own."""
         return {
             "UV_DEFAULT_INDEX": f"http://127.0.0.1:{self.port}/simple",
             "UV_CACHE_DIR": str(folder / "uv"),

@@ -55,7 +55,7 @@ class Template:
 def serve_prefect(
     folder: Path, around: Mapping[str, str], *, ui: bool = False, database: str | None = None
 ) -> Iterator[dict[str, str]]:
-    """A server, its home and log in the folder; what its clients and workers need to be told,
+    """A server, its home and log in the folder; the variables that its clients and workers need,
     beside the environment around it. `database` is the URL of a PostgreSQL; none: SQLite."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -92,7 +92,7 @@ class Cluster:
         return {path.name: path.read_bytes() for path in folder.glob("*.json")}
 
     def start_worker(self) -> subprocess.Popen[str]:
-        """A worker of the site's pool, once it has said that it is there."""
+        """A worker of the site's pool, once it has registered."""
         path = self.sites / f"worker-{len(self.started)}.log"
         command = [PREFECT, "worker", "start", "--type", "slurm", "--pool", POOL]
         with path.open("w") as log:

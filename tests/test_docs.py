@@ -1,4 +1,4 @@
-"""The manual: it builds without a warning, and what it tells to do can be done."""
+"""The manual builds without a warning, and its commands can be run."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_no_undocumented_variable_is_read() -> None:
 
 @pytest.fixture
 def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The manual's sites, where it says to put them."""
+    """The manual's sites, in the folder that it names."""
     folder = tmp_path / "deadheat-sites"
     folder.mkdir()
     for block in SITES:

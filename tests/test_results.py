@@ -1,4 +1,4 @@
-"""The results that are kept here: each document is valid, and every figure told comes from them."""
+"""Stored results: each document is valid, and every reported figure comes from them."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_every_array_of_the_vision_transformer_gets_a_name_of_its_own() -> None:
 
 
 def _load_rename() -> Any:
-    """Of a module that imports torch, which is not here: only its names are asked for."""
+    """Of a module that imports torch, which is not here: only its names are needed."""
     path = Path(peers.__file__).parent / "peer_models" / "in_torch.py"
     spec = importlib.util.spec_from_file_location("peer_in_torch", path)
     assert spec is not None and spec.loader is not None

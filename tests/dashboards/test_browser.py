@@ -38,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Visit:
-    """A page with a record of what it asked for and complained of."""
+    """A page with a record of its requests and errors."""
 
     def __init__(self, browser: Browser, path: Path, width: int, scheme: str) -> None:
         self.context = browser.new_context(

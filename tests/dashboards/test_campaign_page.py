@@ -253,4 +253,4 @@ def test_the_bottleneck_of_a_step_is_shown_with_advice() -> None:
     assert "compute-bound: a lower precision" in page
     assert "91.3 (20.4)" in page
     assert "reason 1<" in page
-    assert "reason 0<" not in page  # the shares beside it say it
+    assert "reason 0<" not in page  # the shares beside it show it

@@ -1,4 +1,4 @@
-"""The forest plot as a picture: what it says, and where it is not drawn."""
+"""The forest plot as a picture: what it shows, and when it is not drawn."""
 
 from __future__ import annotations
 

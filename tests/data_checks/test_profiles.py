@@ -1,4 +1,4 @@
-"""Steps that wait or fetch, and blocks that the clock can't tell, are void."""
+"""Steps that wait or copy, and blocks too short for the clock, are void."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_profiled_and_unprofiled_contenders_pass(
 
 @pytest.mark.parametrize("mode", ["no_grad", "tracked"])
 def test_inference_that_keeps_a_graph_is_void(tmp_path: Path, mode: str) -> None:
-    """Row 43: training keeps a graph, and so is asked nothing."""
+    """Row 43: training keeps a graph, so it is not checked."""
     kept = make_profile(grad_mode=mode)
     found = _check(tmp_path / "infer", contender=1, use_case="infer", profile=kept)
     (mark,) = found or [("nobody", "", "")]

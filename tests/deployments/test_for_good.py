@@ -47,7 +47,7 @@ def _read_units(folder: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def _check_units(folder: Path) -> None:
-    """With the repository in place of /opt/deadheat, as the page says to have it."""
+    """With the repository in place of /opt/deadheat, as the page describes."""
     for name, pairs in _read_units(folder).items():
         for key, value in pairs:
             if key == "Environment":
@@ -82,7 +82,7 @@ def test_the_units_start_existing_commands() -> None:
 
 @pytest.fixture
 def verify(tmp_path: Path) -> Callable[[], str]:
-    """What systemd says of the units, which are copied to where they can be broken."""
+    """What systemd reports on the units, which are copied to where they can be broken."""
     if shutil.which("systemd-analyze") is None:
         lacks = "there is no systemd-analyze here to read units (package `systemd`)"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(lacks)

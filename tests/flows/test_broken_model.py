@@ -55,7 +55,7 @@ def state(
 def test_a_broken_model_gets_no_ratio_onto_the_page(
     state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its mistake is so small that in bf16 the outputs agree: the proof alone tells."""
+    """Its mistake is so small that in bf16 the outputs agree: only the proof shows it."""
     ring = tmp_path / "ring"
     copy_inside_ring(ring)
     broken = ring / "benchcore" / "workloads" / "mlp" / "in_torch.py"

@@ -150,7 +150,7 @@ def test_a_contender_can_be_compared_with_itself(
     if found["low"] is not None and found["verdict"] != "same":  # one in twenty is a false alarm
         covers = found["low"] <= 1 <= found["high"]
         assert found["verdict"] == ("unknown" if covers else "different")
-    if "degraded" not in found["reason"]:  # by whoever else uses this machine now
+    if "degraded" not in found["reason"]:  # by other users of this machine
         scope = "this node, over 3 compilations"
         assert (found["num_starts"], found["scope"], found["counts"]) == (3, scope, True)
     assert (found["outputs_agree"], found["differences"]) == (True, [])
@@ -234,7 +234,7 @@ def test_two_settings_of_one_version_are_compared_with_their_differences(
     assert "Holds for this node" in printed or "degraded" in printed
     for row in rows:
         assert row in printed, printed
-    # What nobody asked for does not differ, and no fact is told twice.
+    # Only requested settings differ, and no fact is printed twice.
     assert printed.count("read back") == printed.count("setting │") + printed.count("compile mode")
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full, really: it is told, and once there is space the same command goes on."""
+"""A really full disk is reported, and once there is space the same command continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ad-hoc duel from the command line; what fails around it is told apart from results."""
+"""An ad-hoc duel from the command line; failures around it are distinguished from results."""
 
 from __future__ import annotations
 

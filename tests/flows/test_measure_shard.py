@@ -14,7 +14,7 @@ from flows import measure_shard
 
 
 class _Slots:
-    """Duels a to d; `ends` says how each ends: measured unless told, and 'late' is one that the
+    """Duels a to d; `ends` says how each ends: measured by default, and 'late' is one that the
     job's end stops. The one that was begun last is over first."""
 
     def __init__(self, num: int, ends: dict[str, str]) -> None:

@@ -81,7 +81,7 @@ def test_the_night_compares_frameworks_and_versions(
     assert sorted(kinds) == ["cross_framework", "cross_framework", "cross_version"]
     for ratio in resumed["ratios"]:
         assert ratio["counts"], ratio["reason"]
-        if "degraded" not in ratio["reason"]:  # by whoever else uses this machine now
+        if "degraded" not in ratio["reason"]:  # by other users of this machine
             assert ratio["low"] <= ratio["speedup"] <= ratio["high"]
             assert ratio["num_starts"] == 2
     assert Path(resumed["dashboard"]).read_text().count("<h1") == 1

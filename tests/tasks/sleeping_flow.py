@@ -1,4 +1,4 @@
-"""A flow run of ours that sleeps, and says on stdout which it is."""
+"""A flow run of ours that sleeps, and prints its id."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from prefect import flow
 
 @flow(log_prints=False)
 def probe(folder: str, how: str) -> None:
-    """Leave a line about this attempt, then do as told."""
+    """Leave a line about this attempt, then do as requested."""
     lines = Path(folder) / f"{how}.txt"
     attempts = len(lines.read_text().splitlines()) if lines.exists() else 0
     with lines.open("a") as file:

@@ -1,4 +1,4 @@
-"""A campaign's results are published with what its run's page tells of them, or not at all."""
+"""A campaign's results are published together with its run's artifacts, or not at all."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _conclude(campaign: str, state: State) -> None:
 
 
 def _site(state: State) -> dict[str, str]:
-    """What pages there are: of which campaign, and what is said on them."""
+    """The existing pages: their campaigns and their texts."""
     pages = {page: page.read_text(encoding="utf-8") for page in state.site.rglob("*.html")}
     return {str(page.relative_to(state.site)): text for page, text in pages.items()}
 

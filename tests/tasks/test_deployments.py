@@ -116,10 +116,10 @@ def _read() -> dict[str, DeploymentResponse]:
 
 
 def _dump() -> dict[str, Any]:
-    """All that was asked for, and the id that links lead to."""
+    """Everything that was requested, and the id that links lead to."""
     return {
         name: {
-            # Prefect says None at first, and [] later, where there is nothing.
+            # Prefect returns None at first, and [] later, if there is nothing.
             **{field: getattr(each, field) or None for field in ("id", *_FIELDS)},
             "limit": each.global_concurrency_limit and each.global_concurrency_limit.limit,
             "schedules": [(s.schedule, s.active, s.slug, s.parameters) for s in each.schedules],
@@ -129,7 +129,7 @@ def _dump() -> dict[str, Any]:
 
 
 def _call(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[object, str]:
-    """Exit code, and what was said on stdout and stderr."""
+    """Exit code, and what was printed on stdout and stderr."""
     with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
         patched.setattr("sys.argv", ["deadheat", *command])
         main()
@@ -256,7 +256,7 @@ def _request_run(version: str) -> None:
 
 @pytest.fixture
 def pools(wanted: DeployOptions) -> Iterator[DeployOptions]:
-    """What is asked of a site with two pools; nothing of it is left."""
+    """What is requested for a site with two pools; nothing of it is left."""
     yield dataclasses.replace(wanted, site=load_site("slurm-local"))
     found = _read()
     with get_client(sync_client=True) as client:

@@ -1,4 +1,4 @@
-"""Where an answer says that its page is."""
+"""Where an answer's link to its page leads."""
 
 from __future__ import annotations
 

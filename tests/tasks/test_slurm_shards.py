@@ -1,4 +1,4 @@
-"""What is asked of Prefect's server about shards."""
+"""Requests about shards to Prefect's server."""
 
 from __future__ import annotations
 
@@ -80,7 +80,11 @@ def test_a_server_that_is_restarted_is_waited_for(port: int) -> None:
     [
         (Running, "7", False),
         (Completed, "7", True),
-        (partial(Crashed, message="Flow run process was terminated"), "7", False),  # preempted, say
+        (
+            partial(Crashed, message="Flow run process was terminated"),
+            "7",
+            False,
+        ),  # such as preempted
         (partial(Crashed, message="Slurm job 7 was cancelled"), "7", True),
         (partial(Crashed, message="sbatch: error: invalid partition"), None, True),
         (partial(Crashed, message="Flow", timestamp=datetime(2026, 1, 1, tzinfo=UTC)), "7", True),

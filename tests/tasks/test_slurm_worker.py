@@ -41,7 +41,7 @@ from tasks.slurm_worker import (
 )
 
 POOL = "slurm-local-h100"
-# A worker that dies in the worst moment: sbatch took the job, and Prefect has not been told.
+# A worker that dies in the worst moment: sbatch took the job, and Prefect does not know it.
 DYING_WORKER = f"""
 import os, sys
 from benchcore.running.slurm import scheduler
@@ -55,7 +55,7 @@ app()
 
 @dataclass
 class Orchestra:
-    """A Prefect server, a Slurm, and the flow runs that were asked for."""
+    """A Prefect server, a Slurm, and the flow runs that were requested."""
 
     slurm: LocalSlurm
     client: SyncPrefectClient
@@ -65,7 +65,7 @@ class Orchestra:
     runs: dict[str, UUID] = field(default_factory=dict)
 
     def schedule(self, how: str, **job_variables: object) -> None:
-        """Schedule a flow run that does as it is told."""
+        """Schedule a flow run that does `how`."""
         run = self.client.create_flow_run_from_deployment(
             self.deployment,
             parameters={"folder": str(self.folder), "how": how},
@@ -265,7 +265,7 @@ def test_submitting_twice_is_submitting_once(order: Order, slurm: LocalSlurm) ->
         first = anyio.run(worker.run, run, configuration)
         second = anyio.run(worker.run, run, configuration)
         scheduler.cancel(first.identifier)
-        after = anyio.run(worker.run, run, configuration)  # retried by hand, say
+        after = anyio.run(worker.run, run, configuration)  # such as retried by hand
         scheduler.cancel(after.identifier)
     finally:
         slurm.run("scontrol", "update", "partitionname=gpu", "state=up")
@@ -294,7 +294,7 @@ def test_a_controller_that_is_away_for_a_while_loses_nothing(
 
 
 class _RecordingClient:
-    """A client of Prefect that knows one flow run, and remembers what it was told."""
+    """A client of Prefect that knows one flow run, and records its states."""
 
     def __init__(self, run: FlowRun) -> None:
         self.run, self.states = run, []

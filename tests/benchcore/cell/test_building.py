@@ -1,4 +1,4 @@
-"""A twin that does more work does it really, evenly, and as much as its settings say."""
+"""A slowed replicate really does more work, evenly, and as much as its settings request."""
 
 from __future__ import annotations
 

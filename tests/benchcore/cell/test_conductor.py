@@ -87,7 +87,7 @@ def test_noop_runs_in_a_bare_interpreter_and_leaves_a_valid_document(
 def test_a_probe_without_a_framework_is_measured_after_each_round(
     state: State, snapshot: Path
 ) -> None:
-    """Where numpy is not there it has no product; one that dies is told, and the duel goes on."""
+    """Without numpy it has no product; one that dies is reported, and the duel continues."""
 
     def run(number: int) -> dict[str, Any]:
         short = {"starts": 1, "rounds": 2, "passes": False, "duel_run": f"{number:016x}"}

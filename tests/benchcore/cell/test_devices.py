@@ -113,7 +113,7 @@ def test_an_order_for_no_device_at_all_is_refused(state: State, snapshot: Path) 
 def test_a_gpu_that_its_framework_does_not_see_is_unsupported_and_not_retried(
     framework_environment: Callable[[str], EnvironmentRecord], state: State, snapshot: Path
 ) -> None:
-    """NVML tells of a hundred GPUs, real frameworks and bare Python of fewer."""
+    """NVML lists a hundred GPUs, real frameworks and bare Python see fewer."""
     add_gpus(snapshot, 100)
     jax, torch = framework_environment("jax@newest"), framework_environment("torch@newest")
     contenders = [

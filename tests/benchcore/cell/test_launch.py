@@ -1,4 +1,4 @@
-"""What a contender's process is given by whoever starts it."""
+"""What a contender's process gets from the process that starts it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CACHES = ("JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_
 def test_a_workaround_never_gets_the_caches_of_a_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the first start under a rung would find compiled what it calls compiled cold."""
+    """Otherwise the first start under a workaround would call a filled cache cold."""
     contender = make_contender("jax", framework="jax")
     monkeypatch.setenv("PYTHONPATH", "")
     tried = (NO_WORKAROUND, *WORKAROUNDS)

@@ -154,8 +154,8 @@ _TORCH = {
 
 
 def _offer(monkeypatch: pytest.MonkeyPatch, builds: dict[str, str | None]) -> list[str]:
-    """An index with these builds, by extra or backend (`` = the registry's default); the builds
-    that were asked for."""
+    """An index with these builds, by extra or backend (`` = the registry's default). Returns
+    the requested builds."""
     queried: list[str] = []
 
     def compile_(arguments: list[str], *, stdin: str, **_: Any) -> UvAnswer:

@@ -39,7 +39,7 @@ def _name(seen: tuple[release_watch.WatchedRelease, ...]) -> list[str]:
 def test_every_release_is_found_once_after_any_pause(state: State, index: Index) -> None:
     first = _look(state)
     assert first.new == first.pending == first.errors == ()
-    index.publish("jax", "1.2", "1.10", "2.0rc1", "1.0.1")  # 1.0.1 mends an older one
+    index.publish("jax", "1.2", "1.10", "2.0rc1", "1.0.1")  # 1.0.1 fixes an older one
     index.publish("torch", "3.0", attributes='data-requires-python="&gt;=3.99"')
     index.publish("torch", "2.0", attributes='data-yanked="broken"')
     second = _look(state)

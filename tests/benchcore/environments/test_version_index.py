@@ -1,4 +1,4 @@
-"""Past releases: those that can be installed here are found out, what is passed over is told."""
+"""Past releases: those that can be installed here are found, skipped ones are reported."""
 
 from __future__ import annotations
 

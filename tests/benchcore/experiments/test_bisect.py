@@ -1,4 +1,4 @@
-"""Which versions lie between two, found out at a real index; and what a pair's starts say."""
+"""Which versions lie between two, by a real index; and what the starts of a pair show."""
 
 from __future__ import annotations
 

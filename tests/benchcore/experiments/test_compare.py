@@ -1,4 +1,4 @@
-"""Comparisons: which case is meant, and what is said of the two sides."""
+"""Comparisons: which case is meant, and what is reported of the two sides."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_the_guard_that_catches_a_switch_is_read_off_what_happened(
 
 
 def test_a_check_that_also_fails_for_the_fair_pair_catches_no_switch(tmp_path: Path) -> None:
-    """Nobody proved these environments, which is no news about a switch; the fair pair says so."""
+    """These environments are unproven; the fair pair reports it, and no switch does."""
     document = make_study()
     for each in document["contenders"]:
         each["starts"][0]["compilations_in_blocks"] = 1

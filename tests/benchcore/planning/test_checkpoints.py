@@ -123,7 +123,7 @@ def test_a_state_dict_of_another_model_is_refused_and_not_stored(
 
 
 def _bfloat16(folder: Path) -> Path:
-    """numpy can't write it: a header that says so, over the bytes of float16."""
+    """numpy can't write it: its header over the bytes of float16."""
     content = save(_with(HEAD, np.zeros((1000, 1024), np.float16))(_weights()))
     longer = (int.from_bytes(content[:8], "little") + 1).to_bytes(8, "little")
     path = folder / "half.safetensors"
@@ -280,7 +280,7 @@ def _plan(*weights: str | None) -> Plan:
 def test_the_proof_for_a_duel_with_a_checkpoint_uses_its_weights(
     state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the plan to what each contender is asked to prove."""
+    """From the plan to what each contender must prove."""
     sha256 = _take(_save(tmp_path, _weights()), state)
     plan = _plan(None, sha256)
     monkeypatch.setattr(equivalence, "load_environment", lambda _, text, __: _record(text))

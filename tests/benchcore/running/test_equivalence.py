@@ -99,7 +99,7 @@ def test_an_interrupted_proof_leaves_no_process_and_another_precision_uses_its_r
 
 
 def _processes_of(state: State) -> list[str]:
-    """Those that were told a path of this state folder."""
+    """Those that have a path of this state folder in their command line."""
     found = subprocess.run(["ps", "axeww"], capture_output=True, text=True, check=True)
     return [line for line in found.stdout.splitlines() if str(state.proofs) in line]
 

@@ -194,7 +194,7 @@ def test_a_node_opens_only_the_shard_it_was_sent(state: State, plan: Plan, tmp_p
     with pytest.raises(CampaignIncompleteError, match="no shard: this node does not share"):
         load_shard(elsewhere, "night", shard.id, shard.token)
     with pytest.raises(CampaignIncompleteError, match="another shard of that name"):
-        load_shard(state, "night", shard.id, "0" * 16)  # a copy of the folder, say
+        load_shard(state, "night", shard.id, "0" * 16)  # such as a copy of the folder
     for hostile in ("../../plan", "", "/etc/passwd", shard.id + "/"):
         with pytest.raises(UserError, match="wanted the id of a shard"):
             load_shard(state, "night", hostile, shard.token)

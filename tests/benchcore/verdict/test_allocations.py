@@ -97,7 +97,7 @@ def test_equal_contenders_are_called_same() -> None:
 
 
 def test_three_allocations_that_agree_by_chance_are_not_the_same_yet() -> None:
-    """Two one-sided tests alone would say `same` of both."""
+    """Two one-sided tests alone would call both `same`."""
     for mean, verdict in ((0.008, "unknown"), (0.002, "same")):
         found = judge_allocations([np.full(6, mean + step) for step in (-0.0034, 0, 0.0034)])
         assert found.verdict == verdict

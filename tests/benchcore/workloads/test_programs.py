@@ -34,7 +34,7 @@ ARMS: dict[str, tuple[str, str]] = {
     "torch_compiled": ("torch", "default"),
 }
 TRACED = {("resnet50", "tiny_infer"), ("vit_b_16", "tiny_train")}
-"""Cases whose parts are asked for too, in which a mistake is searched."""
+"""Cases whose parts are compared too, to find the one with a mistake."""
 GUILTY = {
     "transposed_kernel": "layer1.0.conv2",
     "swapped_query_and_key": "encoder.layers.encoder_layer_0.self_attention",
@@ -67,7 +67,7 @@ class Job:
     mutation: str | None = None
     wrong_mode: str | None = None
     exact: bool = False
-    """In float64, whatever the case says."""
+    """In float64, whatever the case's precision."""
     handed: bool = False
     """Given a batch of image files too, as training on a folder is."""
 
@@ -512,7 +512,7 @@ def test_parts_have_the_same_names_and_agree(job: Job, outcomes: Outcomes) -> No
     assert any(name.startswith("layer/") for name in other)
     assert any(name.startswith("gradient/") for name in other) == (job.case == "tiny_train")
     assert set(other) <= set(one)
-    # What torch's fused attention projects is nobody's output; JAX's is told of.
+    # The projections of torch's fused attention are no module's output; JAX's are listed.
     assert all("out_proj" in name for name in set(one) - set(other))
     for name in (name for name in other if name.startswith("layer/")):
         assert _difference(one[name], other[name]) < 1e-4, name

@@ -48,7 +48,7 @@ def test_the_json_of_a_file_has_exactly_the_documented_fields(tmp_path: Path) ->
 
 
 def test_cases_of_a_folder_inform_each_others_spread(tmp_path: Path) -> None:
-    """Two allocations say little about their own spread; those of nine cases say enough."""
+    """Two allocations show little of their own spread; those of nine cases show enough."""
     rng = np.random.default_rng(6)
     for number in range(9):
         pairs = [[0.1, 0.1 * math.exp(0.03 + step)] for step in rng.normal(0, 0.008, 2)]

@@ -1,4 +1,4 @@
-"""The progress display: what is said of each event, and how long is left."""
+"""The progress display: the line of each event, and the time left."""
 
 from __future__ import annotations
 

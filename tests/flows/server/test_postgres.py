@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own: real, on loopback, closed to whoever lacks its password."""
+"""A PostgreSQL of our own: real, on loopback, closed to anyone without its password."""
 
 from __future__ import annotations
 

@@ -76,11 +76,11 @@ class Machine:
 
     @property
     def auth(self) -> str:
-        """What the server wants of whoever asks it."""
+        """What the server requires of a client."""
         return (self.state / "up" / "api.secret").read_text()
 
     def send(self, path: str, body: object = None, method: str | None = None) -> Any:
-        """What the server's API says."""
+        """The answer of the server's API."""
         basic = b64encode(self.auth.encode()).decode()
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.ports[0]}/api{path}",
@@ -117,7 +117,7 @@ def machine(
     alerts: tuple[str, list[dict[str, Any]]],
 ) -> Iterator[Machine]:
     """Its campaigns run in Slurm where that is installed, its environments are the session's, and
-    its watch looks only when it is told to. Its server keeps its runs in PostgreSQL."""
+    its watch looks only on request. Its server keeps its runs in PostgreSQL."""
     installed = find_postgres()
     if isinstance(installed, str):
         if os.environ.get("CI"):
@@ -142,7 +142,7 @@ def machine(
 
 @pytest.fixture(scope="module")
 def tick(machine: Machine) -> datetime:
-    """When the night is going to begin: the minute after next, as the server has been told."""
+    """When the night is going to begin: the minute after next, as the server is configured."""
     for _ in range(3):
         moment = datetime.now(ZoneInfo(ZONE)).replace(second=0, microsecond=0)
         moment += timedelta(minutes=2)
@@ -392,7 +392,7 @@ def _write_version(page: Page, text: str) -> Locator:
 
 def _read_answer(page: Page, run: str) -> str:
     """Its heading, once verdict and forest plot have shown on the run's page. Where others had the
-    CPUs meanwhile, that is told instead."""
+    CPUs meanwhile, that is reported instead."""
 
     def open_artifact(name: str) -> None:
         page.goto(run)

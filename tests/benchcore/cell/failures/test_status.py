@@ -84,7 +84,7 @@ def test_without_an_address_the_xids_of_every_gpu_are_read(log: Path) -> None:
 
 
 def test_an_unreadable_log_gives_null_and_not_an_empty_list(tmp_path: Path) -> None:
-    """None, not an empty list, which would say that nothing happened."""
+    """None, not an empty list, which would mean that nothing happened."""
     assert KernelLog(_BOARD, tmp_path / "none").read_xids() is None
 
 

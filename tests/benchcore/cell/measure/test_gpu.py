@@ -1,4 +1,4 @@
-"""Which GPU this is, asked of a fake driver that answers in pynvml's own types and errors."""
+"""Which GPU this is, read from a fake driver with pynvml's own types and errors."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ WORK_MS = 2.0
 
 _SPEC = "from benchcore.workloads.noop.spec import *"
 
-# The setting `compile` says how; it is free text here. The device is a thread: one thing at a time.
+# The setting `compile` is free text here. The device is a thread: one thing at a time.
 _DEVICE = f"""
 import time, weakref
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -262,7 +262,7 @@ def test_a_failed_pass_leaves_only_its_own_columns_empty(state: State, snapshot:
 def test_energy_comes_from_a_counter_over_a_window_and_idle_power_with_it(
     tmp_path: Path, snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A counter of 10 W for ever: net of idle, nothing is left."""
+    """A counter that always shows 10 W: net of idle, nothing is left."""
     for name, seconds in (("IDLE_S", 0.2), ("SETTLE_S", 0.1), ("WINDOW_S", 0.4)):
         monkeypatch.setattr(resource_passes, name, seconds)
     monkeypatch.setenv("PYTHONPATH", str(snapshot))

@@ -1,4 +1,4 @@
-"""Errors that real frameworks commit here on purpose: their manifests say so, or the physics."""
+"""Errors that real frameworks make here on purpose: their manifests or the physics show them."""
 
 from __future__ import annotations
 

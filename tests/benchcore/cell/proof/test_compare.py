@@ -68,7 +68,7 @@ def test_a_gradient_far_from_float64_passes_if_both_sides_are() -> None:
 
 
 def test_a_unit_at_its_kink_is_allowed_only_in_gradients() -> None:
-    """By what the workload says that it may move; what goes forward is not moved by it."""
+    """By as much as the workload allows; forward values are not moved."""
     kinds = ("gradient", "running_var")
     rule = Rule(precision="fp32_ieee", tolerances=dict.fromkeys(kinds, 1e-2))
     for quantity, forgiven in zip(kinds, (True, False), strict=True):
@@ -129,7 +129,7 @@ def test_drift_names_the_first_layer_that_went_wrong() -> None:
 
 
 def test_an_array_with_a_true_gradient_of_zero_passes() -> None:
-    """Its own relative error says nothing: it is held against the whole gradient's size."""
+    """Its own relative error means nothing: it is compared with the size of the whole gradient."""
     noise = {"gradient/weight": EXACT, "gradient/idle": EXACT * 1e-16}
     right = Evidence(found={**noise, "gradient/idle": EXACT * 3e-8}, exact=noise)
     away = Evidence(found={**noise, "gradient/idle": EXACT * -2e-7}, exact=noise)

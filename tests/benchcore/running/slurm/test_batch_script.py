@@ -1,4 +1,4 @@
-"""The batch script: whole against a golden file, and no value that could do more than it says."""
+"""The batch script equals a golden file, and no value can do more than set its option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job around a process: what its variables and squeue say of it, and what they leave open."""
+"""The job around a process: what its variables and squeue show, and what they leave open."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_job_lost_by_the_cluster_is_retried_a_limited_number_of_times(state: s
     jobs: list[Job] = []
     for attempt in range(1, MAX_ATTEMPTS):
         jobs.append(_job(state, job_id=str(attempt)))
-        for phase in ("running", "crashed"):  # the engine may have said 'crashed' as it died
+        for phase in ("running", "crashed"):  # the engine may have reported 'crashed' as it died
             decision = _decide(*jobs, phase=phase)
             assert decision.action is Action.SUBMIT_AGAIN
             assert f"attempt {attempt + 1} of {MAX_ATTEMPTS}" in decision.message
@@ -118,7 +118,7 @@ def test_cancelling_reaches_slurm_and_ends_with_the_job() -> None:
         assert (decision.action, decision.job_id) == (Action.SCANCEL, "7")
     for state in ("CANCELLED by 0", "COMPLETED", "FAILED", "NODE_FAIL"):
         assert _decide(_job(state), phase="cancelling").action is Action.CANCELLED
-        # The engine in the job says 'crashed' when it is told to end; people asked for it.
+        # The engine in the job reports 'crashed' when it must end; people requested that.
         assert (
             _decide(_job(state), phase="crashed", cancel_requested=True).action is Action.CANCELLED
         )
@@ -138,7 +138,7 @@ def test_a_missing_job_is_reported_after_a_while() -> None:
 def test_a_completed_job_with_an_unfinished_run_is_a_crash() -> None:
     decision = _decide(_job("COMPLETED"))
     assert decision.action is Action.CRASHED and "never reported a result" in decision.message
-    of_engine = _decide(_job("COMPLETED"), phase="crashed")  # which did say it
+    of_engine = _decide(_job("COMPLETED"), phase="crashed")  # which did report it
     assert of_engine.action is Action.CRASHED and "never reported" not in of_engine.message
 
 

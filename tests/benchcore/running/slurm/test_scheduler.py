@@ -1,4 +1,4 @@
-"""Slurm's own commands: what they answer, and what they say when they refuse."""
+"""Slurm's own commands: their answers, and their messages when they refuse."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_jobs_that_slurm_accepts_but_never_starts_are_recognised(script: Script)
     [job] = scheduler.list_jobs(["deadheat-long"])["deadheat-long"]
     scheduler.cancel(job)
     assert job.state == "PENDING"
-    assert job.reason in ("PartitionConfig", "PartitionTimeLimit")  # the first check that says no
+    assert job.reason in ("PartitionConfig", "PartitionTimeLimit")  # the first check that fails
     assert never_starts(job.state, job.reason)
 
 

@@ -1,4 +1,4 @@
-"""Lanes of an allocation: a GPU each, CPUs of their own, and results that say which GPU it was."""
+"""Slots of an allocation: one GPU each, their own CPUs, and results that name the GPU."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def _trial(
     starts: int = 5,
     seed: int = 1,
 ) -> CalibrationRun:
-    """What `moved` says is what the cells really took; without it, what `slowed` says."""
+    """The cells really took what `moved` contains; without it, what `slowed` implies."""
     rng = np.random.default_rng(seed)
     truth = {f"{slowed}_new": math.log1p(percent / 100)} if moved is None else moved
     levels = {"a_old": 0.0, "a_new": 0.0, "b_old": 0.3, "b_new": 0.3, "control": 0.0}

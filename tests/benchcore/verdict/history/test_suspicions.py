@@ -84,7 +84,7 @@ def test_a_shift_is_suspected_once_where_it_begins() -> None:
     (found,) = suspect(_series(logs))
     assert found.trigger == "shift"
     assert abs(found.since.number - _night(30, 0).number) <= 1
-    # Wherever it is said to begin, these two nights are on either side of it.
+    # Wherever it is placed, these two nights are on either side of it.
     assert found.before.number < _night(30, 0).number <= found.after.number
     assert found.low is not None and found.high is not None
     assert found.low < math.exp(0.05) < found.high
@@ -107,7 +107,7 @@ def test_quiet_nights_and_few_nights_raise_no_suspicion() -> None:
 def test_a_version_is_suspected_at_once_if_it_came_with_a_move(
     move: float, triggers: list[str]
 ) -> None:
-    """Four nights are too few for a history to say anything."""
+    """Four nights are too few for a history to show anything."""
     series = _series([0.0, 0.001, -0.001, move], version_since=3)
     found = suspect(series)
     assert [each.trigger for each in found] == triggers
@@ -263,7 +263,7 @@ def test_a_drift_that_cancels_an_older_one_is_suspected_too() -> None:
 
 
 def test_only_an_accepted_shift_moves_the_baseline() -> None:
-    """What was before it is asked no more, and drift is counted from it on."""
+    """Earlier changes are no longer suspected, and drift is counted from then on."""
     logs = _noise(60)
     logs[30:] += 0.05
     series = _series(logs)
