@@ -57,6 +57,11 @@ class State:
         return self.root / "checkpoints"
 
     @property
+    def tuned(self) -> Path:
+        """The best settings found for each side, one document each."""
+        return self.root / "tuned"
+
+    @property
     def site(self) -> Path:
         """The published dashboard."""
         return self.root / "site"

@@ -76,5 +76,6 @@ def _plan(past: PastReleases, framework: str, profile: Profile, *, site: str, na
             "put an older Python on PATH, or run `uv python install`"
         )
     pitted = pit_versions(profile, framework, past.found, name="backfill")
-    path = campaign_folder(open_state(default_root()), name) / "plan.json"
-    matrix.save_plan(draft_plan(pitted, site=site, campaign=name), path)
+    state = open_state(default_root())
+    path = campaign_folder(state, name) / "plan.json"
+    matrix.save_plan(draft_plan(pitted, site=site, campaign=name, state=state), path)

@@ -82,7 +82,7 @@ def _plan(
     if not path.exists():
         old = find_previous_release(framework, new, pick_interpreters(find_interpreters(), None))
         pitted = pit_versions(load_profile(profile), framework, (new, old), name="release")
-        matrix.save_plan(draft_plan(pitted, site=site, campaign=name), path)
+        matrix.save_plan(draft_plan(pitted, site=site, campaign=name, state=state), path)
     return name
 
 

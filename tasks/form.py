@@ -157,8 +157,8 @@ class Comparison(BaseModel):
         DEFAULT_TRACK,
         title="Track",
         description=(
-            "default: the frameworks' defaults and the settings above. tuned: the best settings of "
-            "each side, for GPUs; no other settings are allowed."
+            "default: the frameworks' defaults and the settings above. tuned: the settings that "
+            "`deadheat tune` found best for each side; no others are allowed."
         ),
     )
     device: Device = Field("cpu", title="Device", description="The device of both sides.")

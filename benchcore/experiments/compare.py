@@ -104,9 +104,11 @@ def _describe_case(name: str, case: Any) -> str:
     return f"{name} ({case.use_case}, batch {case.batch}, {case.precision})"
 
 
-def draft_comparison(question: CompareRequest, place: Placement = USUAL) -> Plan:
+def draft_comparison(
+    question: CompareRequest, place: Placement = USUAL, state: State | None = None
+) -> Plan:
     """The plan of one duel between a and b with today's versions, and of the device's ceilings for
-    the physics check. Raises UserError."""
+    the physics check. The state folder has the settings of the tuned track. Raises UserError."""
     _check_limits(question)
     case = find_case(question.workload, question.case_filter)
     limits = DuelLimits(
@@ -135,7 +137,7 @@ def draft_comparison(question: CompareRequest, place: Placement = USUAL) -> Plan
         limits=limits,
         device=question.device,
     )
-    return draft_named(profile, f"compare-{question.workload}", place)
+    return draft_named(profile, f"compare-{question.workload}", place, state)
 
 
 def check_frameworks(jax: str, torch: str) -> None:
@@ -151,6 +153,10 @@ def check_frameworks(jax: str, torch: str) -> None:
 def _choose_arm(side: Sequence[str], track: str) -> Arm:
     """In the default track the requested arm; any other track sets the settings itself."""
     arm = parse_arm(",".join(side))
+    if track not in TRACKS:
+        raise UserError(
+            f"wanted a track of {', '.join(TRACKS)}, got {track!r:.100}; choose one with --track"
+        )
     if track == DEFAULT_TRACK:
         return arm
     request, *settings = side
@@ -253,6 +259,7 @@ def _name_side(contender: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[
     """`listed` has what a document can't have of its contender, such as `invalid_physics`."""
     named = {key: contender[key] for key in ("name", "framework", "version", "arm", "status")}
     found = listed.get(contender["name"], {})
+    named["settings"] = contender["settings"]
     keys = ("median_step_ns", "limit_share")
     return {
         **named,

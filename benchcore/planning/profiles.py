@@ -77,6 +77,7 @@ def _sentinel(
     return Match(workload=workload, case=case, arms=arms, expected_s=12, limits=limits)
 
 
+CEILING_WORKLOADS = ("matmul", "copy")
 _CEILINGS = {
     ("cpu", "fp32_ieee"): "cpu_1024",
     ("cpu", "bf16"): "cpu_1024_bf16",
@@ -97,7 +98,7 @@ def list_sentinels(
     kind = "cpu" if device == "cpu" else "gpu"
     product_case = _CEILINGS.get((kind, precision.removesuffix("_autocast")))
     copied = "cpu_256m" if kind == "cpu" else "gpu_2g"
-    named = (("matmul", product_case), ("copy", copied))
+    named = zip(CEILING_WORKLOADS, (product_case, copied), strict=True)
     return tuple(_sentinel(name, case, limits, arms) for name, case in named if case and arms)
 
 

@@ -1,4 +1,5 @@
-"""Arms, and which of them meet in each track: `default` (doing nothing special) and `tuned`."""
+"""Arms, and which of them meet in each track: `default` (doing nothing special) and `tuned` (what a
+search found best)."""
 
 from __future__ import annotations
 
@@ -47,24 +48,13 @@ GRAPH_ARMS = (JAX_NO_COMMAND_BUFFERS, TORCH_REDUCE_OVERHEAD)
 """In addition to the default arms, which pair JAX's graphs with torch's lack of them: graphs on
 both sides, and on neither. Not in the tuned track, where such a difference voids a pair."""
 
-_TUNED = {"compile": "max-autotune", "cudnn_benchmark": "on"}
-
+TUNED_TRACK = "tuned"
 TRACKS: Mapping[str, tuple[Arm, ...]] = {
     DEFAULT_TRACK: (JAX_NEWEST, TORCH_EAGER, TORCH_COMPILE),
-    # XLA donates, autotunes and records command buffers by itself: torch is set to do the same.
-    "tuned": (
-        JAX_NEWEST,
-        Arm(
-            name="torch-compile-max-autotune-cudnn-benchmark",
-            request="torch@newest",
-            settings=_TUNED,
-        ),
-        Arm(
-            name="torch-compile-max-autotune-cudnn-benchmark-channels-last",
-            request="torch@newest",
-            settings={**_TUNED, "layout": "channels_last"},
-        ),
+    TUNED_TRACK: (
+        Arm(name="jax-tuned", request="jax@newest"),
+        Arm(name="torch-tuned", request="torch@newest"),
     ),
 }
-"""The tuned track is for GPUs, and has not been run on one. Workloads without a convolution have
-no layout to choose: their matches leave the last arm out."""
+"""The arms of the tuned track have no settings yet: a plan takes those that `deadheat tune` found
+best for the case, the version and the device (`benchcore.planning.tuned.use_tuned`)."""

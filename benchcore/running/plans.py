@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from benchcore.cell.measure.host import describe_device
 from benchcore.environments.interpreters import find_interpreters
-from benchcore.environments.version_requests import parse_request, resolve
+from benchcore.environments.version_requests import Release, parse_request, resolve
 from benchcore.errors import UserError
 from benchcore.planning import checkpoints, matrix
 from benchcore.planning.calibration_runs import add_calibration_starts, number_tonight
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.matrix import Plan
-from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.profiles import CEILING_WORKLOADS, Match, Profile
 from benchcore.planning.requests import Placement, parse_arm
+from benchcore.planning.tracks import TUNED_TRACK
+from benchcore.planning.tuned import use_tuned
 from benchcore.progress import ProgressLog
 from benchcore.protocol import DuelLimits
 from benchcore.running.sites import check_site, load_site
@@ -84,7 +87,7 @@ def plan_campaign(
         plan = matrix.load_plan(path)
         _check_same_request(plan, profile, site, pool)
         return plan
-    plan = draft_night(profile, site=site, campaign=campaign, python=python)
+    plan = draft_night(profile, site=site, campaign=campaign, state=state, python=python)
     plan = dataclasses.replace(plan, pool=pool)
     matrix.save_plan(plan, path)
     return plan
@@ -110,10 +113,15 @@ def today() -> date:
     return datetime.now(UTC).date()
 
 
-def draft_night(profile: Profile, *, site: str, campaign: str, python: str | None = None) -> Plan:
-    """The plan of a night as `plan_campaign` makes it, not saved."""
+def draft_night(
+    profile: Profile, *, site: str, campaign: str, state: State, python: str | None = None
+) -> Plan:
+    """The plan of a night as `plan_campaign` makes it, not saved. Its notes name the tuned duels
+    that are left out, as no best settings are known."""
     numbers = number_tonight(profile, today())
-    return draft_plan(profile, site=site, campaign=campaign, python=python, calibration=numbers)
+    return draft_plan(
+        profile, site=site, campaign=campaign, state=state, python=python, calibration=numbers
+    )
 
 
 def draft_plan(
@@ -121,10 +129,12 @@ def draft_plan(
     *,
     site: str,
     campaign: str,
+    state: State | None = None,
     python: str | None = None,
     calibration: Sequence[int] = (),
 ) -> Plan:
-    """A plan with today's versions and the calibration runs of these numbers, not saved."""
+    """A plan with today's versions and the calibration runs of these numbers, not saved. The state
+    folder has the settings of the tuned track; without one, tuned duels are left out, too."""
     played = (*profile.matches, *(profile.calibration_matches if calibration else ()))
     whole = dataclasses.replace(profile, matches=played)
     matrix.check_profile(whole)  # before any query of the package index
@@ -133,16 +143,40 @@ def draft_plan(
         text: resolve(parse_request(text), interpreters, python=python)
         for text in matrix.list_requests(whole)
     }
+    profile, notes = _tune(profile, releases, site, state)
     plan = matrix.make_plan(profile, releases, campaign=campaign, site=load_site(site).name)
+    plan = dataclasses.replace(plan, notes=(*plan.notes, *notes))
     return add_calibration_starts(plan, profile, calibration)
 
 
-def draft_named(profile: Profile, stem: str, place: Placement) -> Plan:
+def _tune(
+    profile: Profile, releases: Mapping[str, Release], site: str, state: State | None
+) -> tuple[Profile, list[str]]:
+    """The profile with its tuned duels' settings, and notes of them and of those left out. Raises
+    UserError if no duel of the profile but ceilings is left."""
+    tuned = [match for match in profile.matches if match.track == TUNED_TRACK]
+    if not tuned or state is None:
+        kept = tuple(match for match in profile.matches if match not in tuned)
+        unknown = f"left out: {len(tuned)} tuned duels, whose settings no state folder has"
+        return dataclasses.replace(profile, matches=kept), [unknown] if tuned else []
+    here = load_site(site).kind == "local"
+    fingerprint = describe_device(profile.device)["fingerprint"] if here else None
+    found, notes, missing = use_tuned(profile, releases, state, fingerprint)
+    if missing and not any(match.workload not in CEILING_WORKLOADS for match in found.matches):
+        raise UserError(missing[0])
+    return found, [*notes, *(f"left out: {each}" for each in missing)]
+
+
+def draft_named(profile: Profile, stem: str, place: Placement, state: State | None = None) -> Plan:
     """`draft_plan` for what a user asked for: without a name its campaign is named after `stem` and
     the time."""
     name = place.campaign or f"{stem}-{datetime.now(UTC):%Y%m%dt%H%M%S%f}"
     return draft_plan(
-        profile, site=place.site, campaign=name.replace("_", "-"), python=place.python
+        profile,
+        site=place.site,
+        campaign=name.replace("_", "-"),
+        state=state,
+        python=place.python,
     )
 
 

@@ -19,6 +19,7 @@ from benchcore.experiments.compare import (
 from benchcore.planning import catalog
 from benchcore.planning.checkpoints import take_checkpoint
 from benchcore.planning.requests import USUAL, Placement
+from benchcore.planning.tracks import DEFAULT_TRACK
 from benchcore.state import open_state
 from dashboards.answer import (
     format_agreement,
@@ -39,6 +40,7 @@ _MAX_PACKAGES = 12
 _STARTS = "Start both sides at least this many times."
 _MAX_STARTS = "Start both sides at most this many times."
 _TARGET = "Stop when the interval is ± this share: 0.01 is 1 %."
+_TRACK = "Take the settings of this track: default, or tuned (as deadheat tune found them)."
 _BUDGET = "Add no starts after this long."
 
 
@@ -59,6 +61,7 @@ def compare(
     compilations: options.Compilations = MIN_STARTS,
     target: Annotated[float, option("--target", "RATIO", _TARGET)] = 0.01,
     budget: Annotated[float, option("--budget", "SECONDS", _BUDGET)] = 300.0,
+    track: Annotated[str, option("--track", "NAME", _TRACK)] = DEFAULT_TRACK,
     ceilings: options.Ceilings = True,
     device: options.Device = "cpu",
     place: Placement = USUAL,
@@ -87,10 +90,11 @@ def compare(
         budget_s=budget,
         ceilings=ceilings,
         device=device,
+        track=track,
         checkpoint=sha256,
     )
-    drafted = draft_comparison(question, place)
     opened = open_state(state)
+    drafted = draft_comparison(question, place, opened)
     outcome = measure_plan(drafted, opened, place.pool)
     found = conclude_comparison(drafted.campaign, opened, outcome["ratios"])
     if as_json:
@@ -113,7 +117,7 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     for side in ("a", "b"):
         took = found[side]["median_step_ns"]
         time = "no time that counts" if took is None else f"{format_ns(took)} a step"
-        print_line(f"{side}: {found[side]['name']}, {time}")
+        print_line(f"{side}: {found[side]['name']} ({_list_settings(found[side])}), {time}")
     print_line(f"On {found['case']}, {format_verdict(found)}.")
     if found["checkpoint"]:
         print_line(f"Weights of both: the checkpoint with SHA-256 {found['checkpoint']}.")
@@ -131,6 +135,10 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     print_line(f"Program: {found['program']['words']}.")
     _print_differences(found["differences"])
     print_line(f"Dashboard: {outcome['dashboard']}")
+
+
+def _list_settings(side: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in side["settings"].items())
 
 
 def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:

@@ -44,6 +44,10 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "waterfall",
             "Measure what each step from eager PyTorch to CUDA graphs gains, and compare with JAX.",
         ),
+        (
+            "tune",
+            "Search the fastest fair settings of both sides, for the tuned track.",
+        ),
         ("plants", "Race unfair sides against right ones: each must be refused by its own guard."),
         ("equivalence", "Prove that versions compute the same function, against float64."),
     ),

