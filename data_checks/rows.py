@@ -24,7 +24,8 @@ from benchcore.verdict.duel.ratios import classify_pair
 from benchcore.workloads.settings import DEFECTS, INJECTED_SLOWDOWN
 
 COUNTED_SINCE = 2
-"""The METHOD from which on a step's products are counted."""
+"""The METHOD from which on a step's products are counted, and only a judged step counts."""
+COMPARED = ("jax", "torch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,23 @@ def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:
         for row in lacking.to_dict("records")
     ]
     return tuple(dict.fromkeys(notes))
+
+
+def unjudged_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per pair of two frameworks that may count: `unjudged` is why the physics of its steps
+    is not known, of the first side that has a reason."""
+    may_count = frames.contenders.query(
+        f"method >= {COUNTED_SINCE} and track not in {[DEFECT_TRACK, CALIBRATION_TRACK]}"
+    )
+    rows = []
+    for duel_run, of_duel in may_count.groupby("duel_run", sort=False):
+        finished: list[Any] = list(of_duel.query("status == 'ok'").itertuples())
+        for one, other in combinations(finished, 2):
+            if {one.framework, other.framework} == set(COMPARED):
+                why = next((f"{s.name}: {s.unjudged}" for s in (one, other) if s.unjudged), "")
+                rows.append({"duel_run": duel_run, "a": one.name, "b": other.name, "unjudged": why})
+    columns = ["duel_run", "a", "b", "unjudged"]
+    return name_rows(pd.DataFrame(rows, columns=columns), contender="a", other="b")
 
 
 def start_rows(frames: CheckFrames) -> pd.DataFrame:

@@ -31,6 +31,7 @@ from data_checks.rows import (
     proof_rows,
     start_rows,
     unbounded_cases,
+    unjudged_rows,
 )
 
 # Great Expectations reads this while it is imported.
@@ -157,6 +158,8 @@ def _list_suites() -> Iterator[_Suite]:
     too_fast = "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
     physics = ("invalid_physics", f"{too_fast}{{limit_reason}}")
     yield "physics", contender_rows, [_between("limit_share", 0, LIMIT_SHARE, *physics)]
+    judged = _one_of("unjudged", [""], "physics judged", "{unjudged}")
+    yield "judged physics", unjudged_rows, [judged]
     yield "starts", start_rows, [*_list_of_starts()]
     inputs = ("same inputs", "contenders worked on {num_inputs} different inputs, not 1")
     yield "duels", duel_rows, [_between("num_inputs", None, 1, *inputs)]

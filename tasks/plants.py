@@ -31,6 +31,7 @@ from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.ingest import ingest_spool
+from benchcore.verdict.duel.physics import UNJUDGED
 
 PLANTS = Path(__file__).parent.parent / "tests" / "plants" / "plants.toml"
 Report = Callable[[str], None]
@@ -189,11 +190,12 @@ def _check(state: State, campaign: str) -> list[dict[str, Any]]:
 
 
 def _concerns(row: Mapping[str, Any], name: str, others: set[str]) -> bool:
-    """A failed check of this contender, alone or beside a right side; a missing proof against
-    float64, which no plant has, apart."""
+    """A failed check of this contender, alone or beside a right side; apart from what no plant has:
+    a proof against float64, and the device's ceilings."""
     pair = {each for each in (row["contender"], row["other"]) if isinstance(each, str)}
-    unproven = str(row["reason"]).startswith("not proven to compute the same")
-    return name in pair and pair - {name} <= others and not unproven
+    reason = str(row["reason"])
+    lacking = reason.startswith("not proven to compute the same") or UNJUDGED in reason
+    return name in pair and pair - {name} <= others and not lacking
 
 
 def _contender(

@@ -11,8 +11,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell.measure.host import describe_device
 from benchcore.cell.result.start import STAGES
 from benchcore.planning.matrix import Plan
+from benchcore.protocol import METHOD
+from benchcore.state import State
 
 SLURM = {
     "job_id": "7",
@@ -185,6 +188,25 @@ def spool_document(spool: Path, document: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
     return path
+
+
+def spool_ceiling(state: State) -> None:
+    """Let an earlier campaign have measured this machine's CPU: 107 GFLOP/s in float32.
+
+    For tests of real duels that are about something else: a pair without a ceiling never counts.
+    """
+    document = make_document((TORCH,), duel_run="ce" * 8, campaign="ceilings", starts=1)
+    document["method"] = METHOD
+    changes = {"workload": "matmul", "case": "cpu_1024", "use_case": "op"}
+    work = {"precision": "fp32_ieee", "flops_per_step": 2 * 1024**3}
+    document["duel"] |= {**changes, **work}
+    for block in document["contenders"][0]["starts"][0]["blocks"]:
+        block["elapsed_ns"] = 20_000_000 * block["steps"]
+    begun = datetime.now(UTC) - timedelta(hours=1)
+    document["allocation"]["started_at"] = begun.isoformat()
+    document["allocation"]["ended_at"] = (begun + timedelta(minutes=1)).isoformat()
+    document["allocation"]["device"] = describe_device("cpu")
+    spool_document(state.spool, document)
 
 
 def _make_duel(starts: int, rounds: int) -> dict[str, Any]:

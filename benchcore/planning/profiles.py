@@ -148,7 +148,9 @@ def laptop() -> Profile:
 
 
 def ci() -> Profile:
-    """The laptop's path on the smallest cases: proves the path, its numbers mean little."""
+    """The laptop's path on the smallest cases: proves the path, its numbers mean little.
+
+    It measures no ceilings, so its pairs count only where the last 30 days have some."""
     return Profile(
         name="ci",
         matches=(

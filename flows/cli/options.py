@@ -61,7 +61,9 @@ Python = Annotated[str | None, option("--python", "VERSION", _PYTHON)]
 Device = Annotated[str, option("--device", "NAME", "Measure on cpu, cuda, cuda:N or tpu.")]
 _BOUND = "Call a change below this the same, as a share: 0.01 is 1 %."
 Bound = Annotated[float, option("--bound", "RATIO", _BOUND, min=0.001, max=0.5)]
-_CEILINGS = "Measure the device's roofline. Without it impossible step times go unnoticed."
+_CEILINGS = (
+    "Measure the device's roofline. A pair counts only with one, of the last 30 days at most."
+)
 Ceilings = Annotated[bool, option("--ceilings/--no-ceilings", None, _CEILINGS)]
 Case = Annotated[str | None, option("--case", "NAME", "Choose this case of the workload.")]
 UseCase = Annotated[

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from proof_documents import keep_proof, make_proof
-from result_documents import CAMPAIGN, DUEL_RUN, JAX, TORCH, make_document, spool_document
+from result_documents import (
+    CAMPAIGN,
+    DUEL_RUN,
+    JAX,
+    STARTED_AT,
+    TORCH,
+    make_document,
+    spool_document,
+)
 from sample_frames import GENERATED_AT, sample_frames
 
 from benchcore.experiments.compare import summarise
@@ -183,9 +193,9 @@ def test_a_working_set_that_fits_the_cache_may_beat_the_memory(state: State) -> 
         (),
         (matmul(case="tiny_op"),),
         (matmul(precision="tf32"),),
-        ({**matmul(), "campaign": "another"},),
+        ({**matmul(), "campaign": "another", "method": 2},),
     ],
-    ids=["none", "too small", "another precision", "another campaign"],
+    ids=["none", "too small", "another precision", "another method"],
 )
 def test_without_a_ceiling_of_its_own_a_case_is_reported_unbounded(
     sentinels: tuple[Document, ...], state: State
@@ -278,3 +288,121 @@ def test_shares_of_the_ceilings_are_columns(state: State) -> None:
     assert list(frame["compute_share"]) == pytest.approx([0.5, 0.5], rel=0.01)
     assert list(frame["bandwidth_share"]) == pytest.approx([0.25, 0.25], rel=0.01)
     engine.dispose()
+
+
+def _begun(document: Document, days_ago: float) -> Document:
+    """The document as one of another campaign, begun so long before the others."""
+    begun = datetime.fromisoformat(STARTED_AT) - timedelta(days=days_ago)
+    document["allocation"] |= {
+        "started_at": begun.isoformat(),
+        "ended_at": (begun + timedelta(minutes=1)).isoformat(),
+    }
+    return {**document, "campaign": "another"}
+
+
+@pytest.mark.parametrize(("days_ago", "judged"), [(1, True), (29, True), (31, False), (-1, False)])
+def test_a_ceiling_of_the_last_thirty_days_counts(
+    days_ago: float, judged: bool, state: State
+) -> None:
+    engine = ingest(state, _begun(matmul(), days_ago), hurry(candidate(), 10))
+    (row,) = contender_frame(engine, CAMPAIGN).query("name == 'jax-0.9'").to_dict("records")
+    engine.dispose()
+    assert (row["status"] == "invalid_physics") == judged
+    assert bool(row["unjudged"]) != judged
+
+
+def test_a_slow_sentinel_does_not_lower_a_higher_ceiling_of_before(state: State) -> None:
+    """As where something unseen slowed tonight's sentinels to a half."""
+    slow = matmul()
+    for contender in slow["contenders"]:
+        for start in contender["starts"]:
+            for block in start["blocks"]:
+                block["elapsed_ns"] *= 2
+    fast = {**_begun(matmul(), 5), "duel_run": "d" * 16}
+    engine = ingest(state, slow, fast, candidate())
+    frame = contender_frame(engine, CAMPAIGN).query("workload == 'mlp'")
+    engine.dispose()
+    assert list(frame["status"]) == ["ok", "ok"]
+    assert list(frame["unjudged"]) == ["", ""]
+
+
+def _disturb(document: Document, names: Sequence[str]) -> Document:
+    for contender in document["contenders"]:
+        if contender["name"] in names:
+            for start in contender["starts"]:
+                for block in start["blocks"]:
+                    block["telemetry"]["foreign_cpu_share"] = 0.9
+    return document
+
+
+def test_a_disturbed_sentinel_is_void_and_never_the_contender(state: State) -> None:
+    """The contender is ten times as fast as what the sentinels reached."""
+    documents = _disturb(matmul(), (JAX.name, TORCH.name)), hurry(candidate(), 10)
+    engine = ingest(state, *documents)
+    frame = contender_frame(engine, CAMPAIGN).query("name == 'jax-0.9' and workload == 'mlp'")
+    engine.dispose()
+    assert list(frame["status"]) == ["ok"]
+    assert list(frame["unjudged"]) == [
+        "physics could not be judged: no ceiling measured: compute (all blocks of its sentinels "
+        "were disturbed)"
+    ]
+
+
+def test_a_single_sentinel_that_nothing_confirms_blames_nobody(state: State) -> None:
+    engine = ingest(state, _disturb(matmul(), (TORCH.name,)), hurry(candidate(), 10))
+    frame = contender_frame(engine, CAMPAIGN).query("name == 'jax-0.9' and workload == 'mlp'")
+    engine.dispose()
+    assert list(frame["status"]) == ["ok"]
+    assert "which differ too much to rule it out" in frame["unjudged"].iloc[0]
+    assert frame["limit_share"].isna().all()
+
+
+def test_both_frameworks_beyond_the_ceiling_show_that_it_is_too_low(state: State) -> None:
+    tried = candidate()
+    for contender in tried["contenders"]:
+        for start in contender["starts"]:
+            for block in start["blocks"]:
+                block["elapsed_ns"] //= 10
+    engine = ingest(state, matmul(), tried)
+    frame = contender_frame(engine, CAMPAIGN).query("workload == 'mlp'")
+    engine.dispose()
+    assert list(frame["status"]) == ["ok", "ok"]
+    assert frame["unjudged"].str.contains("both frameworks are faster than the sentinels").all()
+
+
+def _counted(document: Document, method: int = 2) -> Document:
+    """As the present METHOD writes it: with the count of a step's products."""
+    work = document["duel"]
+    for contender in document["contenders"]:
+        flops = {"float32": work["flops_per_step"]} if work["flops_per_step"] else {}
+        contender["effective"]["products"] = {
+            "flops": flops,
+            "compiled_dtypes": ["float32"],
+            "compiled_share": 1.0,
+            "missing": {},
+        }
+    return {**_in("fp32_ieee", document, document["duel_run"]), "method": method}
+
+
+@pytest.mark.parametrize(
+    ("sentinels", "method", "sentence"),
+    [
+        ((), 2, "jax-0.9: physics could not be judged: no ceiling measured: compute"),
+        ((_counted(matmul()),), 2, None),
+        ((), 1, None),
+    ],
+    ids=["no ceiling", "a ceiling", "before METHOD 2"],
+)
+def test_a_pair_without_a_ceiling_does_not_count_and_says_why(
+    sentinels: tuple[Document, ...], method: int, sentence: str | None, state: State
+) -> None:
+    tried = _counted(candidate(), method)
+    engine = ingest(state, *sentinels, tried)
+    failed = check_campaign(engine, CAMPAIGN).failed_checks
+    reasons = [each.reason for each in failed if each.expectation == "physics judged"]
+    assert reasons == ([sentence] if sentence else [])
+    judge_campaign(engine, CAMPAIGN)
+    (pair,) = [row for row in judge_and_list(engine, CAMPAIGN) if row["case"] == "mlp tiny"]
+    engine.dispose()
+    assert pair["counts"] == (sentence is None), pair["reason"]
+    assert (sentence or "") in pair["reason"]

@@ -21,6 +21,7 @@ from prefect.client.schemas.filters import (
     TaskRunFilter,
     TaskRunFilterName,
 )
+from result_documents import spool_ceiling
 
 from benchcore.protocol import EnvironmentRecord
 from benchcore.state import State
@@ -41,6 +42,7 @@ def killed(
     """Start the night, kill it with SIGKILL in its second duel; the documents left by then."""
     for request in ("jax@newest", "jax@previous", "torch@newest"):
         framework_environment(request)
+    spool_ceiling(session_state)
     log = session_state.campaigns / CAMPAIGN / "progress.jsonl"
     command = [DEADHEAT, *COMMAND, "--state", str(session_state.root)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

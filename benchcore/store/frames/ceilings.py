@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import pandas as pd
 from sqlalchemy import Engine, not_, or_, select
 from sqlalchemy.orm import Session
 
+from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.planning.catalog import winograd_share
 from benchcore.protocol import Status
 from benchcore.store.frames.reading import select_columns
@@ -22,10 +25,22 @@ from benchcore.verdict.duel.physics import (
     Work,
     find_ceilings,
     judge_step,
+    void_sentinels,
 )
 
-Sentinels = Mapping[tuple[str, str], list[SentinelTime]]
-"""By campaign and device fingerprint."""
+RECENT_DAYS = 30
+"""How long a ceiling holds: drivers, clocks and cooling change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SentinelRun:
+    campaign: str
+    started_at: datetime
+    time: SentinelTime
+
+
+Sentinels = Mapping[tuple[str, int], list[_SentinelRun]]
+"""By device fingerprint and METHOD."""
 _SHARES = ("compute_share", "bandwidth_share", "limit_share")
 
 
@@ -37,7 +52,9 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
     finished in an impossible time has the status `invalid_physics`, which no document knows: it
     takes the ceilings of the whole campaign to find out.
     """
-    findings = [_judge(row, sentinels) for row in frame.to_dict("records")]
+    findings = _void_where_both_are_beyond(
+        frame, [_judge(row, sentinels) for row in frame.to_dict("records")]
+    )
     added = {
         name: pd.Series(
             [getattr(each, name) for each in findings], index=frame.index, dtype="float64"
@@ -46,7 +63,8 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
     }
     reasons = pd.Series([each.reason for each in findings], index=frame.index, dtype="str")
     taken = ["flops_per_step", "least_bytes_per_step", "device", "host"]
-    judged = frame.drop(columns=taken).assign(**added, limit_reason=reasons)
+    unjudged = pd.Series([each.unjudged for each in findings], index=frame.index, dtype="str")
+    judged = frame.drop(columns=taken).assign(**added, limit_reason=reasons, unjudged=unjudged)
     impossible = pd.Series([each.impossible for each in findings], index=frame.index, dtype="bool")
     void = impossible & (frame["status"] == "ok")
     for name, value in (("status", _IMPOSSIBLE), ("stage", "block"), ("reason", reasons)):
@@ -55,6 +73,21 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
 
 
 _IMPOSSIBLE: Status = "invalid_physics"
+
+
+def _void_where_both_are_beyond(
+    frame: pd.DataFrame, findings: list[RooflineCheck]
+) -> list[RooflineCheck]:
+    """The findings, without those about duels in which both frameworks beat the sentinels."""
+    beyond = defaultdict[str, set[str]](set)
+    pairs = list(zip(frame["duel_run"], frame["framework"], findings, strict=True))
+    for duel_run, framework, finding in pairs:
+        if finding.impossible:
+            beyond[duel_run].add(framework)
+    return [
+        void_sentinels(finding) if finding.impossible and len(beyond[duel_run]) > 1 else finding
+        for duel_run, _, finding in pairs
+    ]
 
 
 def _judge(row: Mapping[str, Any], sentinels: Sentinels) -> RooflineCheck:
@@ -66,7 +99,13 @@ def _judge(row: Mapping[str, Any], sentinels: Sentinels) -> RooflineCheck:
         winograd_share=winograd_share(row["workload"], row["case_name"]),
         cache_bytes=GPU_CACHE_BYTES if gpu else row["host"].get("cache_bytes"),
     )
-    mine = sentinels.get((row["campaign"], row["device_fingerprint"]), [])
+    begun = row["started_at"]
+    mine = [
+        each.time
+        for each in sentinels.get((row["device_fingerprint"], row["method"]), [])
+        if each.campaign == row["campaign"]
+        or begun - timedelta(days=RECENT_DAYS) <= each.started_at <= begun
+    ]
     step_ns = row["fastest_step_ns"]
     return judge_step(
         work, find_ceilings(mine, row["precision"]), None if pd.isna(step_ns) else step_ns
@@ -74,14 +113,15 @@ def _judge(row: Mapping[str, Any], sentinels: Sentinels) -> RooflineCheck:
 
 
 def read_sentinels(engine: Engine, campaign: str | None) -> Sentinels:
-    """The sentinels that did what they should: finished, and in agreement with each other."""
+    """The sentinels that did what they should: finished, and in agreement with each other. Of a
+    campaign, and of those that may count for it."""
     disagrees = select(Equivalence.duel_run).where(
         Equivalence.duel_run == DuelRun.id,
         not_(Equivalence.agrees),
         or_(Equivalence.a == ContenderRun.name, Equivalence.b == ContenderRun.name),
     )
     query = (
-        select_columns(DuelRun, StartRun.blocks)
+        select_columns(DuelRun, StartRun.contender, StartRun.blocks)
         .join(ContenderRun)
         .join(StartRun)
         .where(
@@ -91,21 +131,33 @@ def read_sentinels(engine: Engine, campaign: str | None) -> Sentinels:
             not_(disagrees.exists()),
         )
     )
-    if campaign is not None:
-        query = query.where(DuelRun.campaign == campaign)
-    sentinels = defaultdict[tuple[str, str], list[SentinelTime]](list)
+    sentinels = defaultdict[tuple[str, int], list[_SentinelRun]](list)
     with Session(engine) as session:
-        for duel, blocks in session.execute(query):
+        if campaign is not None:
+            of_campaign = select(DuelRun).where(DuelRun.campaign == campaign)
+            begun = [each.started_at for each in session.scalars(of_campaign)]
+            if not begun:
+                return sentinels
+            oldest, newest = min(begun) - timedelta(days=RECENT_DAYS), max(begun)
+            query = query.where(DuelRun.started_at.between(oldest, newest))
+        for duel, contender, blocks in session.execute(query):
             if blocks:
-                sentinels[duel.campaign, duel.device_fingerprint].append(_fastest(duel, blocks))
+                run = _SentinelRun(
+                    campaign=duel.campaign,
+                    started_at=duel.started_at,
+                    time=_fastest(duel, contender, blocks),
+                )
+                sentinels[duel.device_fingerprint, duel.method].append(run)
     return sentinels
 
 
-def _fastest(duel: DuelRun, blocks: list[Mapping[str, Any]]) -> SentinelTime:
+def _fastest(duel: DuelRun, contender: str, blocks: list[Mapping[str, Any]]) -> SentinelTime:
+    undisturbed = [each["elapsed_ns"] / each["steps"] for each in leave_out_degraded(blocks)]
     return SentinelTime(
+        source=f"{contender} of {duel.id}",
         workload=duel.workload,
         precision=duel.precision,
         flops=duel.flops_per_step,
         least_bytes=duel.least_bytes_per_step,
-        step_ns=min(each["elapsed_ns"] / each["steps"] for each in blocks),
+        step_ns=min(undisturbed, default=None),
     )

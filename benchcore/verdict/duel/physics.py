@@ -1,14 +1,23 @@
 """Reject steps that are faster than the device's measured ceilings allow.
 
-Ceilings come from two sentinel duels of the same campaign and device: a large matrix product
-(`matmul`, one per precision) and a large array copied in place (`copy`, one for all: bytes have no
-precision). A step beyond them, with every allowance, was not computed or not waited for.
+Ceilings come from two sentinels of the same device: a large matrix product (`matmul`, one per
+precision) and a large array copied in place (`copy`, one for all: bytes have no precision). A step
+beyond them, with every allowance, was not computed or not waited for.
+
+**Whom to believe.** A rate that a sentinel reached is a rate that the device can reach, so the
+highest one counts: of either framework, of this campaign or of the 30 days before it, in blocks
+that nothing disturbed. It may still be too low, as where something unseen slowed the sentinels. So
+a contender is only blamed (`invalid_physics`) where its step is beyond the ceiling by more than the
+two best sentinels differ from each other, and where the other framework is not beyond it, too: two
+implementations do not leave out the same work. Otherwise the sentinels are void, and the physics of
+the step is not judged. Either way it takes no part in a ratio.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 COMPUTE_SENTINEL = "matmul"
 BANDWIDTH_SENTINEL = "copy"
@@ -25,27 +34,44 @@ LIMIT_SHARE = 1.0
 GPU_CACHE_BYTES = 128 * 2**20
 """The largest second-level cache of any GPU so far (B200: 126 MB); NVML doesn't report it."""
 
+UNJUDGED = "physics could not be judged"
+_UNCONFIRMED = "the step is faster than the sentinels, which differ too much to rule it out"
+_BOTH_BEYOND = "both frameworks are faster than the sentinels, which must have run disturbed"
+
 _CEILING_OF = {"bf16_autocast": "bf16"}
 """Precisions whose products run in another precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentinelTime:
-    """The shortest mean step of any block of one sentinel contender, in nanoseconds."""
+    """The shortest mean step of any undisturbed block of one start of a sentinel, in nanoseconds;
+    None = every block was disturbed. `source` names the contender and its duel run."""
 
+    source: str
     workload: str
     precision: str
     flops: int
     least_bytes: int
-    step_ns: float
+    step_ns: float | None
+
+    def rate(self, amount: int) -> float | None:
+        """An amount of a step, per second."""
+        return None if self.step_ns is None else amount / self.step_ns * 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """The highest rate of either framework's sentinel, per second; None = not measured."""
+    """The highest rate of any sentinel, per second; None = not measured.
+
+    A spread is that rate over the next best sentinel's; infinite where only one was measured.
+    `disturbed` names those (`compute`, `bandwidth`) whose sentinels ran, but never undisturbed.
+    """
 
     flops_per_s: float | None
     bytes_per_s: float | None
+    compute_spread: float = math.inf
+    bandwidth_spread: float = math.inf
+    disturbed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,40 +90,52 @@ class RooflineCheck:
     """A step compared with the ceilings.
 
     The shares refer to the plain ceilings; `limit_share` includes every allowance. None = the
-    ceiling, or the step, was not measured. `reason` has the numbers.
+    ceiling, or the step, was not measured. `reason` has the numbers. `impossible`: the step was
+    shorter than its work can take. `unjudged` is why nobody can know, in one sentence; "" = known.
     """
 
-    compute_share: float | None
-    bandwidth_share: float | None
-    limit_share: float | None
+    compute_share: float | None = None
+    bandwidth_share: float | None = None
+    limit_share: float | None = None
+    impossible: bool = False
+    unjudged: str = ""
     reason: str
-
-    @property
-    def impossible(self) -> bool:
-        """Whether the step was shorter than its work can take."""
-        return self.limit_share is not None and self.limit_share > LIMIT_SHARE
 
 
 def find_ceilings(sentinels: Iterable[SentinelTime], precision: str) -> Ceilings:
-    """The ceilings for work in a precision, from the sentinels of one campaign and device.
+    """The ceilings for work in a precision, from the sentinels of one device.
 
     From the fastest block, not a median: a ceiling is the capability of an undisturbed device.
     """
-    sentinels = list(sentinels)
     wanted = _CEILING_OF.get(precision, precision)
-    compute = [
-        each.flops / each.step_ns * 1e9
-        for each in sentinels
-        if each.workload == COMPUTE_SENTINEL and each.precision == wanted
-    ]
-    bandwidth = [
-        each.least_bytes / each.step_ns * 1e9
-        for each in sentinels
-        if each.workload == BANDWIDTH_SENTINEL
-    ]
+    compute, bandwidth = dict[str, float](), dict[str, float]()
+    ran: set[str] = set()
+    for each in sentinels:
+        if each.workload == COMPUTE_SENTINEL and each.precision == wanted:
+            name, best, rate = "compute", compute, each.rate(each.flops)
+        elif each.workload == BANDWIDTH_SENTINEL:
+            name, best, rate = "bandwidth", bandwidth, each.rate(each.least_bytes)
+        else:
+            continue
+        ran.add(name)
+        if rate is not None:
+            best[each.source] = max(rate, best.get(each.source, 0.0))
+    measured = {name for name, best in (("compute", compute), ("bandwidth", bandwidth)) if best}
     return Ceilings(
-        flops_per_s=max(compute, default=None), bytes_per_s=max(bandwidth, default=None)
+        flops_per_s=max(compute.values(), default=None),
+        bytes_per_s=max(bandwidth.values(), default=None),
+        compute_spread=_spread(compute.values()),
+        bandwidth_spread=_spread(bandwidth.values()),
+        disturbed=frozenset(ran - measured),
     )
+
+
+def _spread(rates: Collection[float]) -> float:
+    """The highest over the second highest."""
+    if len(rates) < 2:
+        return math.inf
+    second, first = sorted(rates)[-2:]
+    return first / second
 
 
 def judge_step(work: Work, ceilings: Ceilings, step_ns: float | None) -> RooflineCheck:
@@ -107,23 +145,20 @@ def judge_step(work: Work, ceilings: Ceilings, step_ns: float | None) -> Rooflin
     reading and the writing. Without a known cache, memory sets no limit.
     """
     missing = _name_missing(work, ceilings)
-    if step_ns is None or (ceilings.flops_per_s is None and ceilings.bytes_per_s is None):
-        return RooflineCheck(
-            compute_share=None,
-            bandwidth_share=None,
-            limit_share=None,
-            reason="no step measured" if step_ns is None else missing,
-        )
+    if step_ns is None:
+        return RooflineCheck(reason="no step measured")
+    unjudged = f"{UNJUDGED}: {missing}" if missing else ""
+    if ceilings.flops_per_s is None and ceilings.bytes_per_s is None:
+        return RooflineCheck(reason=missing, unjudged=unjudged)
     compute_ns = _time_ns(work.flops, ceilings.flops_per_s)
     memory_ns = _time_ns(work.least_bytes, ceilings.bytes_per_s)
-    least_flops = work.flops * (1 - work.winograd_share * (1 - 1 / WINOGRAD_SAVING))
-    beyond_cache = (
-        0 if work.cache_bytes is None else max(0, work.least_bytes - 2 * work.cache_bytes)
-    )
-    least_ns = max(
-        (_time_ns(least_flops, ceilings.flops_per_s) or 0.0) / COMPUTE_SLACK,
-        (_time_ns(beyond_cache, ceilings.bytes_per_s) or 0.0) / BANDWIDTH_SLACK,
-    )
+    least = _least_times(work, ceilings)
+    spreads = {"compute": ceilings.compute_spread, "bandwidth": ceilings.bandwidth_spread}
+    impossible = any(time / spreads[name] > step_ns * LIMIT_SHARE for name, time in least.items())
+    least_ns = max(least.values())
+    void = least_ns > step_ns * LIMIT_SHARE and not impossible
+    if void:
+        unjudged = f"{UNJUDGED}: {_UNCONFIRMED}"
     reason = (
         f"a step took {step_ns:.4g} ns; the ceilings ({_show(ceilings)}) allow no less than "
         f"{least_ns:.4g} ns for {work.flops:.4g} FLOP and {work.least_bytes:.4g} bytes"
@@ -131,9 +166,32 @@ def judge_step(work: Work, ceilings: Ceilings, step_ns: float | None) -> Rooflin
     return RooflineCheck(
         compute_share=None if compute_ns is None else compute_ns / step_ns,
         bandwidth_share=None if memory_ns is None else memory_ns / step_ns,
-        limit_share=least_ns / step_ns,
+        limit_share=None if void else least_ns / step_ns,
+        impossible=impossible,
+        unjudged="" if impossible else unjudged,
         reason="; ".join(filter(None, (reason, missing))),
     )
+
+
+def void_sentinels(finding: RooflineCheck) -> RooflineCheck:
+    """The finding about an impossible step, where the other framework's step is impossible, too."""
+    return replace(
+        finding, limit_share=None, impossible=False, unjudged=f"{UNJUDGED}: {_BOTH_BEYOND}"
+    )
+
+
+def _least_times(work: Work, ceilings: Ceilings) -> dict[str, float]:
+    """Nanoseconds that the work takes at the ceilings, with every allowance."""
+    flops = work.flops * (1 - work.winograd_share * (1 - 1 / WINOGRAD_SAVING))
+    return {
+        "compute": (_time_ns(flops, ceilings.flops_per_s) or 0.0) / COMPUTE_SLACK,
+        "bandwidth": (_time_ns(_beyond_cache(work), ceilings.bytes_per_s) or 0.0) / BANDWIDTH_SLACK,
+    }
+
+
+def _beyond_cache(work: Work) -> int:
+    """Bytes that no cache can hold from step to step; 0 where no cache is known."""
+    return 0 if work.cache_bytes is None else max(0, work.least_bytes - 2 * work.cache_bytes)
 
 
 def _time_ns(amount: float, per_s: float | None) -> float | None:
@@ -141,15 +199,18 @@ def _time_ns(amount: float, per_s: float | None) -> float | None:
 
 
 def _name_missing(work: Work, ceilings: Ceilings) -> str:
+    """Bytes that a cache may hold need no ceiling."""
     missing = [
         name
         for name, amount, ceiling in (
             ("compute", work.flops, ceilings.flops_per_s),
-            ("bandwidth", work.least_bytes, ceilings.bytes_per_s),
+            ("bandwidth", _beyond_cache(work), ceilings.bytes_per_s),
         )
         if amount and ceiling is None
     ]
-    return f"no ceiling measured: {' and '.join(missing)}" if missing else ""
+    disturbed = " (all blocks of its sentinels were disturbed)"
+    named = [f"{name}{disturbed if name in ceilings.disturbed else ''}" for name in missing]
+    return f"no ceiling measured: {' and '.join(named)}" if named else ""
 
 
 def _show(ceilings: Ceilings) -> str:

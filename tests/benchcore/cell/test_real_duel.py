@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from duel_orders import copy_inside_ring, make_order
 from proof_documents import keep_proof, make_proof
+from result_documents import spool_ceiling
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
 from benchcore.running.duel_process import run_duel
@@ -81,6 +82,7 @@ def _judge(order: DuelOrder, state: State, snapshot: Path) -> tuple[dict[str, An
 def test_both_frameworks_agree_and_their_ratio_counts(
     framework_environment: Environments, state: State, snapshot: Path, use_case: str
 ) -> None:
+    spool_ceiling(state)
     order = _order(framework_environment, use_case, passes=use_case == "train")
     document, ratio = _judge(order, state, snapshot)
     assert [contender["status"] for contender in document["contenders"]] == ["ok", "ok"]
