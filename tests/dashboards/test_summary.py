@@ -240,6 +240,12 @@ def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
     assert list_ratios(none)[0]["starts"] == "0"
 
 
+def test_the_table_of_ratios_says_over_how_many_compilations_an_interval_is() -> None:
+    frame = sample_frames(num_nights=1).ratios.head(1).assign(num_starts=5)
+    for scope in ("this node, over 3 compilations", "this node, within one compilation"):
+        assert list_ratios(frame.assign(scope=scope))[0]["starts"] == f"5 ({scope})"
+
+
 @pytest.mark.parametrize(("log_ratio", "faster"), [(0.1, "eager"), (-0.1, "compiled")])
 def test_the_faster_of_two_settings_is_named_by_its_setting(log_ratio: float, faster: str) -> None:
     frame = sample_frames(num_nights=1).ratios.head(1)
