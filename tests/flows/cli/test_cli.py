@@ -101,6 +101,14 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
             "no setting 'layout=channels_last'",
         ),
         ("run bad.json --device cpu", "a plan names its own device"),
+        (
+            "compare mlp --case infer_b128 --a jax --b torch --track nope",
+            "wanted a track of default, tuned, got 'nope'",
+        ),
+        (
+            "compare mlp --case infer_b128 --a jax --b torch --track tuned --b-set compile=none",
+            "wanted no settings for track 'tuned'",
+        ),
         ("tune nope", "no workload 'nope'"),
         ("tune mlp --case nope", "no case 'nope' in workload 'mlp'"),
         ("tune mlp --use-case train", "match: tiny_train"),
