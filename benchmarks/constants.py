@@ -7,17 +7,21 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from benchcore.verdict.history import change_points, detect, modes, noise
+from benchcore.verdict.history import certainty, change_points, detect, modes, noise
 
 CONSTANTS: tuple[tuple[ModuleType, str], ...] = (
     (change_points, "SHIFT_MARGIN"),
     (change_points, "_EDGE_BONUS"),
+    (change_points, "_FIRST_MALUS"),
     (change_points, "_LAST_MALUS"),
     (change_points, "_WITHOUT_LAST"),
     (change_points, "_DEGREE_COST"),
     (change_points, "RAMP_NIGHTS"),
     (change_points, "SPELL_NIGHTS"),
     (change_points, "SPELL_GAIN"),
+    (certainty, "_NIGHTS_AROUND"),
+    (certainty, "_LAGS"),
+    (certainty, "_LAG_BIAS"),
     (detect, "_LINE_COSTS"),
     (detect, "_BEND_COSTS"),
     (detect, "EDGE_DEVIATIONS"),

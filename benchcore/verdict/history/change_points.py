@@ -18,7 +18,8 @@ from benchcore.verdict.history.thresholds import (
 
 FEWEST = 2
 """Nights per level."""
-_EDGE, _EDGE_BONUS = 8, 7.0
+_EDGE, _EDGE_BONUS = 8, 5.0
+_FIRST_MALUS = 4.0
 _LAST, _LAST_MALUS = 2, 5.0
 _WITHOUT_LAST = 0.4
 _MOST_SPLITS = 200
@@ -134,8 +135,8 @@ class Whitened:
         powers = _powers(self.trend, degree)
         columns = [*powers.T, *((places >= step).astype(float) for step in change_points)]
         design = np.stack([self.whiten(column) for column in columns], axis=1)
-        found, *_ = np.linalg.lstsq(design, self._seen, rcond=None)
         inverse = np.linalg.pinv(design.T @ design)
+        found = inverse @ (design.T @ self._seen)
         residuals = self._seen - design @ found
         return LinearFit(
             level=float(found[0]),
@@ -175,23 +176,23 @@ def penalty(num_nights: int) -> float:
     return freedom * math.expm1(min(wanted / freedom, 50))
 
 
-def _thresholds(at: np.ndarray, num_nights: int) -> np.ndarray:
+def thresholds(at: np.ndarray, num_nights: int) -> np.ndarray:
     """Lower near the end, where there are few places for a change point and a recent one deserves
     attention; but the last two nights may both be outliers."""
     left = num_nights - at
     bonus = _EDGE_BONUS if (left <= _EDGE).sum() == 1 else 0.0
     near = np.where(left <= _EDGE, -bonus, 0.0) + np.where(left <= _LAST, _LAST_MALUS, 0.0)
-    return penalty(num_nights) + near
+    return penalty(num_nights) + near + np.where(at <= _EDGE, _FIRST_MALUS, 0.0)
 
 
 def find_change_points(series: Whitened) -> list[int]:
     """The nights at which levels begin; each reduces the squares by more than the penalty."""
     change_points = prune(series, _propose(series))
-    change_points = prune(series, _place_best(series, change_points))
+    change_points = place_again(series, change_points)
     while change_points and _rests_on_last_night(
         series, [0, *change_points][-2], change_points[-1]
     ):
-        change_points = prune(series, _place_best(series, change_points[:-1]))
+        change_points = place_again(series, change_points[:-1])
     return change_points
 
 
@@ -257,13 +258,18 @@ def prune(series: Whitened, change_points: Sequence[int]) -> list[int]:
     while len(at):
         ends = np.concatenate([[0], at, [series.num_nights]])
         start, end = ends[:-2], ends[2:]
-        surplus = series.fit_jumps(start, end, at).gain - _thresholds(at, series.num_nights)
+        surplus = series.fit_jumps(start, end, at).gain - thresholds(at, series.num_nights)
         surplus[np.minimum(at - start, end - at) < FEWEST] = -np.inf
         weakest = int(np.argmin(surplus))
         if surplus[weakest] > 0:
             break
         at = np.delete(at, weakest)
     return at.tolist()
+
+
+def place_again(series: Whitened, change_points: Sequence[int]) -> list[int]:
+    """Move each change point to its best place, and remove those that aren't significant there."""
+    return prune(series, _place_best(series, change_points))
 
 
 def _rests_on_last_night(series: Whitened, start: int, at: int) -> bool:
@@ -307,7 +313,7 @@ def keep_real_change_points(
         one_by_one = len(unreal) <= _MOST_UNREAL
         gone = unreal[np.argmin(fitted.gain[unreal])] if one_by_one else unreal
         left = np.delete(at, gone).tolist()
-        at = np.array(prune(series, _place_best(series, left)), int)
+        at = np.array(place_again(series, left), int)
     return at.tolist()
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchcore.verdict.history.certainty import keep_certain
 from benchcore.verdict.history.change_points import (
     Whitened,
     find_change_points,
@@ -26,13 +27,15 @@ from benchcore.verdict.history.thresholds import (
     FEWEST_NIGHTS,
     SMALLEST_SHIFT,
 )
-from benchcore.verdict.samples import t_quantile
+from benchcore.verdict.samples import robust_deviation, t_quantile
 
 _LINE_COSTS = 0.55
 """Penalty of a straight line, in change points: it has no place to choose."""
-_BEND_COSTS = 6.0
+_BEND_COSTS = 7.5
 _MOST_BENDS = 3
 """Of a drift: its penalty for each degree beyond a straight line, and the maximal degree."""
+_NIGHTS_BEFORE = 20
+"""Nights before the last one that show whether the noise is larger at present."""
 _DOUBTED = 0.3
 """Correlation above which change points are tested as its cause."""
 
@@ -104,6 +107,7 @@ def detect_shifts(
     if degree:
         series = _relearn(kept, series, change_points, degree)
         change_points, degree = _choose(series, math.log1p(smallest_shift))
+    change_points = keep_certain(series, change_points, degree)
     if len(change_points) > 1:
         level = series
         if degree:
@@ -195,9 +199,12 @@ def _choose(series: Whitened, smallest: float) -> tuple[list[int], int]:
     if is_firm and squares - bent.squares < _LINE_COSTS * cost:
         return keep_real_change_points(series, change_points, smallest), 0
     found: list[tuple[float, int, list[int]]] = []
-    for bends in range(_MOST_BENDS + 1 if len(change_points) > 1 else 1):
+    for bends in range(_MOST_BENDS + 1):
         degree, curve_cost = 1 + bends, cost * _LINE_COSTS + _BEND_COSTS * bends
-        curve = series.fit([], degree=degree).curve
+        alone = series.fit([], degree=degree)
+        if found and not min(found)[2] and alone.squares + curve_cost > min(found)[0]:
+            continue  # a simpler curve leaves no change points, and this one costs more
+        curve = alone.curve
         for _ in range(2):
             beside = find_change_points(series.less(curve))
             fitted = series.fit(beside, degree=degree)
@@ -264,8 +271,10 @@ def _find_edges(
     since = change_points[-1] if change_points else 0
     level = series.less(series.fit(change_points, degree=degree).curve) if degree else series
     recent = level.logs[since:]
-    expected = float(np.median(recent)) + float(series.logs[-1] - level.logs[-1])
-    deviation = float(series.noise[-1])
+    middle = float(np.median(recent))
+    expected = middle + float(series.logs[-1] - level.logs[-1])
+    before = recent[-1 - _NIGHTS_BEFORE : -1]
+    deviation = max(float(series.noise[-1]), robust_deviation(before - middle))
     off = float(logs[-1]) - expected
     if abs(off) > EDGE_DEVIATIONS * deviation and abs(off) >= math.log1p(SMALLEST_SHIFT):
         reason = "the last night is far from the nights before it"
@@ -276,8 +285,10 @@ def _find_edges(
         return []
     fitted = level.fit_jumps(np.full_like(at, since), np.full_like(at, count), at)
     best = int(np.argmax(fitted.gain))
-    size = float(fitted.size[best])
-    if fitted.gain[best] < penalty(count) - EDGE_MARGIN or abs(size) < math.log1p(SMALLEST_SHIFT):
+    size, gain = float(fitted.size[best]), float(fitted.gain[best])
+    if gain < max(penalty(count) - EDGE_MARGIN, level.curve_gain(since, count)) or abs(
+        size
+    ) < math.log1p(SMALLEST_SHIFT):
         return []
     reason = "the last nights may be at a new level"
     return [Edge(index=int(nights.rows[at[best]]), ratio=_exp(size), reason=reason)]

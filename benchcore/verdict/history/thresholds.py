@@ -13,7 +13,7 @@ FEWEST_NIGHTS = 10
 SMALLEST_SHIFT = 0.01
 """Relative change of the level below which there is no shift and no edge, even if significant:
 quiet series show differences that are too small to matter."""
-SHIFT_MARGIN = 4.4
+SHIFT_MARGIN = 5.8
 """Added to BIC's 2 log n per shift, in units of the noise's variance. Tuned on simulated
 histories (benchmarks/verdicts.md)."""
 SAME_SHIFT_NIGHTS = 5
@@ -30,7 +30,7 @@ EDGE_DEVIATIONS = 4.0
 """Standard deviations from its level beyond which the last night is a suspicion."""
 EDGE_NIGHTS = 10
 """Number of last nights in which a shift that is not yet certain is a suspicion."""
-EDGE_MARGIN = 4.0
+EDGE_MARGIN = 2.5
 """How far below the penalty of a shift its gain may be to make a suspicion."""
 
 TRACE_NIGHTS = 14
