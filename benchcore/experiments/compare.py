@@ -128,7 +128,7 @@ def draft_comparison(
         checkpoint=question.checkpoint,
     )
     precision = load_spec(question.workload).cases[case].precision
-    arms = _plain_arms(question) if question.ceilings else ()
+    arms = list_plain_arms(question.a[0], question.b[0]) if question.ceilings else ()
     sentinels = list_sentinels(question.device, precision, arms, limits)
     own = (question.workload, case)
     profile = Profile(
@@ -175,9 +175,8 @@ def _choose_arm(side: Sequence[str], track: str) -> Arm:
     return dataclasses.replace(known[framework], request=request)
 
 
-def _plain_arms(question: CompareRequest) -> tuple[Arm, ...]:
-    """Both sides' frameworks without their settings, for the ceilings."""
-    requests = dict.fromkeys(side[0] for side in (question.a, question.b))
+def list_plain_arms(*requests: str) -> tuple[Arm, ...]:
+    """The frameworks of these version requests without settings, for the ceilings."""
     plain = {"jax": "", "torch": ",compile=none"}
     frameworks = {each: parse_request(each).framework for each in requests}
     return tuple(

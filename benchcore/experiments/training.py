@@ -11,12 +11,17 @@ from typing import Any
 from benchcore.cell.document import size_case
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.errors import UserError
-from benchcore.experiments.compare import CaseFilter, conclude_comparison, find_case
+from benchcore.experiments.compare import (
+    CaseFilter,
+    conclude_comparison,
+    find_case,
+    list_plain_arms,
+)
 from benchcore.planning import matrix
 from benchcore.planning.catalog import list_workloads, load_spec
 from benchcore.planning.image_folder import ImageFolder, read_image_folder
 from benchcore.planning.matrix import Plan
-from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.requests import USUAL, Placement, parse_arm
 from benchcore.protocol import DATA_MODES, DataMode, DatasetOrder, DuelLimits
 from benchcore.running.plans import draft_named
@@ -51,6 +56,8 @@ class TrainingRequest:
     skip_broken: bool = False
     checkpoint: str | None = None
     """SHA-256 of the file with the initial weights, from `take_checkpoint`."""
+    ceilings: bool = True
+    """Whether the device's ceilings are measured too, so that physics can be judged."""
 
 
 def draft_training(
@@ -59,7 +66,8 @@ def draft_training(
     place: Placement = USUAL,
     report: Callable[[str], None] = lambda text: None,
 ) -> Plan:
-    """The plan of one duel whose rounds are epochs. Raises UserError."""
+    """The plan of one duel whose rounds are epochs, and of the device's ceilings. Raises
+    UserError."""
     case = _check(request)
     arms = tuple(parse_arm(",".join(each)) for each in (request.a, request.b))
     folder = read_image_folder(
@@ -73,9 +81,10 @@ def draft_training(
         expected_s=600.0,
         checkpoint=request.checkpoint,
     )
+    plain = list_plain_arms(request.a[0], request.b[0]) if request.ceilings else ()
     profile = Profile(
         name="train",
-        matches=(match,),
+        matches=(match, *list_sentinels(request.device, request.precision, plain, DuelLimits())),
         limits=DuelLimits(
             starts=request.starts,
             rounds=request.epochs,

@@ -191,22 +191,15 @@ def _plan_duel(
 
 
 def train_on(plan: Plan, dataset: DatasetOrder) -> Plan:
-    """The plan with its duels trained on a dataset; each gets the hash of that."""
+    """The plan with its first duel trained on a dataset, whose hash becomes part of the duel's. The
+    other duels measure the device's ceilings."""
+    duel, *sentinels = plan.duels
     measured = ("sha256", "batch", "side", "mode", "workers")
     named = {key: getattr(dataset, key) for key in measured}
-    hashes = {duel.duel_run: _hash({"duel": duel.hash, **named}) for duel in plan.duels}
-    return dataclasses.replace(
-        plan,
-        duels=tuple(
-            dataclasses.replace(
-                duel,
-                dataset=dataset,
-                hash=hashes[duel.duel_run],
-                duel_run=_hash({"campaign": plan.campaign, "duel": hashes[duel.duel_run]}),
-            )
-            for duel in plan.duels
-        ),
-    )
+    own = _hash({"duel": duel.hash, **named})
+    duel_run = _hash({"campaign": plan.campaign, "duel": own})
+    trained = dataclasses.replace(duel, dataset=dataset, hash=own, duel_run=duel_run)
+    return dataclasses.replace(plan, duels=(trained, *sentinels))
 
 
 def _name_contenders(

@@ -65,6 +65,7 @@ def train(
         bool, typer.Option("--skip-broken", help="Leave out images that can't be decoded.")
     ] = False,
     device: options.Device = "cpu",
+    ceilings: options.Ceilings = True,
     place: Placement = USUAL,
     state: options.State = options.STATE,
     as_json: options.Json = False,
@@ -87,6 +88,7 @@ def train(
         device=device,
         workers=workers,
         skip_broken=skip_broken,
+        ceilings=ceilings,
     )
     opened = open_state(state)
     if checkpoint is not None:

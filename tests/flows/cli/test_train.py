@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from benchcore.errors import UserError
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.matrix import load_plan
+from benchcore.planning.profiles import CEILING_WORKLOADS
 from benchcore.running import plans
 from benchcore.state import State
 from benchcore.store.database import open_database
@@ -94,7 +95,9 @@ def test_epochs_are_printed_with_the_faster_side(
     write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
 
     def measured(run: object, state: State, name: str) -> dict[str, Any]:
-        (duel,) = plans.load_campaign(state, name).duels
+        duel, product, copied = plans.load_campaign(state, name).duels
+        assert (product.dataset, copied.dataset) == (None, None)
+        assert (product.workload, copied.workload) == CEILING_WORKLOADS
         document = make_document(duel_run=duel.duel_run, campaign=name, rounds=2)
         dataset = duel.dataset
         assert dataset is not None
@@ -135,7 +138,7 @@ def test_training_begins_with_the_weights_of_a_checkpoint(
     spec = load_spec("mobilenet_v3_small")
     path = tmp_path / "mobilenet.safetensors"
     save_file(dict(spec.make_arrays(spec.cases["tiny_infer"], 3).params), path)
-    options = ("--batch-size", "4", "--checkpoint", str(path))
+    options = ("--batch-size", "4", "--checkpoint", str(path), "--no-ceilings")
     assert _train(tmp_path, *options, workload="mobilenet_v3_small").exit_code == 0
     (plan,) = (tmp_path / "state" / "campaigns").glob("*/plan.json")
     (duel,) = load_plan(plan).duels
