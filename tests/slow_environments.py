@@ -22,26 +22,30 @@ class Slow:
 
 sys.meta_path.insert(0, Slow())
 """
-_TIMES = """
-class Times:
+_LATE = """
+import time
+
+class Late:
     def __init__(self, function):
         self.function = function
 
     def __call__(self, *arguments):
-        for _ in range(99):
-            self.function(*arguments)
+        end = time.perf_counter() + 5e-4
+        while time.perf_counter() < end:
+            pass
         return self.function(*arguments)
 
     def __getattr__(self, name):
         return getattr(self.function, name)
 """
 _SLOWER = {
-    "torch": "def slow_down(torch):\n    torch.matmul = Times(torch.matmul)\n",
+    "torch": "def slow_down(torch):\n    torch.matmul = Late(torch.matmul)\n",
     "jax": "def slow_down(jax):\n"
     "    jit = jax.jit\n"
-    "    jax.jit = lambda *given, **named: Times(jit(*given, **named))\n",
+    "    jax.jit = lambda *given, **named: Late(jit(*given, **named))\n",
 }
-"""What is done a hundred times over: torch's products, or whatever JAX compiled."""
+"""What waits half a millisecond first: torch's products, or whatever JAX compiled. The work of a
+step stays that of its case."""
 
 
 def make_slow(folder: Path, python: Path, framework: str) -> Path:
@@ -50,7 +54,7 @@ def make_slow(folder: Path, python: Path, framework: str) -> Path:
     own = folder / packages.relative_to(python.parent.parent)
     own.mkdir(parents=True)
     (own / "packages.pth").write_text(f"{packages}\n")
-    code = _TIMES + _SLOWER[framework] + _FIND.format(name=framework)
+    code = _LATE + _SLOWER[framework] + _FIND.format(name=framework)
     (own / "sitecustomize.py").write_text(code)
     (folder / "pyvenv.cfg").write_text((python.parent.parent / "pyvenv.cfg").read_text())
     (folder / "bin").mkdir()

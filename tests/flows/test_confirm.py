@@ -14,7 +14,7 @@ import pytest
 from command_line import run_here
 from duel_orders import make_contender, make_order
 from kept_histories import open_history
-from result_documents import JAX, TORCH, Racer, make_history
+from result_documents import JAX, TORCH, Racer, make_history, spool_ceiling
 from slow_environments import make_slow
 from typer.testing import CliRunner
 from webhooks import serve_webhook
@@ -59,6 +59,7 @@ def _make_state(
         (state.environments / name).mkdir()
         write_json(state.environments / name / "environment.json", dataclasses.asdict(record))
     open_history(state, documents).dispose()
+    spool_ceiling(state)
     return state
 
 
