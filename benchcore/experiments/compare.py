@@ -300,7 +300,7 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dic
             },
             "package": side["environment"]["packages"],
             "setting": side["settings"],
-            "effective": dict(_flatten(side["effective"])),
+            "effective": dict(_flatten(_without_products(side["effective"]))),
             "program": _read_program(side) if comparable else {},
         }
         for side in (a, b)
@@ -310,6 +310,11 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dic
         for name in sorted(one.keys() | other.keys()):
             if one.get(name) != other.get(name):
                 yield {"kind": kind, "name": name, "a": one.get(name), "b": other.get(name)}
+
+
+def _without_products(effective: Mapping[str, Any]) -> dict[str, Any]:
+    """What the step computed is checked against its case; it is no setting."""
+    return {key: value for key, value in effective.items() if key != "products"}
 
 
 def _read_program(side: Mapping[str, Any]) -> dict[str, Any]:

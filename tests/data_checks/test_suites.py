@@ -69,7 +69,7 @@ def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
     assert (report.failed_checks, report.problems, report.success) == ((), (), True)
     assert report.checked == {DUEL_RUN}
     assert report.num_rows >= len(racers)
-    assert report.num_expectations == 29
+    assert report.num_expectations == 35
 
 
 def test_a_program_without_a_framework_needs_no_input_check(state: State) -> None:

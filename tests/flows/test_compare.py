@@ -224,14 +224,16 @@ def test_two_settings_of_one_version_are_compared_with_their_differences(
 ) -> None:
     framework_environment(framework)
     sides = ("--a", framework, "--b", framework, *settings.split(), "--starts", "2")
+    sides += ("--max-starts", "4", "--compilations", "1")
     done = _compare(session_state, *sides, case=case)
     assert done.returncode == 0, done.stderr
     printed = " ".join(done.stdout.split())
     assert f"On {case.replace('--case ', '')}, " in printed
     assert "as fast as" in printed or "degraded" in printed
     assert "Outputs agree: " in printed
-    judged = "not judged" if "--no-ceilings" in settings else "the fastest step claims "
-    assert f"Physics: {judged}" in printed or "degraded" in printed
+    assert "Physics: the fastest step claims " in printed or (
+        "Physics: not judged" in printed and "--no-ceilings" in settings  # none of earlier cases
+    )
     assert "Holds for this node" in printed or "degraded" in printed
     for row in rows:
         assert row in printed, printed

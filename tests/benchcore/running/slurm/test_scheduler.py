@@ -89,9 +89,9 @@ def test_a_refusal_is_reported_with_the_message_of_slurm(
 
 
 def test_jobs_that_slurm_accepts_but_never_starts_are_recognised(script: Script) -> None:
-    job = scheduler.submit(script("deadheat-long", "true", minutes=9000), {})
+    submitted = scheduler.submit(script("deadheat-long", "true", minutes=9000), {})
     [job] = scheduler.list_jobs(["deadheat-long"])["deadheat-long"]
-    scheduler.cancel(job)
+    scheduler.cancel(submitted)
     assert job.state == "PENDING"
     assert job.reason in ("PartitionConfig", "PartitionTimeLimit")  # the first check that fails
     assert never_starts(job.state, job.reason)
