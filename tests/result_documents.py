@@ -109,6 +109,23 @@ def make_history(
     return documents
 
 
+def plant_amounts(
+    documents: Sequence[dict[str, Any]], side: int, metric: str, amounts: Sequence[float]
+) -> None:
+    """Give one side of each night's duel another amount of a metric, in its unit."""
+    for document, amount in zip(documents, amounts, strict=True):
+        contender = document["contenders"][side]
+        start = contender["starts"][0]
+        if metric == "cold_compile_s":
+            contender["cold"]["stages"] |= {"trace": 0.0, "lower": 0.0, "compile": float(amount)}
+        elif metric == "program_ops":
+            start["profile"]["program"]["counts"] = {"dot": int(amount)}
+        elif metric == "latency_p95_ns":
+            start["latency_ns"] = [round(amount)] * 200
+        else:
+            start["memory"][metric] = round(amount)
+
+
 def make_evidence(
     a: str,
     b: str,

@@ -1,13 +1,19 @@
 """The table of metrics: what a step of a contender costs, where it is measured, how it is shown.
-Only the ratio of the first, the time of a step, is judged and has a series over nights.
+Those with a `scale` are tracked: their ratios are series over nights, in which shifts are detected.
+Every duel judges only the first, the time of a step.
 
 Ingest, frames, the page's and the commands' tables read it; `docs/add-a-metric.md` adds a row.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
+
+from benchcore.errors import UserError
+from benchcore.verdict.history.series import STEP_TIME
+from benchcore.verdict.history.thresholds import STEP_SCALE, SeriesScale
 
 Unit = Literal["ns", "s", "bytes", "mj", "per_s", "factor", "count"]
 Aggregate = Literal["max", "mean", "median", "sum"]
@@ -30,6 +36,13 @@ class Metric:
     heading: str
     on_page: bool = False
     """Whether it is a column of the page's table of costs."""
+    scale: SeriesScale | None = None
+    """What matters in its series, and the least noise; None = it is not tracked."""
+
+    def log_ratio(self, a: float, b: float) -> float:
+        """The log ratio of two positive amounts; above 0 = a is better."""
+        log_ratio = math.log(b / a)
+        return log_ratio if self.better == "lower" else -log_ratio
 
     @property
     def title(self) -> str:
@@ -44,14 +57,15 @@ class Metric:
 
 # fmt: off
 METRICS: tuple[Metric, ...] = (
-    Metric(key="median_step_ns", place="blocks", unit="ns", over_starts="median",
-           heading="Step, queued"),
+    Metric(key=STEP_TIME, place="blocks", unit="ns", over_starts="median",
+           heading="Step, queued", scale=STEP_SCALE),
     Metric(key="items_per_s", place="", unit="per_s", better="higher",
            heading="Items per second, queued"),
     Metric(key="latency_p50_ns", place="latency_ns", unit="ns",
            heading="Latency, median", on_page=True),
     Metric(key="latency_p95_ns", place="latency_ns", unit="ns",
-           heading="Latency, p95", on_page=True),
+           heading="Latency, p95", on_page=True,
+           scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
     Metric(key="latency_p99_ns", place="latency_ns", unit="ns", heading="Latency, p99"),
     Metric(key="latency_mean_ns", place="latency_ns", unit="ns", heading="Latency, mean"),
     Metric(key="latency_sd_ns", place="latency_ns", unit="ns",
@@ -63,17 +77,24 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="planned_bytes", place="memory.planned_bytes", unit="bytes", over_starts="max",
            heading="Memory planned", on_page=True),
     Metric(key="allocator_peak_bytes", place="memory.allocator_peak_bytes", unit="bytes",
-           over_starts="max", heading="Allocator peak", on_page=True),
+           over_starts="max", heading="Allocator peak", on_page=True,
+           scale=SeriesScale(smallest=0.01, noise_floor=0.001)),
     Metric(key="process_peak_bytes", place="memory.process_peak_bytes", unit="bytes",
-           over_starts="max", heading="Process peak", on_page=True),
+           over_starts="max", heading="Process peak", on_page=True,
+           scale=SeriesScale(smallest=0.02, noise_floor=0.002)),
     Metric(key="process_baseline_bytes", place="memory.process_baseline_bytes", unit="bytes",
            over_starts="max", heading="Of it before work", on_page=True),
-    Metric(key="gross_mj", place="energy", unit="mj", heading="Energy per step", on_page=True),
+    Metric(key="gross_mj", place="energy", unit="mj", heading="Energy per step", on_page=True,
+           scale=SeriesScale(smallest=0.02, noise_floor=0.005)),
     Metric(key="gross_low_mj", place="energy", unit="mj", heading="Energy, low"),
     Metric(key="gross_high_mj", place="energy", unit="mj", heading="Energy, high"),
     Metric(key="net_mj", place="energy", unit="mj", heading="Net of idle", on_page=True),
+    Metric(key="program_ops", place="profile.program", unit="count",
+           heading="Operations compiled", scale=SeriesScale(smallest=0.0, smallest_count=1.0)),
+    Metric(key="first_run_s", place="stages.first_run", unit="s", heading="First step",
+           scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
     Metric(key="cold_compile_s", place="stages", unit="s",
-           heading="Compilation, caches empty"),
+           heading="Compilation, caches empty", scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
     Metric(key="warm_compile_s", place="stages", unit="s", heading="Compilation, caches filled"),
 )
 # fmt: on
@@ -86,6 +107,17 @@ IN_MEASURED = tuple(each for each in METRICS if each.measured_key is not None)
 """Stored by key in the column `start_run.measured`."""
 ON_PAGE = tuple(each for each in METRICS if each.on_page)
 """The columns of the page's table of costs."""
+
+TRACKED = tuple(each.key for each in METRICS if each.scale is not None)
+"""The metrics that have series over nights."""
+
+
+def find_tracked(key: str) -> Metric:
+    """The tracked metric of this key. Raises UserError with the names of all if there is none."""
+    for each in METRICS:
+        if each.key == key and each.key in TRACKED:
+            return each
+    raise UserError(f"no metric {key!r} is tracked; choose one of {', '.join(TRACKED)}")
 
 
 def over_starts() -> dict[str, Aggregate]:

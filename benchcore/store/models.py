@@ -300,7 +300,9 @@ class SuspicionRow(Base):
 
     __tablename__ = "suspicion"
     __table_args__ = (
-        Index("ix_suspicion_series", "workload", "case_name", "track", "device_fingerprint"),
+        Index(
+            "ix_suspicion_series", "workload", "case_name", "track", "device_fingerprint", "metric"
+        ),
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -312,6 +314,9 @@ class SuspicionRow(Base):
     device_fingerprint: Mapped[str] = mapped_column(String(16))
     method: Mapped[int]
     checkpoint: Mapped[str | None] = mapped_column(String(64))
+    metric: Mapped[str] = mapped_column(String(100))
+    control: Mapped[str | None] = mapped_column(String(100))
+    """The role of side b where it is an older version of a's framework."""
     trigger: Mapped[str] = mapped_column(String(100))
     before_run: Mapped[str] = mapped_column(ForeignKey("duel_run.id", ondelete="CASCADE"))
     since_run: Mapped[str] = mapped_column(ForeignKey("duel_run.id", ondelete="CASCADE"))

@@ -3,69 +3,149 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, cast
 
-from sqlalchemy import Engine, and_, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ColumnElement, Engine, and_, or_, select
+from sqlalchemy.orm import Session, aliased, load_only
 
-from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio
-from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
+from benchcore.protocol import Role
+from benchcore.store.metric_values import aggregate, columns_of_metrics, read_values
+from benchcore.store.metrics import Metric, find_tracked
+from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
+from benchcore.verdict.history.series import STEP_TIME, Night, Series, SeriesKey, make_series
 
 _ROLLING = ("newest", "system")
 """Roles whose version is whatever there is that night; pinned ones have no history."""
+CONTROLS = ("previous", "control")
+"""Roles of the older environment that is measured beside the newest one of its framework."""
 IN_SERIES = (
     PairRatio.counts,
     IS_NO_CALIBRATION_RUN,
-    PairRatio.kind == "cross_framework",
     PairRatio.a_role.in_(_ROLLING),
-    PairRatio.b_role.in_(_ROLLING),
+    or_(
+        and_(PairRatio.kind == "cross_framework", PairRatio.b_role.in_(_ROLLING)),
+        and_(PairRatio.kind == "cross_version", PairRatio.b_role.in_(CONTROLS)),
+    ),
 )
-"""What a pair of a duel run must be to belong to a series."""
+"""What a pair of a duel run must be to belong to a series: both frameworks' newest versions, or one
+framework's newest against its control."""
 _OF_DUEL = ("workload", "case_name", "track", "device_fingerprint", "method", "checkpoint")
+_Values = Mapping[tuple[str, str, str], float]
+"""By duel run, contender and metric."""
 
 
-def read_series(engine: Engine, only: SeriesKey | None = None) -> list[Series]:
-    """Every series of a ratio across frameworks, less what does not count, in order of their keys;
-    or `only` one.
+def read_series(
+    engine: Engine, only: SeriesKey | None = None, metrics: Sequence[str] = (STEP_TIME,)
+) -> list[Series]:
+    """Every series of these tracked metrics, less what does not count, in order of their keys; or
+    `only` one. A night in which a side's metric was not measured is left out.
 
-    An A/A duel, and one version against another, has no series: its two sides roll together. Nor
-    has a calibration run.
+    An A/A duel has no series, nor has a calibration run. Raises UserError for another metric.
     """
+    wanted = [find_tracked(each) for each in ((only.metric,) if only else metrics)]
+    condition = and_(*IN_SERIES, *_match(only))
+    nights = defaultdict[SeriesKey, list[Night]](list)
+    with Session(engine) as session:
+        values = _read_values(session, wanted, condition)
+        for duel, ratio, a_environment, b_environment in _read_pairs(session, condition):
+            for metric in wanted:
+                sides = [values.get((duel.id, name, metric.key)) for name in (ratio.a, ratio.b)]
+                log_ratio = _measure_ratio(metric, ratio, sides)
+                if log_ratio is not None:
+                    key = _key_of(duel, ratio, metric.key)
+                    night = Night(
+                        key=key,
+                        at=duel.started_at,
+                        duel_run=duel.id,
+                        log_ratio=log_ratio,
+                        a=ratio.a,
+                        b=ratio.b,
+                        a_environment=a_environment,
+                        b_environment=b_environment,
+                        values=None if None in sides else cast(tuple[float, float], tuple(sides)),
+                    )
+                    nights[key].append(night)
+    scales = {each.key: each.scale for each in wanted if each.scale is not None}
+    keys = sorted(nights, key=lambda key: key.title)
+    return [make_series(nights[key], scales[key.metric]) for key in keys]
+
+
+def _match(only: SeriesKey | None) -> Iterable[ColumnElement[bool]]:
+    if only is None:
+        return
+    for name in _OF_DUEL:
+        yield getattr(DuelRun, name).is_not_distinct_from(getattr(only, name))
+    yield PairRatio.a_arm == only.a_arm
+    yield PairRatio.b_arm == only.b_arm
+    if only.control is None:
+        yield PairRatio.kind == "cross_framework"
+    else:
+        yield PairRatio.kind == "cross_version"
+        yield PairRatio.b_role == only.control
+
+
+def _read_pairs(session: Session, condition: ColumnElement[bool]) -> Iterable[Any]:
     one, other = aliased(ContenderRun), aliased(ContenderRun)
     query = (
         select(DuelRun, PairRatio, one.environment_key, other.environment_key)
         .join(PairRatio, PairRatio.duel_run == DuelRun.id)
         .join(one, and_(one.duel_run == DuelRun.id, one.name == PairRatio.a))
         .join(other, and_(other.duel_run == DuelRun.id, other.name == PairRatio.b))
-        .where(*IN_SERIES)
+        .where(condition)
     )
-    if only is not None:
-        query = query.where(
-            *(
-                getattr(DuelRun, name).is_not_distinct_from(getattr(only, name))
-                for name in _OF_DUEL
+    return session.execute(query)
+
+
+def _key_of(duel: DuelRun, ratio: PairRatio, metric: str) -> SeriesKey:
+    control = None if ratio.kind == "cross_framework" else cast(Role, ratio.b_role)
+    return SeriesKey(
+        **{name: getattr(duel, name) for name in _OF_DUEL},
+        a_arm=ratio.a_arm,
+        b_arm=ratio.b_arm,
+        metric=metric,
+        control=control,
+    )
+
+
+def _measure_ratio(metric: Metric, ratio: PairRatio, sides: Sequence[float | None]) -> float | None:
+    if metric.key == STEP_TIME:
+        assert ratio.log_ratio is not None, "what counts has a ratio"
+        return ratio.log_ratio
+    a, b = sides
+    return None if a is None or b is None else metric.log_ratio(a, b)
+
+
+def _read_values(
+    session: Session, metrics: Sequence[Metric], condition: ColumnElement[bool]
+) -> _Values:
+    """Of every contender of the duel runs with such a pair; step times are in their ratios."""
+    read = [each for each in metrics if each.key != STEP_TIME]
+    if not read:
+        return {}
+    runs = select(PairRatio.duel_run).join(DuelRun, DuelRun.id == PairRatio.duel_run)
+    query = (
+        select(StartRun, ContenderRun.cold)
+        .join(
+            ContenderRun,
+            and_(
+                ContenderRun.duel_run == StartRun.duel_run,
+                ContenderRun.name == StartRun.contender,
             ),
-            PairRatio.a_arm == only.a_arm,
-            PairRatio.b_arm == only.b_arm,
         )
-    nights = defaultdict[SeriesKey, list[Night]](list)
-    with Session(engine) as session:
-        for duel, ratio, a_environment, b_environment in session.execute(query):
-            assert ratio.log_ratio is not None, "what counts has a ratio"
-            key = SeriesKey(
-                **{name: getattr(duel, name) for name in _OF_DUEL},
-                a_arm=ratio.a_arm,
-                b_arm=ratio.b_arm,
-            )
-            nights[key].append(
-                Night(
-                    key=key,
-                    at=duel.started_at,
-                    duel_run=duel.id,
-                    log_ratio=ratio.log_ratio,
-                    a=ratio.a,
-                    b=ratio.b,
-                    a_environment=a_environment,
-                    b_environment=b_environment,
-                )
-            )
-    return [make_series(nights[key]) for key in sorted(nights, key=lambda key: key.title)]
+        .where(StartRun.duel_run.in_(runs.where(condition)))
+        .order_by(StartRun.duel_run, StartRun.contender, StartRun.start_index)
+        .options(load_only(*columns_of_metrics(read), raiseload=True))
+        .execution_options(yield_per=500)
+    )
+    found: dict[tuple[str, str, str], float] = {}
+    rows = session.execute(query)
+    for contender, of_one in groupby(rows, lambda row: (row[0].duel_run, row[0].contender)):
+        pairs = list(of_one)
+        starts, untimed = [start for start, _ in pairs], pairs[0][1]
+        for metric in read:
+            value = aggregate(metric, read_values(metric, starts, untimed))
+            if value is not None:
+                found[(*contender, metric.key)] = value
+    return found

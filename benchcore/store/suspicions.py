@@ -14,11 +14,12 @@ from sqlalchemy.orm import Session
 
 from benchcore.errors import UserError
 from benchcore.store.database import begin_writing
+from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.store.models import ContenderRun, DuelRun, EventRow, StartRun, SuspicionRow
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.series import read_series
 from benchcore.verdict.confirmation.event_states import BASELINES
-from benchcore.verdict.history.detect import Detection, detect_shifts
+from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.levels import SuspectedNights, measure_levels
 from benchcore.verdict.history.modes import describe_modes
 from benchcore.verdict.history.series import Night, Series, SeriesKey
@@ -41,10 +42,10 @@ _LISTED = (
 
 
 def refresh_suspicions(engine: Engine, series: Sequence[Series] | None = None) -> list[Detection]:
-    """Bring the stored suspicions up to date with the series (None: all of the database). Returns
-    what each history shows. 10,000 histories of 1,000 nights take 38 s of CPU time."""
-    given = read_series(engine) if series is None else series
-    found_of = [detect_shifts(each.values, each.numbers) for each in given]
+    """Bring the stored suspicions up to date with the series (None: all of every tracked metric).
+    Returns what each history shows. 10,000 histories of 1,000 nights take 38 s of CPU time."""
+    given = read_series(engine, metrics=TRACKED) if series is None else series
+    found_of = [detect_series(each) for each in given]
     for each, history in zip(given, found_of, strict=True):
         with begin_writing(engine) as session:
             found = suspect(each, _read_baseline(session, each.key), history)
@@ -69,7 +70,7 @@ def list_modes(
     to the lower one, and the `share` of nights at the upper one. `found_of` is what `detect`
     said of them, where that was asked before."""
     if found_of is None:
-        found_of = [detect_shifts(each.values, each.numbers) for each in series]
+        found_of = [detect_series(each) for each in series]
     return [
         {
             "series": each.key.title,
@@ -139,6 +140,7 @@ def list_suspicions(engine: Engine) -> list[dict[str, Any]]:
         {
             **{name: getattr(row, name) for name in _LISTED},
             "series": series_key(row).title,
+            "heading": find_tracked(row.metric).title,
             "since": row.since.date().isoformat(),
             **dataclasses.asdict(series_key(row)),
         }

@@ -83,6 +83,8 @@ SetB = Annotated[
     list[str] | None, option("--b-set", "KEY=VALUE", "Set an option of b, written as --a-set.")
 ]
 Workload = Annotated[str, argument("WORKLOAD", "Name of the workload.")]
+_METRIC = "Choose this metric, such as cold_compile_s or process_peak_bytes (default: all)."
+Metric = Annotated[str | None, option("--metric", "NAME", _METRIC)]
 _LOOKS = "Judge after this many starts; repeat for more looks (default 5, 8, 12)."
 Looks = Annotated[list[int] | None, option("--starts", "COUNT", _LOOKS)]
 _STARTS = "Start the contenders this many times."

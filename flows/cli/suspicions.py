@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
+from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_modes, list_suspicions, refresh_suspicions
+from benchcore.verdict.history.series import STEP_TIME, Series, SeriesKey
 from benchcore.verdict.history.thresholds import FEWEST_NIGHTS
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_rows
 
 
-def suspicions(state: options.State = options.STATE, as_json: options.Json = False) -> None:
-    """List suspected changes in all series, open ones first. One suspicion per change."""
+def suspicions(
+    metric: options.Metric = None,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
+) -> None:
+    """List suspected changes in all series, open ones first. One suspicion per change.
+
+    Every tracked metric has series: the ratio of the frameworks, and each framework against its
+    older version in the same duel.
+    """
+    wanted = TRACKED if metric is None else (find_tracked(metric).key,)
     engine = open_database(open_state(state).database_url)
-    series = read_series(engine)
+    series = read_series(engine, metrics=wanted)
     found = refresh_suspicions(engine, series)
-    rows, modes = list_suspicions(engine), list_modes(series, found)
-    short = [each for each in series if len(each.nights) < FEWEST_NIGHTS]
+    rows = [row for row in list_suspicions(engine) if row["metric"] in wanted]
+    modes = list_modes(series, found)
     if as_json:
         listed = [{**dataclasses.asdict(each.key), "nights": len(each.nights)} for each in series]
         print_json({"suspicions": rows, "series": listed, "modes": modes})
         return
     if rows:
         table = [
-            {**row, "move": f"{row['ratio'] - 1:+.1%}", "95 %": _interval(row)} for row in rows
+            {
+                **row,
+                "metric": row["heading"],
+                "move": f"{row['ratio'] - 1:+.1%}",
+                "95 %": _interval(row),
+            }
+            for row in rows
         ]
         columns = ("id", "state", "series", "since", "trigger", "move", "95 %", "reason")
         title = "Suspected changes; above 0 = the first gained on the second"
@@ -35,8 +53,19 @@ def suspicions(state: options.State = options.STATE, as_json: options.Json = Fal
     print_line(f"{len(series)} series, suspicions open: {open_ones}")
     for each in modes:
         print_line(f"{each['series']}: {each['words']}")
+    for line in _describe_short(series):
+        print_line(line)
+
+
+def _describe_short(series: Sequence[Series]) -> Iterator[str]:
+    """One line for the metrics of a pair that have equally few nights; step time comes first."""
+    short = [each for each in series if len(each.nights) < FEWEST_NIGHTS]
+    seen = set[tuple[SeriesKey, int]]()
     for each in short:
-        print_line(f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes")
+        pair = (dataclasses.replace(each.key, metric=STEP_TIME), len(each.nights))
+        if pair not in seen:
+            seen.add(pair)
+            yield f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes"
 
 
 def _interval(row: dict[str, object]) -> str | None:

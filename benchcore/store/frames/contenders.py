@@ -18,6 +18,7 @@ from benchcore.store.frames.reading import (
     read_frame,
     select_columns,
 )
+from benchcore.store.metric_values import count_operations, sum_compilation
 from benchcore.store.metrics import IN_COLUMNS, IN_MEASURED, OF_SAMPLES, over_starts
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 from benchcore.verdict.duel.latency import host_boundness, summarise_latency
@@ -43,7 +44,7 @@ _OF_START = (
         "shortest_block_ns",
         "clock_resolution_ns",
     ),
-    *("num_degraded", "median_step_ns", "measured", "energy", "inputs_sha256"),
+    *("num_degraded", "median_step_ns", "measured", "energy", "profile", "inputs_sha256"),
 )
 
 
@@ -79,6 +80,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
             "num_blocks": per_start["num_blocks"].sum(),
             "num_degraded": per_start["num_degraded"].sum(min_count=1),
             "num_unsteady": per_start["unsteady"].sum(min_count=1),
+            "program_ops": per_start["program_ops"].mean(),
             "fastest_step_ns": per_start["median_step_ns"].min(),
             **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in STAGES},
             **{key: per_start[key].agg(how) for key, how in over_starts().items()},
@@ -106,8 +108,7 @@ def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame
 
 
 def _sum_compilation(untimed: Any) -> float | None:
-    stages = untimed["stages"] if isinstance(untimed, dict) else {}
-    return sum(known) if (known := [s for each in _COMPILING if (s := stages.get(each))]) else None
+    return sum_compilation(untimed["stages"]) if isinstance(untimed, dict) else None
 
 
 def _latency_and_energy(engine: Engine, campaign: str | None) -> pd.DataFrame:
@@ -152,7 +153,9 @@ def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         frame[f"{stage}_s"] = pd.Series(seconds, index=frame.index, dtype="float64")
     unsteady = [None if each is None else float(not each["steady"]) for each in frame["warm_up"]]
     frame["unsteady"] = pd.Series(unsteady, index=frame.index, dtype="float64")
+    operations = [count_operations(each) for each in frame["profile"]]
+    frame["program_ops"] = pd.Series(operations, index=frame.index, dtype="float64")
     for metric in IN_MEASURED:
         values = [(each or {}).get(metric.measured_key) for each in frame["measured"]]
         frame[metric.key] = pd.Series(values, index=frame.index, dtype="float64")
-    return frame.drop(columns=["stages", "warm_up", "measured"])
+    return frame.drop(columns=["stages", "warm_up", "measured", "profile"])

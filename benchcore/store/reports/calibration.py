@@ -185,7 +185,7 @@ def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
     query = (
         select(DuelRun, PairRatio)
         .join(PairRatio, PairRatio.duel_run == DuelRun.id)
-        .where(*IN_SERIES)
+        .where(*IN_SERIES, PairRatio.kind == "cross_framework")
         .order_by(DuelRun.started_at.desc(), DuelRun.id)
     )
     nights = defaultdict[tuple[str, str], list[Sequence[float]]](list)

@@ -20,11 +20,13 @@ from benchcore.verdict.history.change_points import (
 )
 from benchcore.verdict.history.modes import Modes, find_modes
 from benchcore.verdict.history.noise import CleanNights, clean, guess_noise, learn_noise
+from benchcore.verdict.history.series import Series
 from benchcore.verdict.history.thresholds import (
     EDGE_DEVIATIONS,
     EDGE_MARGIN,
     EDGE_NIGHTS,
     FEWEST_NIGHTS,
+    LEAST_NOISE,
     SMALLEST_SHIFT,
 )
 from benchcore.verdict.samples import robust_deviation, t_quantile
@@ -79,14 +81,22 @@ class Detection:
     unknown: str = ""
 
 
+def detect_series(series: Series) -> Detection:
+    """Detect the shifts of a series on the scale of its metric; see `detect_shifts`."""
+    scale = series.scale
+    return detect_shifts(series.values, series.numbers, scale.smallest, scale.noise_floor)
+
+
 def detect_shifts(
     values: np.ndarray,
     nights: np.ndarray | None = None,
     smallest_shift: float = SMALLEST_SHIFT,
+    noise_floor: float = LEAST_NOISE,
 ) -> Detection:
     """Detect the shifts of a history: `values` are positive, NaN = a night without a measurement.
 
-    `nights` are the numbers of the nights, increasing; by default they are consecutive.
+    `nights` are the numbers of the nights, increasing; by default they are consecutive. Changes
+    below the share `smallest_shift` are none, and no noise is taken to be below `noise_floor`.
 
     The logs of the values are levels plus noise. The noise of neighbours is correlated and may be
     larger in some periods, and single outliers are left out. A shift is a change point that
@@ -101,12 +111,13 @@ def detect_shifts(
     if np.ptp(logs) == 0.0:
         return Detection(unknown="all nights are equal to the last digit: no noise to judge by")
     centre = float(np.median(logs))
-    kept = clean(logs - centre, _count_nights(numbers[rows]))
+    kept = clean(logs - centre, _count_nights(numbers[rows]), noise_floor)
+    smallest = math.log1p(smallest_shift)
     series = _whiten(kept)
-    change_points, degree = _choose(series, math.log1p(smallest_shift))
+    change_points, degree = _choose(series, smallest)
     if degree:
         series = _relearn(kept, series, change_points, degree)
-        change_points, degree = _choose(series, math.log1p(smallest_shift))
+        change_points, degree = _choose(series, smallest)
     change_points = keep_certain(series, change_points, degree)
     if len(change_points) > 1:
         level = series
@@ -118,7 +129,7 @@ def detect_shifts(
     if degree:
         curve = series.fit(change_points, degree=degree).curve
         drift = _exp(float(curve[-1] - curve[0]))
-    edges = _find_edges(series, change_points, degree, kept, logs - centre)
+    edges = _find_edges(series, change_points, degree, kept, logs - centre, smallest)
     placed = tuple(
         Edge(index=int(rows[each.index]), ratio=each.ratio, reason=each.reason) for each in edges
     )
@@ -265,9 +276,10 @@ def _find_edges(
     degree: int,
     nights: CleanNights,
     logs: np.ndarray,
+    smallest: float,
 ) -> list[Edge]:
     """The last night, if it is far from its level; else a recent, almost significant change
-    point."""
+    point. A log ratio below `smallest` is neither."""
     since = change_points[-1] if change_points else 0
     level = series.less(series.fit(change_points, degree=degree).curve) if degree else series
     recent = level.logs[since:]
@@ -276,7 +288,7 @@ def _find_edges(
     before = recent[-1 - _NIGHTS_BEFORE : -1]
     deviation = max(float(series.noise[-1]), robust_deviation(before - middle))
     off = float(logs[-1]) - expected
-    if abs(off) > EDGE_DEVIATIONS * deviation and abs(off) >= math.log1p(SMALLEST_SHIFT):
+    if abs(off) > EDGE_DEVIATIONS * deviation and abs(off) >= smallest:
         reason = "the last night is far from the nights before it"
         return [Edge(index=len(logs) - 1, ratio=_exp(off), reason=reason)]
     count = series.num_nights
@@ -286,9 +298,10 @@ def _find_edges(
     fitted = level.fit_jumps(np.full_like(at, since), np.full_like(at, count), at)
     best = int(np.argmax(fitted.gain))
     size, gain = float(fitted.size[best]), float(fitted.gain[best])
-    if gain < max(penalty(count) - EDGE_MARGIN, level.curve_gain(since, count)) or abs(
-        size
-    ) < math.log1p(SMALLEST_SHIFT):
+    if (
+        gain < max(penalty(count) - EDGE_MARGIN, level.curve_gain(since, count))
+        or abs(size) < smallest
+    ):
         return []
     reason = "the last nights may be at a new level"
     return [Edge(index=int(nights.rows[at[best]]), ratio=_exp(size), reason=reason)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcore.verdict.history.detect import Detection, detect_shifts
+from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.noise import MOST_OUTLIERS
 from benchcore.verdict.history.series import Series
 from benchcore.verdict.history.thresholds import LEVEL_NIGHTS
@@ -64,9 +64,9 @@ def measure_levels(
 
     The old level is that of the nights since the last shift before it, and the new one lasts until
     the next shift. A drift compares the first `LEVEL_NIGHTS` nights from its anchor with the last
-    ones. `found` is the result of `detect_shifts`, if already known.
+    ones. `found` is the result of `detect_series`, if already known.
     """
-    found = found or detect_shifts(series.values, series.numbers)
+    found = found or detect_series(series)
     rows = {night.duel_run: row for row, night in enumerate(series.nights)}
     before, since, after = (rows[each] for each in (nights.before, nights.since, nights.after))
     logs = np.log(series.values)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchcore.verdict.history.thresholds import LEAST_NOISE
 from benchcore.verdict.samples import robust_deviation
 
 _OUTLIER = 4.5
@@ -16,8 +17,6 @@ MOST_OUTLIERS = 0.12
 """A larger share of outliers is a second mode, and part of the noise."""
 _CLIP = 3.0
 _MOST_CORRELATED = 0.8
-_LEAST_NOISE = 1e-4
-"""No clock repeats better than 0.01 %; gives a constant history some noise."""
 _SD_OF_LOG = math.pi / math.sqrt(8)
 """Standard deviation of log |x| for a normal x."""
 _NOISE_PENALTY = 20.0
@@ -30,7 +29,7 @@ class CleanNights:
     deviations.
 
     `rows` are their places in the history, `scale` the noise relative to the history's mean noise,
-    `outliers` the rows left out.
+    `outliers` the rows left out. No estimate of their noise is below `floor`.
     """
 
     rows: np.ndarray
@@ -38,16 +37,17 @@ class CleanNights:
     numbers: np.ndarray
     scale: np.ndarray
     outliers: np.ndarray
+    floor: float = LEAST_NOISE
 
 
-def clean(logs: np.ndarray, numbers: np.ndarray) -> CleanNights:
+def clean(logs: np.ndarray, numbers: np.ndarray, floor: float = LEAST_NOISE) -> CleanNights:
     """Leave out single outliers; two of five at one level may already be a new one."""
     scale = _relative_noise(logs)
     around = _running_median(logs, 2)
     residuals = (logs - around) / scale
     # Every night is one of its own five, so at least a fifth of the residuals are zero.
     moved = residuals[residuals != 0]
-    spread = max(robust_deviation(moved), _LEAST_NOISE)
+    spread = max(robust_deviation(moved), floor)
     outliers = np.abs(residuals) > _OUTLIER * spread
     if outliers.mean() >= MOST_OUTLIERS:
         outliers, clipped = np.zeros(len(logs), bool), logs
@@ -60,6 +60,7 @@ def clean(logs: np.ndarray, numbers: np.ndarray) -> CleanNights:
         numbers=numbers[kept],
         scale=scale[kept],
         outliers=np.flatnonzero(outliers),
+        floor=floor,
     )
 
 
@@ -111,7 +112,7 @@ def guess_noise(nights: CleanNights) -> tuple[float, float]:
     if near_twice.sum() >= 10 and _clipped_square(once[near]) > 0:
         rho = _clipped_square(twice[near_twice]) / _clipped_square(once[near]) - 1
     rho = min(max(rho, 0.0), _MOST_CORRELATED)
-    return max(math.sqrt(squares / 2 / max(1 - rho, 0.15)), _LEAST_NOISE), rho
+    return max(math.sqrt(squares / 2 / max(1 - rho, 0.15)), nights.floor), rho
 
 
 def _clipped_square(values: np.ndarray) -> float:
@@ -126,7 +127,7 @@ def learn_noise(nights: CleanNights, levels: np.ndarray, num_levels: int) -> tup
     residuals = (nights.logs - levels) / nights.scale
     count = len(residuals)
     deviation = math.sqrt(float(residuals @ residuals) / max(count - num_levels, 3))
-    deviation = max(deviation, _LEAST_NOISE)
+    deviation = max(deviation, nights.floor)
     clipped = np.clip(residuals, -3 * deviation, 3 * deviation)
     near = np.diff(nights.numbers) < 1.5
     if not near.any() or not clipped.any():

@@ -1,5 +1,5 @@
-"""A series: one ratio over nights, on one device, by one method. Any difference in these makes
-another series, and they are never mixed."""
+"""A series: one ratio of one metric over nights, on one device, by one method. Any difference in
+these makes another series, and they are never mixed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from datetime import datetime
 import numpy as np
 
 from benchcore.errors import UserError
-from benchcore.protocol import name_case
+from benchcore.protocol import Role, name_case
+from benchcore.verdict.history.thresholds import STEP_SCALE, SeriesScale
+
+STEP_TIME = "median_step_ns"
+"""The key of the metric whose ratio every duel judges, in `benchcore.store.metrics`."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class SeriesKey:
     """What all nights of a series have in common: the case, both arms without their versions, the
-    device, and the method."""
+    device, the method, and the metric.
+
+    `control` is the role of the older environment of a's own framework that is side b: what the
+    machine does cancels in their ratio. None = b is the other framework.
+    """
 
     workload: str
     case_name: str
@@ -27,17 +35,24 @@ class SeriesKey:
     device_fingerprint: str
     method: int
     checkpoint: str | None = None
+    metric: str = STEP_TIME
+    control: Role | None = None
 
     @property
     def title(self) -> str:
-        """The name for people."""
+        """The name for people; step time is not named."""
         case = name_case(self.workload, self.case_name, self.track)
-        return f"{case}: {self.a_arm} against {self.b_arm}"
+        b = self.b_arm if self.control is None else f"its {self.control} version"
+        metric = "" if self.metric == STEP_TIME else f", {self.metric}"
+        return f"{case}: {self.a_arm} against {b}{metric}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
-    """One night of a series: log(T_b / T_a), and its duel run and environments."""
+    """One night of a series: log(T_b / T_a), and its duel run and environments.
+
+    `values` are both sides' amounts in the metric's unit; None where only the ratio is judged.
+    """
 
     key: SeriesKey
     at: datetime
@@ -47,6 +62,7 @@ class Night:
     b: str
     a_environment: str
     b_environment: str
+    values: tuple[float, float] | None = None
 
     @property
     def number(self) -> int:
@@ -60,6 +76,7 @@ class Series:
 
     key: SeriesKey
     nights: tuple[Night, ...]
+    scale: SeriesScale = STEP_SCALE
 
     @property
     def values(self) -> np.ndarray:
@@ -72,8 +89,9 @@ class Series:
         return np.array([night.number for night in self.nights], float)
 
 
-def make_series(nights: Iterable[Night]) -> Series:
-    """The series of these nights, in any order. If a date was measured twice, the last run counts.
+def make_series(nights: Iterable[Night], scale: SeriesScale = STEP_SCALE) -> Series:
+    """The series of these nights, in any order, on the scale of its metric. If a date was measured
+    twice, the last run counts.
 
     Raises UserError without nights, for nights of several devices, methods, cases or arms, and for
     a ratio that is not a number.
@@ -91,7 +109,7 @@ def make_series(nights: Iterable[Night]) -> Series:
                 f"run {night.duel_run!r}; leave out nights that don't count"
             )
     by_date = {night.number: night for night in given}
-    return Series(key=key, nights=tuple(by_date.values()))
+    return Series(key=key, nights=tuple(by_date.values()), scale=scale)
 
 
 def _describe_mixture(key: SeriesKey, other: SeriesKey) -> str:

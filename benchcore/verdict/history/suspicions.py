@@ -10,11 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from benchcore.verdict.history.detect import Detection, detect_shifts
+from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.levels import measure_spread
 from benchcore.verdict.history.series import Night, Series
 from benchcore.verdict.history.thresholds import (
-    DRIFT,
     DRIFT_DEVIATIONS,
     FEWEST_BEFORE,
     LASTING_NIGHTS,
@@ -25,7 +24,6 @@ from benchcore.verdict.history.thresholds import (
     VERSION_ALPHA,
     VERSION_BEFORE,
     VERSION_MODES_ALPHA,
-    VERSION_MOVE,
     VERSION_NIGHTS,
 )
 from benchcore.verdict.samples import t_quantile
@@ -84,9 +82,9 @@ def suspect(
     in the order of nights.
 
     `baseline` is the day from which people accepted the level; earlier changes are not suspected
-    again. None = the first night. `found` is the result of `detect_shifts`, if already known.
+    again. None = the first night. `found` is the result of `detect_series`, if already known.
     """
-    found = found or detect_shifts(series.values, series.numbers)
+    found = found or detect_series(series)
     lasting = len(series.nights) - LASTING_NIGHTS
     suspicions = [
         replace(
@@ -119,7 +117,23 @@ def suspect(
         ]
     if not suspicions:
         suspicions = _suspect_drift(series, baseline)
+    suspicions = [each for each in suspicions if _is_counted(series, each)]
     return tuple(sorted(suspicions, key=lambda each: each.since.number))
+
+
+def _is_counted(series: Series, found: Suspicion) -> bool:
+    """Whether one side's count also moved enough, where the metric is a count."""
+    least = series.scale.smallest_count
+    if least == 0.0:
+        return True
+    counts = np.array([night.values for night in series.nights], float)
+    row = series.nights.index(found.since)
+    if found.trigger == "drift":
+        old, new = counts[row : row + LEVEL_NIGHTS], counts[-LEVEL_NIGHTS:]
+    else:
+        old, new = counts[:row][-VERSION_BEFORE:], counts[row:]
+    moves = np.median(new, axis=0) - np.median(old, axis=0)
+    return bool(np.abs(moves).max() >= least)
 
 
 def _place(series: Series, index: int, trigger: Trigger, ratio: float, reason: str) -> Suspicion:
@@ -169,7 +183,7 @@ def _suspect_versions(series: Series, changes: Sequence[int], shown: Detection) 
     nights before than chance brings it.
 
     The nights before begin at the last shift. Their spread, in which two modes count whole, makes
-    the threshold, which is stricter where two modes are known; a move of less than 2 % is none.
+    the threshold, which is stricter where two modes are known; a move below `version_move` is none.
     """
     found: list[Suspicion] = []
     alpha = VERSION_ALPHA if shown.modes is None else VERSION_MODES_ALPHA
@@ -182,7 +196,9 @@ def _suspect_versions(series: Series, changes: Sequence[int], shown: Detection) 
         move = float(np.median(new) - np.median(old))
         spread = measure_spread(old) or 0.0
         error = spread * math.sqrt(1 / len(old) + 1 / len(new))
-        if abs(move) < max(VERSION_MOVE, t_quantile(1 - alpha / 2, len(old) - 1) * error):
+        if abs(move) < max(
+            series.scale.version_move, t_quantile(1 - alpha / 2, len(old) - 1) * error
+        ):
             continue
         changed = _name_change(series.nights[row - 1], series.nights[row])
         reason = f"{changed} came with a change of {math.expm1(move):+.1%}"
@@ -207,7 +223,7 @@ def _suspect_drift(series: Series, baseline: int | None) -> list[Suspicion]:
             if abs(move) >= DRIFT_DEVIATIONS * math.hypot(*spreads) / math.sqrt(LEVEL_NIGHTS):
                 found.append((move, index, anchor))
     move, index, anchor = max(found, key=lambda each: abs(each[0]), default=(0.0, 0, ""))
-    if abs(move) < DRIFT:
+    if abs(move) < series.scale.drift:
         return []
     drifted = Suspicion(
         trigger="drift",

@@ -1,18 +1,21 @@
 """When a history raises a suspicion: every threshold, with its unit and its reason.
 
-Shares and counts of nights. Moves of `VERSION_MOVE` and `DRIFT` are log ratios.
+Shares and counts of nights. What differs between metrics is in `SeriesScale`.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 FEWEST_NIGHTS = 10
 """Nights that a series needs before it is judged: with fewer, its noise is unknown."""
 
 SMALLEST_SHIFT = 0.01
-"""Relative change of the level below which there is no shift and no edge, even if significant:
-quiet series show differences that are too small to matter."""
+"""Relative change of a step time's level below which there is no shift and no edge, even if
+significant: quiet series show differences that are too small to matter."""
+LEAST_NOISE = 1e-4
+"""No clock repeats better than 0.01 %; gives a constant history some noise."""
 SHIFT_MARGIN = 5.8
 """Added to BIC's 2 log n per shift, in units of the noise's variance. Tuned on simulated
 histories (benchmarks/verdicts.md)."""
@@ -40,9 +43,6 @@ LASTING_NIGHTS = 3
 """Nights at a new level before it is a shift and no edge, and before the machine can be blamed: all
 starts of one night may share a state that is gone the next, and two nights may both be outliers."""
 
-VERSION_MOVE = math.log(1.02)
-"""Least move that makes a new environment a suspicion. Smaller ones show in later nights, or need a
-certificate."""
 VERSION_ALPHA = 0.2
 """How often an unchanged night is a suspicion because its environment is new, where the nights
 before it spread so much that they set the threshold. Fresh starts decide, so it is not strict."""
@@ -55,9 +55,33 @@ VERSION_BEFORE = 30
 FEWEST_BEFORE = 3
 """Nights that a series needs before a new environment can be a suspicion."""
 
-DRIFT = math.log(1.03)
-"""Move since an anchor that is a suspicion, although no single night shows it."""
 DRIFT_DEVIATIONS = 4.0
-"""The same in standard errors of the two levels; it is looked at every night."""
+"""A drift in standard errors of the two levels; it is looked at every night."""
 LEVEL_NIGHTS = 10
 """Nights whose median is the level, at an anchor and today."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesScale:
+    """How much of a metric's ratio is noise, and how much matters; by default a step time's."""
+
+    smallest: float = SMALLEST_SHIFT
+    """Relative change of the level below which there is no shift and no edge."""
+    noise_floor: float = LEAST_NOISE
+    """Least standard deviation of a night's log ratio, however quiet the history is."""
+    smallest_count: float = 0.0
+    """For counts: at least one side's level must also change by this much; 0 = any change."""
+
+    @property
+    def version_move(self) -> float:
+        """Least log ratio that makes a new environment a suspicion. Smaller ones show in later
+        nights, or need a certificate."""
+        return math.log1p(2 * self.smallest)
+
+    @property
+    def drift(self) -> float:
+        """Log ratio since an anchor that is a suspicion, although no single night shows it."""
+        return math.log1p(3 * self.smallest)
+
+
+STEP_SCALE = SeriesScale()

@@ -196,6 +196,8 @@ def upgrade() -> None:
         sa.Column("device_fingerprint", sa.String(length=16), nullable=False),
         sa.Column("method", sa.BigInteger(), nullable=False),
         sa.Column("checkpoint", sa.String(length=64), nullable=True),
+        sa.Column("metric", sa.String(length=100), nullable=False),
+        sa.Column("control", sa.String(length=100), nullable=True),
         sa.Column("trigger", sa.String(length=100), nullable=False),
         sa.Column("before_run", sa.String(length=16), nullable=False),
         sa.Column("since_run", sa.String(length=16), nullable=False),
@@ -221,7 +223,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_suspicion"),
     )
     op.create_index(
-        "ix_suspicion_series", "suspicion", ["workload", "case_name", "track", "device_fingerprint"]
+        "ix_suspicion_series",
+        "suspicion",
+        ["workload", "case_name", "track", "device_fingerprint", "metric"],
     )
     op.create_index("ix_suspicion_state", "suspicion", ["state"])
     op.create_table(

@@ -11,6 +11,7 @@ import pytest
 from benchcore.errors import UserError
 from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
 from benchcore.verdict.history.suspicions import StoredSuspicion, Suspicion, reconcile, suspect
+from benchcore.verdict.history.thresholds import SeriesScale
 
 KEY = SeriesKey(
     workload="mlp",
@@ -272,3 +273,28 @@ def test_only_an_accepted_shift_moves_the_baseline() -> None:
     creeping = _series(_creep())
     assert suspect(creeping, baseline=_night(60, 0).number) == ()
     assert [each.trigger for each in suspect(creeping, _night(5, 0).number)] == ["drift"]
+
+
+@pytest.mark.parametrize(("least", "found"), [(2.0, 1), (2.5, 0)])
+def test_a_count_must_also_move_by_its_smallest_amount(least: float, found: int) -> None:
+    counts = [(400.0 + 2 * (number >= 20), 380.0) for number in range(40)]
+    nights = [
+        replace(_night(number, math.log(b / a)), values=(a, b))
+        for number, (a, b) in enumerate(counts)
+    ]
+    scale = SeriesScale(smallest=0.0, smallest_count=least)
+    assert len(suspect(make_series(nights, scale))) == found
+
+
+def test_what_matters_depends_on_the_scale() -> None:
+    logs = np.random.default_rng(3).normal(0, 0.002, 40) + 0.04 * (np.arange(40) >= 20)
+    nights = make_series([_night(number, log) for number, log in enumerate(logs)]).nights
+    assert len(suspect(make_series(nights))) == 1
+    assert suspect(make_series(nights, SeriesScale(smallest=0.05))) == ()
+
+
+def test_a_scale_with_more_noise_needs_more_nights_of_a_small_shift() -> None:
+    logs = np.random.default_rng(3).normal(0, 0.002, 40) + 0.04 * (np.arange(40) >= 36)
+    nights = make_series([_night(number, log) for number, log in enumerate(logs)]).nights
+    assert suspect(make_series(nights, SeriesScale(smallest=0.01, noise_floor=0.03))) == ()
+    assert suspect(make_series(nights, SeriesScale(smallest=0.01, noise_floor=0.002))) != ()

@@ -1,0 +1,92 @@
+"""The value of a tracked metric in each start of a contender, from the columns that ingest filled.
+
+Step time is not among them: its ratio is judged from paired rounds (`benchcore.verdict.starts`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from statistics import fmean, median
+from typing import Any
+
+from sqlalchemy.orm import InstrumentedAttribute
+
+from benchcore.store.metrics import Metric
+from benchcore.store.models import StartRun
+from benchcore.verdict.duel.latency import summarise_latency
+from benchcore.verdict.duel.step_profile import step_energy
+
+_COMPILING = ("trace", "lower", "compile")
+_OVER_STARTS: Mapping[str, Callable[[Iterable[float]], float]] = {
+    "max": max,
+    "mean": fmean,
+    "median": median,
+    "sum": sum,
+}
+
+
+def read_values(
+    metric: Metric, starts: Iterable[StartRun], untimed: Mapping[str, Any] | None = None
+) -> dict[int, float]:
+    """By start, the metric's value in its unit. Starts in which it was not measured are left out,
+    as are amounts of zero or below, which have no ratio.
+
+    `untimed` is the contender's `cold`: the process that compiled with empty caches beside the
+    starts. Without a start that did, its compile time is start 0's.
+    """
+    values: dict[int, float | None] = {each.start_index: _read(metric, each) for each in starts}
+    if metric.key == "cold_compile_s" and untimed and all(v is None for v in values.values()):
+        values = {0: sum_compilation(untimed["stages"])}
+    return {
+        start: float(value)
+        for start, value in values.items()
+        if value is not None and math.isfinite(value) and value > 0
+    }
+
+
+def aggregate(metric: Metric, values: Mapping[int, float]) -> float | None:
+    """The contender's value from its starts': as the table says, else the mean; None = of none."""
+    if not values:
+        return None
+    return float(_OVER_STARTS[metric.over_starts or "mean"](values.values()))
+
+
+def sum_compilation(stages: Mapping[str, float | None]) -> float | None:
+    """Seconds of tracing, lowering and compiling together; None = nothing was compiled."""
+    known = [seconds for each in _COMPILING if (seconds := stages.get(each))]
+    return sum(known) if known else None
+
+
+def count_operations(profile: Mapping[str, Any] | None) -> int | None:
+    """Operations of the compiled step, of all kinds; None = its program was not read."""
+    program = (profile or {}).get("program")
+    return sum(program["counts"].values()) if program and program["counts"] else None
+
+
+def columns_of_metrics(metrics: Iterable[Metric]) -> list[InstrumentedAttribute[Any]]:
+    """The columns of a start that hold these metrics."""
+    roots = {each.place.partition(".")[0] for each in metrics}
+    names = {"caches"} | (roots - {"memory"})
+    names |= {each.place.partition(".")[2] for each in metrics if each.place.startswith("memory.")}
+    return [getattr(StartRun, name) for name in sorted(names)]
+
+
+def _read(metric: Metric, start: StartRun) -> float | None:
+    root, _, name = metric.place.partition(".")
+    if metric.key == "cold_compile_s":
+        return sum_compilation(start.stages) if start.caches == "cold" else None
+    if root == "stages":
+        return start.stages.get(name)
+    if root == "memory":
+        return getattr(start, name)
+    if root == "measured":
+        return (start.measured or {}).get(name)
+    if root == "profile":
+        return count_operations(start.profile)
+    if root == "energy":
+        energy = step_energy(start.energy)
+        return None if energy is None else energy.gross_mj
+    assert metric.key == "latency_p95_ns", f"no reader for the metric {metric.key}"
+    latency = summarise_latency([start.latency_ns])
+    return None if latency is None else latency.p95_ns

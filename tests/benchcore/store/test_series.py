@@ -1,0 +1,142 @@
+"""Every tracked metric has its own series, scale and suspicions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from kept_histories import keep_history
+from result_documents import JAX, OLD_JAX, TORCH, make_history, plant_amounts
+
+from benchcore.errors import UserError
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.metrics import METRICS, TRACKED
+from benchcore.store.series import read_series
+from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
+
+NUM = 30
+RNG = np.random.default_rng(7)
+QUIET = RNG.normal(0.0, 0.004, NUM)
+STEPS = 0.2 + RNG.normal(0.0, 0.004, NUM)
+AFTER = np.arange(NUM) >= 18
+
+
+def _suspect(
+    engine: Engine, state: State, metric: str, amounts: np.ndarray, side: int = 0
+) -> list[dict[str, Any]]:
+    documents = make_history(STEPS)
+    plant_amounts(documents, 1 - side, metric, [float(np.median(amounts[:5]))] * NUM)
+    plant_amounts(documents, side, metric, list(amounts))
+    keep_history(engine, state, documents)
+    refresh_suspicions(engine)
+    return list_suspicions(engine)
+
+
+@pytest.mark.parametrize(
+    ("metric", "amounts", "ratio"),
+    [
+        ("cold_compile_s", 2.0 * np.exp(QUIET + math.log(1.4) * AFTER), 1 / 1.4),
+        ("allocator_peak_bytes", 5e8 * (1 + 0.1 * AFTER), 1 / 1.1),
+        ("process_peak_bytes", 9e8 * np.exp(QUIET / 4 + math.log(1.2) * AFTER), 1 / 1.2),
+        ("latency_p95_ns", 3e6 * np.exp(QUIET + math.log(1.3) * AFTER), 1 / 1.3),
+        ("program_ops", 400 + 1.0 * AFTER, 400 / 401),
+    ],
+)
+def test_a_shift_of_one_metric_is_one_suspicion_of_that_metric(
+    state: State, engine: Engine, metric: str, amounts: np.ndarray, ratio: float
+) -> None:
+    [found] = _suspect(engine, state, metric, amounts)
+    assert (found["metric"], found["state"], found["trigger"]) == (metric, "open", "shift")
+    assert found["series"] == f"mlp tiny: jax-jit against torch-compile, {metric}"
+    assert found["ratio"] == pytest.approx(ratio, rel=0.01)
+    assert found["since_run"] == f"{18:016x}"
+
+
+@pytest.mark.parametrize(
+    ("metric", "amounts"),
+    [
+        ("cold_compile_s", 2.0 * np.exp(QUIET / 8 + math.log(1.03) * AFTER)),
+        ("allocator_peak_bytes", 5e8 * (1 + 0.004 * AFTER)),
+        ("process_peak_bytes", 9e8 * (1 + 0.01 * AFTER)),
+    ],
+)
+def test_a_shift_below_what_matters_for_its_metric_is_no_suspicion(
+    state: State, engine: Engine, metric: str, amounts: np.ndarray
+) -> None:
+    assert _suspect(engine, state, metric, amounts) == []
+
+
+def test_a_step_time_shift_of_that_size_is_a_suspicion_of_step_time_alone(
+    state: State, engine: Engine
+) -> None:
+    keep_history(engine, state, make_history(STEPS + math.log(1.03) * AFTER))
+    refresh_suspicions(engine)
+    assert [each["metric"] for each in list_suspicions(engine)] == ["median_step_ns"]
+
+
+def test_a_framework_has_a_series_against_its_previous_version(
+    state: State, engine: Engine
+) -> None:
+    newest = replace(JAX, name="jax-0.9.1", version="0.9.1")
+    documents = make_history(
+        QUIET + math.log(1.1) * AFTER, [JAX, OLD_JAX], later=[newest, OLD_JAX], since=18
+    )
+    keep_history(engine, state, documents)
+    [series] = read_series(engine)
+    assert (series.key.control, series.key.a_arm, series.key.b_arm) == (
+        "previous",
+        "jax-jit",
+        "jax-jit",
+    )
+    refresh_suspicions(engine)
+    [found] = list_suspicions(engine)
+    assert found["series"] == "mlp tiny: jax-jit against its previous version"
+    assert found["control"] == "previous"
+    record = read_suspicion(engine, found["id"])
+    assert (record.a_new.version, record.b_new.version) == ("0.9.1", "0.8.2")
+
+
+def test_the_frameworks_and_each_control_are_separate_series(state: State, engine: Engine) -> None:
+    documents = make_history(STEPS[:2], [JAX, TORCH])
+    others = make_history(STEPS[:2], [JAX, OLD_JAX], campaign="controls")
+    for each in others:
+        each["duel_run"] = f"c{each['duel_run'][1:]}"
+    keep_history(engine, state, documents)
+    keep_history(engine, state, others)
+    assert [each.key.control for each in read_series(engine)] == ["previous", None]
+
+
+def test_nights_in_which_a_metric_was_not_measured_are_left_out(
+    state: State, engine: Engine
+) -> None:
+    documents = make_history(STEPS[:4])
+    for side in (0, 1):
+        plant_amounts(documents[:3], side, "allocator_peak_bytes", [1e6] * 3)
+    keep_history(engine, state, documents)
+    [series] = read_series(engine, metrics=("allocator_peak_bytes",))
+    assert [night.log_ratio for night in series.nights] == [0.0] * 3
+    assert series.nights[0].values == (1e6, 1e6)
+    assert read_series(engine, metrics=("gross_mj",)) == []  # no counter for energy on this CPU
+
+
+def test_a_metric_without_a_series_is_refused_with_the_names_of_those_that_have_one(
+    engine: Engine,
+) -> None:
+    names = r"median_step_ns, latency_p95_ns, .*cold_compile_s"
+    with pytest.raises(UserError, match=rf"no metric 'host_boundness' is tracked; .*{names}"):
+        read_series(engine, metrics=("host_boundness",))
+
+
+def test_every_tracked_metric_says_its_direction_scale_and_smallest_change() -> None:
+    of_key = {each.key: each for each in METRICS}
+    assert TRACKED[0] == "median_step_ns"
+    for key in TRACKED:
+        metric = of_key[key]
+        assert metric.scale is not None and metric.scale.noise_floor > 0
+        assert metric.scale.smallest > 0 or metric.scale.smallest_count > 0
+        assert metric.log_ratio(1.0, 2.0) > 0
+    assert of_key["items_per_s"].log_ratio(1.0, 2.0) < 0
