@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,9 @@ from benchcore.cell.channel import (
     Message,
 )
 from benchcore.cell.failures.status import ContenderFailedError, Ending, classify_exit
+
+FREEZE_S = 30.0
+"""Seconds in which a process must stop; a call into a driver may delay it."""
 
 
 class ContenderProcess:
@@ -40,10 +44,28 @@ class ContenderProcess:
         """Process id; also the id of its own process group."""
         return self._process.pid
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it is stopped now, or has ended."""
+        waiting = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+        return os.waitid(os.P_PID, self.pid, waiting) is not None
+
     def freeze(self) -> None:
-        """Stop the whole process group and wait until it has stopped (or ended)."""
+        """Stop the whole process group and wait until it has stopped (or ended).
+
+        A SIGCONT from elsewhere, as of Slurm's resume, undoes a stop, so it is requested until it
+        is seen. Raises ContenderFailedError if that takes more than FREEZE_S seconds.
+        """
+        deadline, pause_s = time.monotonic() + FREEZE_S, 5e-5
         os.killpg(self.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        while not self.is_stopped:
+            if time.monotonic() > deadline:
+                self.kill()
+                reason = f"did not stop within {FREEZE_S:g} s of SIGSTOP"
+                raise self._failed(Ending("timeout", "timeout", reason))
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.01)
+            os.killpg(self.pid, signal.SIGSTOP)
         self._frozen = True
 
     def thaw(self) -> None:

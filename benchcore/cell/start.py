@@ -7,7 +7,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,20 @@ class StartRunner:
         if self.order.limits.freeze:
             process.freeze()
 
+    def _freeze_waiting(
+        self, index: int, running: dict[str, ContenderProcess], awake: str | None
+    ) -> None:
+        """Freeze every contender but this one that another process (Slurm's resume) continued."""
+        for name in self._list_thawed(running, awake):
+            with self._surviving(name, index, running):
+                running[name].freeze()
+
+    def _list_thawed(self, running: Mapping[str, ContenderProcess], awake: str | None) -> list[str]:
+        """The contenders that should be frozen and are not."""
+        if not self.order.limits.freeze:
+            return []
+        return [name for name, each in running.items() if name != awake and not each.is_stopped]
+
     def _prepare(
         self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
     ) -> None:
@@ -201,9 +215,11 @@ class StartRunner:
             for position, name in enumerate(turn):
                 if name in running:
                     with self._surviving(name, index, running):
-                        self._play_block(name, running, number, position)
+                        turn_of_one = {"round": number, "position": position}
+                        self._play_block(name, index, running, turn_of_one)
             if len(names) == len(self.order.contenders):  # not while one is retried alone
-                self.probe.measure(index, number)
+                self._freeze_waiting(index, running, None)
+                self.probe.measure(index, number, lambda: not self._list_thawed(running, None))
             report_progress(event="round", start=index, round=number)
 
     def _wants_round(self, index: int, played: int, running: Iterable[str]) -> bool:
@@ -220,20 +236,30 @@ class StartRunner:
         )
 
     def _play_block(
-        self, name: str, running: dict[str, ContenderProcess], number: int, position: int
+        self,
+        name: str,
+        index: int,
+        running: dict[str, ContenderProcess],
+        turn: dict[str, int],
     ) -> None:
+        """One block at its `turn` (round and position)."""
         process, start = running[name], self.contenders[name]["starts"][-1]
         own_pids = frozenset(each.pid for each in running.values())
         what, message = "block", {}
         if self._loader is not None:
             own_pids |= {self._loader.pid}
-            what, message = "epoch", {"epoch": number, "powercap": str(self._powercap)}
+            what = "epoch"
+            message = {"epoch": turn["round"], "powercap": str(self._powercap)}
+        self._freeze_waiting(index, running, name)
         self._telemetry.begin(own_pids)
         limit_s = self.order.limits.block_timeout_s
         with self._awake(process):
             block = process.ask({"do": what, **message}, wanted=what, timeout_s=limit_s)
-        turn = {"round": number, "position": position}
-        record_block(start, block, {**turn, "telemetry": self._telemetry.sample(own_pids)})
+            thawed = self._list_thawed(running, name)
+        telemetry = self._telemetry.sample(own_pids)
+        if self.order.limits.freeze:
+            telemetry["thawed_contenders"] = len(thawed)
+        record_block(start, block, {**turn, "telemetry": telemetry})
 
     def _sample_latencies(self, index: int, running: dict[str, ContenderProcess]) -> None:
         """Time single steps after the rounds, one contender after another."""
@@ -245,14 +271,18 @@ class StartRunner:
             "enqueued": self.order.track == DEFECT_TRACK,
         }
         for name in list(running):
+            self._freeze_waiting(index, running, name)
+            if name not in running:
+                continue
             with self._surviving(name, index, running), self._awake(running[name]):
                 found = running[name].ask(
                     message, wanted="latency", timeout_s=self.order.limits.block_timeout_s
                 )
                 start = self.contenders[name]["starts"][-1]
-                start["latency_ns"] = found["samples_ns"]
-                start["enqueued_ns"] = found["enqueued_ns"]
                 start["compilations_in_blocks"] += found["compilations"]
+                if not self._list_thawed(running, name):  # else they are unknown
+                    start["latency_ns"] = found["samples_ns"]
+                    start["enqueued_ns"] = found["enqueued_ns"]
 
     def _finish(self, name: str, process: ContenderProcess) -> None:
         process.thaw()

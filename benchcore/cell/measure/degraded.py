@@ -61,6 +61,8 @@ def _why(telemetry: Mapping[str, Any], median_mhz: float | None) -> str:
             found.append(f"{share:.0%} {text} (at most {most:.0%})")
     if telemetry["foreign_processes"]:
         found.append(f"{telemetry['foreign_processes']} foreign processes on the GPU")
+    if telemetry.get("thawed_contenders"):
+        found.append(f"{telemetry['thawed_contenders']} waiting contenders were not frozen")
     bits = int(telemetry["throttle_reasons"] or 0)  # a JSON schema accepts 1.0 as an integer
     found += [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
     clock = telemetry["sm_clock_mhz"]

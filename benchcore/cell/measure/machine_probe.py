@@ -36,9 +36,10 @@ class MachineProbe:
         self.rows: list[dict[str, Any]] = []
         self.failure: str | None = None
 
-    def measure(self, start: int, number: int) -> None:
-        """Measure after a round, while all contenders are frozen. If the probe fails, the document
-        records its failure, and the duel continues without it."""
+    def measure(self, start: int, number: int, is_quiet: Callable[[], bool]) -> None:
+        """Measure after a round, while all contenders are frozen; the row is dropped if `is_quiet`
+        then says that they were not. If the probe fails, the document records its failure, and the
+        duel continues without it."""
         if not self._order.limits.probe or self.failure is not None:
             return
         try:
@@ -46,7 +47,8 @@ class MachineProbe:
         except (ContenderFailedError, OSError) as error:
             self.failure = str(error)
             self.close()
-        else:
+            return
+        if is_quiet():
             self.rows.append({"start": start, "round": number, **seen})
 
     def _run_once(self) -> Mapping[str, Any]:

@@ -30,6 +30,8 @@ class Telemetry:
     temperature_c: Amount | None
     power_mw: Amount | None
     foreign_processes: Count | None
+    thawed_contenders: Count = ABSENT
+    """Waiting contenders that another process continued; absent where none is frozen."""
     missing: dict[str, Text] = ABSENT
     """Why a GPU's counter is null, by name; absent on a CPU."""
 

@@ -32,6 +32,7 @@ QUIET: dict[str, Any] = {"steal_share": 0.01, "foreign_cpu_share": 0.1, "sm_cloc
         ({"throttle_reasons": 0x20}, "software thermal slowdown"),
         ({"throttle_reasons": 0x80}, "power brake"),
         ({"sm_clock_mhz": 1800}, "SM clock 1800 MHz against 1980 MHz in the start's median"),
+        ({"thawed_contenders": 1}, "1 waiting contenders were not frozen"),
         ({"throttle_reasons": 8.0}, "hardware slowdown"),
     ],
 )
@@ -64,8 +65,9 @@ def test_shares_at_their_limits_disturb_nothing() -> None:
         {"load_1m": 64.0},
         {"throttle_reasons": 0x1 | 0x2 | 0x4 | 0x100, "sm_clock_mhz": 1900},
         {"foreign_processes": 0},
+        {"thawed_contenders": 0},
     ],
-    ids=["unknown", "quiet", "load", "cap and set clocks", "no company"],
+    ids=["unknown", "quiet", "load", "cap and set clocks", "no company", "all frozen"],
 )
 def test_harmless_readings_degrade_no_block(telemetry: dict[str, Any]) -> None:
     assert find_degraded(blocks(telemetry, telemetry)) == {}
