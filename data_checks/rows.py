@@ -59,8 +59,8 @@ def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:
 
 
 def unjudged_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row per pair of two frameworks that may count: `unjudged` is why the physics of its steps
-    is not known, of the first side that has a reason."""
+    """One row per pair that may count, but for programs without a framework: `unjudged` is why the
+    physics of its steps is not known, of the first side that has a reason."""
     may_count = frames.contenders.query(
         f"method >= {COUNTED_SINCE} and track not in {[DEFECT_TRACK, CALIBRATION_TRACK]}"
     )
@@ -68,7 +68,7 @@ def unjudged_rows(frames: CheckFrames) -> pd.DataFrame:
     for duel_run, of_duel in may_count.groupby("duel_run", sort=False):
         finished: list[Any] = list(of_duel.query("status == 'ok'").itertuples())
         for one, other in combinations(finished, 2):
-            if {one.framework, other.framework} == set(COMPARED):
+            if {one.framework, other.framework} <= set(COMPARED):
                 why = next((f"{s.name}: {s.unjudged}" for s in (one, other) if s.unjudged), "")
                 rows.append({"duel_run": duel_run, "a": one.name, "b": other.name, "unjudged": why})
     columns = ["duel_run", "a", "b", "unjudged"]

@@ -123,7 +123,8 @@ def _search_versions(
     context = replace(request.context, python=candidates.python)
 
     def draft(old: str, new: str, starts: range, fresh: bool) -> Plan:
-        return draft_round(target, (old, new), starts, context, fresh=fresh)
+        first = not rounds.campaigns
+        return draft_round(target, (old, new), starts, context, first=first, fresh=fresh)
 
     rounds = PairRounds(
         target.bound, measurer, engine, draft, lambda a, b: f"{target.framework} {a} against {b}"
@@ -147,16 +148,18 @@ def draft_round(
     starts: range,
     context: RunContext,
     *,
+    first: bool = False,
     fresh: bool = False,
 ) -> Plan:
-    """The plan of the next starts of two versions, in one duel. Raises UserError."""
+    """The plan of the next starts of two versions, in one duel, and in the first round of the
+    device's ceilings. Raises UserError."""
     again = "-again" if fresh else ""
     name = f"{target.name}-{pair[0]}-{pair[1]}-{starts.stop}{again}".lower().replace("+", "-")
     arms = tuple(
         parse_arm(",".join((f"{target.framework}=={version}", *target.settings)))
         for version in pair
     )
-    profile = draft_profile(target, arms, starts, context)
+    profile = draft_profile(target, arms, starts, context, first=first)
     return draft_plan(profile, site=context.site, campaign=name, python=context.python)
 
 

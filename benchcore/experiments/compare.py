@@ -129,11 +129,11 @@ def draft_comparison(
     )
     precision = load_spec(question.workload).cases[case].precision
     arms = list_plain_arms(question.a[0], question.b[0]) if question.ceilings else ()
-    sentinels = list_sentinels(question.device, precision, arms, limits)
     own = (question.workload, case)
+    sentinels = list_sentinels(question.device, precision, arms, limits, besides=own)
     profile = Profile(
         name="compare",
-        matches=(match, *(each for each in sentinels if (each.workload, each.case) != own)),
+        matches=(match, *sentinels),
         limits=limits,
         device=question.device,
     )

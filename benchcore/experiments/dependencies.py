@@ -59,8 +59,8 @@ def run_dependency_search(
             if each not in built:
                 built[each] = build(between, each, state, measurer.report)
         records = [built[old], built[new]]
-        first = not rounds.campaigns  # the round between both ends also profiles their programs
-        plan = draft_pair(target, records, starts, context, fresh=fresh, passes=first)
+        first = not rounds.campaigns
+        plan = draft_pair(target, records, starts, context, fresh=fresh, first=first)
         store_environments(plan, dict(zip(plan.releases, records, strict=True)), state)
         return plan
 
@@ -101,7 +101,7 @@ def _read_other_differences(campaigns: Sequence[str], state: State) -> list[dict
     """From the first round's document: only its programs were profiled."""
     if not campaigns:
         return []
-    (duel,) = load_campaign(state, campaigns[0]).duels
+    duel = load_campaign(state, campaigns[0]).duels[0]  # the others measure the ceilings
     return list_other_differences(read_document(result_path(state, campaigns[0], duel.duel_run)))
 
 
@@ -163,9 +163,11 @@ def draft_pair(
     context: RunContext,
     *,
     fresh: bool = False,
-    passes: bool = False,
+    first: bool = False,
 ) -> Plan:
     """The plan of the next starts of two environments, in one duel, the old one first.
+
+    The first round, between both ends, also profiles their programs and measures the ceilings.
 
     Raises UserError.
     """
@@ -185,7 +187,7 @@ def draft_pair(
     }
     keys = hashlib.sha256(" ".join(record.key for record in records).encode()).hexdigest()[:10]
     return make_plan(
-        draft_profile(target, arms, starts, context, passes=passes),
+        draft_profile(target, arms, starts, context, first=first, passes=first),
         releases,
         campaign=f"{target.name}-{keys}-{starts.stop}{'-again' if fresh else ''}",
         site=load_site(context.site).name,

@@ -14,9 +14,11 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError
+from benchcore.experiments.compare import list_plain_arms
 from benchcore.experiments.rounds import Measurer, RunContext, name_starts
+from benchcore.planning.catalog import load_spec
 from benchcore.planning.matrix import Plan
-from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.tracks import Arm
 from benchcore.store.database import Engine
 from benchcore.store.duels import read_duels
@@ -56,9 +58,13 @@ def draft_profile(
     starts: range,
     context: RunContext,
     *,
+    first: bool = False,
     passes: bool = False,
 ) -> Profile:
-    """The profile of a pair's next starts; with `passes` it also profiles their programs."""
+    """The profile of a pair's next starts; with `passes` it also profiles their programs.
+
+    The `first` round also measures the device's ceilings: no pair counts without them.
+    """
     match = Match(
         workload=target.workload,
         case=target.case,
@@ -74,9 +80,23 @@ def draft_profile(
     return dataclasses.replace(
         context.profile,
         name="bisect",
-        matches=(match,),
+        matches=(match, *(_list_ceilings(target, arms, context) if first else ())),
         device=target.device,
         seed=_SEED + starts.start,
+    )
+
+
+def _list_ceilings(
+    target: BisectTarget, arms: Sequence[Arm], context: RunContext
+) -> tuple[Match, ...]:
+    """By the versions of these arms, without their settings."""
+    (plain,) = list_plain_arms(target.framework)
+    return list_sentinels(
+        target.device,
+        load_spec(target.workload).cases[target.case].precision,
+        tuple(dataclasses.replace(plain, request=arm.request) for arm in arms),
+        context.profile.limits,
+        besides=(target.workload, target.case),
     )
 
 
@@ -125,9 +145,9 @@ class PairRounds(Generic[T]):
         except (EnvironmentBuildError, CampaignIncompleteError) as error:
             return [], [str(error)]
         self.campaigns.append(plan.campaign)
-        planned = {duel.duel_run for duel in plan.duels}  # without those of another Python
+        pair = plan.duels[0].duel_run  # the others measure the device's ceilings
         records = read_duels(self.engine, plan.campaign)
-        return read_pairs([each for each in records if each.duel_run in planned])
+        return read_pairs([each for each in records if each.duel_run == pair])
 
 
 def read_pairs(records: Sequence[DuelRecord]) -> tuple[list[np.ndarray], list[str]]:

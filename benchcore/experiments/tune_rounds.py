@@ -185,9 +185,8 @@ def begin_rounds(
         Arm(name="jax-jit", request=request.jax, settings={"compile": "jit"}),
         Arm(name="torch-eager", request=request.torch, settings={"compile": "none"}),
     )
-    sentinels = list_sentinels(request.device, precision, plain, DuelLimits())
     own = (request.workload, case)
-    ceilings = tuple(each for each in sentinels if (each.workload, each.case) != own)
+    ceilings = list_sentinels(request.device, precision, plain, DuelLimits(), besides=own)
     plan = _draft(request, ceilings, releases, place, campaign)
     if (campaign_folder(state, campaign) / "plan.json").exists():
         plan = _resume(load_campaign(state, campaign), plan)

@@ -89,17 +89,27 @@ _CEILINGS = {
 
 
 def list_sentinels(
-    device: str, precision: str, arms: tuple[Arm, ...], limits: DuelLimits
+    device: str,
+    precision: str,
+    arms: tuple[Arm, ...],
+    limits: DuelLimits,
+    *,
+    besides: tuple[str, str] | None = None,
 ) -> tuple[Match, ...]:
     """The matches that measure one case's ceilings with these arms, in a profile with these limits.
 
-    Empty without arms. There is no compute ceiling where the device has none in that precision.
+    Empty without arms. `besides` is a workload and case that is measured anyway. There is
+    no compute ceiling where the device has none in that precision.
     """
     kind = "cpu" if device == "cpu" else "gpu"
     product_case = _CEILINGS.get((kind, precision.removesuffix("_autocast")))
     copied = "cpu_256m" if kind == "cpu" else "gpu_2g"
     named = zip(CEILING_WORKLOADS, (product_case, copied), strict=True)
-    return tuple(_sentinel(name, case, limits, arms) for name, case in named if case and arms)
+    return tuple(
+        _sentinel(name, case, limits, arms)
+        for name, case in named
+        if case and arms and (name, case) != besides
+    )
 
 
 def _calibration_match(

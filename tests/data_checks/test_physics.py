@@ -14,8 +14,10 @@ from result_documents import (
     CAMPAIGN,
     DUEL_RUN,
     JAX,
+    OLD_JAX,
     STARTED_AT,
     TORCH,
+    Racer,
     make_document,
     spool_document,
 )
@@ -69,8 +71,14 @@ def copy(**changes: Any) -> Document:
     return document
 
 
-def candidate(*, flops: int = FLOPS, least_bytes: int = 0, cache_bytes: int = 0) -> Document:
-    document = make_document()
+def candidate(
+    *,
+    flops: int = FLOPS,
+    least_bytes: int = 0,
+    cache_bytes: int = 0,
+    racers: Sequence[Racer] = (JAX, TORCH),
+) -> Document:
+    document = make_document(racers)
     document["duel"].update(flops_per_step=flops, least_bytes_per_step=least_bytes)
     document["allocation"]["host"]["cache_bytes"] = cache_bytes
     return document
@@ -384,6 +392,7 @@ def _counted(document: Document, method: int = 2) -> Document:
     return {**_in("fp32_ieee", document, document["duel_run"]), "method": method}
 
 
+@pytest.mark.parametrize("other", [TORCH, OLD_JAX], ids=["two frameworks", "two versions"])
 @pytest.mark.parametrize(
     ("sentinels", "method", "sentence"),
     [
@@ -394,9 +403,13 @@ def _counted(document: Document, method: int = 2) -> Document:
     ids=["no ceiling", "a ceiling", "before METHOD 2"],
 )
 def test_a_pair_without_a_ceiling_does_not_count_and_says_why(
-    sentinels: tuple[Document, ...], method: int, sentence: str | None, state: State
+    sentinels: tuple[Document, ...],
+    method: int,
+    sentence: str | None,
+    other: Racer,
+    state: State,
 ) -> None:
-    tried = _counted(candidate(), method)
+    tried = _counted(candidate(racers=(JAX, other)), method)
     engine = ingest(state, *sentinels, tried)
     failed = check_campaign(engine, CAMPAIGN).failed_checks
     reasons = [each.reason for each in failed if each.expectation == "physics judged"]
