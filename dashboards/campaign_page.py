@@ -22,7 +22,12 @@ from dashboards.forest_chart import (
 )
 from dashboards.formatting import format_count
 from dashboards.frames import SiteFrames, counting, keep, newest_pairs, of_campaign, version_pairs
-from dashboards.history_chart import history_chart, history_rows, split_cases
+from dashboards.history_chart import (
+    find_condition_changes,
+    history_chart,
+    history_rows,
+    split_cases,
+)
 from dashboards.templating import render_template, write_page
 
 _MOST_CALIBRATION_RUNS = 20
@@ -62,6 +67,7 @@ def render_page(
         pages=_link_pages(frames, campaign, is_first),
         text=_write_text(frames, campaign, past),
         tables=_list_tables(frames, campaign),
+        conditions=_list_conditions(histories),
         excluded_in_forest=_count_excluded(newest_pairs(ratios)),
         charts={place: chart["description"] for place, chart in charts.items()},
         history_places=list(histories),
@@ -87,6 +93,14 @@ def _draw_charts(
         description = f"Speedup of JAX over PyTorch on {label}, night by night."
         charts[place] = history_chart(rows, description=description).to_dict()
     return charts
+
+
+def _list_conditions(histories: dict[str, tuple[str, pd.DataFrame]]) -> list[str]:
+    """What changed around the nights of the histories, each once, oldest first."""
+    found = {
+        each["words"] for _, rows in histories.values() for each in find_condition_changes(rows)
+    }
+    return sorted(found)
 
 
 def _draw_forest(rows: pd.DataFrame, directions: Directions, subject: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ RATIO_COLUMNS = (
     "precision", "track", "device_model", "device_fingerprint", "kind", "a", "b", "a_arm",
     "b_arm", "a_framework", "b_framework", "a_version", "b_version", "a_role", "b_role",
     "log_ratio", "low", "high", "num_starts", "start_log_ratios", "verdict", "reason", "scope",
-    "counts", "method", "fair", "differences", "violations",
+    "counts", "method", "fair", "differences", "violations", "conditions",
 )
 CONTENDER_COLUMNS = (
     "campaign", "duel_run", "started_at", "workload", "case_name", "use_case", "batch",

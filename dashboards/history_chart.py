@@ -1,4 +1,4 @@
-"""The ratio over time: one chart per case, with marks where a version changed."""
+"""The ratio over time: one chart per case, with marks where a version or a condition changed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from benchcore.verdict.history.conditions import describe_changes, find_new_conditions
 from dashboards.forest_chart import (
     SpeedupRange,
     arm_series,
@@ -59,6 +60,22 @@ def find_version_changes(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return changes
 
 
+def find_condition_changes(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The nights of one case with a condition that is new to it, such as a driver, from rows sorted
+    by time: `time`, `label`, and what changed in `words`."""
+    nights = rows.drop_duplicates("duel_run").to_dict("records")
+    found = find_new_conditions([row["conditions"] for row in nights])
+    return [
+        {
+            "time": row["started_at"].isoformat(),
+            "label": ", ".join(f"{each.name} {each.new}" for each in new),
+            "words": f"{row['started_at']:%Y-%m-%d}: {describe_changes(new)}",
+        }
+        for row, new in zip(nights, found, strict=True)
+        if new
+    ]
+
+
 def history_chart(rows: pd.DataFrame, *, description: str) -> alt.LayerChart:
     """Speedup of one case over time with error bars, one color and shape per arm.
 
@@ -74,7 +91,7 @@ def history_chart(rows: pd.DataFrame, *, description: str) -> alt.LayerChart:
         alt.Chart(inline([{"speedup": 1}]))
         .mark_rule(strokeWidth=1.5, opacity=0.75, aria=False)
         .encode(y="speedup:Q"),
-        *_version_layers(find_version_changes(rows), points, x),
+        *_version_layers([*find_version_changes(rows), *find_condition_changes(rows)], points, x),
         alt.Chart(inline(points))
         .mark_line(strokeWidth=1, opacity=0.45, aria=False)
         .encode(x=x, y=y, color=color, detail=["b_arm:N", "method:N"]),

@@ -152,6 +152,8 @@ def nvmlDeviceGetClockInfo(handle, which): return {sm_clock}
 def nvmlDeviceGetCurrentClocksThrottleReasons(handle): return {throttle}
 def nvmlDeviceGetTemperature(handle, which): return 40
 def nvmlDeviceGetPowerUsage(handle): return 100_000
+def nvmlDeviceGetApplicationsClock(handle, which): raise NVMLError_NotSupported
+def nvmlDeviceGetPowerManagementLimit(handle): raise NVMLError_NotSupported
 def nvmlDeviceGetComputeRunningProcesses(handle): return {processes}
 def nvmlDeviceGetTotalEnergyConsumption(handle): return {energy}
 def _refuse(): raise NVMLError_NotSupported

@@ -172,6 +172,7 @@ def _ratio(case: SampleCase, night: int, middle: float, rng: random.Random) -> d
         "fair": True,
         "differences": [],
         "violations": [],
+        "conditions": {"kernel": "Linux 6.8" if night < 10 else "Linux 6.1", "node": "node-1"},
     }
 
 

@@ -19,6 +19,7 @@ from benchcore.store.database import Engine
 from benchcore.store.events import list_unsent, record_sent
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.samples import Judgement
 
 _TIMEOUT_S = 20.0
@@ -101,18 +102,22 @@ def write_shift(
     suspicion: SuspicionRecord, finding: Finding, outcome: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The `text` and the `details` of a confirmed shift; they are stored until they are posted."""
-    details = {name: outcome[name] for name in ("suspicion", "series", "culprit", "change")}
+    details = {
+        name: outcome[name] for name in ("suspicion", "series", "culprit", "change", "conditions")
+    }
     return {"text": describe_shift(suspicion, finding), "details": details}
 
 
 def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:
     """`JAX/PyTorch speedup on mlp infer_b128 rose 5 % (3 to 7 %): PyTorch 2.15.0 is 5 % slower than
-    2.14.0. Device: AMD EPYC.` Names a framework only if it changed."""
+    2.14.0. Device: AMD EPYC.` Names a framework only if it changed, and the conditions that did."""
     key = suspicion.key
     pair = f"{_title(suspicion.a_new)}/{_title(suspicion.b_new)}"
     case = name_case(key.workload, key.case_name, key.track)
     moved = f"{pair} speedup on {case} {_write_change(finding)}"
-    return f"{moved}: {_write_cause(suspicion, finding)}. Device: {suspicion.device_model}."
+    text = f"{moved}: {_write_cause(suspicion, finding)}. Device: {suspicion.device_model}."
+    changed = describe_changes(suspicion.conditions)
+    return f"{text} Conditions that changed: {changed}." if changed else text
 
 
 def _write_change(finding: Finding) -> str:

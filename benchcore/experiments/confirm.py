@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchcore.errors import CampaignIncompleteError
@@ -176,6 +176,7 @@ def _describe(progress: _Progress) -> dict[str, Any]:
         "lost": progress.lost,
         "campaigns": progress.campaigns,
         "candidates": progress.candidates,
+        "conditions": [asdict(each) for each in suspicion.conditions],
     }
 
 

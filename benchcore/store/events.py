@@ -12,9 +12,10 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from benchcore.errors import UserError
+from benchcore.store.conditions import read_conditions
 from benchcore.store.database import begin_writing
 from benchcore.store.models import EventChange, EventRow, SuspicionRow
-from benchcore.store.suspicions import series_key
+from benchcore.store.suspicions import changed_conditions, series_key
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.event_states import BASELINES, check_move, first_state
 
@@ -83,7 +84,9 @@ def list_events(engine: Engine) -> list[dict[str, Any]]:
 
 
 def show_event(engine: Engine, event: int) -> dict[str, Any]:
-    """One event with its history and what was found. Raises UserError if there is none."""
+    """One event with its history, what was found, and the conditions that changed with it. Raises
+    UserError if there is none."""
+    known = read_conditions(engine)
     with Session(engine) as session:
         found = _get(session, event)
         row = session.get_one(SuspicionRow, found.suspicion)
@@ -93,6 +96,7 @@ def show_event(engine: Engine, event: int) -> dict[str, Any]:
         return {
             **_describe(found, row),
             "finding": row.finding,
+            "conditions": [dataclasses.asdict(each) for each in changed_conditions(row, known)],
             "history": [
                 {
                     "at": each.at.isoformat(timespec="seconds"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchcore.protocol import ContenderIdentity, name_case
 from benchcore.verdict.duel.ratios import ContenderTimes, Exclusion
+from benchcore.verdict.history.conditions import ConditionChange
 from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.series import SeriesKey
 
@@ -84,3 +85,5 @@ class SuspicionRecord:
     a_new: ContenderRecord
     b_old: ContenderRecord
     b_new: ContenderRecord
+    conditions: tuple[ConditionChange, ...] = ()
+    """Those that changed between both nights."""

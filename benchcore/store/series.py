@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Engine, and_, or_, select
 from sqlalchemy.orm import Session, aliased, load_only
 
 from benchcore.protocol import Role
+from benchcore.store.conditions import read_conditions
 from benchcore.store.metric_values import aggregate, columns_of_metrics, read_values
 from benchcore.store.metrics import Metric, find_tracked
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
@@ -47,6 +48,7 @@ def read_series(
     wanted = [find_tracked(each) for each in ((only.metric,) if only else metrics)]
     condition = and_(*IN_SERIES, *_match(only))
     nights = defaultdict[SeriesKey, list[Night]](list)
+    conditions = read_conditions(engine)
     with Session(engine) as session:
         values = _read_values(session, wanted, condition)
         for duel, ratio, a_environment, b_environment in _read_pairs(session, condition):
@@ -64,6 +66,7 @@ def read_series(
                         b=ratio.b,
                         a_environment=a_environment,
                         b_environment=b_environment,
+                        conditions=conditions[duel.id],
                         values=None if None in sides else cast(tuple[float, float], tuple(sides)),
                     )
                     nights[key].append(night)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,12 +13,18 @@ from sqlalchemy import Engine, Select, func, select
 from sqlalchemy.orm import Session
 
 from benchcore.errors import UserError
+from benchcore.store.conditions import read_conditions
 from benchcore.store.database import begin_writing
 from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.store.models import ContenderRun, DuelRun, EventRow, StartRun, SuspicionRow
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.series import read_series
 from benchcore.verdict.confirmation.event_states import BASELINES
+from benchcore.verdict.history.conditions import (
+    ConditionChange,
+    Conditions,
+    list_condition_changes,
+)
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.levels import SuspectedNights, measure_levels
 from benchcore.verdict.history.modes import describe_modes
@@ -132,7 +138,8 @@ def _update(row: SuspicionRow, found: Suspicion | None) -> None:
 
 def list_suspicions(engine: Engine) -> list[dict[str, Any]]:
     """Every suspicion, the open ones first, of these the largest first: `ratio` is the new level of
-    T_b / T_a over the old."""
+    T_b / T_a over the old; `conditions` are those that changed between its nights."""
+    known = read_conditions(engine)
     with Session(engine) as session:
         rows = list(session.scalars(select(SuspicionRow).order_by(SuspicionRow.id)))
     rows.sort(key=lambda row: (row.state != "open", -abs(row.ratio - 1)))
@@ -142,6 +149,7 @@ def list_suspicions(engine: Engine) -> list[dict[str, Any]]:
             "series": series_key(row).title,
             "heading": find_tracked(row.metric).title,
             "since": row.since.date().isoformat(),
+            "conditions": [dataclasses.asdict(each) for each in changed_conditions(row, known)],
             **dataclasses.asdict(series_key(row)),
         }
         for row in rows
@@ -222,6 +230,7 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
             trigger=row.trigger,
             device=run.device["name"],
             device_model=run.device_model,
+            conditions=tuple(list_condition_changes(before.conditions, after.conditions)),
             levels=dataclasses.replace(
                 levels, a=sides["a_new"].framework, b=sides["b_new"].framework
             ),
@@ -236,6 +245,11 @@ def _read_sides(
         for side, name in (("a", night.a), ("b", night.b)):
             run = session.get_one(ContenderRun, (night.duel_run, name))
             yield f"{side}_{when}", ContenderRecord(**{each: getattr(run, each) for each in _SIDE})
+
+
+def changed_conditions(row: SuspicionRow, known: Mapping[str, Conditions]) -> list[ConditionChange]:
+    """The conditions that changed between a suspicion's nights; `known` by duel run."""
+    return list_condition_changes(known[row.before_run], known[row.after_run])
 
 
 def series_key(row: SuspicionRow) -> SeriesKey:

@@ -62,6 +62,8 @@ def show(
     if candidates:
         columns = ("side", "kind", "name", "old", "new")
         print_rows(candidates, columns, title="What differs, the likeliest first")
+    if found["conditions"]:
+        print_rows(found["conditions"], ("name", "old", "new"), title="Conditions that changed")
     print_rows(found["history"], ("at", "who", "old", "new", "note"), title="What was done")
 
 

@@ -51,6 +51,10 @@ def suspicions(
         print_rows(table, columns, title=title)
     open_ones = sum(row["state"] == "open" for row in rows)
     print_line(f"{len(series)} series, suspicions open: {open_ones}")
+    for row in rows:
+        changed = ", ".join("{name} {old} to {new}".format(**each) for each in row["conditions"])
+        if changed:
+            print_line(f"suspicion {row['id']}, conditions that changed: {changed}")
     for each in modes:
         print_line(f"{each['series']}: {each['words']}")
     for line in _describe_short(series):

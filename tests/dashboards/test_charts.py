@@ -14,7 +14,13 @@ from dashboards.forest_chart import (
     version_rows,
 )
 from dashboards.frames import newest_pairs, of_campaign, version_pairs
-from dashboards.history_chart import find_version_changes, history_chart, history_rows, split_cases
+from dashboards.history_chart import (
+    find_condition_changes,
+    find_version_changes,
+    history_chart,
+    history_rows,
+    split_cases,
+)
 
 
 def _tonight() -> Any:
@@ -113,6 +119,18 @@ def test_history_keeps_counting_rows_of_this_device() -> None:
     assert rows["started_at"].is_monotonic_increasing
     assert set(rows["kind"]) == {"cross_framework"}
     assert history_rows(ratios, {"gpu"}).empty
+
+
+def test_history_marks_when_a_condition_changed() -> None:
+    rows = history_rows(sample_frames(num_nights=12).ratios, {"cpu-7763"})
+    case = next(iter(split_cases(rows).values()))
+    (change,) = find_condition_changes(case)
+    assert change["label"] == "kernel Linux 6.8"
+    assert change["words"].endswith(": kernel Linux 6.1 to Linux 6.8")
+    chart = json.dumps(history_chart(case, description="").to_dict())
+    assert "kernel Linux 6.8" in chart
+    same = case.assign(conditions=[{"kernel": "Linux 6.1"}] * len(case))
+    assert find_condition_changes(same) == []
 
 
 def test_history_marks_when_a_version_changed() -> None:

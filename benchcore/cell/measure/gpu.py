@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,14 +152,31 @@ def _describe_mig(handle: Any) -> str | None:
 
 
 def describe(index: int) -> dict[str, Any]:
-    """Model, memory in bytes, driver version and MIG instance of a GPU, by CUDA's index."""
+    """Model, memory in bytes, driver version, clock policy and MIG instance of a GPU, by CUDA's
+    index."""
     nvml, handle = _nvml(), _find(index)
     return {
         "model": nvml.nvmlDeviceGetName(handle),
         "memory_bytes": nvml.nvmlDeviceGetMemoryInfo(handle).total,
         "driver": nvml.nvmlSystemGetDriverVersion(),
+        "clock_policy": _describe_clock_policy(handle),
         "mig": _describe_mig(handle),
     }
+
+
+def _describe_clock_policy(handle: Any) -> str | None:
+    """Application clocks and power limit of the board; None where NVML refuses both."""
+    nvml = _nvml()
+    known: list[str] = []
+    if _is_instance(handle):
+        handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    with suppress(nvml.NVMLError):
+        clock = nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM)
+        known.append(f"SM at {clock} MHz")
+    with suppress(nvml.NVMLError):
+        limit = nvml.nvmlDeviceGetPowerManagementLimit(handle)
+        known.append(f"at most {limit / 1000:.0f} W")
+    return ", ".join(known) or None
 
 
 def list_gpus() -> list[dict[str, Any]]:

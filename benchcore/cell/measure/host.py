@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,14 @@ _SYS_CPU = Path("/sys/devices/system/cpu")
 
 def usable_cpus() -> int:
     """Number of CPUs that this process may use: its affinity, not the machine's size."""
+    return len(list_cpus())
+
+
+def list_cpus() -> list[int]:
+    """The CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux only
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def describe_host() -> dict[str, Any]:
@@ -40,8 +46,10 @@ def describe_host() -> dict[str, Any]:
 
 
 def describe_device(device: str) -> dict[str, Any]:
-    """The device's part of a series' identity: model, count, memory, driver; for a GPU also its MIG
-    mode and the host's CPUs. Never a host's name."""
+    """The device: its identity, and under which driver and clock policy it runs.
+
+    The `fingerprint` of its identity is part of a series' key. Never a host's name.
+    """
     host = describe_host()
     if device == "cpu":
         facts = {
@@ -51,6 +59,7 @@ def describe_device(device: str) -> dict[str, Any]:
             "count": host["cpus"],
             "memory_bytes": host["memory_bytes"],
             "driver": None,
+            "clock_policy": _cpu_clock_policy(),
         }
     elif absence_reason(device):
         nothing = {"model": "none here", "count": 0, "memory_bytes": None, "driver": None}
@@ -60,7 +69,7 @@ def describe_device(device: str) -> dict[str, Any]:
         of_gpu = gpu.describe(parse_device(device).ordinal)
         fed_by = {"cpu_model": host["cpu_model"], "cpus": host["cpus"]}
         facts = {"name": device, "kind": "gpu", "count": 1, **of_gpu, **fed_by}
-    return {**facts, "fingerprint": _fingerprint(facts)}
+    return {**facts, "fingerprint": fingerprint_device(facts)}
 
 
 def absence_reason(device: str) -> str | None:
@@ -75,10 +84,33 @@ def absence_reason(device: str) -> str | None:
     return why and f"wanted device {device!r}, but there is none here ({why}); choose 'cpu'"
 
 
-def _fingerprint(facts: dict[str, Any]) -> str:
-    """Memory counts in whole GiB: the kernel's reserved share changes from boot to boot."""
-    stable = {**facts, "memory_bytes": round((facts["memory_bytes"] or 0) / 2**30)}
-    return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
+def fingerprint_device(facts: Mapping[str, Any]) -> str:
+    """16 hex digits of SHA-256 of a device's identity: model and count, and of a GPU its memory and
+    MIG profile.
+
+    Neither the name that it was asked by, nor what changes around it: the driver, the clock policy
+    and a GPU's host are conditions of a night. Memory counts in whole GiB: the share that a driver
+    reserves differs between versions.
+    """
+    identity = {key: facts[key] for key in ("kind", "model", "count")}
+    if facts["kind"] != "cpu":
+        identity["memory_gib"] = round((facts["memory_bytes"] or 0) / 2**30)
+        identity["mig"] = facts.get("mig")
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _cpu_clock_policy() -> str | None:
+    """The frequency governors of the usable CPUs, and whether they may boost; None = the kernel
+    doesn't show it, as on most virtual machines."""
+    paths = [_SYS_CPU / f"cpu{cpu}/cpufreq/scaling_governor" for cpu in list_cpus()]
+    governors = {path.read_text().strip() for path in paths if path.exists()}
+    boosts = {
+        _SYS_CPU / "cpufreq/boost": {"1": "boost on", "0": "boost off"},
+        _SYS_CPU / "intel_pstate/no_turbo": {"0": "boost on", "1": "boost off"},
+    }
+    read = [words.get(path.read_text().strip()) for path, words in boosts.items() if path.exists()]
+    known = [*sorted(governors), *(each for each in read if each)]
+    return ", ".join(known) or None
 
 
 def _cpu_model() -> str:

@@ -83,6 +83,9 @@ class DeviceRecord:
     count: Count
     memory_bytes: Count | None
     driver: str | None
+    clock_policy: str | None = None
+    """Frequency governor and boost of CPUs, application clock and power limit of a GPU; null: not
+    known."""
     mig: str | None = None
     """For a GPU: off, compute and GPU slices (1c.3g), on without an instance; null: no support."""
     cpu_model: Text = ABSENT

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 from sqlalchemy import Engine
 
+from benchcore.store.conditions import read_conditions
 from benchcore.store.frames.duels import manifest_frame
 from benchcore.store.frames.reading import (
     CASE,
@@ -23,8 +24,8 @@ Sides = Mapping[tuple[str, str], ParitySide]
 
 
 def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
-    """One row per pair of a duel run: log(T_b / T_a), its verdict, and whether the pair is fair.
-    None = every campaign. Calibration runs are left out."""
+    """One row per pair of a duel run: log(T_b / T_a), its verdict, whether the pair is fair,
+    and the `conditions` of its night. None = every campaign. Calibration runs are left out."""
     of_duel = columns_of(
         DuelRun, "duel_hash", "node", "device_model", "device_fingerprint", "method"
     )
@@ -32,6 +33,9 @@ def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     query = select_columns(*CASE, *of_duel, *columns_of(PairRatio, *own)).join(PairRatio)
     query = query.where(IS_NO_CALIBRATION_RUN)
     ratios = read_frame(engine, query.order_by(*OLDEST_FIRST, PairRatio.a, PairRatio.b), campaign)
+    known = read_conditions(engine, campaign)
+    conditions = pd.Series([known[each] for each in ratios["duel_run"]], ratios.index, "object")
+    ratios = ratios.assign(conditions=conditions)
     return add_parity(ratios, read_sides(manifest_frame(engine, campaign)))
 
 

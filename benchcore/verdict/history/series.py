@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 
 import numpy as np
 
 from benchcore.errors import UserError
 from benchcore.protocol import Role, name_case
+from benchcore.verdict.history.conditions import Conditions
 from benchcore.verdict.history.thresholds import STEP_SCALE, SeriesScale
 
 STEP_TIME = "median_step_ns"
@@ -49,7 +50,8 @@ class SeriesKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
-    """One night of a series: log(T_b / T_a), and its duel run and environments.
+    """One night of a series: log(T_b / T_a), its duel run and environments, and what
+    it ran under.
 
     `values` are both sides' amounts in the metric's unit; None where only the ratio is judged.
     """
@@ -63,6 +65,7 @@ class Night:
     a_environment: str
     b_environment: str
     values: tuple[float, float] | None = None
+    conditions: Conditions = field(default_factory=dict[str, str])
 
     @property
     def number(self) -> int:

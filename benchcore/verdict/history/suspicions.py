@@ -10,6 +10,11 @@ from typing import Literal
 
 import numpy as np
 
+from benchcore.verdict.history.conditions import (
+    ConditionChange,
+    describe_changes,
+    find_new_conditions,
+)
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.levels import measure_spread
 from benchcore.verdict.history.series import Night, Series
@@ -28,9 +33,9 @@ from benchcore.verdict.history.thresholds import (
 )
 from benchcore.verdict.samples import t_quantile
 
-Trigger = Literal["shift", "edge", "version", "drift"]
+Trigger = Literal["shift", "edge", "version", "condition", "drift"]
 """A new level in the history; outliers in the last nights; a change that came with a new
-environment; small changes that add up since an anchor."""
+environment, or with a new condition such as a driver; small changes that add up since an anchor."""
 State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
 """`passed`: the series returned to the old level before it was measured again."""
 
@@ -78,8 +83,8 @@ class SuspicionUpdate:
 def suspect(
     series: Series, baseline: int | None = None, found: Detection | None = None
 ) -> tuple[Suspicion, ...]:
-    """Suspect shifts and edges of a series' history, versions that came with a change, and drift,
-    in the order of nights.
+    """Suspect shifts and edges of a series' history, versions and conditions that came with a
+    change, and drift, in the order of nights. A reason names the conditions that changed with it.
 
     `baseline` is the day from which people accepted the level; earlier changes are not suspected
     again. None = the first night. `found` is the result of `detect_series`, if already known.
@@ -105,10 +110,12 @@ def suspect(
     suspicions += [
         _place(series, each.index, "edge", each.ratio, each.reason) for each in found.edges
     ]
-    changes = _list_changes(series)
+    releases = _list_changes(series)
+    conditions = find_new_conditions([night.conditions for night in series.nights])
+    changes = [row for row in range(len(conditions)) if row in releases or conditions[row]]
     suspicions = [_enclose_release(series, each, changes) for each in suspicions]
     near = SAME_SHIFT_NIGHTS
-    for event in _suspect_versions(series, changes, found):
+    for event in _suspect_changes(series, changes, conditions, found):
         if not any(abs(event.since.number - each.since.number) <= near for each in suspicions):
             suspicions.append(event)
     if baseline is not None:
@@ -118,6 +125,7 @@ def suspect(
     if not suspicions:
         suspicions = _suspect_drift(series, baseline)
     suspicions = [each for each in suspicions if _is_counted(series, each)]
+    suspicions = [_add_conditions(series, each, conditions) for each in suspicions]
     return tuple(sorted(suspicions, key=lambda each: each.since.number))
 
 
@@ -134,6 +142,22 @@ def _is_counted(series: Series, found: Suspicion) -> bool:
         old, new = counts[:row][-VERSION_BEFORE:], counts[row:]
     moves = np.median(new, axis=0) - np.median(old, axis=0)
     return bool(np.abs(moves).max() >= least)
+
+
+def _add_conditions(
+    series: Series, found: Suspicion, conditions: Sequence[Sequence[ConditionChange]]
+) -> Suspicion:
+    """The same; its reason also names the conditions that are new between its nights."""
+    rows = zip(series.nights, conditions, strict=True)
+    between = [
+        change
+        for night, new in rows
+        if found.before.number < night.number <= found.after.number
+        for change in new
+    ]
+    if found.trigger == "condition" or not between:
+        return found
+    return replace(found, reason=f"{found.reason}; changed meanwhile: {describe_changes(between)}")
 
 
 def _place(series: Series, index: int, trigger: Trigger, ratio: float, reason: str) -> Suspicion:
@@ -178,9 +202,14 @@ def _enclose_release(series: Series, found: Suspicion, changes: Sequence[int]) -
     )
 
 
-def _suspect_versions(series: Series, changes: Sequence[int], shown: Detection) -> list[Suspicion]:
-    """Recent nights with a new environment, whose level until the next one is further from the
-    nights before than chance brings it.
+def _suspect_changes(
+    series: Series,
+    changes: Sequence[int],
+    conditions: Sequence[Sequence[ConditionChange]],
+    shown: Detection,
+) -> list[Suspicion]:
+    """Recent nights with a new environment or a new condition, whose level until the next one is
+    further from the nights before than chance brings it.
 
     The nights before begin at the last shift. Their spread, in which two modes count whole, makes
     the threshold, which is stricter where two modes are known; a move below `version_move` is none.
@@ -200,9 +229,11 @@ def _suspect_versions(series: Series, changes: Sequence[int], shown: Detection) 
             series.scale.version_move, t_quantile(1 - alpha / 2, len(old) - 1) * error
         ):
             continue
-        changed = _name_change(series.nights[row - 1], series.nights[row])
+        released = _name_change(series.nights[row - 1], series.nights[row])
+        trigger = "version" if released else "condition"
+        changed = released or describe_changes(conditions[row])
         reason = f"{changed} came with a change of {math.expm1(move):+.1%}"
-        found.append(_place(series, row, "version", math.exp(move), reason))
+        found.append(_place(series, row, trigger, math.exp(move), reason))
     return found
 
 

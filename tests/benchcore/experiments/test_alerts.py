@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from benchcore.errors import UserError
 from benchcore.experiments.alerts import AlertFailedError, describe_shift, post_alert
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.history.conditions import ConditionChange
 from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.series import SeriesKey
 from benchcore.verdict.samples import Judgement
@@ -156,6 +158,23 @@ def test_the_alert_names_what_moved(change: Judgement, found: dict[str, Any], te
     expected = f"JAX/PyTorch speedup on mlp infer_b128 {text} Device: AMD EPYC."
     assert written == expected
     assert ("JAX 0.12.0" in written) == (found["culprit"] in ("a", "both"))
+
+
+def test_the_alert_names_the_conditions_that_changed() -> None:
+    changed = ConditionChange(name="driver", old="570.1", new="580.2")
+    suspicion = replace(_suspicion(("1", "1"), ("2", "2")), conditions=(changed,))
+    finding = Finding(
+        num_starts=5,
+        change=SAME,
+        a=None,
+        b=None,
+        control=SAME,
+        level=0.0,
+        verdict="confirmed",
+        culprit="infrastructure",
+    )
+    written = describe_shift(suspicion, finding)
+    assert written.endswith("Device: AMD EPYC. Conditions that changed: driver 570.1 to 580.2.")
 
 
 def test_an_unchanged_version_is_compared_with_its_old_environment() -> None:

@@ -51,6 +51,32 @@ def test_one_shift_stays_one_suspicion(state: State, engine: Engine) -> None:
     assert found["since"] == "2026-01-17"
 
 
+def test_a_series_goes_on_under_a_new_driver_and_its_suspicion_names_it(
+    state: State, engine: Engine
+) -> None:
+    documents = make_history(SHIFTED)
+    for document in documents:
+        new = document["duel_run"] >= f"{16:016x}"
+        document["allocation"]["device"]["driver"] = "580.2" if new else "570.1"
+        document["allocation"]["device"]["kind"] = "gpu"
+        for contender in document["contenders"]:
+            contender["effective"]["manifest"]["cudnn"] = "9.11.0" if new else "not loaded"
+    keep_history(engine, state, documents)
+    (series,) = read_series(engine)
+    assert series.nights[0].conditions == {
+        "METHOD": "1",
+        "driver": "570.1",
+        "host": "2 CPUs, Some CPU",
+        "kernel": "Linux 6.1",
+        "node": "node-1",
+    }
+    assert series.nights[-1].conditions["cudnn of jax"] == "9.11.0"
+    refresh_suspicions(engine)
+    (found,) = list_suspicions(engine)
+    assert found["conditions"] == [{"name": "driver", "old": "570.1", "new": "580.2"}]
+    assert found["reason"].endswith("; changed meanwhile: driver 570.1 to 580.2")
+
+
 def test_an_outlier_in_the_last_night_passes_if_later_nights_are_as_before(
     state: State, engine: Engine
 ) -> None:

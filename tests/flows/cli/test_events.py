@@ -32,7 +32,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     state = open_state(tmp_path)
     logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.05 * (np.arange(16) >= 10)
-    engine = open_history(state, make_history(logs.tolist()))
+    documents = make_history(logs.tolist())
+    for document in documents[10:]:
+        document["allocation"]["node"] = "node-2"
+    engine = open_history(state, documents)
     refresh_suspicions(engine)
     moved = Judgement(verdict="different", log_ratio=0.05, low=0.04, high=0.06, reason="")
     finding = Finding(
@@ -89,7 +92,15 @@ def test_an_event_is_listed_shown_annotated_and_acknowledged(root: Path) -> None
     )
     shown = _run_events(root, "show", "1")
     assert "Event 1, accepted: mlp tiny: jax-jit against torch-compile" in shown
-    for text in ("Owner: bob", "triton?", "by design", "3.6", "3.7", "opened by a confirmation"):
+    for text in (
+        "Owner: bob",
+        "triton?",
+        "by design",
+        "3.6",
+        "3.7",
+        "opened by a confirmation",
+        "node-2",
+    ):
         assert text in shown
     event = json.loads(_run_events(root, "show", "1", "--json"))
     assert [each["who"] for each in event["history"]] == ["deadheat", "ann", "bob"]

@@ -53,6 +53,15 @@ def test_a_shift_is_reported_as_text_and_json(tmp_path: Path) -> None:
     }
 
 
+def test_the_conditions_that_changed_with_a_shift_are_listed(tmp_path: Path) -> None:
+    documents = make_history((LOGS - 0.06 * (np.arange(24) >= 16)).tolist())
+    for document in documents[16:]:
+        document["allocation"]["host"]["system"] = "Linux 6.8"
+    open_history(open_state(tmp_path), documents).dispose()
+    printed = " ".join(_run(tmp_path).split())
+    assert "suspicion 1, conditions that changed: kernel Linux 6.1 to Linux 6.8" in printed
+
+
 def test_short_and_missing_series_are_reported(tmp_path: Path) -> None:
     assert "0 series, suspicions open: 0" in _run(tmp_path)
     _keep(tmp_path, LOGS[:3])

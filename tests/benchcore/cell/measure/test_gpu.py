@@ -14,6 +14,7 @@ from benchcore.cell.measure import energy, gpu, host
 
 GIB = 2**30
 _DRIVER = "610.43"
+_NEWER = "620.11"
 
 
 def _error(code: int) -> Exception:
@@ -33,6 +34,7 @@ class Driver:
     NVML_ERROR_NO_PERMISSION = pynvml.NVML_ERROR_NO_PERMISSION
     NVMLError = pynvml.NVMLError
     cuda = 13020
+    version = _DRIVER
 
     def __init__(self, *boards: dict[str, Any]) -> None:
         self.boards = boards
@@ -106,7 +108,7 @@ class Driver:
         return pynvml.c_nvmlMemory_t(total=handle["memory"])
 
     def nvmlSystemGetDriverVersion(self) -> str:
-        return _DRIVER
+        return self.version
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: dict[str, Any]) -> list[Any]:
         return [SimpleNamespace(pid=pid, usedGpuMemory=1) for pid in handle.get("pids", ())]
@@ -116,7 +118,8 @@ class Driver:
             raise _error(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return 1000
 
-    nvmlDeviceGetClockInfo = _of_a_board
+    nvmlDeviceGetClockInfo = nvmlDeviceGetApplicationsClock = _of_a_board
+    nvmlDeviceGetPowerManagementLimit = _of_a_board
     nvmlDeviceGetCurrentClocksThrottleReasons = _of_a_board
     nvmlDeviceGetTemperature = _of_a_board
     nvmlDeviceGetPowerUsage = _of_a_board
@@ -151,12 +154,12 @@ def drive(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Driver]:
     return install
 
 
-def test_a_gpu_is_its_model_memory_driver_mig_and_the_cpus_that_feed_it(
+def test_a_gpu_is_described_with_its_driver_clocks_mig_and_the_cpus_that_feed_it(
     drive: Callable[..., Driver],
 ) -> None:
     drive(_board())
     device = host.describe_device("cuda:0")
-    fingerprint = device.pop("fingerprint")
+    assert device.pop("fingerprint") == host.fingerprint_device(device)
     assert device == {
         "name": "cuda:0",
         "kind": "gpu",
@@ -164,12 +167,45 @@ def test_a_gpu_is_its_model_memory_driver_mig_and_the_cpus_that_feed_it(
         "count": 1,
         "memory_bytes": 80 * GIB,
         "driver": _DRIVER,
+        "clock_policy": "SM at 1000 MHz, at most 1 W",
         "mig": "off",
         "cpu_model": host.describe_host()["cpu_model"],
         "cpus": host.usable_cpus(),
     }
-    for change in ({"mig": "1c.1g"}, {"cpus": 999}, {"cpu_model": "another"}, {"driver": "1"}):
-        assert host._fingerprint({**device, **change}) != fingerprint
+
+
+def test_one_gpu_by_three_names_is_one_device(drive: Callable[..., Driver]) -> None:
+    drive(_board(), _board("GPU-b"))
+    named = [host.describe_device(name) for name in ("cuda", "cuda:0", "cuda:1")]
+    assert [each["name"] for each in named] == ["cuda", "cuda:0", "cuda:1"]
+    assert len({each["fingerprint"] for each in named}) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"model": "NVIDIA H200"}, {"memory_bytes": 40 * GIB}, {"count": 2}, {"mig": "1c.1g"}],
+    ids=["model", "memory", "count", "MIG profile"],
+)
+def test_another_gpu_count_or_mig_profile_is_another_device(
+    drive: Callable[..., Driver], change: dict[str, Any]
+) -> None:
+    drive(_board())
+    device = host.describe_device("cuda")
+    assert host.fingerprint_device({**device, **change}) != device["fingerprint"]
+
+
+def test_a_new_driver_clock_policy_or_host_is_the_same_device(
+    drive: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = drive(_board())
+    before = host.describe_device("cuda")
+    driver.version = _NEWER
+    driver.denied = {"nvmlDeviceGetApplicationsClock": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    monkeypatch.setattr(host, "_cpu_model", lambda: "another")
+    after = host.describe_device("cuda")
+    assert (after["driver"], after["clock_policy"]) == (_NEWER, "at most 1 W")
+    assert before["cpu_model"] != after["cpu_model"]
+    assert before["fingerprint"] == after["fingerprint"]
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,32 @@ def test_a_device_is_its_model_count_and_memory_and_never_a_host_name() -> None:
     assert host.describe_device("cpu")["fingerprint"] == device["fingerprint"]
 
 
-@pytest.mark.parametrize("change", [{"model": "another"}, {"count": 99}, {"driver": "600.1"}])
+_CPU = {"name": "cpu", "kind": "cpu", "model": "x", "count": 2, "memory_bytes": 2**35}
+
+
+@pytest.mark.parametrize("change", [{"model": "another"}, {"count": 99}, {"kind": "gpu"}])
 def test_another_device_has_another_fingerprint(change: dict[str, object]) -> None:
-    facts = {"name": "cpu", "model": "x", "count": 2, "memory_bytes": 2**35, "driver": None}
-    assert host._fingerprint({**facts, **change}) != host._fingerprint(facts)
+    assert host.fingerprint_device({**_CPU, **change}) != host.fingerprint_device(_CPU)
 
 
-def test_a_few_pages_of_memory_do_not_change_the_fingerprint() -> None:
-    facts = {"name": "cpu", "model": "x", "count": 2, "memory_bytes": 2**35, "driver": None}
-    assert host._fingerprint({**facts, "memory_bytes": 2**35 - 2**20}) == host._fingerprint(facts)
+@pytest.mark.parametrize("change", [{"memory_bytes": 2**34}, {"clock_policy": "performance"}])
+def test_a_cpu_is_its_model_and_cores(change: dict[str, object]) -> None:
+    assert host.fingerprint_device({**_CPU, **change}) == host.fingerprint_device(_CPU)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /sys")
+def test_a_clock_policy_is_the_governor_and_the_boost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "_SYS_CPU", tmp_path)
+    assert host.describe_device("cpu")["clock_policy"] is None
+    folder = tmp_path / f"cpu{min(os.sched_getaffinity(0))}" / "cpufreq"
+    folder.mkdir(parents=True)
+    (folder / "scaling_governor").write_text("powersave\n")
+    assert host.describe_device("cpu")["clock_policy"] == "powersave"
+    (tmp_path / "intel_pstate").mkdir()
+    (tmp_path / "intel_pstate" / "no_turbo").write_text("1\n")
+    assert host.describe_device("cpu")["clock_policy"] == "powersave, boost off"
 
 
 def test_readings_without_a_counter_on_a_cpu_are_null() -> None:

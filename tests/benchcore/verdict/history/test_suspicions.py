@@ -116,6 +116,46 @@ def test_a_version_is_suspected_at_once_if_it_came_with_a_move(
         assert each.reason == "jax-jit-2 came with a change of +3.0%"
 
 
+def _drive(series: Series, since: int) -> Series:
+    """The same nights, with another driver from row `since` on."""
+    nights = [
+        replace(night, conditions={"driver": "570.1" if row < since else "580.2"})
+        for row, night in enumerate(series.nights)
+    ]
+    return make_series(nights)
+
+
+@pytest.mark.parametrize(("move", "triggers"), [(0.03, ["condition"]), (0.01, [])])
+def test_a_series_goes_on_under_a_new_driver_which_is_suspected_if_it_came_with_a_move(
+    move: float, triggers: list[str]
+) -> None:
+    series = _drive(_series([0.0, 0.001, -0.001, move]), since=3)
+    assert len(series.nights) == 4
+    found = suspect(series)
+    assert [each.trigger for each in found] == triggers
+    for each in found:
+        assert each.reason == "driver 570.1 to 580.2 came with a change of +3.0%"
+
+
+def test_a_release_and_a_condition_of_the_same_night_are_both_named() -> None:
+    (found,) = suspect(_drive(_series([0.0, 0.001, -0.001, 0.03], version_since=3), since=3))
+    assert found.trigger == "version"
+    assert found.reason == (
+        "jax-jit-2 came with a change of +3.0%; changed meanwhile: driver 570.1 to 580.2"
+    )
+
+
+@pytest.mark.parametrize(("since", "named"), [(30, True), (10, False)])
+def test_a_shift_names_the_conditions_that_changed_with_it_and_no_others(
+    since: int, named: bool
+) -> None:
+    logs = _noise(40)
+    logs[30:] += 0.05
+    (found,) = suspect(_drive(_series(logs), since))
+    assert found.trigger == "shift"
+    assert found.reason.endswith("changed meanwhile: driver 570.1 to 580.2") is named
+
+
 def test_a_version_needs_a_move_beyond_what_the_series_spreads() -> None:
     """The same 3 % is much for a quiet series, and nothing for a loud one."""
     for deviation, triggers in ((0.003, ["version"]), (0.05, [])):

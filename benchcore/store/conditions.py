@@ -1,0 +1,59 @@
+"""Reads the conditions of duel runs from what their documents recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.store.models import ContenderRun, DuelRun
+from benchcore.verdict.history.conditions import Conditions
+
+_LIBRARIES = ("cudnn", "cublas", "nccl")
+_PINNED = ("previous", "control", "pinned")
+"""Roles whose environment is old on purpose: its libraries are no condition of the night."""
+
+
+def read_conditions(engine: Engine, campaign: str | None = None) -> dict[str, Conditions]:
+    """The known conditions of every duel run, by its id; None = of every campaign."""
+    libraries = [ContenderRun.effective[("manifest", name)].as_string() for name in _LIBRARIES]
+    facts = (DuelRun.id, DuelRun.node, DuelRun.method, DuelRun.device, DuelRun.host)
+    duels = select(*facts)
+    contenders = select(
+        ContenderRun.duel_run, ContenderRun.framework, ContenderRun.role, *libraries
+    ).join(DuelRun, DuelRun.id == ContenderRun.duel_run)
+    if campaign is not None:
+        duels = duels.where(DuelRun.campaign == campaign)
+        contenders = contenders.where(DuelRun.campaign == campaign)
+    with Session(engine) as session:
+        found = {row[0]: _of_machine(*row[1:]) for row in session.execute(duels)}
+        for duel_run, framework, role, *versions in session.execute(contenders):
+            if role not in _PINNED:
+                found[duel_run] |= _of_libraries(framework, versions)
+    return found  # type: ignore[return-value]
+
+
+def _of_machine(
+    node: str, method: int, device: dict[str, Any], host: dict[str, Any]
+) -> dict[str, str]:
+    known = {
+        "driver": device["driver"],
+        "clock policy": device.get("clock_policy"),
+        "kernel": host["system"],
+        "node": node,
+        "METHOD": str(method),
+        "host": f"{host['cpus']} CPUs, {host['cpu_model']}" if device["kind"] == "gpu" else None,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _of_libraries(framework: str, versions: Collection[str | None]) -> dict[str, str]:
+    """A library that the step did not need is not loaded, which says nothing of its version."""
+    named = zip(_LIBRARIES, versions, strict=True)
+    return {
+        f"{name} of {framework}": version
+        for name, version in named
+        if version is not None and version[:1].isdigit()
+    }

@@ -1,0 +1,59 @@
+"""Conditions: what a night ran under and its series survives, and how they changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Conditions = Mapping[str, str]
+"""By name: driver, CUDA libraries, kernel, node, clock policy, host. What is unknown is absent."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class ConditionChange:
+    """A condition with its old and new value."""
+
+    name: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.old} to {self.new}"
+
+
+def list_condition_changes(before: Conditions, after: Conditions) -> list[ConditionChange]:
+    """The conditions that are known of both nights and differ, by name."""
+    return [
+        ConditionChange(name=name, old=before[name], new=after[name])
+        for name in sorted(before.keys() & after.keys())
+        if before[name] != after[name]
+    ]
+
+
+def find_new_conditions(nights: Sequence[Conditions]) -> list[list[ConditionChange]]:
+    """For each night, oldest first, the conditions with a value that no earlier night had; `old` is
+    the last value before it.
+
+    Jobs that alternate between known nodes change nothing new, so they are not listed each night.
+    """
+    seen: dict[str, list[str]] = {}
+    found = list[list[ConditionChange]]()
+    for night in nights:
+        found.append(
+            [
+                ConditionChange(name=name, old=seen[name][-1], new=value)
+                for name, value in sorted(night.items())
+                if name in seen and value not in seen[name]
+            ]
+        )
+        for name, value in night.items():
+            known = seen.setdefault(name, [])
+            if value in known:
+                known.remove(value)
+            known.append(value)
+    return found
+
+
+def describe_changes(changes: Iterable[ConditionChange]) -> str:
+    """`driver 570.1 to 580.2, node a to b`; empty without changes."""
+    return ", ".join(map(str, changes))
