@@ -25,6 +25,7 @@ Status = Literal[
     "ok",
     "workaround",
     "oom",
+    "killed",
     "crash",
     "timeout",
     "numerics",

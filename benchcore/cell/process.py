@@ -20,22 +20,31 @@ from benchcore.cell.channel import (
     ChannelTimeoutError,
     Message,
 )
+from benchcore.cell.failures.oom_kills import OomKills
 from benchcore.cell.failures.status import ContenderFailedError, Ending, classify_exit
 
 FREEZE_S = 30.0
 """Seconds in which a process must stop; a call into a driver may delay it."""
+
+_ENDING_S = 10.0
 
 
 class ContenderProcess:
     """A running contender; only this class sends it signals."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], channel: Channel, log: Path, began: int
+        self,
+        process: subprocess.Popen[bytes],
+        channel: Channel,
+        log: Path,
+        began: int,
+        oom_kills: OomKills,
     ) -> None:
         self._process = process
         self._channel = channel
         self._log = log
         self._log_began = began
+        self._oom_kills = oom_kills
         self._stage = "import"
         self._frozen = False
 
@@ -106,8 +115,18 @@ class ContenderProcess:
             self.kill()
             raise self._failed(Ending("crash", "garbage", f"broken message: {error}")) from error
         except ChannelClosedError as error:
-            self.kill()
-            raise self._failed(classify_exit(self._process.returncode)) from error
+            raise self._failed(self._find_ending()) from error
+
+    def _find_ending(self) -> Ending:
+        """How a process that closed its pipe ended. One that does not end is killed."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_ENDING_S)
+        hangs = self._process.returncode is None
+        self.kill()
+        if hangs:
+            reason = f"closed its pipe without a result, and did not end in {_ENDING_S:g} s"
+            return Ending("crash", "no_result", reason)
+        return classify_exit(self._process.returncode, self._oom_kills.include(self.pid))
 
     def _failed(self, ending: Ending) -> ContenderFailedError:
         return ContenderFailedError(
@@ -134,6 +153,7 @@ class ContenderProcess:
         """Close its pipes and end it. An idle contender ends by itself without its pipe."""
         self._channel.close()
         self.kill()
+        self._oom_kills.close()
 
 
 def start_contender(
@@ -148,6 +168,7 @@ def start_contender(
     """
     orders_in, orders_out = os.pipe()
     answers_in, answers_out = os.pipe()
+    oom_kills = OomKills()
     command = [python, "-P", "-s", "-m", "benchcore.cell"]
     with log.open("ab") as output:
         began = output.tell()
@@ -162,7 +183,7 @@ def start_contender(
         )
     os.close(orders_in)
     os.close(answers_out)
-    return ContenderProcess(process, Channel(answers_in, orders_out), log, began)
+    return ContenderProcess(process, Channel(answers_in, orders_out), log, began, oom_kills)
 
 
 def die_with_parent() -> None:

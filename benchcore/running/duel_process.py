@@ -18,6 +18,8 @@ from typing import Any
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.state import State
 
+_DOCUMENT = "result.json"
+
 
 class ConductorFailedError(Exception):
     """The conductor ended without a document: an infrastructure failure, not a result."""
@@ -43,7 +45,8 @@ def run_duel(
     """Measure one duel, unless its document exists; returns its path in the spool.
 
     Two jobs may measure a duel at the same time, if Slurm lost a node that still runs: each has its
-    own scratch folder, and the first document stays.
+    own scratch folder, and the first document stays. A duel of which something else killed a
+    contender is measured once more.
     Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch), and
     ConductorFailedError with the end of the conductor's log if it leaves no document.
     """
@@ -51,9 +54,32 @@ def run_duel(
     if result.exists():
         return result
     duels = state.campaigns / order.campaign / "duels"
+    scratch = _conduct(order, duels, snapshot, report, ends_at)
+    killed = _list_killed(scratch)
+    if killed:
+        report({"event": "again", "contenders": killed})
+        scratch = _conduct(order, duels, snapshot, report, ends_at)
+    _publish(scratch, result, duels / order.duel_run)
+    return result
+
+
+def _list_killed(scratch: Path) -> list[str]:
+    """The contenders that something outside the duel killed."""
+    document = json.loads((scratch / _DOCUMENT).read_text(encoding="utf-8"))
+    return [each["name"] for each in document["contenders"] if each["status"] == "killed"]
+
+
+def _conduct(
+    order: DuelOrder,
+    duels: Path,
+    snapshot: Path,
+    report: Callable[[dict[str, Any]], None],
+    ends_at: float | None,
+) -> Path:
+    """Run a conductor; returns its scratch folder, with the document. Raises as `run_duel`."""
     scratch = duels / f"{order.duel_run}.{uuid.uuid4().hex[:8]}"
     scratch.mkdir(parents=True)
-    order_path, document = scratch / "order.json", scratch / "result.json"
+    order_path, document = scratch / "order.json", scratch / _DOCUMENT
     write_json(order_path, encode(order))
     command = [_conductor_python(order), "-P", "-s", "-m", "benchcore.cell", "conductor"]
     with (scratch / "conductor.log").open("wb") as log:
@@ -68,16 +94,16 @@ def run_duel(
             _follow(process, report)
         code = process.returncode
     if document.exists():
-        _publish(scratch, document, result, duels / order.duel_run)
-        return result
+        return scratch
     if overdue.is_set():
         raise OutOfTimeError("the duel would not have ended before its allocation")
     message = (scratch / "conductor.log").read_text(errors="replace")[-4000:]
     raise ConductorFailedError(f"the conductor ended with {code} and no document: {message}")
 
 
-def _publish(scratch: Path, document: Path, result: Path, logs: Path) -> None:
+def _publish(scratch: Path, result: Path, logs: Path) -> None:
     """Move a document to the spool, unless another attempt's is there, and its logs next to it."""
+    document = scratch / _DOCUMENT
     result.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(document, result)  # unlike a rename, it never replaces

@@ -1,4 +1,4 @@
-"""Reads GPU faults, which NVIDIA's driver writes to the kernel's log. Not run on a GPU."""
+"""Reads the kernel's log; NVIDIA's driver writes GPU faults to it. Not run on a GPU."""
 
 from __future__ import annotations
 
@@ -35,16 +35,20 @@ class KernelLog:
 
     def read_xids(self) -> list[Xid] | None:
         """The faults since the last call; None = the log can't be read, so none is known."""
-        if self._file < 0:
+        lines = self.read_lines()
+        if lines is None:
             return None
-        found = (_XID.search(line) for line in self._read_lines())
+        found = (_XID.search(line) for line in lines)
         return [
             Xid(number=int(each[2]), pci=each[1].lower(), message=each[0])
             for each in found
             if each and self._pci in (None, _short_pci(each[1]))
         ]
 
-    def _read_lines(self) -> list[str]:
+    def read_lines(self) -> list[str] | None:
+        """All lines since the last call; None = the log can't be read."""
+        if self._file < 0:
+            return None
         parts: list[bytes] = []
         while True:
             try:

@@ -3,6 +3,7 @@
 | status | decided by |
 |---|---|
 | crash, oom, unsupported, environment, numerics (canary) | `classify_exception`, `classify_exit` |
+| killed | `classify_exit`: SIGKILL, and the kernel did not report that memory ran out |
 | timeout, crash (garbage on the pipe) | `process.ContenderProcess.ask` |
 | unsupported, environment (before any process) | `start.StartRunner` |
 | numerics (NaN or infinity) | `start.StartRunner`, in what `proof.agreement` finds |
@@ -93,13 +94,19 @@ def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
     return "crash", "exception"
 
 
-def classify_exit(code: int) -> Ending:
-    """Classify the exit code of a process without a result; negative = killed by a signal."""
+def classify_exit(code: int, ran_out: bool | None) -> Ending:
+    """Classify the exit code of a process without a result; negative = killed by a signal.
+
+    `ran_out` = whether the kernel killed it as memory ran out; None = the kernel doesn't say.
+    """
     if code >= 0:
         return Ending("crash", "no_result", f"ended with exit code {code} without a result")
     reason = f"killed by {Signals(-code).name}"
+    if code == -SIGKILL and ran_out:
+        return Ending("oom", "out_of_memory", f"{reason} by the kernel, as memory ran out")
     if code == -SIGKILL:
-        return Ending("oom", "killed", f"{reason}, which the kernel sends when memory runs out")
+        why = "whether memory ran out is unknown" if ran_out is None else "not by the kernel"
+        return Ending("killed", "killed", f"{reason}, {why}")
     return Ending("crash", "signal", reason)
 
 

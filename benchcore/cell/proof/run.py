@@ -76,8 +76,11 @@ class ProofRun:
         with ThreadPoolExecutor(num_parallel) as pool:
             list(pool.map(lambda each: self._attempt(each[0], each[1], what), wanted))
 
-    def _attempt(self, contender: ContenderOrder, precision: str, what: str) -> None:
-        """Record a contender's failure; the others continue."""
+    def _attempt(
+        self, contender: ContenderOrder, precision: str, what: str, *, again: bool = True
+    ) -> None:
+        """Record a contender's failure; the others continue. One that something else killed is
+        tried `again`."""
         try:
             if contender.environment_failure:
                 reason = contender.environment_failure
@@ -91,6 +94,8 @@ class ProofRun:
             finally:
                 process.close()
         except ContenderFailedError as failed:
+            if failed.status == "killed" and again:
+                return self._attempt(contender, precision, what, again=False)
             self._failures.setdefault(contender.name, failed)
 
     def _ask(

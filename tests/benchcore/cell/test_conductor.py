@@ -125,7 +125,6 @@ def test_a_duel_already_in_the_spool_is_not_measured_again(state: State) -> None
 FAULTS = {
     "raise_in_build": (("crash", "exception"), "build", "raises in the build"),
     "out_of_memory": (("oom", "out_of_memory"), "first_run", "MemoryError"),
-    "killed": (("oom", "killed"), "first_run", "SIGKILL"),
     "segfault": (("crash", "signal"), "first_run", "SIGSEGV"),
     "abort": (("crash", "signal"), "first_run", "SIGABRT"),
     "exit_zero": (("crash", "no_result"), "first_run", "exit code 0 without a result"),
@@ -196,6 +195,18 @@ def test_outputs_that_are_not_finite_in_a_later_start_are_found_too(
     assert [start["status"] for start in contender["starts"]] == ["ok", "numerics"]
     assert contender["status"] == "numerics"
     assert (contender["failure"]["cause"], contender["failure"]["start"]) == ("not_finite", 1)
+
+
+def test_a_contender_that_is_killed_twice_is_killed_in_the_document(
+    state: State, snapshot: Path
+) -> None:
+    events: list[dict[str, Any]] = []
+    order = _faulty("killed", "none", "healthy", starts=1, rounds=2)
+    killed, healthy = read_document(run_duel(order, state, snapshot, events.append))["contenders"]
+    assert (killed["status"], killed["failure"]["cause"]) == ("killed", "killed")
+    assert "killed by SIGKILL" in killed["failure"]["reason"]
+    assert healthy["status"] == "ok"
+    assert [each["event"] for each in events].count("again") == 1
 
 
 def test_out_of_memory_is_a_status_and_the_batch_is_never_reduced(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from duel_orders import make_contender, make_order
@@ -46,6 +49,35 @@ def test_a_result_records_its_job_and_one_in_time_is_stored(state: State) -> Non
     assert read_document(path)["allocation"]["slurm"] == SLURM
     # One that is there is not measured again, however late it is.
     assert run_duel(order, state, snapshot, lambda event: None, ends_at=0.0) == path
+
+
+def test_a_duel_with_a_contender_killed_from_outside_is_measured_again(state: State) -> None:
+    events: list[dict[str, Any]] = []
+
+    def kill_once(event: dict[str, Any]) -> None:
+        if event["event"] == "round" and not any(each["event"] == "round" for each in events):
+            os.kill(_find_contender(), signal.SIGKILL)
+        events.append(event)
+
+    order = make_order(make_contender("a"), rounds=40, block_ms=20.0, starts=1, passes=False)
+    path = run_duel(order, state, take_snapshot(state.snapshots), kill_once)
+    again = [each for each in events if each["event"] == "again"]
+    assert again == [{"event": "again", "contenders": ["a"]}]
+    (contender,) = read_document(path)["contenders"]
+    assert (contender["status"], contender["failure"]) == ("ok", None)
+    assert len(contender["starts"][0]["blocks"]) == 40
+
+
+def _find_contender() -> int:
+    """The process id of the only contender of the only conductor that we run."""
+    (conductor,) = _list_children(os.getpid())
+    (contender,) = _list_children(conductor)
+    return contender
+
+
+def _list_children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(each) for task in tasks for each in task.read_text().split()]
 
 
 @pytest.mark.parametrize(

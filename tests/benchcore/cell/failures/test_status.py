@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchcore.cell import process as process_module
 from benchcore.cell.failures.kernel_log import KernelLog, Xid
+from benchcore.cell.failures.oom_kills import OomKills
 from benchcore.cell.failures.status import Cause, ContenderFailedError, find_cause
 from benchcore.cell.process import start_contender
 
@@ -108,3 +113,113 @@ def test_log_lines_of_an_earlier_process_do_not_explain_a_later_failure(tmp_path
     failed = _fail(log, "echo the end; exit 3")
     assert (failed.status, failed.cause) == ("crash", "no_result")
     assert failed.traceback == "the end\n"
+
+
+def test_a_contender_that_something_else_kills_is_killed_and_not_out_of_memory(
+    tmp_path: Path,
+) -> None:
+    failed = _fail(tmp_path / "log", "kill -9 $$")
+    assert (failed.status, failed.cause) == ("killed", "killed")
+    assert failed.reason.startswith("killed by SIGKILL, ")
+
+
+_CLOSES_ITS_PIPE = f"""
+exec {sys.executable} -c 'import os, sys, time; os.close(int(sys.argv[-1])); time.sleep(60)' "$@"
+"""
+
+
+def test_a_contender_that_only_closes_its_pipe_was_not_killed_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "_ENDING_S", 0.2)
+    failed = _fail(tmp_path / "log", _CLOSES_ITS_PIPE)
+    assert (failed.status, failed.cause) == ("crash", "no_result")
+    assert "did not end in 0.2 s" in failed.reason
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Path:
+    return tmp_path / "groups"
+
+
+VERSIONS = {
+    "version 2": ("0::/job/step\n", "job/step/memory.events", "low 0\noom 1\noom_kill {}\n"),
+    "in a container": ("0::/\n", "memory.events", "oom_kill {}\noom_group_kill 0\n"),
+    "version 1": (
+        "4:memory:/job\n1:cpu:/job\n",
+        "memory/job/memory.oom_control",
+        "under_oom 0\noom_kill {}\n",
+    ),
+    "mounted at the top": ("4:memory:/docker/1\n", "memory/memory.oom_control", "oom_kill {}\n"),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_control_group_counts_what_the_kernel_killed(
+    version: str, groups: Path, tmp_path: Path
+) -> None:
+    line, name, content = VERSIONS[version]
+    membership = tmp_path / "membership"
+    membership.write_text(line)
+    counter = groups / name
+    counter.parent.mkdir(parents=True)
+    counter.write_text(content.format(3))  # those of long ago
+    kills = OomKills(membership, groups, tmp_path / "no-log")
+    assert kills.include(4242) is False
+    counter.write_text(content.format(4))
+    assert kills.include(4242) is True
+
+
+def test_the_kernels_log_names_the_process(log: Path, groups: Path, tmp_path: Path) -> None:
+    killed = "Memory cgroup out of memory: Killed process {} (python3) total-vm:221356kB"
+    _write(log, killed.format(4242))
+    kills = OomKills(tmp_path / "none", groups, log)
+    assert kills.include(4242) is False  # that was another process, long ago
+    _write(log, killed.format(42420))
+    assert kills.include(4242) is False
+    _write(log, killed.format(4242))
+    assert kills.include(4242) is True
+    kills.close()
+
+
+def test_without_counter_and_log_nobody_knows_why(groups: Path, tmp_path: Path) -> None:
+    assert OomKills(tmp_path / "none", groups, tmp_path / "no-log").include(4242) is None
+
+
+_MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+_IN_GROUP = """
+import os, sys
+from pathlib import Path
+from benchcore.cell.failures.status import ContenderFailedError
+from benchcore.cell.process import start_contender
+
+Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))
+process = start_contender(sys.argv[2], {}, Path(sys.argv[3]))
+try:
+    process.ask({}, wanted="anything", timeout_s=20.0)
+except ContenderFailedError as failed:
+    print(failed.status, failed.cause)
+"""
+
+
+@pytest.mark.skipif(
+    not os.access(_MEMORY_GROUPS / "cgroup.procs", os.W_OK), reason="can't make a control group"
+)
+def test_a_contender_beyond_its_control_groups_memory_is_out_of_memory(tmp_path: Path) -> None:
+    group = _MEMORY_GROUPS / f"deadheat-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(64 << 20))
+        python = tmp_path / "python"
+        python.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'bytearray(300 << 20)'\n")
+        python.chmod(0o755)
+        arguments = [str(group), str(python), str(tmp_path / "log")]
+        ran = subprocess.run(
+            [sys.executable, "-c", _IN_GROUP, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        group.rmdir()
+    assert ran.stdout.split() == ["oom", "out_of_memory"]

@@ -230,7 +230,7 @@ def test_the_loader_serves_the_others_after_a_contender_dies_in_an_epoch(
 ) -> None:
     document = _run(_order(images, "killed", "nhwc"), state, snapshot)
     broken, healthy = document["contenders"]
-    assert (broken["status"], broken["failure"]["stage"]) == ("oom", "epoch")
+    assert (broken["status"], broken["failure"]["stage"]) == ("killed", "epoch")
     assert healthy["status"] == "ok"
     assert len(healthy["starts"][0]["epochs"]) == 3
 
