@@ -5,6 +5,7 @@ A payload is a JSON object with a `text`, as Slack expects it, and the details o
 
 from __future__ import annotations
 
+import functools
 import html
 import math
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from benchcore.store.events import list_unsent, record_sent
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import describe_changes
+from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import Judgement
 
 _TIMEOUT_S = 20.0
@@ -103,21 +105,29 @@ def write_shift(
 ) -> dict[str, Any]:
     """The `text` and the `details` of a confirmed shift; they are stored until they are posted."""
     details = {
-        name: outcome[name] for name in ("suspicion", "series", "culprit", "change", "conditions")
+        name: outcome[name]
+        for name in ("suspicion", "series", "metric", "culprit", "change", "conditions")
     }
     return {"text": describe_shift(suspicion, finding), "details": details}
 
 
 def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:
     """`JAX/PyTorch speedup on mlp infer_b128 rose 5 % (3 to 7 %): PyTorch 2.15.0 is 5 % slower than
-    2.14.0. Device: AMD EPYC.` Names a framework only if it changed, and the conditions that did."""
+    2.14.0. Device: AMD EPYC.`, or `Compile time on mlp infer_b128 changed: the compile time of JAX
+    0.12.0 is 1.4 times that of 0.11.0 (1.3 to 1.5).` Names a framework only if it changed, and the
+    conditions that did."""
     key = suspicion.key
-    pair = f"{_title(suspicion.a_new)}/{_title(suspicion.b_new)}"
     case = name_case(key.workload, key.case_name, key.track)
-    moved = f"{pair} speedup on {case} {_write_change(finding)}"
+    moved = f"{suspicion.levels.noun.capitalize()} on {case} changed"
+    if key.metric == STEP_TIME and key.control is None:
+        moved = f"{_name_speedup(suspicion)} on {case} {_write_change(finding)}"
     text = f"{moved}: {_write_cause(suspicion, finding)}. Device: {suspicion.device_model}."
     changed = describe_changes(suspicion.conditions)
     return f"{text} Conditions that changed: {changed}." if changed else text
+
+
+def _name_speedup(suspicion: SuspicionRecord) -> str:
+    return f"{_title(suspicion.a_new)}/{_title(suspicion.b_new)} speedup"
 
 
 def _write_change(finding: Finding) -> str:
@@ -150,10 +160,13 @@ def _write_cause(suspicion: SuspicionRecord, finding: Finding) -> str:
         "a": (suspicion.a_old, suspicion.a_new, finding.a),
         "b": (suspicion.b_old, suspicion.b_new, finding.b),
     }
+    write = _write_side
+    if suspicion.key.metric != STEP_TIME:
+        write = functools.partial(_write_amount, suspicion.levels.noun)
     if finding.culprit in ("a", "b"):
-        return _write_side(*sides[finding.culprit])
+        return write(*sides[finding.culprit])
     if finding.culprit == "both":
-        return " and ".join(_write_side(*side) for side in sides.values())
+        return " and ".join(write(*side) for side in sides.values())
     if finding.culprit == "infrastructure":
         return f"caused by the infrastructure, not by a framework: {finding.reason}"
     return f"the cause is unknown: {finding.reason}"
@@ -166,6 +179,17 @@ def _write_side(old: ContenderRecord, new: ContenderRecord, effect: Judgement | 
     direction = "slower" if effect.log_ratio > 0 else "faster"
     percent = _percent(abs(effect.log_ratio))
     return f"{_title(new)} {new.version} is {percent} % {direction} than {before}"
+
+
+def _write_amount(
+    noun: str, old: ContenderRecord, new: ContenderRecord, effect: Judgement | None
+) -> str:
+    """`the compile time of JAX 0.12.0 is 1.4 times that of 0.11.0 (1.3 to 1.5)`."""
+    assert effect is not None, "a culprit has an effect"
+    before = old.version if old.version != new.version else "its old environment"
+    ratio, low, high = (effect.ratios[name] for name in ("ratio", "low", "high"))
+    ends = f" ({low:.3g} to {high:.3g})" if low is not None and high is not None else ""
+    return f"the {noun} of {_title(new)} {new.version} is {ratio:.3g} times that of {before}{ends}"
 
 
 def _title(side: ContenderRecord) -> str:

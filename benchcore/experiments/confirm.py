@@ -26,10 +26,13 @@ from benchcore.store.database import Engine, open_database
 from benchcore.store.documents import read_document
 from benchcore.store.duels import read_duels
 from benchcore.store.events import store_finding
+from benchcore.store.metric_values import read_campaign_values
+from benchcore.store.metrics import find_tracked
 from benchcore.store.records import SuspicionRecord
 from benchcore.store.suspicions import choose_suspicions, read_suspicion
 from benchcore.verdict.confirmation.decide import Finding, Start, decide
 from benchcore.verdict.confirmation.machine_check import PROBES, MachineCheck, describe_machine
+from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import Judgement
 
 
@@ -121,7 +124,11 @@ def _measure(
     paths = [result_path(state, plan.campaign, duel.duel_run) for duel in plan.duels]
     documents = [read_document(path) for path in paths if path.exists()]
     records = read_duels(engine, plan.campaign)
-    found, lost = read_starts(plan, contenders, records, documents)
+    metric = find_tracked(suspicion.key.metric)
+    values = None
+    if metric.key != STEP_TIME:
+        values = read_campaign_values(engine, plan.campaign, metric)
+    found, lost = read_starts(plan, contenders, records, documents, values)
     progress.starts += found
     progress.lost += lost
     progress.probe_failures += list_probe_failures(documents)
@@ -156,9 +163,10 @@ def _save(progress: Sequence[_Progress], engine: Engine) -> None:
 
 
 def _describe(progress: _Progress) -> dict[str, Any]:
-    """The outcome of one suspicion as JSON; both sides' ratios are new step times over old ones."""
+    """The outcome of one suspicion as JSON; both sides' ratios are new amounts over old ones."""
     suspicion, finding, names = progress.suspicion, progress.finding, progress.names
     row: dict[str, Any] = {"suspicion": suspicion.id, "series": suspicion.key.title}
+    row["metric"] = suspicion.key.metric
     row["starts"] = len(progress.starts)
     if finding is None:
         reason = "not begun: the time budget was spent"

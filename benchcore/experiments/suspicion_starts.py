@@ -23,6 +23,7 @@ from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duels import store_environments
 from benchcore.running.sites import load_site
 from benchcore.state import State
+from benchcore.store.metrics import find_tracked
 from benchcore.store.records import ContenderRecord, DuelRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Start
 from benchcore.verdict.confirmation.machine_check import PROBES
@@ -113,7 +114,7 @@ def draft_starts(
         limits=dataclasses.replace(
             profile.limits.exactly(starts=1, rounds=ROUNDS),
             budget_s=300.0,
-            passes=False,
+            passes=find_tracked(subject.key.metric).of_pass,
             probe=True,
         ),
         checkpoint=subject.key.checkpoint,
@@ -183,10 +184,12 @@ def read_starts(
     contenders: Sequence[ConfirmContender],
     records: Sequence[DuelRecord],
     documents: Sequence[Mapping[str, Any]],
+    values: Mapping[tuple[str, str], Mapping[int, float]] | None = None,
 ) -> tuple[list[Start], list[str]]:
     """The starts that count, with the readings of the machine's probe, and why others don't.
 
-    `documents` are the results of the records, which have no probe readings.
+    `documents` are the results of the records, which have no probe readings. `values` are the
+    amounts of the suspicion's metric by duel run and contender; None = it is step time.
     """
     probes = {document["duel_run"]: document.get("probe") or {} for document in documents}
     of_run = {record.duel_run: record for record in records}
@@ -198,10 +201,14 @@ def read_starts(
             continue
         names = [each.name for each in duel.contenders]
         wrong = [each.reason for each in record.exclusions if each.names <= set(names)]
+        rounds = record.rounds
+        if values is not None:
+            rounds = {name: values.get((record.duel_run, name), {}) for name in names}
+            wrong += [f"{name} was not measured" for name in names if not rounds[name]]
         if wrong:
             lost.append(wrong[0])
         else:
-            cells = _read_start(record, dict(zip(names, contenders, strict=True)))
+            cells = _read_start(rounds, dict(zip(names, contenders, strict=True)))
             starts.append({**cells, **_read_probe(probes.get(duel.duel_run, {}))})
     return starts, lost
 
@@ -221,11 +228,11 @@ def list_probe_failures(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     return [each["failure"] for each in probes if each.get("failure")]
 
 
-def _read_start(record: DuelRecord, contenders: Mapping[str, ConfirmContender]) -> Start:
+def _read_start(
+    rounds: Mapping[str, Mapping[int, float]], contenders: Mapping[str, ConfirmContender]
+) -> Start:
     return {
-        cell: record.rounds[name]
-        for name, contender in contenders.items()
-        for cell in contender.cells
+        cell: rounds[name] for name, contender in contenders.items() for cell in contender.cells
     }
 
 

@@ -6,14 +6,16 @@ Step time is not among them: its ratio is judged from paired rounds (`benchcore.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import ColumnElement, Engine, and_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
 from benchcore.store.metrics import Metric
-from benchcore.store.models import StartRun
+from benchcore.store.models import ContenderRun, DuelRun, StartRun
 from benchcore.verdict.duel.latency import summarise_latency
 from benchcore.verdict.duel.step_profile import step_energy
 
@@ -26,15 +28,58 @@ _OVER_STARTS: Mapping[str, Callable[[Iterable[float]], float]] = {
 }
 
 
+def read_contenders(
+    session: Session, metrics: Sequence[Metric], wanted: ColumnElement[bool]
+) -> Iterator[tuple[tuple[str, str], dict[str, dict[int, float]]]]:
+    """Of each contender (duel run and name) with such starts: by metric, its value in each start.
+
+    Step time must not be among the metrics.
+    """
+    query = (
+        select(StartRun, ContenderRun.cold)
+        .join(
+            ContenderRun,
+            and_(
+                ContenderRun.duel_run == StartRun.duel_run,
+                ContenderRun.name == StartRun.contender,
+            ),
+        )
+        .where(wanted)
+        .order_by(StartRun.duel_run, StartRun.contender, StartRun.start_index)
+        .options(load_only(*_columns_of(metrics), raiseload=True))
+        .execution_options(yield_per=500)
+    )
+    rows = session.execute(query)
+    for contender, of_one in groupby(rows, lambda row: (row[0].duel_run, row[0].contender)):
+        pairs = list(of_one)
+        starts = [start for start, _ in pairs]
+        yield contender, {each.key: read_values(each, starts, pairs[0][1]) for each in metrics}
+
+
+def read_campaign_values(
+    engine: Engine, campaign: str, metric: Metric
+) -> dict[tuple[str, str], dict[int, float]]:
+    """By duel run and contender of a campaign: the metric's value in each start."""
+    runs = select(DuelRun.id).where(DuelRun.campaign == campaign)
+    with Session(engine) as session:
+        found = read_contenders(session, [metric], StartRun.duel_run.in_(runs))
+        return {contender: values[metric.key] for contender, values in found}
+
+
 def read_values(
-    metric: Metric, starts: Iterable[StartRun], untimed: Mapping[str, Any] | None = None
+    metric: Metric, starts: Sequence[StartRun], untimed: Mapping[str, Any] | None = None
 ) -> dict[int, float]:
     """By start, the metric's value in its unit. Starts in which it was not measured are left out,
     as are amounts of zero or below, which have no ratio.
 
-    `untimed` is the contender's `cold`: the process that compiled with empty caches beside the
-    starts. Without a start that did, its compile time is start 0's.
+    A percentile needs the samples of all starts, so it is the first one's. `untimed` is the
+    contender's `cold`: the process that compiled with empty caches beside the starts. Without a
+    start that did, its compile time is start 0's.
     """
+    if metric.key == "latency_p95_ns":
+        latency = summarise_latency([each.latency_ns for each in starts])
+        p95_ns = None if latency is None else latency.p95_ns
+        return {} if p95_ns is None else {starts[0].start_index: p95_ns}
     values: dict[int, float | None] = {each.start_index: _read(metric, each) for each in starts}
     if metric.key == "cold_compile_s" and untimed and all(v is None for v in values.values()):
         values = {0: sum_compilation(untimed["stages"])}
@@ -64,7 +109,7 @@ def count_operations(profile: Mapping[str, Any] | None) -> int | None:
     return sum(program["counts"].values()) if program and program["counts"] else None
 
 
-def columns_of_metrics(metrics: Iterable[Metric]) -> list[InstrumentedAttribute[Any]]:
+def _columns_of(metrics: Iterable[Metric]) -> list[InstrumentedAttribute[Any]]:
     """The columns of a start that hold these metrics."""
     roots = {each.place.partition(".")[0] for each in metrics}
     names = {"caches"} | (roots - {"memory"})
@@ -84,9 +129,6 @@ def _read(metric: Metric, start: StartRun) -> float | None:
         return (start.measured or {}).get(name)
     if root == "profile":
         return count_operations(start.profile)
-    if root == "energy":
-        energy = step_energy(start.energy)
-        return None if energy is None else energy.gross_mj
-    assert metric.key == "latency_p95_ns", f"no reader for the metric {metric.key}"
-    latency = summarise_latency([start.latency_ns])
-    return None if latency is None else latency.p95_ns
+    assert metric.key == "gross_mj", f"no reader for the metric {metric.key}"
+    energy = step_energy(start.energy)
+    return None if energy is None else energy.gross_mj

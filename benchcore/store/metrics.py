@@ -36,6 +36,8 @@ class Metric:
     heading: str
     on_page: bool = False
     """Whether it is a column of the page's table of costs."""
+    noun: str = ""
+    """Its name within a sentence; only tracked metrics have one."""
     scale: SeriesScale | None = None
     """What matters in its series, and the least noise; None = it is not tracked."""
 
@@ -50,6 +52,11 @@ class Metric:
         return self.heading + (" (more is better)" if self.better == "higher" else "")
 
     @property
+    def of_pass(self) -> bool:
+        """Whether a process of its own measures it, after the starts."""
+        return self.place.partition(".")[0] in ("memory", "energy", "profile")
+
+    @property
     def measured_key(self) -> str | None:
         """Its key in `measured`, for metrics without a column of their own."""
         return self.place.removeprefix(_MEASURED) if self.place.startswith(_MEASURED) else None
@@ -58,13 +65,13 @@ class Metric:
 # fmt: off
 METRICS: tuple[Metric, ...] = (
     Metric(key=STEP_TIME, place="blocks", unit="ns", over_starts="median",
-           heading="Step, queued", scale=STEP_SCALE),
+           heading="Step, queued", noun="step time", scale=STEP_SCALE),
     Metric(key="items_per_s", place="", unit="per_s", better="higher",
            heading="Items per second, queued"),
     Metric(key="latency_p50_ns", place="latency_ns", unit="ns",
            heading="Latency, median", on_page=True),
     Metric(key="latency_p95_ns", place="latency_ns", unit="ns",
-           heading="Latency, p95", on_page=True,
+           heading="Latency, p95", on_page=True, noun="p95 latency",
            scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
     Metric(key="latency_p99_ns", place="latency_ns", unit="ns", heading="Latency, p99"),
     Metric(key="latency_mean_ns", place="latency_ns", unit="ns", heading="Latency, mean"),
@@ -77,24 +84,26 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="planned_bytes", place="memory.planned_bytes", unit="bytes", over_starts="max",
            heading="Memory planned", on_page=True),
     Metric(key="allocator_peak_bytes", place="memory.allocator_peak_bytes", unit="bytes",
-           over_starts="max", heading="Allocator peak", on_page=True,
-           scale=SeriesScale(smallest=0.01, noise_floor=0.001)),
+           over_starts="max", heading="Allocator peak", on_page=True, noun="allocator peak",
+           scale=SeriesScale(smallest=0.01, noise_floor=0.001, exact=True)),
     Metric(key="process_peak_bytes", place="memory.process_peak_bytes", unit="bytes",
-           over_starts="max", heading="Process peak", on_page=True,
-           scale=SeriesScale(smallest=0.02, noise_floor=0.002)),
+           over_starts="max", heading="Process peak", on_page=True, noun="peak process memory",
+           scale=SeriesScale(smallest=0.02, noise_floor=0.002, exact=True)),
     Metric(key="process_baseline_bytes", place="memory.process_baseline_bytes", unit="bytes",
            over_starts="max", heading="Of it before work", on_page=True),
     Metric(key="gross_mj", place="energy", unit="mj", heading="Energy per step", on_page=True,
-           scale=SeriesScale(smallest=0.02, noise_floor=0.005)),
+           noun="energy per step", scale=SeriesScale(smallest=0.02, noise_floor=0.005)),
     Metric(key="gross_low_mj", place="energy", unit="mj", heading="Energy, low"),
     Metric(key="gross_high_mj", place="energy", unit="mj", heading="Energy, high"),
     Metric(key="net_mj", place="energy", unit="mj", heading="Net of idle", on_page=True),
     Metric(key="program_ops", place="profile.program", unit="count",
-           heading="Operations compiled", scale=SeriesScale(smallest=0.0, smallest_count=1.0)),
+           heading="Operations compiled", noun="number of compiled operations",
+           scale=SeriesScale(smallest=0.0, smallest_count=1.0, exact=True)),
     Metric(key="first_run_s", place="stages.first_run", unit="s", heading="First step",
-           scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
+           noun="time of the first step", scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
     Metric(key="cold_compile_s", place="stages", unit="s",
-           heading="Compilation, caches empty", scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
+           heading="Compilation, caches empty", noun="compile time",
+           scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
     Metric(key="warm_compile_s", place="stages", unit="s", heading="Compilation, caches filled"),
 )
 # fmt: on

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Engine, and_, or_, select
-from sqlalchemy.orm import Session, aliased, load_only
+from sqlalchemy.orm import Session, aliased
 
 from benchcore.protocol import Role
 from benchcore.store.conditions import read_conditions
-from benchcore.store.metric_values import aggregate, columns_of_metrics, read_values
+from benchcore.store.metric_values import aggregate, read_contenders
 from benchcore.store.metrics import Metric, find_tracked
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.verdict.history.series import STEP_TIME, Night, Series, SeriesKey, make_series
@@ -128,27 +127,11 @@ def _read_values(
     if not read:
         return {}
     runs = select(PairRatio.duel_run).join(DuelRun, DuelRun.id == PairRatio.duel_run)
-    query = (
-        select(StartRun, ContenderRun.cold)
-        .join(
-            ContenderRun,
-            and_(
-                ContenderRun.duel_run == StartRun.duel_run,
-                ContenderRun.name == StartRun.contender,
-            ),
-        )
-        .where(StartRun.duel_run.in_(runs.where(condition)))
-        .order_by(StartRun.duel_run, StartRun.contender, StartRun.start_index)
-        .options(load_only(*columns_of_metrics(read), raiseload=True))
-        .execution_options(yield_per=500)
-    )
     found: dict[tuple[str, str, str], float] = {}
-    rows = session.execute(query)
-    for contender, of_one in groupby(rows, lambda row: (row[0].duel_run, row[0].contender)):
-        pairs = list(of_one)
-        starts, untimed = [start for start, _ in pairs], pairs[0][1]
+    of_series = StartRun.duel_run.in_(runs.where(condition))
+    for contender, of_metrics in read_contenders(session, read, of_series):
         for metric in read:
-            value = aggregate(metric, read_values(metric, starts, untimed))
+            value = aggregate(metric, of_metrics[metric.key])
             if value is not None:
                 found[(*contender, metric.key)] = value
     return found

@@ -232,7 +232,10 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
             device_model=run.device_model,
             conditions=tuple(list_condition_changes(before.conditions, after.conditions)),
             levels=dataclasses.replace(
-                levels, a=sides["a_new"].framework, b=sides["b_new"].framework
+                levels,
+                a=sides["a_new"].framework,
+                b=sides["b_new"].framework + (f" ({key.control})" if key.control else ""),
+                noun=find_tracked(key.metric).noun,
             ),
             **sides,
         )

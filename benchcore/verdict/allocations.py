@@ -36,6 +36,7 @@ def judge_allocations(
     *,
     prefer: Preference = "different",
     prior: SpreadPrior | None = None,
+    noise_floor: float = 0.0,
 ) -> Judgement:
     """Test whether b is slower than a: one array of log(t_b / t_a) per allocation.
 
@@ -50,7 +51,8 @@ def judge_allocations(
 
     `prior` is what other cases of the same machine say of the spread
     (`benchcore.verdict.moderation`): the t-test is moderated by it, and of three allocations one
-    can already be left out.
+    can already be left out. Amounts that may agree to the last digit have a `noise_floor`: the
+    spread counts as at least that.
     """
     kept = [number for number, pairs in enumerate(allocations) if len(pairs)]
     if not kept:
@@ -68,7 +70,7 @@ def judge_allocations(
         means = np.delete(means, outlier)
         mean = float(means.mean())
     spread = float(means.std(ddof=1))
-    if spread <= 1e-9 * max(abs(mean), 1e-3):
+    if not noise_floor and spread <= 1e-9 * max(abs(mean), 1e-3):
         return Judgement(
             log_ratio=mean,
             reason="the allocations agree to the last digit, so they are not independent starts",
@@ -80,6 +82,7 @@ def judge_allocations(
         prefer=prefer,
         least_spread=math.log1p(equivalence_bound) / 2,
         prior=prior,
+        noise_floor=noise_floor,
     )
     return replace(found, left_out=left_out)
 

@@ -82,15 +82,17 @@ def judge_samples(
     *,
     prefer: Preference,
     least_spread: float = 0.0,
+    noise_floor: float = 0.0,
     prior: SpreadPrior | None = None,
 ) -> Judgement:
     """The verdict over at least two independent log ratios, by Student's t.
 
     `different`: the 95 % interval excludes 0. `same`: the 90 % interval lies within the bound (two
-    one-sided tests at 5 %), where the samples' spread counts as at least `least_spread`. A `prior`
-    moderates the spread: the test is then Smyth's moderated one.
+    one-sided tests at 5 %), where the samples' spread counts as at least `least_spread`. For both
+    it counts as at least `noise_floor`. A `prior` moderates the spread: the test is then Smyth's
+    moderated one.
     """
-    mean, spread = float(samples.mean()), float(samples.std(ddof=1))
+    mean, spread = float(samples.mean()), max(float(samples.std(ddof=1)), noise_floor)
     freedom, root = float(len(samples) - 1), math.sqrt(len(samples))
     if prior is not None:
         variance, freedom = prior.moderate(spread**2, freedom)

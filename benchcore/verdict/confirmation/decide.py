@@ -18,14 +18,16 @@ from benchcore.verdict.confirmation.machine_check import (
     judge_machine_level,
 )
 from benchcore.verdict.history.levels import HistoryLevels
-from benchcore.verdict.history.thresholds import LASTING_NIGHTS
-from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, swap_sides
+from benchcore.verdict.history.thresholds import LASTING_NIGHTS, STEP_SCALE, SeriesScale
+from benchcore.verdict.samples import Judgement, swap_sides
 
 Start = Mapping[str, Mapping[int, float]]
-"""One start: nanoseconds per step in each round, by cell. `a_old`, `a_new`, `b_old` and `b_new` are
-both sides in the environments of before and after the change; `control` is `a_old` once more. A
-side with an unchanged environment has the same rounds in both of its cells. `gemm` and `copy`, if
-present, measure the machine itself (`benchcore.verdict.confirmation.machine_check`)."""
+"""One start: nanoseconds per step in each round, by cell; of another metric one amount, as round 0.
+
+`a_old`, `a_new`, `b_old` and `b_new` are both sides in the environments of before and after the
+change; `control` is `a_old` once more. A side with an unchanged environment has the same rounds in
+both of its cells. `gemm` and `copy`, if present, measure the machine itself
+(`benchcore.verdict.confirmation.machine_check`)."""
 CulpritSide = Literal["a", "b", "both", "neither", "infrastructure", "unknown"]
 Answer = Literal["confirmed", "refuted", "unknown", "more"]
 
@@ -63,11 +65,11 @@ class Finding:
     reason: str = ""
 
 
-def judge_cells(starts: Sequence[Start], bound: float = EQUIVALENCE_BOUND) -> Finding:
+def judge_cells(starts: Sequence[Start], scale: SeriesScale = STEP_SCALE) -> Finding:
     """What the starts say of each side, of the ratio, and of the control; undecided as yet."""
-    a, b = (_judge_side(starts, side, bound) for side in ("a", "b"))
+    a, b = (_judge_side(starts, side, scale) for side in ("a", "b"))
     if a is not None and b is not None:
-        change = _judge(starts, _CHANGE, bound)
+        change = _judge(starts, _CHANGE, scale)
     elif a is None and b is None:
         enough = len(starts) > 1
         reason = "both environments are the ones of before" if enough else "fewer than two starts"
@@ -81,17 +83,17 @@ def judge_cells(starts: Sequence[Start], bound: float = EQUIVALENCE_BOUND) -> Fi
         change=change,
         a=a,
         b=b,
-        control=_judge(starts, {"control": 1, "a_old": -1}, bound),
+        control=_judge(starts, {"control": 1, "a_old": -1}, scale),
         level=float(np.mean(levels)) if levels else None,
         machine=check_machine(starts),
     )
 
 
-def _judge_side(starts: Sequence[Start], side: str, bound: float) -> Judgement | None:
+def _judge_side(starts: Sequence[Start], side: str, scale: SeriesScale) -> Judgement | None:
     old, new = f"{side}_old", f"{side}_new"
     if all(start.get(old) == start.get(new) for start in starts):
         return None
-    return _judge(starts, {new: 1, old: -1}, bound)
+    return _judge(starts, {new: 1, old: -1}, scale)
 
 
 def _negate(found: Judgement) -> Judgement:
@@ -99,8 +101,9 @@ def _negate(found: Judgement) -> Judgement:
     return replace(found, log_ratio=log_ratio, low=low, high=high)
 
 
-def _judge(starts: Sequence[Start], terms: Mapping[str, int], bound: float) -> Judgement:
-    return judge_allocations(_contrasts(starts, terms), bound, prefer="same")
+def _judge(starts: Sequence[Start], terms: Mapping[str, int], scale: SeriesScale) -> Judgement:
+    contrasts = _contrasts(starts, terms)
+    return judge_allocations(contrasts, scale.bound, prefer="same", noise_floor=scale.least_spread)
 
 
 def _contrasts(starts: Sequence[Start], terms: Mapping[str, int]) -> list[np.ndarray]:
@@ -121,7 +124,6 @@ def decide(
     *,
     final: bool,
     num_looks: int = len(LOOKS),
-    bound: float = EQUIVALENCE_BOUND,
     alpha: float = ALPHA,
 ) -> list[Finding]:
     """Decide each of a night's suspicions from its starts so far.
@@ -134,14 +136,14 @@ def decide(
     in starts in which the machine itself was slower. At the final look such a change is
     `infrastructure`.
     """
-    judged = [_judge_all(starts, history, bound) for starts, history in starts_of]
+    judged = [_judge_all(starts, history) for starts, history in starts_of]
     look = alpha / num_looks
     findings = []
     passed = _pass_all(judged, look)
     for (starts, history), each, sure in zip(starts_of, judged, passed, strict=True):
         culprit, reason = _attribute(each, history, sure, look)
         verdict = _answer(each.change, "change" in sure, final)
-        machine_reason = _suspect_machine(starts, each, look, bound)
+        machine_reason = _suspect_machine(starts, each, look, history.scale)
         if machine_reason:
             culprit, reason = "infrastructure", machine_reason
         if verdict == "confirmed" and not final and (machine_reason or not _is_settled(each, look)):
@@ -154,9 +156,9 @@ def decide(
     return findings
 
 
-def _judge_all(starts: Sequence[Start], history: HistoryLevels, bound: float) -> Finding:
+def _judge_all(starts: Sequence[Start], history: HistoryLevels) -> Finding:
     """All tests of one suspicion; the machine's level is only tested if both sides are the same."""
-    judged = judge_cells(starts, bound)
+    judged = judge_cells(starts, history.scale)
     if not _is_still(judged):
         return judged
     levels = [float(pairs.mean()) for pairs in _contrasts(starts, {"b_new": 1, "a_new": -1})]
@@ -228,19 +230,20 @@ def _attribute(
             f"{getattr(history, side)} by {_format_change(effects[side])}" for side in moved
         )
         culprit: CulpritSide = "both" if len(moved) == 2 else "a" if moved == ["a"] else "b"
-        return culprit, f"a step's time changed in {changes}"
+        return culprit, f"the {history.noun} changed in {changes}"
     if not _is_still(judged) or judged.level is None:
         return "unknown", judged.change.reason
+    still = f"old and new environments have the same {history.noun}"
     level = judged.machine_level
     if level is None or level.verdict == "same":
-        return "neither", "old and new environments are equally fast, so no framework changed"
+        return "neither", f"{still}, so no framework changed"
     if "machine_level" in sure:
         return "infrastructure", (
-            "old and new environments are equally fast, but the ratio is still at the new level: "
+            f"{still}, but the ratio is still at the new level: "
             f"{_format_change(level)} from the level before"
         )
     return "unknown", (
-        "old and new environments are equally fast; whether the machine changed the ratio is open: "
+        f"{still}; whether the machine changed the ratio is open: "
         f"{_format_change(level)} from the level before"
     )
 
@@ -254,7 +257,7 @@ def _is_still(judged: Finding) -> bool:
 
 
 def _suspect_machine(
-    starts: Sequence[Start], judged: Finding, alpha: float, bound: float
+    starts: Sequence[Start], judged: Finding, alpha: float, scale: SeriesScale
 ) -> str | None:
     """Why the machine may have caused the change: it was slower in some starts, these differ from
     the others, and the others alone don't show the change. None = it did not."""
@@ -262,7 +265,7 @@ def _suspect_machine(
     if not slow or judged.change.verdict == "same":
         return None
     steady = [each for index, each in enumerate(starts) if index not in slow]
-    change = judge_cells(steady, bound).change
+    change = judge_cells(steady, scale).change
     same_way = (change.log_ratio or 0.0) * (judged.change.log_ratio or 0.0) > 0
     if _moved(change, alpha) and same_way:
         return None

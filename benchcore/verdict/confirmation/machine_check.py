@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchcore.verdict.history.levels import HistoryLevels
-from benchcore.verdict.history.thresholds import LASTING_NIGHTS, SMALLEST_SHIFT
+from benchcore.verdict.history.thresholds import LASTING_NIGHTS
 from benchcore.verdict.samples import ALPHA, Judgement, Verdict, t_quantile, t_tail
 
 PROBES = ("gemm", "copy")
@@ -125,15 +125,13 @@ def describe_machine(machine: MachineCheck) -> str:
     )
 
 
-def judge_machine_level(
-    levels: Sequence[float], history: HistoryLevels, smallest: float = SMALLEST_SHIFT
-) -> Judgement | None:
-    """Test whether the level of these starts is beyond `smallest` from the nights before.
+def judge_machine_level(levels: Sequence[float], history: HistoryLevels) -> Judgement | None:
+    """Test whether these starts' level is off the nights before by more than the scale's smallest.
 
     `levels` is log(T_b / T_a) of each start of one night, with today's environments. The starts of
     a night can share its state, so they count as one night more, beside those that came since the
     suspicion was opened; these were not chosen for what they show. The error is that of the nights'
-    spread, before and since, and of the starts. `p` is of a change no larger than `smallest`, by
+    spread, before and since, and of the starts. `p` is of a change no larger than that, by
     Student's t with the freedom of the nights before.
 
     None if it can't be tested: the spread is unknown, the new level has lasted for less than
@@ -148,6 +146,7 @@ def judge_machine_level(
         history.share(history.num_before) + history.share(len(since))
     )
     error = math.hypot(nights, starts)
+    smallest = history.scale.smallest
     freedom, least = history.num_before - 1, math.log1p(smallest)
     if error == 0.0:
         return None

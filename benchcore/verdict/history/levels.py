@@ -10,7 +10,7 @@ import numpy as np
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.noise import MOST_OUTLIERS
 from benchcore.verdict.history.series import Series
-from benchcore.verdict.history.thresholds import LEVEL_NIGHTS
+from benchcore.verdict.history.thresholds import LEVEL_NIGHTS, STEP_SCALE, SeriesScale
 from benchcore.verdict.samples import robust_deviation
 
 _FAR = 5.0
@@ -28,7 +28,8 @@ class HistoryLevels:
     `num_before` and `num_after` nights are at these levels. `spread` is the standard deviation of a
     night about its level, with its modes; None = unknown, and nothing is concluded from levels.
     `correlation` is that of neighbouring nights. `fresh` holds the nights since the suspicion was
-    opened, which were not the reason to open it.
+    opened, which were not the reason to open it. `noun` names the metric, and `scale` is that of
+    its series.
     """
 
     before: float
@@ -40,6 +41,8 @@ class HistoryLevels:
     spread: float | None = None
     correlation: float = 0.0
     fresh: tuple[float, ...] = ()
+    noun: str = "step time"
+    scale: SeriesScale = STEP_SCALE
 
     def share(self, num_nights: int) -> float:
         """The variance of the mean of so many nights in a row, as a share of one night's."""
@@ -92,6 +95,7 @@ def measure_levels(
             for row in range(since, end)
             if nights.opened is not None and series.nights[row].number > nights.opened
         ),
+        scale=series.scale,
     )
 
 

@@ -71,6 +71,19 @@ class SeriesScale:
     """Least standard deviation of a night's log ratio, however quiet the history is."""
     smallest_count: float = 0.0
     """For counts: at least one side's level must also change by this much; 0 = any change."""
+    exact: bool = False
+    """Whether fresh starts may agree to the last digit, as bytes and counts do. Their spread then
+    counts as at least `noise_floor`; times that agree so are no independent starts."""
+
+    @property
+    def bound(self) -> float:
+        """Relative change within which fresh starts are the same: twice the smallest."""
+        return max(2 * self.smallest, 2 * self.noise_floor)
+
+    @property
+    def least_spread(self) -> float:
+        """Least standard deviation of fresh starts' log ratios."""
+        return self.noise_floor if self.exact else 0.0
 
     @property
     def version_move(self) -> float:

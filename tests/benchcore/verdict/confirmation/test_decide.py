@@ -15,6 +15,7 @@ from benchcore.verdict.confirmation.decide import (
     pass_false_discovery,
 )
 from benchcore.verdict.history.levels import HistoryLevels
+from benchcore.verdict.history.thresholds import SeriesScale
 
 LEVELS = HistoryLevels(before=0.2, after=0.23, a="jax", b="torch")
 
@@ -202,3 +203,45 @@ def test_looks_share_the_error_rate() -> None:
 def test_the_effect_is_reported_in_percent_of_a_steps_time() -> None:
     found = _decide(_starts(b=math.log(1.4), effect=0.001))
     assert "torch by +40" in found.reason
+
+
+def _amounts(a_new: float, noise: float = 0.0, seed: int = 2) -> list[Start]:
+    """One amount per start and cell; b's environment is unchanged."""
+    rng = np.random.default_rng(seed)
+    levels = {"a_old": 100.0, "a_new": a_new, "control": 100.0, "b_old": 90.0}
+    starts = []
+    for _ in range(5):
+        start = {cell: {0: level * np.exp(rng.normal(0, noise))} for cell, level in levels.items()}
+        starts.append({**start, "b_new": start["b_old"]})
+    return starts
+
+
+def test_amounts_that_agree_to_the_last_digit_are_judged_where_the_metric_is_exact() -> None:
+    bytes_, seconds = (
+        replace(LEVELS, scale=SeriesScale(smallest=0.02, noise_floor=0.002, exact=exact))
+        for exact in (True, False)
+    )
+    found = _decide(_amounts(120.0), levels=bytes_)
+    assert (found.verdict, found.culprit) == ("confirmed", "a")
+    assert found.change.low is not None and found.change.high is not None
+    assert found.change.low < -math.log(1.2) < found.change.high
+    assert _decide(_amounts(100.0), levels=bytes_).verdict == "refuted"
+    timed = _decide(_amounts(120.0), levels=seconds)
+    assert timed.verdict == "more" and "agree to the last digit" in timed.change.reason
+
+
+def test_what_is_the_same_depends_on_the_metrics_scale() -> None:
+    starts = _amounts(104.0, noise=0.004)
+    assert _decide(starts).verdict == "confirmed"
+    compile_time = replace(LEVELS, noun="compile time", scale=SeriesScale(smallest=0.05))
+    found = _decide(starts, levels=compile_time)
+    assert (found.verdict, found.culprit) == ("refuted", "neither")
+    assert "have the same compile time" in found.reason
+
+
+def test_all_metrics_of_a_night_are_one_family() -> None:
+    weak = (_amounts(105.0, noise=0.008, seed=11), LEVELS)
+    memory = replace(LEVELS, scale=SeriesScale(smallest=0.02, noise_floor=0.002, exact=True))
+    quiet = [(_amounts(100.0, noise=0.004, seed=each), memory) for each in range(5, 35)]
+    alone, among = decide([weak], final=False)[0], decide([weak, *quiet], final=False)[0]
+    assert (alone.verdict, among.verdict) == ("confirmed", "more")

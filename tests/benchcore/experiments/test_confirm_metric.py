@@ -1,0 +1,176 @@
+"""A shift of compile time or memory is confirmed from that metric's amounts of fresh starts.
+
+The starts are documents written here: what is tested is which of their amounts is judged, and how.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kept_histories import keep_history, open_history
+from result_documents import JAX, TORCH, Racer, make_document, make_history, plant_amounts
+from webhooks import serve_webhook
+
+from benchcore.cell.measure.host import describe_device
+from benchcore.experiments.confirm import Confirmed, ConfirmRequest, run_confirmation
+from benchcore.experiments.rounds import RunContext
+from benchcore.planning.matrix import Plan
+from benchcore.planning.profiles import load_profile
+from benchcore.protocol import EnvironmentRecord, write_json
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine
+from benchcore.store.events import list_events
+from benchcore.store.suspicions import list_suspicions, refresh_suspicions
+
+NUM, SINCE = 30, 18
+OLD = replace(JAX, name="jax-jit-0.9.0", arm="jax-jit")
+NEW = replace(OLD, name="jax-jit-0.9.1", version="0.9.1")
+OTHER = replace(TORCH, name="torch-eager-2.10.0", arm="torch-eager")
+_CASE = {"workload": "matmul", "case": "tiny_op", "use_case": "op"}
+
+
+def _place(document: dict[str, Any]) -> dict[str, Any]:
+    document["duel"] |= _CASE
+    document["allocation"]["device"] = describe_device("cpu")
+    for contender in document["contenders"]:
+        contender["settings"] = {"compile": "jit" if contender["framework"] == "jax" else "none"}
+    return document
+
+
+@dataclass
+class WrittenStarts:
+    """Writes every planned start: the metric of a version is `amounts` of it, plus noise."""
+
+    state: State
+    engine: Engine
+    metric: str
+    amounts: Mapping[str, float]
+    noise: float
+    plans: list[Plan] = dataclasses.field(default_factory=list)
+
+    def measure(self, plan: Plan, title: str) -> None:
+        """Write a document per planned duel, and ingest it."""
+        self.plans.append(plan)
+        documents = []
+        for duel in plan.duels:
+            named = {"duel_run": duel.duel_run, "campaign": plan.campaign, "starts": 1}
+            racers = [self._racer(each.name) for each in duel.contenders]
+            document = _place(make_document(racers, **named))
+            rng = np.random.default_rng(duel.seed)
+            for side, racer in enumerate(racers):
+                amount = self.amounts[racer.version] * math.exp(rng.normal(0, self.noise))
+                plant_amounts([document], side, self.metric, [amount])
+            documents.append(document)
+        keep_history(self.engine, self.state, documents)
+
+    def report(self, text: str) -> None:
+        """Nobody reads it."""
+
+    def _racer(self, name: str) -> Racer:
+        base = next(each for each in (OLD, NEW, OTHER) if name.startswith(each.name))
+        return replace(base, name=name, role="pinned")
+
+
+def _confirm(
+    root: Path, metric: str, amounts: Mapping[str, float], noise: float
+) -> tuple[Confirmed, Engine, WrittenStarts]:
+    """Nights in which version 0.9.1 came with another amount of the metric; then its starts."""
+    state = open_state(root)
+    documents = [
+        _place(each)
+        for each in make_history(
+            np.random.default_rng(3).normal(0.2, 0.004, NUM).tolist(),
+            [OLD, OTHER],
+            later=[NEW, OTHER],
+            since=SINCE,
+        )
+    ]
+    rng = np.random.default_rng(4)
+    planned = [amounts["0.9.0"]] * SINCE + [amounts["shown"]] * (NUM - SINCE)
+    noisy = np.array(planned) * np.exp(rng.normal(0, noise, NUM))
+    plant_amounts(documents, 0, metric, noisy.tolist())
+    plant_amounts(documents, 1, metric, [amounts["2.10.0"]] * NUM)
+    for contender in (*documents[0]["contenders"], documents[-1]["contenders"][0]):
+        record = EnvironmentRecord(**contender["environment"])
+        folder = state.environments / record.key
+        folder.mkdir(exist_ok=True)
+        write_json(folder / "environment.json", dataclasses.asdict(record))
+    engine = open_history(state, documents)
+    refresh_suspicions(engine)
+    starts = WrittenStarts(state, engine, metric, amounts, noise)
+    request = ConfirmRequest(
+        looks=(5, 8),
+        budget_s=60.0,
+        context=RunContext(profile=load_profile("ci"), site="local"),
+    )
+    return run_confirmation(request, state, starts), engine, starts
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    monkeypatch.delenv("DEADHEAT_WEBHOOK_URL", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("metric", "noun", "noise", "passes"),
+    [
+        ("cold_compile_s", "compile time", 0.02, False),
+        ("process_peak_bytes", "peak process memory", 0.0, True),
+        ("program_ops", "number of compiled operations", 0.0, True),
+    ],
+)
+def test_a_shift_of_a_metric_is_confirmed_and_its_version_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    metric: str,
+    noun: str,
+    noise: float,
+    passes: bool,
+) -> None:
+    amounts = {"0.9.0": 1000.0, "0.9.1": 1400.0, "shown": 1400.0, "2.10.0": 700.0}
+    with serve_webhook() as (url, alerts):
+        monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
+        done, engine, starts = _confirm(tmp_path, metric, amounts, noise)
+    [row] = done.rows
+    assert (row["metric"], row["verdict"], row["culprit"]) == (metric, "confirmed", "jax"), row
+    assert row["jax"]["ratio"] == pytest.approx(1.4, rel=0.03)
+    assert row["torch"] is None
+    assert f"the {noun} changed in jax by +" in row["reason"]
+    assert {duel.limits.passes for plan in starts.plans for duel in plan.duels} == {passes}
+    [event] = list_events(engine)
+    assert event["series"] == f"matmul tiny_op: jax-jit against torch-eager, {metric}"
+    [alert] = alerts
+    assert alert["metric"] == metric
+    assert f": {noun.capitalize()} on matmul tiny_op changed: " in alert["text"]
+    assert f"the {noun} of JAX 0.9.1 is 1.4" in alert["text"]
+    assert " times that of 0.9.0 (1." in alert["text"]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("metric", ["cold_compile_s", "allocator_peak_bytes"])
+def test_a_shift_that_fresh_starts_do_not_show_is_no_event(tmp_path: Path, metric: str) -> None:
+    amounts = {"0.9.0": 1000.0, "0.9.1": 1000.0, "shown": 1400.0, "2.10.0": 700.0}
+    done, engine, _ = _confirm(tmp_path, metric, amounts, 0.002)
+    [row] = done.rows
+    assert row["metric"] == metric
+    assert row["culprit"] not in ("jax", "torch")
+    assert [each["state"] for each in list_suspicions(engine)] != ["open"]
+    assert [each["culprit"] for each in list_events(engine)] in ([], ["infrastructure"])
+    engine.dispose()
+
+
+def test_a_start_without_the_metric_does_not_count(tmp_path: Path) -> None:
+    amounts = {"0.9.0": 1000.0, "0.9.1": 0.0, "shown": 1400.0, "2.10.0": 700.0}
+    done, engine, _ = _confirm(tmp_path, "allocator_peak_bytes", amounts, 0.0)
+    [row] = done.rows
+    assert (row["verdict"], row["starts"]) == ("unknown", 0)
+    assert set(row["lost"]) == {"jax-jit-0.9.1 was not measured"}
+    engine.dispose()
