@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Engine, and_, or_, select
@@ -15,6 +16,7 @@ from benchcore.store.metric_values import aggregate, read_contenders
 from benchcore.store.metrics import Metric, find_tracked
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.verdict.history.series import STEP_TIME, Night, Series, SeriesKey, make_series
+from benchcore.verdict.history.thresholds import FEWEST_NIGHTS
 
 _ROLLING = ("newest", "system")
 """Roles whose version is whatever there is that night; pinned ones have no history."""
@@ -135,3 +137,14 @@ def _read_values(
             if value is not None:
                 found[(*contender, metric.key)] = value
     return found
+
+
+def list_short(series: Sequence[Series]) -> Iterator[str]:
+    """Series with too few nights: one line for the metrics of a pair that have equally few."""
+    short = [each for each in series if len(each.nights) < FEWEST_NIGHTS]
+    seen = set[tuple[SeriesKey, int]]()
+    for each in short:
+        pair = (dataclasses.replace(each.key, metric=STEP_TIME), len(each.nights))
+        if pair not in seen:
+            seen.add(pair)
+            yield f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes"

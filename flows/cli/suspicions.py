@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.metrics import TRACKED, find_tracked
-from benchcore.store.series import read_series
+from benchcore.store.series import list_short, read_series
 from benchcore.store.suspicions import list_modes, list_suspicions, refresh_suspicions
-from benchcore.verdict.history.series import STEP_TIME, Series, SeriesKey
-from benchcore.verdict.history.thresholds import FEWEST_NIGHTS
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_rows
 
@@ -57,19 +54,8 @@ def suspicions(
             print_line(f"suspicion {row['id']}, conditions that changed: {changed}")
     for each in modes:
         print_line(f"{each['series']}: {each['words']}")
-    for line in _describe_short(series):
+    for line in list_short(series):
         print_line(line)
-
-
-def _describe_short(series: Sequence[Series]) -> Iterator[str]:
-    """One line for the metrics of a pair that have equally few nights; step time comes first."""
-    short = [each for each in series if len(each.nights) < FEWEST_NIGHTS]
-    seen = set[tuple[SeriesKey, int]]()
-    for each in short:
-        pair = (dataclasses.replace(each.key, metric=STEP_TIME), len(each.nights))
-        if pair not in seen:
-            seen.add(pair)
-            yield f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes"
 
 
 def _interval(row: dict[str, object]) -> str | None:
