@@ -22,6 +22,9 @@ class Arm:
 STDLIB = Arm(name="stdlib", request="stdlib", settings={"compile": "none"})
 JAX_NEWEST = Arm(name="jax-jit", request="jax@newest", settings={"compile": "jit"})
 JAX_PREVIOUS = Arm(name="jax-jit", request="jax@previous", settings={"compile": "jit"})
+TORCH_PREVIOUS = Arm(
+    name="torch-compile", request="torch@previous", settings={"compile": "default"}
+)
 TORCH_EAGER = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
 TORCH_COMPILE = Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"})
 JAX_NO_COMMAND_BUFFERS = Arm(
@@ -44,6 +47,8 @@ TORCH_CHANNELS_LAST = Arm(
     request="torch@newest",
     settings={"compile": "default", "layout": "channels_last"},
 )
+CONTROL_ARMS = (JAX_PREVIOUS, TORCH_PREVIOUS)
+"""Each framework's older version: what the machine does to a night cancels against it."""
 GRAPH_ARMS = (JAX_NO_COMMAND_BUFFERS, TORCH_REDUCE_OVERHEAD)
 """In addition to the default arms, which pair JAX's graphs with torch's lack of them: graphs on
 both sides, and on neither. Not in the tuned track, where such a difference voids a pair."""

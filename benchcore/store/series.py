@@ -15,6 +15,7 @@ from benchcore.store.conditions import read_conditions
 from benchcore.store.metric_values import aggregate, read_contenders
 from benchcore.store.metrics import Metric, find_tracked
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
+from benchcore.verdict.history.controls import link_controls
 from benchcore.verdict.history.series import STEP_TIME, Night, Series, SeriesKey, make_series
 from benchcore.verdict.history.thresholds import FEWEST_NIGHTS
 
@@ -67,13 +68,19 @@ def read_series(
                         b=ratio.b,
                         a_environment=a_environment,
                         b_environment=b_environment,
+                        a_version=ratio.a_version,
+                        b_version=ratio.b_version,
                         conditions=conditions[duel.id],
                         values=None if None in sides else cast(tuple[float, float], tuple(sides)),
                     )
                     nights[key].append(night)
     scales = {each.key: each.scale for each in wanted if each.scale is not None}
     keys = sorted(nights, key=lambda key: key.title)
-    return [make_series(nights[key], scales[key.metric]) for key in keys]
+    return [
+        make_series(nights[key] if key.control is None else link_controls(nights[key]), scale)
+        for key in keys
+        if (scale := scales[key.metric])
+    ]
 
 
 def _match(only: SeriesKey | None) -> Iterable[ColumnElement[bool]]:

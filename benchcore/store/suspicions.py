@@ -212,18 +212,18 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
                 f"{', '.join(gone)} no longer count; run `deadheat suspicions` to update them"
             )
         before, after = nights[row.before_run], nights[row.after_run]
-        levels = measure_levels(
-            series,
-            SuspectedNights(
-                trigger=row.trigger,
-                before=row.before_run,
-                since=row.since_run,
-                after=row.after_run,
-                opened=row.opened_at.date().toordinal(),
-            ),
+        suspected = SuspectedNights(
+            trigger=row.trigger,
+            before=row.before_run,
+            since=row.since_run,
+            after=row.after_run,
+            opened=row.opened_at.date().toordinal(),
         )
+        levels = measure_levels(series, suspected).less(before.offset)
         run = session.get_one(DuelRun, after.duel_run)
         sides = dict(_read_sides(session, before, after))
+        if before.b_version != after.b_version and key.control is not None:
+            sides["b_new"] = sides["b_old"]  # the control rolled on: the old one is measured again
         return SuspicionRecord(
             id=suspicion,
             key=key,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,15 @@ class HistoryLevels:
     fresh: tuple[float, ...] = ()
     noun: str = "step time"
     scale: SeriesScale = STEP_SCALE
+
+    def less(self, offset: float) -> HistoryLevels:
+        """The same levels, less what linking controls added to them."""
+        return replace(
+            self,
+            before=self.before - offset,
+            after=self.after - offset,
+            fresh=tuple(each - offset for each in self.fresh),
+        )
 
     def share(self, num_nights: int) -> float:
         """The variance of the mean of so many nights in a row, as a share of one night's."""

@@ -54,6 +54,8 @@ class Night:
     it ran under.
 
     `values` are both sides' amounts in the metric's unit; None where only the ratio is judged.
+    `offset` was added to what the duel measured, where the control is another one than at first
+    (`benchcore.verdict.history.controls`).
     """
 
     key: SeriesKey
@@ -64,6 +66,9 @@ class Night:
     b: str
     a_environment: str
     b_environment: str
+    a_version: str = ""
+    b_version: str = ""
+    offset: float = 0.0
     values: tuple[float, float] | None = None
     conditions: Conditions = field(default_factory=dict[str, str])
 

@@ -48,6 +48,7 @@ RELEASES = {
     "jax@newest": _release("jax", "0.12.0"),
     "jax@previous": _release("jax", "0.11.2", "previous"),
     "torch@newest": _release("torch", "2.15.0"),
+    "torch@previous": _release("torch", "2.14.1", "previous"),
 }
 VISION = ("resnet50", "vit_b_16", "mobilenet_v3_small", "efficientnet_b0")
 TORCH = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
@@ -96,10 +97,10 @@ def test_a_profile_chooses_how_many_compilations_a_duel_makes(
 @pytest.mark.parametrize(
     ("name", "digest"),
     [
-        ("laptop", "000ceb0c28296879"),
+        ("laptop", "55540ece47c63126"),
         ("ci", "fec89650bfb63819"),
         ("smoke", "b3372a610a20dcaf"),
-        ("h100", "3c776bb0a0a6301c"),
+        ("h100", "3352a9b75b87fa2b"),
     ],
 )
 def test_duel_hashes_are_those_of_stored_results(name: str, digest: str) -> None:
@@ -146,7 +147,22 @@ def _more_arms(track: str, case: str) -> list[str]:
     graphs = ["jax-jit-no-command-buffers", "torch-compile-reduce-overhead"]
     more = graphs if case.startswith(("infer_b1_", "train")) or case == "infer_b1" else []
     more = [*more, "jax-jit-no-donation"] if case.startswith("train") else more
-    return [*more, "torch-compile-channels-last"]
+    return ["jax-jit", "torch-compile", *more, "torch-compile-channels-last"]
+
+
+@pytest.mark.parametrize("name", ["laptop", "h100"])
+def test_a_nightly_profile_measures_each_framework_beside_its_previous_version(name: str) -> None:
+    plan = _plan(load_profile(name))
+    night = [
+        duel
+        for duel in plan.duels
+        if duel.track == "default" and duel.workload not in (*SENTINELS, "noop")
+    ]
+    assert night
+    for duel in night:
+        releases = [plan.releases[each.release] for each in duel.contenders]
+        roles = {(each.framework, each.role) for each in releases}
+        assert roles == set(product(("jax", "torch"), ("newest", "previous")))
 
 
 def test_h100_measures_what_each_basic_setting_gains() -> None:

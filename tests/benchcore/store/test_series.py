@@ -140,3 +140,53 @@ def test_every_tracked_metric_says_its_direction_scale_and_smallest_change() -> 
         assert metric.scale.smallest > 0 or metric.scale.smallest_count > 0
         assert metric.log_ratio(1.0, 2.0) > 0
     assert of_key["items_per_s"].log_ratio(1.0, 2.0) < 0
+
+
+def _release(
+    documents: list[dict[str, Any]], shifts: dict[str, float], versions: list[str]
+) -> None:
+    """Let JAX's newest and previous versions roll, every 12 nights, with such step times."""
+    for night, document in enumerate(documents):
+        row = 1 + night // 12
+        for contender, version in zip(
+            document["contenders"], (versions[row], versions[row - 1]), strict=True
+        ):
+            contender |= {"version": version, "name": f"jax-{version}"}
+            contender["environment"]["key"] = f"jax-{version}"
+            for block in contender["starts"][0]["blocks"]:
+                block["elapsed_ns"] = round(block["elapsed_ns"] * math.exp(shifts[version]))
+        names = [each["name"] for each in document["contenders"]]
+        for each in document["equivalence"]:
+            each |= {"a": names[0], "b": names[1]}
+
+
+def test_a_shift_is_seen_once_although_its_version_becomes_the_control(
+    state: State, engine: Engine
+) -> None:
+    """0.9.2 is 10 % slower, and 0.9.3 is as slow: against its previous version it is even again."""
+    logs = np.random.default_rng(9).normal(0.0, 0.004, 36)
+    documents = make_history(logs.tolist(), [JAX, OLD_JAX])
+    slower = {"0.9.0": 0.0, "0.9.1": 0.0, "0.9.2": math.log(1.1), "0.9.3": math.log(1.1)}
+    _release(documents, slower, list(slower))
+    keep_history(engine, state, documents)
+    refresh_suspicions(engine)
+    [found] = list_suspicions(engine)
+    assert (found["since_run"], found["trigger"]) == (f"{12:016x}", "shift")
+    assert found["ratio"] == pytest.approx(1 / 1.1, rel=0.01)
+    record = read_suspicion(engine, found["id"])
+    assert [each.version for each in (record.a_old, record.a_new)] == ["0.9.1", "0.9.2"]
+    assert [each.version for each in (record.b_old, record.b_new)] == ["0.9.0", "0.9.0"]
+    assert record.levels.b == "jax (previous)"
+    [series] = read_series(engine)
+    assert len(series.nights) == 36
+    assert np.median(series.values[24:]) == pytest.approx(1 / 1.1, rel=0.01)
+
+
+def test_a_control_that_was_never_the_newest_begins_anew(state: State, engine: Engine) -> None:
+    documents = make_history([0.0, 0.01, 0.02, 0.03], [JAX, OLD_JAX])
+    for document in documents[2:]:
+        document["contenders"][1]["version"] = "0.8.3"
+    keep_history(engine, state, documents)
+    [series] = read_series(engine)
+    assert [night.number for night in series.nights] == [739619, 739620]
+    assert [night.offset for night in series.nights] == [0.0, 0.0]
