@@ -11,7 +11,8 @@ import numpy as np
 from benchcore.cell.stopping import average_compilations
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, judge_samples
 
-Certificate = Literal["unchanged", "changed", "not shown"]
+Certificate = Literal["better", "worse", "unchanged", "not shown"]
+"""What a release did to one metric of a case."""
 FEWEST_STARTS = 3
 
 
@@ -82,18 +83,28 @@ def judge_nodes(
 
 
 def certify(
-    samples: Sequence[float], bound: float = EQUIVALENCE_BOUND
+    samples: Sequence[float], bound: float = EQUIVALENCE_BOUND, noise_floor: float = 0.0
 ) -> tuple[Certificate, Judgement]:
-    """Judge log(T_old / T_new), one per start or compilation (`average_compilations`): two
-    one-sided tests at 5 % show `unchanged`.
+    """Judge independent log ratios, above 0 = the newer version is better: two one-sided tests at
+    5 % show `unchanged`. They are log(T_old / T_new), one per start or compilation
+    (`average_compilations`), or another metric's, one per duel run.
 
-    Few can agree by chance, so their spread counts as at least half the bound.
+    Few can agree by chance, so their spread counts as at least half the bound, and never as less
+    than `noise_floor`.
     """
     if len(samples) < FEWEST_STARTS:
-        reason = f"{len(samples)} starts or compilations, at least {FEWEST_STARTS} are needed"
-        return "not shown", Judgement(reason=reason)
+        reason = f"measured {len(samples)} times independently, at least {FEWEST_STARTS} are needed"
+        mean = float(np.mean(samples)) if len(samples) else None
+        return "not shown", Judgement(log_ratio=mean, reason=reason)
     found = judge_samples(
-        np.array(samples, float), bound, prefer="same", least_spread=math.log1p(bound) / 2
+        np.array(samples, float),
+        bound,
+        prefer="same",
+        least_spread=math.log1p(bound) / 2,
+        noise_floor=noise_floor,
     )
-    certificates: dict[str, Certificate] = {"same": "unchanged", "different": "changed"}
-    return certificates.get(found.verdict, "not shown"), found
+    if found.verdict == "same":
+        return "unchanged", found
+    if found.verdict == "unknown" or found.log_ratio is None:
+        return "not shown", found
+    return ("better" if found.log_ratio > 0 else "worse"), found

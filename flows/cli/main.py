@@ -59,7 +59,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "calibration",
             "Show how often our own verdicts are wrong, from runs whose truth is known.",
         ),
-        ("certificates", "Certify per case that a release changed nothing, within a bound."),
+        ("certificates", "Certify per case and metric what a release changed."),
     ),
     "Understand a change": (
         ("suspicions", "List suspected changes in all series, open ones first."),

@@ -1,58 +1,161 @@
-"""Certificates of releases, from the starts of every duel between two versions that counts."""
+"""Certificates of releases: what each did to each tracked metric of each case.
+
+From every duel between two versions that counts."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import ColumnElement, Engine, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.stopping import average_compilations
-from benchcore.store.models import DuelRun, PairRatio
-from benchcore.verdict.samples import EQUIVALENCE_BOUND
+from benchcore.store.metric_values import aggregate, read_contenders
+from benchcore.store.metrics import TRACKED, Metric, find_tracked
+from benchcore.store.models import DuelRun, PairRatio, StartRun
+from benchcore.verdict.confirmation.decide import pass_false_discovery
+from benchcore.verdict.history.series import STEP_TIME
+from benchcore.verdict.samples import Judgement
 from benchcore.verdict.starts import certify
 
+ALPHA = 0.05
+"""Expected share of false ones among the changes that are certified of one release."""
 _OF_DUEL = ("workload", "case_name", "track", "device_fingerprint", "device_model", "method")
 _OF_RATIO = ("a_arm", "a_framework", "a_version", "b_version")
+_Values = Mapping[tuple[str, str], Mapping[str, Mapping[int, float]]]
 
 
-def list_certificates(engine: Engine, bound: float = EQUIVALENCE_BOUND) -> list[dict[str, Any]]:
-    """A row a case, device and pair of versions: `change` is how much faster the newer one is."""
+@dataclass
+class _Samples:
+    """Log ratios of one case, metric and pair of versions, above 0 = the newer one is better."""
+
+    logs: list[float] = field(default_factory=list[float])
+    compilations: list[Hashable | None] = field(default_factory=list[Hashable | None])
+
+    def add(self, logs: Iterable[float], compilations: Iterable[Hashable | None]) -> None:
+        self.logs += logs
+        self.compilations += compilations
+
+
+def list_certificates(
+    engine: Engine,
+    metrics: Sequence[str] = TRACKED,
+    *,
+    bound: float | None = None,
+    campaign: str | None = None,
+) -> list[dict[str, Any]]:
+    """A row a case, device, metric and pair of versions, the newest versions first.
+
+    `change` is by how much the newer version is better: 0.05 = 5 % faster, or 5 % less memory. A
+    `bound` of None is the metric's own. Step time has a sample a start or compilation, another
+    metric one a duel run. Benjamini and Hochberg's procedure corrects over all tests of a release.
+    Only of this `campaign`, if one is given. Raises UserError for a metric that is not tracked.
+    """
+    wanted = [find_tracked(each) for each in metrics]
+    condition = (PairRatio.kind == "cross_version") & PairRatio.counts
+    if campaign is not None:
+        condition &= DuelRun.campaign == campaign
+    found = _read_samples(engine, wanted, condition)
+    order = {each.key: number for number, each in enumerate(wanted)}
+    keys = sorted(found, key=lambda key: order[key[-1]])
+    keys.sort(key=lambda key: key[:-1], reverse=True)
+    rows = [_certify(key, found[key], find_tracked(key[-1]), bound) for key in keys]
+    _correct(rows)
+    return rows
+
+
+def _read_samples(
+    engine: Engine, metrics: Sequence[Metric], condition: ColumnElement[bool]
+) -> dict[tuple[Any, ...], _Samples]:
+    """By what the columns `_OF_DUEL` and `_OF_RATIO` hold, and the metric's key."""
     query = (
         select(DuelRun, PairRatio)
         .join(PairRatio, PairRatio.duel_run == DuelRun.id)
-        .where(PairRatio.kind == "cross_version", PairRatio.counts)
+        .where(condition)
         .order_by(DuelRun.started_at, DuelRun.id)
     )
-    logs = defaultdict[tuple[Any, ...], list[float]](list)
-    compilations = defaultdict[tuple[Any, ...], list[Hashable | None]](list)
+    found = defaultdict[tuple[Any, ...], _Samples](_Samples)
     with Session(engine) as session:
+        values = _read_values(session, metrics, condition)
         for duel, ratio in session.execute(query):
             of_duel = [getattr(duel, name) for name in _OF_DUEL]
             key = (*of_duel, *(getattr(ratio, name) for name in _OF_RATIO))
-            logs[key] += ratio.start_log_ratios
-            compilations[key] += [
-                None if each is None else (duel.id, each) for each in ratio.start_compilations
-            ]
-    return [
-        {
-            **dict(zip((*_OF_DUEL, *_OF_RATIO), key, strict=True)),
-            **_certify(average_compilations(found, compilations[key]), bound),
-            "num_starts": len(found),
-        }
-        for key, found in sorted(logs.items(), reverse=True)
-    ]
+            for metric in metrics:
+                logs, compilations = _list_samples(metric, duel, ratio, values)
+                if logs:
+                    found[*key, metric.key].add(logs, compilations)
+    return found
 
 
-def _certify(samples: list[float], bound: float) -> dict[str, Any]:
-    certificate, found = certify(samples, bound)
-    changes = {"change": found.log_ratio, "low": found.low, "high": found.high}
+def _read_values(
+    session: Session, metrics: Sequence[Metric], condition: ColumnElement[bool]
+) -> _Values:
+    """Of every contender of such pairs; step times are in their ratios."""
+    read = [each for each in metrics if each.key != STEP_TIME]
+    if not read:
+        return {}
+    runs = select(PairRatio.duel_run).join(DuelRun, DuelRun.id == PairRatio.duel_run)
+    return dict(read_contenders(session, read, StartRun.duel_run.in_(runs.where(condition))))
+
+
+def _list_samples(
+    metric: Metric, duel: DuelRun, ratio: PairRatio, values: _Values
+) -> tuple[list[float], list[Hashable | None]]:
+    """The log ratios of a duel run, and their compilations."""
+    if metric.key == STEP_TIME:
+        return ratio.start_log_ratios, [
+            None if each is None else (duel.id, each) for each in ratio.start_compilations
+        ]
+    new, old = (
+        aggregate(metric, values.get((duel.id, name), {}).get(metric.key, {}))
+        for name in (ratio.a, ratio.b)
+    )
+    if new is None or old is None:
+        return [], []
+    return [metric.log_ratio(new, old)], [None]
+
+
+def _certify(
+    key: tuple[Any, ...], samples: _Samples, metric: Metric, bound: float | None
+) -> dict[str, Any]:
+    assert metric.scale is not None, "a tracked metric has a scale"
+    bound = metric.scale.bound if bound is None else bound
+    logs = average_compilations(samples.logs, samples.compilations)
+    certificate, found = certify(logs, bound, metric.scale.least_spread)
     return {
+        **dict(zip((*_OF_DUEL, *_OF_RATIO, "metric"), key, strict=True)),
+        "noun": metric.noun,
         "certificate": certificate,
         "bound": bound,
-        **{name: None if log is None else math.expm1(log) for name, log in changes.items()},
+        **_list_changes(found),
+        "p": found.p,
         "reason": found.reason,
+        "num_samples": len(samples.logs),
     }
+
+
+def _list_changes(found: Judgement) -> dict[str, float | None]:
+    changes = {"change": found.log_ratio, "low": found.low, "high": found.high}
+    return {name: None if log is None else math.expm1(log) for name, log in changes.items()}
+
+
+def _correct(rows: Sequence[dict[str, Any]]) -> None:
+    """Mark the changes that do not pass the false-discovery control of their release as not shown:
+    a test that found none counts as a test, and never passes."""
+    releases = defaultdict[tuple[str, str, str], list[dict[str, Any]]](list)
+    for row in rows:
+        releases[row["a_framework"], row["a_version"], row["b_version"]].append(row)
+    for of_one in releases.values():
+        changed = [row["certificate"] in ("better", "worse") for row in of_one]
+        p_values = [
+            row["p"] if is_changed else 1.0 for row, is_changed in zip(of_one, changed, strict=True)
+        ]
+        passed = pass_false_discovery(p_values, ALPHA)
+        for row, is_changed, passes in zip(of_one, changed, passed, strict=True):
+            if is_changed and not passes:
+                row["certificate"] = "not shown"
+                row["reason"] = f"not significant among the {len(of_one)} tests of this release"
