@@ -35,6 +35,11 @@ WEBHOOK_URL = Variable(
     "Receives a JSON POST for every confirmed shift, new release and failed night. "
     "Its field `text` is the message, as Slack expects it.",
 )
+WANDB = Variable(
+    "DEADHEAT_WANDB",
+    "A project of Weights & Biases, `PROJECT` or `ENTITY/PROJECT`: every campaign is sent there. "
+    "Requires `deadheat[wandb]`.",
+)
 PREFECT_API_URL = Variable(
     "PREFECT_API_URL",
     "The API of a Prefect server (default: a temporary server for each command). "
@@ -49,6 +54,7 @@ VARIABLES = (
     DATABASE_URL,
     DASHBOARD_URL,
     WEBHOOK_URL,
+    WANDB,
     PREFECT_API_URL,
     PREFECT_API_AUTH_STRING,
 )

@@ -69,6 +69,8 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
             link=link_page(campaign, state),
             link_text="Dashboard",
         )
+    if variables.WANDB.read():  # a campaign never fails for it
+        pipeline.send_to_wandb(campaign=campaign, root=root, return_state=True)
     return {
         "campaign": campaign,
         "dashboard": page,

@@ -15,7 +15,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as RunState
 from prefect.events import emit_event
-from prefect.states import Completed
+from prefect.states import Completed, Failed
 from prefect.transactions import Transaction, get_transaction
 
 from benchcore.errors import UserError
@@ -31,6 +31,8 @@ from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
 from dashboards.publish import publish_campaign, read_page, withdraw_campaign
+from dashboards.wandb_runs import LIMIT_S as WANDB_LIMIT_S
+from dashboards.wandb_runs import send_runs, write_run
 from tasks.available_versions import offer_built_versions
 from tasks.measurement import is_infrastructure
 
@@ -135,3 +137,14 @@ def report_suspicions(campaign: str, root: str) -> int:
             payload={"suspicions": found},
         )
     return len(found)
+
+
+@task(task_run_name="wandb-{campaign}", cache_policy=NO_CACHE)
+def send_to_wandb(*, campaign: str, root: str) -> RunState[None]:
+    """Send the campaign to W&B, after the runs that wait. An unsent one waits for the next."""
+    state = open_state(Path(root))
+    write_run(state, campaign, WANDB_LIMIT_S)
+    reason = send_runs(state, WANDB_LIMIT_S)
+    if reason is not None:
+        return Failed(message=f"{reason}; `deadheat wandb sync` sends it later")
+    return Completed(message=f"{campaign} was sent")

@@ -97,6 +97,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "cli.report",
         ),
         ("report", "Publish a campaign's dashboard again from the database."),
+        ("wandb", "Send campaigns to Weights & Biases.", "cli.wandb_sync"),
     ),
 }
 SECTIONS = {title: [Command(*each) for each in listed] for title, listed in _TABLE.items()}

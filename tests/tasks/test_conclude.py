@@ -15,6 +15,7 @@ from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
+from dashboards.wandb_runs import list_waiting
 from tasks.campaign_run import conclude_campaign
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -82,3 +83,23 @@ def test_a_page_is_withdrawn_if_the_run_cannot_publish_it(
         with pytest.raises(OSError, match="is gone"):
             _conclude("newer", state)
     assert own.read_text() == "as it was"
+
+
+@pytest.mark.parametrize("project", ["team/dead-heat", "no project"])
+def test_a_campaign_is_concluded_although_wandb_takes_nothing(
+    project: str, state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in {
+        "DEADHEAT_WANDB": project,
+        "WANDB_BASE_URL": "http://127.0.0.1:9",  # nothing listens there
+        "WANDB_API_KEY": "0" * 40,
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("tasks.pipeline.WANDB_LIMIT_S", 5.0)
+    _conclude("older", state)
+    assert "older/index.html" in _site(state)
+    if project == "no project":
+        assert "wanted PROJECT or ENTITY/PROJECT" in caplog.text and not list_waiting(state)
+    else:
+        assert "`deadheat wandb sync` sends it later" in caplog.text
+        assert len(list_waiting(state)) == 1

@@ -1,0 +1,189 @@
+"""Campaigns as runs of W&B: the real client, against a server on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from kept_histories import open_history
+from result_documents import CAMPAIGN, DUEL_RUN, JAX, make_document, make_plan
+from typer.testing import CliRunner
+from wandb_server import Run, WandbServer, serve_wandb
+
+from benchcore.environments.version_requests import Release
+from benchcore.errors import UserError
+from benchcore.planning.matrix import Plan, save_plan
+from benchcore.running.plans import campaign_folder
+from benchcore.state import State, open_state
+from dashboards.wandb_content import name_kind
+from dashboards.wandb_runs import list_waiting, name_project, send_runs, write_run
+from flows.cli.main import app
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    """With a campaign of one duel that counts."""
+    monkeypatch.setenv("DEADHEAT_WANDB", "team/dead-heat")
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))  # where a key or a copy may be
+    state = open_state(tmp_path / "state")
+    open_history(state, [make_document()]).dispose()
+    save_plan(_plan(), campaign_folder(state, CAMPAIGN) / "plan.json")
+    return state
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbServer]:
+    with serve_wandb() as server:
+        for name, value in server.env.items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+def _plan() -> Plan:
+    jax = Release(
+        framework="jax",
+        version=JAX.version,
+        role="newest",
+        python=Path("/usr/bin/python3"),
+        python_version="3.12.1",
+    )
+    return replace(make_plan(CAMPAIGN), releases={"jax@newest": jax})
+
+
+def _read_history(run: Run) -> list[dict[str, object]]:
+    lines = run.streams["wandb-history.jsonl"]
+    return [lines[place] for place in sorted(lines)]
+
+
+def test_a_run_arrives_with_its_config_speedups_tables_and_documents(
+    state: State, server: WandbServer
+) -> None:
+    write_run(state, CAMPAIGN)
+    assert send_runs(state) is None
+    assert (list(server.runs), server.unknown) == ([CAMPAIGN], [])
+    run = server.runs[CAMPAIGN]
+    assert (run.project, run.group) == ("dead-heat", "laptop")
+    assert run.tags == ["nightly", "laptop", "local"]
+    assert run.config["device"] == "Some CPU"
+    made = {
+        f"{each['framework']} {each['version']}": each for each in make_document()["contenders"]
+    }
+    keys = {name: each["environment"]["key"] for name, each in made.items()}
+    assert run.config["locks"] == keys and len(keys) == 2
+    assert run.config["versions"] == {"jax@newest": f"jax {JAX.version}"}
+    (line,) = _read_history(run)
+    (speedup,) = (line[key] for key in line if key.startswith("JAX speedup/"))
+    assert speedup == pytest.approx(1.0, rel=0.05)
+    assert {"ratios", "contenders"} <= set(line)
+    kinds = set(server.artifacts.values())
+    assert {"result-documents", "run_table"} <= kinds
+    sent = server.uploads[f"documents-{CAMPAIGN}/{DUEL_RUN}.json"]
+    assert json.loads(sent)["duel_run"] == DUEL_RUN
+    assert list(Path.home().iterdir()) == [state.root], "nothing is written elsewhere"
+    assert not (state.root / "wandb" / "artifacts").exists()
+
+
+def test_a_campaign_that_is_sent_again_is_not_doubled(state: State, server: WandbServer) -> None:
+    for _ in range(2):
+        write_run(state, CAMPAIGN)
+        assert send_runs(state) is None
+    assert (list(server.runs), len(_read_history(server.runs[CAMPAIGN]))) == ([CAMPAIGN], 1)
+    assert send_runs(state) is None  # nothing waits
+
+
+def test_what_cannot_be_sent_waits_once_and_is_sent_later(
+    state: State, server: WandbServer
+) -> None:
+    server.broken = True
+    for _ in range(2):
+        write_run(state, CAMPAIGN)
+        assert send_runs(state, limit_s=4) == "not done within 4 s"
+    assert (len(list_waiting(state)), server.runs) == (1, {})
+    server.broken = False
+    done = CliRunner().invoke(app, ["wandb", "sync", "--state", str(state.root)])
+    assert (done.exit_code, done.stdout) == (0, "1 of 1 runs sent\n")
+    assert (list(server.runs), list_waiting(state)) == ([CAMPAIGN], [])
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_an_interrupted_upload_is_repeated_whole(
+    state: State, server: WandbServer, status: int
+) -> None:
+    write_run(state, CAMPAIGN)
+    server.refused = status
+    reason = send_runs(state, limit_s=8)
+    assert reason is not None and ("lacks the documents" if status == 403 else "8 s") in reason
+    assert list(server.runs) == [CAMPAIGN], "it was interrupted only after it began"
+    assert len(list_waiting(state)) == 1
+    server.refused = None
+    assert send_runs(state) is None
+    assert len(_read_history(server.runs[CAMPAIGN])) == 1
+    assert f"documents-{CAMPAIGN}/{DUEL_RUN}.json" in server.uploads
+    assert list_waiting(state) == []
+
+
+def test_without_a_key_the_run_waits_and_the_command_says_why(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WANDB_API_KEY", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    done = CliRunner().invoke(app, ["wandb", "sync", CAMPAIGN, "--state", str(state.root)])
+    assert done.exit_code == 1
+    assert "0 of 1 runs sent" in done.stdout and "API key" in done.stdout
+    assert len(list_waiting(state)) == 1
+
+
+def test_a_run_that_was_not_written_whole_is_not_sent(state: State, server: WandbServer) -> None:
+    write_run(state, CAMPAIGN)
+    (folder,) = list_waiting(state)
+    (folder / "complete.json").unlink()
+    assert (send_runs(state), server.runs) == (None, {})
+    write_run(state, CAMPAIGN)
+    assert not folder.exists(), "it was replaced"
+    assert send_runs(state) is None
+    assert list(server.runs) == [CAMPAIGN]
+
+
+def test_two_processes_do_not_send_the_same_run(state: State, server: WandbServer) -> None:
+    write_run(state, CAMPAIGN)
+    with FileLock(state.root / "wandb" / "sending.lock"):
+        assert send_runs(state) == "another process sends runs now"
+    assert (len(list_waiting(state)), server.runs) == (1, {})
+
+
+def test_a_run_waits_beside_one_whose_name_ends_like_its_own(state: State) -> None:
+    other = state.root / "wandb" / f"offline-run-1-a-{CAMPAIGN}" / f"run-a-{CAMPAIGN}.wandb"
+    other.parent.mkdir(parents=True)
+    other.touch()
+    write_run(state, CAMPAIGN)
+    assert other.exists()
+
+
+@pytest.mark.parametrize(
+    ("profile", "kind"), [("h100", "nightly"), ("release", "release"), ("compare", "ad-hoc")]
+)
+def test_campaigns_are_grouped_by_their_kind(profile: str, kind: str) -> None:
+    assert name_kind(replace(_plan(), profile=profile)) == kind
+
+
+@pytest.mark.parametrize("text", ["a/b/c", "../up", "", "a project", "$(id)"])
+def test_a_malformed_project_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEADHEAT_WANDB", text)
+    if not text:
+        assert name_project() is None
+        return
+    with pytest.raises(UserError, match="wanted PROJECT or ENTITY/PROJECT"):
+        name_project()
+
+
+def test_a_missing_package_is_reported_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEADHEAT_WANDB", "dead-heat")
+    monkeypatch.setattr("dashboards.wandb_runs.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"install deadheat\[wandb\]"):
+        name_project()
