@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prefect import flow
+from prefect.artifacts import create_table_artifact
 from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
@@ -12,15 +13,37 @@ from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_index import find_previous_release
 from benchcore.environments.version_requests import parse_request, pick_interpreters
 from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.experiments.alerts import describe_release
+from benchcore.experiments.release import (
+    ReleaseRequest,
+    ReleaseVerdict,
+    judge_release,
+    write_search,
+)
 from benchcore.planning import matrix
+from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.release_profile import pit_versions
-from benchcore.running.plans import campaign_folder, draft_plan
+from benchcore.running.plans import campaign_folder, draft_plan, load_campaign
 from benchcore.running.sites import check_site
 from benchcore.state import State, default_root, open_state
 from tasks import release_watch
-from tasks.campaign_run import link_page, run_campaign
-from tasks.form import Attempt, Framework, ProfileName, PublishedVersion, SiteName
+from tasks.campaign_run import TaskMeasurer, link_page, run_campaign
+from tasks.form import Attempt, ConfirmMinutes, Framework, ProfileName, PublishedVersion, SiteName
+
+_COLUMNS = (
+    "workload",
+    "case_name",
+    "a_arm",
+    "metric",
+    "certificate",
+    "change",
+    "low",
+    "high",
+    "num_samples",
+    "again",
+    "reason",
+)
 
 
 @flow(name="watch-releases")
@@ -48,35 +71,77 @@ def release(
     version: PublishedVersion,
     profile: ProfileName = "laptop",
     site: SiteName = "local",
+    budget_minutes: ConfirmMinutes = 60,
     attempt: Attempt = 0,
 ) -> RunState[Any]:
-    """Measure a release against the one before it, and both against the other framework.
+    """Measure a release against the one before it, and both against the other framework; say what
+    it changed.
 
     Args:
         framework: Framework that was released.
         version: Its version, as published.
         profile: Profile whose cases are measured.
         site: Where to measure.
+        budget_minutes: Measure each case again in fresh starts; begin none after so many minutes.
         attempt: Number of earlier attempts; each attempt is a campaign of its own.
     """
     state = open_state(default_root())
+    root, details = str(state.root), dict[str, Any]()
     try:
         check_site(site)
         campaign = _plan(state, framework, version, profile=profile, site=site, attempt=attempt)
-        outcome = run_campaign(campaign, str(state.root))
-        failure, link = _describe_failures(outcome["failures"], version), link_page(campaign, state)
+        outcome = run_campaign(campaign, root)
+        failure = _describe_failures(outcome["failures"], version)
+        found = judge_release(
+            ReleaseRequest(
+                framework=framework,
+                new=_normalise(framework, version),
+                old=_find_old(load_campaign(state, campaign), framework, version),
+                campaign=campaign,
+                budget_s=60 * budget_minutes,
+            ),
+            state,
+            TaskMeasurer(state),
+        )
+        words = describe_release(framework, version, found.request.old, found.rows, found.trends)
+        details = _list_details(found, link_page(campaign, state))
+        _publish(found, words)
     except (UserError, CampaignIncompleteError) as error:
-        failure, link = str(error), None
-    release_watch.settle(framework, version, failure=failure, root=str(state.root))
-    words = release_watch.alert(framework, version, failure=failure, dashboard=link)
+        failure, words = str(error), ""
+    if failure:
+        words = f"{framework} {version} failed: {failure}" + (f". {words}" if words else "")
+    release_watch.settle(framework, version, failure=failure, root=root, details=details)
+    release_watch.alert(words, {"framework": framework, "version": version, **details})
     return Failed(message=words) if failure else Completed(message=words)
+
+
+def _publish(found: ReleaseVerdict, words: str) -> None:
+    """The verdict as a table on the run's page; the artifacts of releases are versions of one."""
+    table = [{name: row[name] for name in _COLUMNS} for row in found.rows]
+    if table:
+        create_table_artifact(
+            key=f"release-{found.request.framework}", table=table, description=words
+        )
+
+
+def _list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
+    """What the alert and the event hold beside the sentence."""
+    return {
+        "previous": found.request.old,
+        "dashboard": dashboard,
+        "certificates": [{name: row[name] for name in _COLUMNS} for row in found.rows],
+        "trends": found.trends,
+        "differences": found.differences,
+        "lost": found.lost,
+        "search": write_search(found),
+    }
 
 
 def _plan(
     state: State, framework: str, version: str, *, profile: str, site: str, attempt: int
 ) -> str:
     """The campaign of one attempt at a release. A run that is started again resumes it."""
-    new = str(parse_request(f"{framework}=={version}").version)
+    new = _normalise(framework, version)
     name = f"release-{framework}-{new}-{attempt}".replace("+", "-")
     path = campaign_folder(state, name) / "plan.json"
     if not path.exists():
@@ -84,6 +149,18 @@ def _plan(
         pitted = pit_versions(load_profile(profile), framework, (new, old), name="release")
         matrix.save_plan(draft_plan(pitted, site=site, campaign=name, state=state), path)
     return name
+
+
+def _normalise(framework: str, version: str) -> str:
+    """The version as requests and plans write it."""
+    return str(parse_request(f"{framework}=={version}").version)
+
+
+def _find_old(plan: Plan, framework: str, version: str) -> str:
+    """The version that the campaign measures beside the new one."""
+    versions = {each.version for each in plan.releases.values() if each.framework == framework}
+    (old,) = versions - {_normalise(framework, version)}
+    return old
 
 
 def _describe_failures(rows: list[dict[str, Any]], version: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -15,7 +17,7 @@ from benchcore.environments import release_watch
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.release_watch import IndexCheck, WatchedRelease
 from benchcore.environments.version_requests import pick_interpreters
-from benchcore.experiments.alerts import post_release
+from benchcore.experiments.alerts import post_alert
 from benchcore.state import State, open_state
 
 
@@ -74,14 +76,23 @@ def find_lost(root: str) -> list[str]:
 
 
 @task(task_run_name="settle-{package}-{version}", cache_policy=NO_CACHE)
-def settle(package: str, version: str, *, failure: str, root: str) -> None:
-    """Record the outcome of a release, and emit an event for Prefect's automations."""
+def settle(
+    package: str, version: str, *, failure: str, root: str, details: Mapping[str, Any]
+) -> None:
+    """Record the outcome of a release, and emit an event with its `details` for Prefect's
+    automations."""
     status: release_watch.Status = "failed" if failure else "done"
     release_watch.record_status(State(Path(root)), package, version, status, failure)
     emit_event(
         "deadheat.release.judged",
         resource={"prefect.resource.id": f"deadheat.release.{package}.{version}"},
-        payload={"package": package, "version": version, "status": status, "reason": failure},
+        payload={
+            "package": package,
+            "version": version,
+            "status": status,
+            "reason": failure,
+            **details,
+        },
     )
 
 
@@ -91,6 +102,6 @@ def settle(package: str, version: str, *, failure: str, root: str) -> None:
     retries=3,
     retry_delay_seconds=[1, 5, 30],
 )
-def alert(framework: str, version: str, *, failure: str, dashboard: str | None) -> str:
-    """Post the outcome to the webhook, if there is one; return it as a sentence."""
-    return post_release(framework, version, failure=failure, dashboard=dashboard)
+def alert(text: str, details: Mapping[str, Any]) -> None:
+    """Post the outcome of a release to the webhook, if there is one."""
+    post_alert(text, details)

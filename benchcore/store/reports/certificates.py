@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, select
@@ -19,11 +19,13 @@ from benchcore.store.metrics import TRACKED, Metric, find_tracked
 from benchcore.store.models import DuelRun, PairRatio, StartRun
 from benchcore.verdict.confirmation.decide import pass_false_discovery
 from benchcore.verdict.history.series import STEP_TIME
-from benchcore.verdict.samples import Judgement
+from benchcore.verdict.samples import Judgement, swap_sides
 from benchcore.verdict.starts import certify
 
 ALPHA = 0.05
 """Expected share of false ones among the changes that are certified of one release."""
+CHANGED = ("better", "worse")
+"""The certificates of a change."""
 _OF_DUEL = ("workload", "case_name", "track", "device_fingerprint", "device_model", "method")
 _OF_RATIO = ("a_arm", "a_framework", "a_version", "b_version")
 _Values = Mapping[tuple[str, str], Mapping[str, Mapping[int, float]]]
@@ -46,19 +48,20 @@ def list_certificates(
     metrics: Sequence[str] = TRACKED,
     *,
     bound: float | None = None,
-    campaign: str | None = None,
+    campaigns: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """A row a case, device, metric and pair of versions, the newest versions first.
 
-    `change` is by how much the newer version is better: 0.05 = 5 % faster, or 5 % less memory. A
+    `change` is by how much the newer version is better: 0.05 = 5 % faster; its amounts over the
+    older one's are `factors`. A
     `bound` of None is the metric's own. Step time has a sample a start or compilation, another
     metric one a duel run. Benjamini and Hochberg's procedure corrects over all tests of a release.
-    Only of this `campaign`, if one is given. Raises UserError for a metric that is not tracked.
+    Only of these `campaigns`, if they are given. Raises UserError for a metric that is not tracked.
     """
     wanted = [find_tracked(each) for each in metrics]
     condition = (PairRatio.kind == "cross_version") & PairRatio.counts
-    if campaign is not None:
-        condition &= DuelRun.campaign == campaign
+    if campaigns is not None:
+        condition &= DuelRun.campaign.in_(campaigns)
     found = _read_samples(engine, wanted, condition)
     order = {each.key: number for number, each in enumerate(wanted)}
     keys = sorted(found, key=lambda key: order[key[-1]])
@@ -132,6 +135,7 @@ def _certify(
         "certificate": certificate,
         "bound": bound,
         **_list_changes(found),
+        "factors": _list_factors(metric, found),
         "p": found.p,
         "reason": found.reason,
         "num_samples": len(samples.logs),
@@ -143,6 +147,14 @@ def _list_changes(found: Judgement) -> dict[str, float | None]:
     return {name: None if log is None else math.expm1(log) for name, log in changes.items()}
 
 
+def _list_factors(metric: Metric, found: Judgement) -> dict[str, float | None]:
+    """The newer version's amount over the older one's, and its interval."""
+    if metric.better == "lower":
+        log_ratio, low, high = swap_sides(found.log_ratio, found.low, found.high)
+        found = replace(found, log_ratio=log_ratio, low=low, high=high)
+    return found.ratios
+
+
 def _correct(rows: Sequence[dict[str, Any]]) -> None:
     """Mark the changes that do not pass the false-discovery control of their release as not shown:
     a test that found none counts as a test, and never passes."""
@@ -150,7 +162,7 @@ def _correct(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         releases[row["a_framework"], row["a_version"], row["b_version"]].append(row)
     for of_one in releases.values():
-        changed = [row["certificate"] in ("better", "worse") for row in of_one]
+        changed = [row["certificate"] in CHANGED for row in of_one]
         p_values = [
             row["p"] if is_changed else 1.0 for row, is_changed in zip(of_one, changed, strict=True)
         ]

@@ -1,0 +1,211 @@
+"""What a release changed: every case of its campaign in fresh starts of the new version against the
+one before it, as long as the time budget lasts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchcore.errors import CampaignIncompleteError
+from benchcore.experiments.compare import list_differences
+from benchcore.experiments.rounds import Measurer
+from benchcore.planning.matrix import Plan, PlannedDuel, make_plan
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.tracks import Arm
+from benchcore.protocol import EnvironmentRecord
+from benchcore.running.duel_process import result_path
+from benchcore.running.duels import load_environment, store_environments
+from benchcore.running.plans import load_campaign
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.records import case_of
+from benchcore.store.reports.certificates import CHANGED, list_certificates
+from benchcore.store.reports.release_trends import list_trends
+from benchcore.verdict.history.series import STEP_TIME
+
+STARTS = 5
+"""Fresh starts of a case, each a duel of its own: one value of every metric."""
+_ROUNDS = 6
+_DIFFERENCES = ("package", "effective")
+_OF_ROW = ("workload", "case_name", "track", "device_fingerprint", "a_arm", "metric")
+_Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseRequest:
+    """A release whose campaign was measured, and the time for its fresh starts."""
+
+    framework: str
+    new: str
+    old: str
+    campaign: str
+    budget_s: float
+    """Begin no case after this many seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseVerdict:
+    """What a release changed.
+
+    `rows` are certificates (`benchcore.store.reports.certificates`), what changed most first;
+    `again` says whether fresh starts gave them. Without them nothing is called a change.
+    `differences` are the packages and the settings read back that differ between both versions'
+    environments, `lost` the reasons why cases were not measured again. `trends` are small changes
+    of several releases that add up (`benchcore.store.reports.release_trends`).
+    """
+
+    request: ReleaseRequest
+    rows: list[_Row]
+    differences: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    lost: list[str] = field(default_factory=list[str])
+    trends: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+def judge_release(request: ReleaseRequest, state: State, measurer: Measurer) -> ReleaseVerdict:
+    """Measure the cases of a release's campaign again, those first that seem to have changed most,
+    and judge every metric of each. Run again, it measures what is missing. Raises UserError."""
+    engine = open_database(state.database_url)
+    plan = load_campaign(state, request.campaign)
+    first = list_certificates(engine, campaigns=[request.campaign])
+    over = time.monotonic() + request.budget_s
+    campaigns, lost = list[str](), list[str]()
+    for number in _order(plan, first):
+        duel = plan.duels[number]
+        if time.monotonic() >= over:
+            lost.append(f"{duel.title} was not measured again: the time budget was spent")
+            continue
+        again = draft_again(plan, duel, request, f"{plan.campaign}-again-{number}")
+        _reuse_environments(plan, again, state)
+        try:
+            measurer.measure(again, f"{duel.title} of {request.framework} {request.new}, again")
+        except CampaignIncompleteError as error:
+            lost.append(f"{duel.title}: {error}")  # the completed starts can still be judged
+        campaigns.append(again.campaign)
+    return ReleaseVerdict(
+        request=request,
+        rows=_merge(first, list_certificates(engine, campaigns=campaigns)),
+        differences=_read_differences(plan, request, state),
+        lost=lost,
+        trends=list_trends(engine, request.framework, request.new),
+    )
+
+
+def write_search(verdict: ReleaseVerdict) -> str | None:
+    """The command that searches the package behind the largest change of a step time; None = none
+    changed."""
+    for row in verdict.rows:
+        if row["certificate"] in CHANGED and row["metric"] == STEP_TIME:
+            request = verdict.request
+            return (
+                f"deadheat bisect {request.framework} --workload {row['workload']} "
+                f"--case {row['case_name']} --good {request.old} --bad {request.new} --dependencies"
+            )
+    return None
+
+
+def _order(plan: Plan, rows: Sequence[_Row]) -> list[int]:
+    """The numbers of the duels with certificates, largest change first, relative to its bound."""
+    changes: dict[str, float] = {}
+    for row in rows:
+        case = case_of(row)
+        changes[case] = max(changes.get(case, 0.0), _size(row))
+    numbers = [number for number, duel in enumerate(plan.duels) if duel.title in changes]
+    return sorted(numbers, key=lambda number: -changes[plan.duels[number].title])
+
+
+def _size(row: _Row) -> float:
+    """The change in units of the bound of its metric; 0 = it has no value."""
+    if row["change"] is None:
+        return 0.0
+    return abs(math.log1p(row["change"])) / math.log1p(row["bound"])
+
+
+def draft_again(plan: Plan, duel: PlannedDuel, request: ReleaseRequest, campaign: str) -> Plan:
+    """The fresh starts of a duel's arms in both versions: each a duel with its own seed, and on a
+    Slurm site in its own allocation."""
+    pair = {f"{request.framework}=={each}" for each in (request.new, request.old)}
+    sides = [each for each in duel.contenders if each.release in pair]
+    match = Match(
+        workload=duel.workload,
+        case=duel.case,
+        track=duel.track,
+        arms=tuple(
+            Arm(name=each.arm, request=each.release, settings=each.settings) for each in sides
+        ),
+        expected_s=20.0 * len(sides),
+        limits=dataclasses.replace(
+            duel.limits.exactly(starts=1, rounds=_ROUNDS), budget_s=300.0, passes=True
+        ),
+        checkpoint=duel.checkpoint,
+    )
+    releases = {each.release: plan.releases[each.release] for each in sides}
+    plans = [
+        make_plan(
+            Profile(name="release", matches=(match,), device=duel.device, seed=duel.seed + number),
+            releases,
+            campaign=campaign,
+            site=plan.site,
+        )
+        for number in range(1, STARTS + 1)
+    ]
+    duels = tuple(each.duels[0] for each in plans)
+    return dataclasses.replace(plans[0], duels=duels, separate_nodes=True, pool=plan.pool)
+
+
+def _reuse_environments(plan: Plan, again: Plan, state: State) -> None:
+    """Measure the environments of the campaign, not ones built anew."""
+    known = {request: load_environment(plan, request, state) for request in again.releases}
+    built = {
+        request: each for request, each in known.items() if isinstance(each, EnvironmentRecord)
+    }
+    store_environments(again, built, state)
+
+
+def _merge(first: Sequence[_Row], again: Sequence[_Row]) -> list[_Row]:
+    """The fresh starts' certificates, and of what has none the campaign's; largest change first.
+
+    A campaign is one sample of the machine's state: by itself it shows no change.
+    """
+    fresh = {_key(row) for row in again}
+    rows = [{**row, "again": True} for row in again]
+    rows += [{**_doubt(row), "again": False} for row in first if _key(row) not in fresh]
+    return sorted(rows, key=lambda row: (row["certificate"] not in CHANGED, -_size(row)))
+
+
+def _key(row: _Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _OF_ROW)
+
+
+def _doubt(row: _Row) -> _Row:
+    if row["certificate"] not in CHANGED:
+        return row
+    reason = "seems to have changed, but was not measured again in fresh starts"
+    return {**row, "certificate": "not shown", "reason": reason}
+
+
+def _read_differences(plan: Plan, request: ReleaseRequest, state: State) -> list[dict[str, Any]]:
+    """What differs between both versions in the first duel that has both: `a` is the old one."""
+    for duel in plan.duels:
+        path = result_path(state, plan.campaign, duel.duel_run)
+        sides = _find_sides(read_document(path), request) if path.exists() else None
+        if sides is not None:
+            return [each for each in list_differences(*sides) if each["kind"] in _DIFFERENCES]
+    return []
+
+
+def _find_sides(
+    document: Mapping[str, Any], request: ReleaseRequest
+) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    found = {
+        each["version"]: each
+        for each in reversed(document["contenders"])
+        if each["framework"] == request.framework and each["status"] == "ok"
+    }
+    if request.old not in found or request.new not in found:
+        return None
+    return found[request.old], found[request.new]

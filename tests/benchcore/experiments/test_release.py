@@ -1,0 +1,236 @@
+"""What a release changed, from its campaign and from fresh starts.
+
+The starts are documents written here: what is tested is which cases are measured again, and which
+changes are shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kept_histories import keep_history
+from result_documents import JAX, TORCH, Racer, make_document, plant_amounts
+
+from benchcore.environments.version_requests import Release
+from benchcore.errors import CampaignIncompleteError
+from benchcore.experiments.alerts import describe_release
+from benchcore.experiments.release import (
+    STARTS,
+    ReleaseRequest,
+    ReleaseVerdict,
+    judge_release,
+    write_search,
+)
+from benchcore.planning.matrix import Plan, make_plan, save_plan
+from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.tracks import Arm
+from benchcore.protocol import EnvironmentRecord, name_case
+from benchcore.running.duels import store_environments
+from benchcore.running.plans import campaign_folder
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.reports.certificates import list_certificates
+
+NEW, OLD, CAMPAIGN = "0.9.1", "0.9.0", "release-jax-0.9.1-0"
+CASES = ("tiny_infer", "tiny_train")
+
+
+def _make_plan(cases: tuple[str, ...]) -> Plan:
+    requests = {f"jax=={version}": ("jax", version) for version in (NEW, OLD)}
+    requests["torch@newest"] = ("torch", "2.10.0")
+    arms = tuple(
+        Arm(
+            name="jax-jit" if framework == "jax" else "torch-eager",
+            request=request,
+            settings={"compile": "jit" if framework == "jax" else "none"},
+        )
+        for request, (framework, _) in requests.items()
+    )
+    matches = tuple(Match(workload="mlp", case=case, arms=arms, expected_s=10.0) for case in cases)
+    releases = {
+        request: Release(
+            framework=framework,  # type: ignore[arg-type]
+            version=version,
+            role="pinned",
+            python=Path("/usr/bin/python3"),
+            python_version="3.12.1",
+        )
+        for request, (framework, version) in requests.items()
+    }
+    profile = Profile(name="release", matches=matches)
+    return make_plan(profile, releases, campaign=CAMPAIGN, site="local")
+
+
+@dataclass
+class WrittenDuels:
+    """Writes every planned duel. By case, `slower` is the factor of the new version's step time,
+    `compiles` that of its compile time; `first` replaces them in the release's own campaign."""
+
+    state: State
+    engine: Engine
+    slower: Mapping[str, float] = field(default_factory=dict[str, float])
+    compiles: Mapping[str, float] = field(default_factory=dict[str, float])
+    first: Mapping[str, float] = field(default_factory=dict[str, float])
+    fails: bool = False
+    titles: list[str] = field(default_factory=list[str])
+    plans: list[Plan] = field(default_factory=list[Plan])
+
+    def measure(self, plan: Plan, title: str) -> None:
+        """Write a document per planned duel, and ingest it."""
+        self.titles.append(title)
+        self.plans.append(plan)
+        if self.fails:
+            raise CampaignIncompleteError("the node is gone")
+        self.write(plan, self.slower)
+
+    def write(self, plan: Plan, slower: Mapping[str, float]) -> None:
+        """The documents of all duels of a plan, with noise of 0.3 %."""
+        documents = []
+        for duel in plan.duels:
+            rng = np.random.default_rng(duel.seed)
+            racers = [
+                self._racer(each.name, slower.get(duel.case, 1.0) * float(np.exp(noise)))
+                for each, noise in zip(
+                    duel.contenders, rng.normal(0, 0.003, len(duel.contenders)), strict=True
+                )
+            ]
+            racers = [replace(racer, start_factors=(1.0, 1.002, 0.998)) for racer in racers]
+            starts = duel.limits.starts if plan.campaign != CAMPAIGN else 3
+            named = {"duel_run": duel.duel_run, "campaign": plan.campaign, "starts": starts}
+            document = make_document(racers, **named)
+            document["duel"] |= {"workload": "mlp", "case": duel.case, "track": duel.track}
+            for side, racer in enumerate(racers):
+                more = self.compiles.get(duel.case, 1.0) if racer.version == NEW else 1.0
+                amount = more * float(np.exp(rng.normal(0, 0.01)))
+                plant_amounts([document], side, "cold_compile_s", [amount])
+            documents.append(document)
+        keep_history(self.engine, self.state, documents)
+
+    def report(self, text: str) -> None:
+        """Nobody reads it."""
+
+    def _racer(self, name: str, factor: float) -> Racer:
+        if name.startswith("torch"):
+            return replace(TORCH, name=name, arm="torch-eager")
+        is_new = NEW in name
+        return replace(
+            JAX,
+            name=name,
+            version=NEW if is_new else OLD,
+            arm="jax-jit",
+            role="pinned",
+            step_ns=1e6 * (factor if is_new else 1.0),
+        )
+
+
+def _judge(
+    root: Path, *, cases: tuple[str, ...] = CASES, budget_s: float = 60.0, **planted: Any
+) -> tuple[ReleaseVerdict, WrittenDuels]:
+    """The release's campaign is measured and stored; then its verdict."""
+    state = open_state(root)
+    plan = _make_plan(cases)
+    save_plan(plan, campaign_folder(state, CAMPAIGN) / "plan.json")
+    record = EnvironmentRecord(**make_document()["contenders"][0]["environment"])
+    record = dataclasses.replace(record, python="/usr/bin/python3")
+    store_environments(plan, dict.fromkeys(plan.releases, record), state)
+    engine = open_database(state.database_url)
+    written = WrittenDuels(state, engine, **planted)
+    written.write(plan, written.first or written.slower)
+    request = ReleaseRequest(
+        framework="jax", new=NEW, old=OLD, campaign=CAMPAIGN, budget_s=budget_s
+    )
+    return judge_release(request, state, written), written
+
+
+def _find(found: ReleaseVerdict, case: str, metric: str = "median_step_ns") -> dict[str, Any]:
+    (row,) = (each for each in found.rows if (each["case_name"], each["metric"]) == (case, metric))
+    return row
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+
+
+def test_fresh_starts_show_what_a_release_changed_largest_first(tmp_path: Path) -> None:
+    found, written = _judge(
+        tmp_path, slower={"tiny_train": 1.2}, compiles={"tiny_infer": 1.5, "tiny_train": 1.0}
+    )
+    assert [row["certificate"] for row in found.rows[:2]] == ["worse", "worse"]
+    assert {row["certificate"] for row in found.rows[2:]} <= {"unchanged", "not shown"}
+    step = _find(found, "tiny_train")
+    assert step["factors"]["ratio"] == pytest.approx(1.2, rel=0.01)
+    assert (step["again"], step["num_samples"]) == (True, STARTS)
+    compiled = _find(found, "tiny_infer", "cold_compile_s")
+    assert compiled["factors"]["low"] < 1.5 < compiled["factors"]["high"]
+    assert _find(found, "tiny_infer")["certificate"] == "unchanged"
+    assert len(written.plans) == 2 and found.lost == []
+    for plan in written.plans:
+        assert plan.separate_nodes and set(plan.releases) == {"jax==0.9.1", "jax==0.9.0"}
+        assert len({duel.seed for duel in plan.duels}) == STARTS
+        assert {(duel.limits.starts, duel.limits.passes) for duel in plan.duels} == {(1, True)}
+
+
+def test_the_case_that_seems_to_have_changed_most_is_measured_first(tmp_path: Path) -> None:
+    _, written = _judge(tmp_path, slower={"tiny_train": 1.2})
+    assert [title.split(" of ")[0] for title in written.titles] == [
+        name_case("mlp", case, "default") for case in ("tiny_train", "tiny_infer")
+    ]
+
+
+def test_a_change_that_fresh_starts_do_not_show_is_none(tmp_path: Path) -> None:
+    """The machine was slow in one contender's starts of that night."""
+    found, written = _judge(tmp_path, first={"tiny_train": 1.1})
+    night = list_certificates(written.engine, ["median_step_ns"], campaigns=[CAMPAIGN])
+    assert "worse" in {row["certificate"] for row in night}
+    assert not any(row["certificate"] in ("better", "worse") for row in found.rows)
+    assert _find(found, "tiny_train")["certificate"] == "unchanged"
+    assert write_search(found) is None
+
+
+@pytest.mark.parametrize(
+    ("planted", "reason"),
+    [
+        ({"budget_s": 0.0}, "mlp tiny_train was not measured again: the time budget was spent"),
+        ({"fails": True}, "mlp tiny_train: the node is gone"),
+    ],
+)
+def test_what_was_not_measured_again_is_not_called_a_change(
+    tmp_path: Path, planted: dict[str, Any], reason: str
+) -> None:
+    found, _ = _judge(tmp_path, cases=("tiny_train",), slower={"tiny_train": 1.2}, **planted)
+    assert found.lost == [reason]
+    row = _find(found, "tiny_train")
+    assert (row["certificate"], row["again"]) == ("not shown", False)
+    assert "was not measured again in fresh starts" in row["reason"]
+
+
+def test_the_sentence_names_the_changes_and_counts_the_rest(tmp_path: Path) -> None:
+    found, _ = _judge(tmp_path, slower={"tiny_train": 1.2}, compiles={"tiny_infer": 1.5})
+    text = describe_release("jax", NEW, OLD, found.rows)
+    assert text.startswith("JAX 0.9.1 against 0.9.0: ")
+    assert "mlp tiny_train (jax-jit) is 20 % slower (19 to 2" in text
+    assert "; the compile time of mlp tiny_infer (jax-jit) is 1." in text
+    unchanged = sum(row["certificate"] == "unchanged" for row in found.rows)
+    assert f"Unchanged: {unchanged} of {len(found.rows)}. Not shown: " in text
+    assert write_search(found) == (
+        "deadheat bisect jax --workload mlp --case tiny_train --good 0.9.0 --bad 0.9.1 "
+        "--dependencies"
+    )
+
+
+def test_a_large_slow_down_is_written_as_a_factor(tmp_path: Path) -> None:
+    found, _ = _judge(tmp_path, cases=("tiny_train",), slower={"tiny_train": 30.0})
+    text = describe_release("jax", NEW, OLD, found.rows)
+    assert "mlp tiny_train (jax-jit) takes 29.9 times as long (" in text
+
+
+def test_the_sentence_of_a_release_that_changed_nothing_says_so(tmp_path: Path) -> None:
+    found, _ = _judge(tmp_path)
+    assert ": no change is shown. Unchanged: " in describe_release("jax", NEW, OLD, found.rows)
