@@ -79,6 +79,8 @@ class NightSummary:
     snapshot: str = ""
     method: str | int = ""
     notes: tuple[str, ...] = ()
+    void: str | None = None
+    """Why nothing of it counts (`benchcore.store.reports.void`); None = something does."""
     links: tuple[tuple[str, str], ...] = ()
     """Label and address; only http, https and relative addresses become links."""
 

@@ -26,6 +26,7 @@ from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.reading import drop_calibration_runs
 from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.campaign import list_programs
+from benchcore.store.reports.void import explain_void
 from benchcore.store.reports.workarounds import list_workarounds
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_modes
@@ -123,6 +124,7 @@ def _gather(
     of_campaign = duels.loc[duels["campaign"] == campaign]
     events = ProgressReader(progress_log(state, campaign).path).read_new()
     night = summarise(load_campaign(state, campaign), of_campaign, time_last_run(events, now))
+    night = replace(night, void=explain_void(engine, campaign))
     return SiteFrames(
         ratios=ratio_frame(engine),
         contenders=drop_calibration_runs(contender_frame(engine, campaign)),

@@ -25,6 +25,8 @@ def write_headline(ratios: pd.DataFrame, night: NightSummary) -> str:
 
     The order ignores the values: a headline that picks the largest ratio misleads.
     """
+    if night.void is not None:
+        return night.void
     pairs = newest_pairs(ratios)
     pairs = keep(pairs, counting(pairs))
     if pairs.empty and "cross_framework" not in set(ratios["kind"]) and counting(ratios).any():

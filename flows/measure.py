@@ -11,6 +11,6 @@ from tasks.campaign_run import run_campaign
 
 
 @flow(name="measure", flow_run_name="{campaign}")
-def measure(campaign: str) -> dict[str, Any]:
+def measure(campaign: str, wait_minutes: float = 0) -> dict[str, Any]:
     """Run a campaign whose plan is in the state folder to its dashboard."""
-    return run_campaign(campaign, str(default_root()))
+    return run_campaign(campaign, str(default_root()), wait_s=60 * wait_minutes)

@@ -10,7 +10,7 @@ from benchcore.running.plans import name_night
 from benchcore.state import default_root
 from tasks import pipeline
 from tasks.campaign_run import run_campaign
-from tasks.form import CampaignName, PoolName, ProfileName, SiteName
+from tasks.form import CampaignName, PoolName, ProfileName, SiteName, WaitMinutes
 
 
 @flow(name="nightly", flow_run_name="{profile}-on-{site}", validate_parameters=True)
@@ -20,6 +20,7 @@ def nightly(
     pool: PoolName | None = None,
     campaign: CampaignName | None = None,
     python: str | None = None,
+    wait_minutes: WaitMinutes = 0,
 ) -> dict[str, Any]:
     """Measure the profile's duels tonight. Run again on the same night, it resumes.
 
@@ -32,12 +33,14 @@ def nightly(
         campaign: Name of the campaign; empty for tonight's.
         python: Python version of every environment, such as 3.12; empty for the newest that each
             framework supports.
+        wait_minutes: Wait at most so long for others to leave the machine (site local).
     """
     root = str(default_root())
     campaign = campaign or name_night(profile)
     pipeline.plan_campaign(
         profile, site=site, pool=pool, campaign=campaign, root=root, python=python
     )
-    outcome = run_campaign(campaign, root)
+    outcome = run_campaign(campaign, root, wait_s=60 * wait_minutes)
+    pipeline.report_void(outcome, root)
     pipeline.report_suspicions(campaign, root)
     return outcome

@@ -3,7 +3,7 @@ experiment is such a campaign, in a task of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,30 @@ from benchcore.errors import CampaignIncompleteError
 from benchcore.planning.matrix import Plan
 from benchcore.running.duels import is_measured
 from benchcore.running.equivalence import list_campaign_proofs
-from benchcore.running.plans import load_campaign, save_campaign
+from benchcore.running.plans import load_campaign, progress_log, save_campaign
+from benchcore.running.quiet_machine import wait_for_quiet
 from benchcore.running.sites import load_site
+from benchcore.running.void_duels import set_aside_void
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.reports.campaign import list_failures
+from benchcore.store.reports.void import explain_void
 from tasks import measurement, pipeline
 from tasks.artifacts import name_key, show_progress
 from tasks.slurm_shards import measure_in_shards
 
 
-def run_campaign(campaign: str, root: str) -> dict[str, Any]:
-    """Run a planned campaign to its dashboard. Measured duels are not repeated.
+def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, Any]:
+    """Run a planned campaign to its dashboard. Measured duels are not repeated, except those that
+    others disturbed from begin to end. On site `local` it first waits so long for a quiet machine.
 
     Raises CampaignIncompleteError at the end if a duel has no result.
     """
     state = State(Path(root))
     plan = load_campaign(state, campaign)
+    _warn(
+        [f"measuring again, as others disturbed it: {each}" for each in set_aside_void(state, plan)]
+    )
     # A failed build becomes a status of its contenders; the campaign continues.
     pipeline.provision_environment.map(
         list(plan.releases), campaign=unmapped(campaign), root=unmapped(root)
@@ -45,6 +52,7 @@ def run_campaign(campaign: str, root: str) -> dict[str, Any]:
         if load_site(plan.site).kind == "slurm":
             lost = measure_in_shards(campaign, root, update)
         else:
+            _await_quiet(plan, state, wait_s)
             lost = _measure_all(plan, state, update)
     if not any(is_measured(state, plan, duel) for duel in plan.duels):
         raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))
@@ -60,25 +68,49 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
     state = State(Path(root))
     marks = pipeline.check_results(campaign=campaign, root=root)
     ratios = pipeline.judge_results(campaign=campaign, root=root)
+    engine = open_database(state.database_url)
+    void = explain_void(engine, campaign)
+    _warn([void] if void else [])
     with transaction():  # if publishing the artifacts fails, the page is withdrawn
         page = pipeline.publish_dashboard(campaign=campaign, root=root)
         if ratios:
-            create_table_artifact(key=name_key("ratios", campaign), table=ratios)
+            create_table_artifact(key=name_key("ratios", campaign), table=ratios, description=void)
         create_link_artifact(
             key=name_key("dashboard", campaign),
             link=link_page(campaign, state),
             link_text="Dashboard",
+            description=void,
         )
     if variables.WANDB.read():  # a campaign never fails for it
         pipeline.send_to_wandb(campaign=campaign, root=root, return_state=True)
     return {
         "campaign": campaign,
+        "void": void,
         "dashboard": page,
         "marks": marks,
-        "failures": list_failures(open_database(state.database_url), campaign),
+        "failures": list_failures(engine, campaign),
         "ratios": ratios,
         "notes": list(load_campaign(state, campaign).notes),
     }
+
+
+def _warn(lines: Sequence[str]) -> None:
+    """Lines of the flow run's log that nobody should overlook."""
+    for each in lines:
+        get_run_logger().warning(each)
+
+
+def _await_quiet(plan: Plan, state: State, wait_s: float) -> None:
+    """Say that the machine is busy before the first duel, and wait so long for it to be quiet."""
+    if all(is_measured(state, plan, duel) for duel in plan.duels):
+        return
+    log = progress_log(state, plan.campaign)
+
+    def report(text: str) -> None:
+        _warn([text])
+        log.append(event="machine", text=text)
+
+    wait_for_quiet(wait_s, report)
 
 
 def _measure_all(plan: Plan, state: State, update: Callable[[], None]) -> list[str]:

@@ -139,6 +139,20 @@ def report_suspicions(campaign: str, root: str) -> int:
     return len(found)
 
 
+def report_void(outcome: dict[str, Any], root: str) -> None:
+    """Emit an event, and send an alert, if nothing of the night counts."""
+    if outcome["void"] is None:
+        return
+    campaign = outcome["campaign"]
+    payload = {"text": outcome["void"], "campaign": campaign, "dashboard": outcome["dashboard"]}
+    if os.environ.get("PREFECT_API_URL"):
+        emit_event(
+            "deadheat.night.void",
+            resource={"prefect.resource.id": f"deadheat.campaign.{campaign}"},
+            payload=payload,
+        )
+
+
 @task(task_run_name="wandb-{campaign}", cache_policy=NO_CACHE)
 def send_to_wandb(*, campaign: str, root: str) -> RunState[None]:
     """Send the campaign to W&B, after the runs that wait. An unsent one waits for the next."""

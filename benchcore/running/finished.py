@@ -40,12 +40,15 @@ def keep_outcome(
     state: State, campaign: str, request: Sequence[object], outcome: dict[str, Any]
 ) -> None:
     """Keep what a finished campaign reported, unless a rerun would still try something: a build
-    that failed, or a proof that is missing."""
+    that failed, a duel that others disturbed, or a proof that is missing."""
     from benchcore.running.equivalence import list_missing_proofs  # only after a campaign ran
+    from benchcore.store.database import open_database
+    from benchcore.store.reports.void import list_disturbed
 
     folder = campaign_folder(state, campaign)
     failed = any((folder / "environments").glob("*.failure.json"))
-    if failed or list_missing_proofs(campaign, state):
+    disturbed = list_disturbed(open_database(state.database_url), campaign)
+    if failed or disturbed or list_missing_proofs(campaign, state):
         return
     fingerprint = _take_fingerprint(state, campaign, request)
     write_json(_outcome_path(state, campaign), {"fingerprint": fingerprint, "outcome": outcome})

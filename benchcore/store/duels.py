@@ -168,6 +168,12 @@ def replace_failed_checks(
         session.execute(update(DuelRun).where(DuelRun.id.in_(seen)).values(checked_at=now))
 
 
+def remove_duel(engine: Engine, duel_run: str) -> None:
+    """Remove every row of a duel run that will be measured again."""
+    with begin_writing(engine) as session:
+        session.execute(delete(DuelRun).where(DuelRun.id == duel_run))
+
+
 def replace_ratios(engine: Engine, duel_run: str, ratios: Iterable[Ratio]) -> None:
     """Replace the ratios of a duel run."""
     now = datetime.now(UTC)

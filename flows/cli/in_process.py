@@ -63,7 +63,9 @@ def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         raise typer.Exit(130) from None
 
 
-def measure_plan(plan: matrix.Plan, state: State, pool: str | None = None) -> dict[str, Any]:
+def measure_plan(
+    plan: matrix.Plan, state: State, pool: str | None = None, *, wait_s: float = 0.0
+) -> dict[str, Any]:
     """Save a plan and measure it with its progress on stderr; the flow's outcome.
 
     Raises UserError as `save_campaign` does.
@@ -73,7 +75,7 @@ def measure_plan(plan: matrix.Plan, state: State, pool: str | None = None) -> di
     def measure() -> dict[str, Any]:
         from flows.measure import measure as flow
 
-        return flow(campaign=saved.campaign)
+        return flow(campaign=saved.campaign, wait_minutes=wait_s / 60)
 
     return run_flow(measure, state, saved.campaign)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from benchcore.errors import UserError
 from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
@@ -24,13 +26,15 @@ def nightly(
     pool: options.Pool = None,
     campaign: options.Night = None,
     python: options.Python = None,
+    wait: options.Wait = 0.0,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
     """Measure tonight's duels and publish them.
 
     Plans, builds environments, measures, checks, judges and publishes. Rerun it to resume: what
-    was measured is kept.
+    was measured is kept, and what others disturbed is measured again. Exit code 1 if
+    nothing counts.
     """
     load_profile(profile)
     check_site(site, pool)
@@ -42,7 +46,14 @@ def nightly(
         # Prefect takes its settings when it is imported, and a finished night needs none.
         from flows.nightly import nightly as flow
 
-        return flow(profile=profile, site=site, pool=pool, campaign=name, python=python)
+        return flow(
+            profile=profile,
+            site=site,
+            pool=pool,
+            campaign=name,
+            python=python,
+            wait_minutes=wait / 60,
+        )
 
     _print_outcome(run_flow(measure, opened, name, (profile, site, pool, python)), as_json)
 
@@ -61,6 +72,7 @@ def run(
         list[str] | None, option("--contender", "VERSION[,KEY=VALUE]", _CONTENDER)
     ] = None,
     starts: options.StartsFrom1 = 3,
+    wait: options.Wait = 0.0,
     compilations: options.Compilations = 3,
     device: Annotated[str | None, option("--device", "NAME", _DEVICE)] = None,
     place: Placement = USUAL,
@@ -88,13 +100,22 @@ def run(
             device=device or "cpu",
         )
         drafted = draft_duel(wanted, place)
-    _print_outcome(measure_plan(drafted, opened, place.pool), as_json)
+    _print_outcome(measure_plan(drafted, opened, place.pool, wait_s=wait), as_json)
 
 
 def _print_outcome(outcome: dict[str, Any], as_json: bool) -> None:
+    void = outcome["void"]
     if as_json:
         print_json(outcome)
-        return
+    else:
+        _print_tables(outcome)
+    if void:
+        raise typer.Exit(1)
+
+
+def _print_tables(outcome: dict[str, Any]) -> None:
+    if outcome["void"]:
+        print_line(outcome["void"])
     print_notes(outcome["notes"])
     print_ratios(outcome["ratios"], outcome["campaign"])
     print_failures(outcome["failures"])

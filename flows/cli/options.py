@@ -86,6 +86,8 @@ Workload = Annotated[str, argument("WORKLOAD", "Name of the workload.")]
 _METRIC = "Choose this metric, such as cold_compile_s or process_peak_bytes (default: all)."
 Metric = Annotated[str | None, option("--metric", "NAME", _METRIC)]
 _LOOKS = "Judge after this many starts; repeat for more looks (default 5, 8, 12)."
+_WAIT = "Wait for others to leave a busy machine, at most this long (site local)."
+Wait = Annotated[float, option("--wait", "SECONDS", _WAIT, min=0.0, max=86400.0)]
 Looks = Annotated[list[int] | None, option("--starts", "COUNT", _LOOKS)]
 _STARTS = "Start the contenders this many times."
 Starts = Annotated[int, option("--starts", "COUNT", _STARTS)]

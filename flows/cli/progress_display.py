@@ -64,6 +64,7 @@ class Forecast:
             "again": lambda event: f"{', '.join(event['contenders'])} was killed: measuring again",
             "environment": lambda event: f"{event['request']}: {event['text']}",
             "proof": lambda event: event["text"],
+            "machine": lambda event: event["text"],
             "shard": lambda event: event["text"],
             "shards": self._follow_shards,
         }

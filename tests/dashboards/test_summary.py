@@ -159,6 +159,8 @@ def test_the_headline_states_that_only_eager_counts() -> None:
 def test_the_summary_states_that_no_pair_counts() -> None:
     ratios = nothing_counts().ratios
     assert summary.write_headline(ratios, sample_night()).startswith("Nothing counts tonight")
+    busy = replace(sample_night(), void="Nothing counts: the machine was busy.")
+    assert summary.write_headline(ratios, busy) == "Nothing counts: the machine was busy."
     assert summary.answer_versions(ratios) == "Unknown: no pair of versions counts."
     assert summary.answer_versions(ratios.iloc[:0]).startswith("Not measured")
 

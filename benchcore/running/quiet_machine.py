@@ -1,0 +1,45 @@
+"""Waits until nobody else uses this machine: what others disturb would not count."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from benchcore.cell.measure.degraded import MAX_FOREIGN_CPU_SHARE
+from benchcore.cell.measure.host import TelemetrySampler
+
+_WINDOW_S = 0.3
+_PAUSE_S = 10.0
+
+
+def read_foreign_share() -> float | None:
+    """The share of the CPUs that other processes use now; None = the kernel does not report it."""
+    sampler = TelemetrySampler("cpu")
+    sampler.begin(frozenset())
+    time.sleep(_WINDOW_S)
+    return sampler.sample(frozenset())["foreign_cpu_share"]
+
+
+def wait_for_quiet(
+    limit_s: float,
+    report: Callable[[str], None],
+    *,
+    read: Callable[[], float | None] = read_foreign_share,
+    pause: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Wait until others use no more of the CPUs than a block may lose to them, for so many seconds
+    at most. Reports the load while it is higher; whether the machine is quiet."""
+    waited = 0.0
+    while (share := read()) is not None and share > MAX_FOREIGN_CPU_SHARE:
+        busy = f"the machine is busy: others use {share:.0%} of its CPUs"
+        busy += f" (load {os.getloadavg()[0]:.1f})"
+        if waited >= limit_s:
+            after = f" after {waited:.0f} s" if waited else ""
+            report(f"{busy}{after}; what they disturb will not count: `--wait SECONDS` waits")
+            return False
+        report(f"{busy}; waiting for at most {limit_s - waited:.0f} s more")
+        step = min(_PAUSE_S, limit_s - waited)
+        pause(step)
+        waited += step
+    return True

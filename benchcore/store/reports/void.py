@@ -1,0 +1,119 @@
+"""What of a campaign measured nothing, and why: the sentence that its page, log and alert begin
+with, and the duels that are worth measuring again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from statistics import median
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.cell.measure.degraded import MAX_FOREIGN_CPU_SHARE
+from benchcore.protocol import CALIBRATION_TRACK, DEFECT_TRACK
+from benchcore.store.duels import read_duels
+from benchcore.store.models import ContenderRun, DuelRun, FailedCheckRow, PairRatio, StartRun
+from benchcore.store.records import DuelRecord
+from benchcore.verdict.duel.physics import SENTINELS
+from benchcore.verdict.starts import log_ratios_by_start
+
+_ENDED_WELL = ("ok", "workaround")
+_NEVER_COUNT = (CALIBRATION_TRACK, DEFECT_TRACK)
+"""Tracks that are measured for another purpose than a ratio."""
+_NO_CEILING = "judged physics"
+"""The suite that a pair fails without a ceiling: by design in a plan that measures none."""
+
+
+def list_disturbed(engine: Engine, campaign: str) -> list[str]:
+    """The duel runs of a campaign whose blocks others disturbed until no two contenders shared an
+    undisturbed round: measuring them again may give what this run could not."""
+    return [each.duel_run for each in read_duels(engine, campaign) if _is_disturbed(each)]
+
+
+def _is_disturbed(record: DuelRecord) -> bool:
+    ran = [side for side in record.sides if side.starts]
+    if not any(rounds for side in ran for rounds in side.degraded.values()):
+        return False
+    if len(ran) == 1:
+        return not any(ran[0].valid_starts.values())
+    return not any(
+        log_ratios_by_start(one.valid_starts, other.valid_starts)
+        for one, other in combinations(ran, 2)
+    )
+
+
+def explain_void(engine: Engine, campaign: str) -> str | None:
+    """Why nothing of the campaign counts, in one sentence; None = something does, or nothing in it
+    was meant to."""
+    with Session(engine) as session:
+        failed = _explain_failures(session, campaign)
+        if failed is not None:
+            return failed
+        pairs = _read_pairs(session, campaign)
+        if not pairs or any(each.counts for each in pairs) or _lacks_ceilings(session, pairs):
+            return None
+        shares = _list_disturbances(session, campaign)
+    if shares:
+        low, high = (f"{100 * each:.0f}" for each in (min(shares), max(shares)))
+        span = f"{low} %" if low == high else f"{low} to {high} %"
+        return f"Nothing counts: the machine was busy: others used {span} of its CPUs."
+    reason, count = Counter(each.reason for each in pairs).most_common(1)[0]
+    return f"Nothing counts: in {count} of {len(pairs)} pairs {reason}."
+
+
+def _explain_failures(session: Session, campaign: str) -> str | None:
+    """Why no contender of the campaign ended well; None = one did, or there is none."""
+    query = (
+        select(ContenderRun)
+        .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
+        .where(DuelRun.campaign == campaign, DuelRun.track.not_in(_NEVER_COUNT))
+    )
+    contenders = list(session.scalars(query))
+    if not contenders or any(each.status in _ENDED_WELL for each in contenders):
+        return None
+    counts = Counter(each.status for each in contenders)
+    listed = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    return f"Nothing was measured: no contender ran ({listed}): {contenders[0].reason}."
+
+
+def _read_pairs(session: Session, campaign: str) -> Sequence[PairRatio]:
+    """The pairs that a campaign is for: ceilings are measured only for the others."""
+    query = (
+        select(PairRatio)
+        .join(DuelRun, DuelRun.id == PairRatio.duel_run)
+        .where(
+            DuelRun.campaign == campaign,
+            DuelRun.track.not_in(_NEVER_COUNT),
+            DuelRun.workload.not_in(SENTINELS),
+        )
+    )
+    return session.scalars(query).all()
+
+
+def _lacks_ceilings(session: Session, pairs: Iterable[PairRatio]) -> bool:
+    """Whether pairs fail only for want of ceilings, which their campaign does not measure."""
+    runs = {each.duel_run for each in pairs}
+    failed = session.scalars(select(FailedCheckRow.suite).where(FailedCheckRow.duel_run.in_(runs)))
+    of_campaign = select(DuelRun.campaign).where(DuelRun.id.in_(runs))
+    sentinels = select(DuelRun.id).where(
+        DuelRun.campaign.in_(of_campaign), DuelRun.workload.in_(SENTINELS)
+    )
+    return set(failed) == {_NO_CEILING} and session.scalar(sentinels.limit(1)) is None
+
+
+def _list_disturbances(session: Session, campaign: str) -> list[float]:
+    """By start, the median share of the CPUs that others used in its disturbed blocks."""
+    query = (
+        select(StartRun.blocks)
+        .join(DuelRun, DuelRun.id == StartRun.duel_run)
+        .where(DuelRun.campaign == campaign)
+    )
+    found = []
+    for blocks in session.scalars(query):
+        shares = [each["telemetry"].get("foreign_cpu_share") or 0.0 for each in blocks]
+        busy = [each for each in shares if each > MAX_FOREIGN_CPU_SHARE]
+        if blocks and len(busy) * 2 > len(blocks):
+            found.append(median(busy))
+    return found

@@ -1,0 +1,116 @@
+"""A campaign in which nothing counts says why, and what others disturbed is measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kept_histories import keep_history
+from result_documents import CAMPAIGN, JAX, TORCH, make_document, make_plan, spool_document
+
+from benchcore.planning.matrix import PlannedDuel
+from benchcore.protocol import DuelLimits
+from benchcore.running.void_duels import set_aside_void
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.reports.void import explain_void, list_disturbed
+
+QUIET, BUSY = f"{1:016x}", f"{2:016x}"
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    return open_state(tmp_path)
+
+
+@pytest.fixture
+def engine(state: State) -> Iterator[Engine]:
+    engine = open_database(state.database_url)
+    yield engine
+    engine.dispose()
+
+
+def _disturb(document: dict[str, Any], *shares: float) -> dict[str, Any]:
+    """The document with these shares of the CPUs used by others, one per contender."""
+    for contender, share in zip(document["contenders"], shares, strict=True):
+        for start in contender["starts"]:
+            for block in start["blocks"]:
+                block["telemetry"]["foreign_cpu_share"] = share
+    return document
+
+
+def test_a_busy_machine_is_named_with_the_shares_that_others_used(
+    engine: Engine, state: State
+) -> None:
+    busy = _disturb(make_document(duel_run=BUSY), 0.38, 0.62)
+    keep_history(engine, state, [busy])
+    text = "Nothing counts: the machine was busy: others used 38 to 62 % of its CPUs."
+    assert explain_void(engine, CAMPAIGN) == text
+    assert list_disturbed(engine, CAMPAIGN) == [BUSY]
+    keep_history(engine, state, [make_document(duel_run=QUIET)])
+    assert explain_void(engine, CAMPAIGN) is None
+    assert list_disturbed(engine, CAMPAIGN) == [BUSY]
+
+
+def test_one_disturbed_side_is_not_measured_again_while_rounds_remain(
+    engine: Engine, state: State
+) -> None:
+    document = make_document(duel_run=QUIET)
+    document["contenders"][0]["starts"][0]["blocks"][0]["telemetry"]["foreign_cpu_share"] = 0.9
+    keep_history(engine, state, [document])
+    assert list_disturbed(engine, CAMPAIGN) == []
+    assert explain_void(engine, CAMPAIGN) is None
+
+
+def test_another_reason_is_given_and_is_no_reason_to_measure_again(
+    engine: Engine, state: State
+) -> None:
+    keep_history(engine, state, [make_document(duel_run=QUIET)], wrong=[0])
+    text = explain_void(engine, CAMPAIGN)
+    assert text is not None and text.startswith("Nothing counts: in 1 of 1 pairs ")
+    assert list_disturbed(engine, CAMPAIGN) == []
+
+
+def test_contenders_that_are_all_unsupported_measured_nothing(engine: Engine, state: State) -> None:
+    racers = [replace(each, status="unsupported") for each in (JAX, TORCH)]
+    keep_history(engine, state, [make_document(racers, duel_run=QUIET)])
+    text = explain_void(engine, CAMPAIGN)
+    assert text is not None and "no contender ran (2 unsupported)" in text
+
+
+def test_only_what_others_disturbed_is_set_aside(engine: Engine, state: State) -> None:
+    documents = [make_document(duel_run=QUIET), _disturb(make_document(duel_run=BUSY), 0.5, 0.5)]
+    duels = tuple(_plan_duel(each["duel_run"]) for each in documents)
+    plan = replace(make_plan(CAMPAIGN), duels=duels)
+    keep_history(engine, state, documents)
+    for each in documents:
+        spool_document(state.spool, each)
+    titles = set_aside_void(state, plan)
+    assert titles == ["mlp tiny"]
+    folder = state.spool / CAMPAIGN
+    assert [each.stem for each in folder.glob("*.json")] == [QUIET]
+    assert (folder / "void" / f"{BUSY}.1.json").exists()
+    assert ingest_spool(engine, state).ingested == ()
+    assert set_aside_void(state, plan) == []
+    spool_document(state.spool, documents[1])  # measured again
+    assert ingest_spool(engine, state).ingested == (BUSY,)
+
+
+def _plan_duel(duel_run: str) -> PlannedDuel:
+    return PlannedDuel(
+        hash=duel_run,
+        duel_run=duel_run,
+        workload="mlp",
+        case="tiny",
+        track="default",
+        device="cpu",
+        seed=1,
+        limits=DuelLimits(),
+        expected_s=1.0,
+        contenders=(),
+    )
