@@ -36,7 +36,7 @@ class Spec:
     """By name. Each use case has a case `tiny_<use case>`, which the tests run."""
     make_arrays: MakeArrays
     flops: Callable[[Any], int]
-    """Floating-point operations per step of a case."""
+    """Operations per step of a case, of its matrix products and convolutions alone."""
     least_bytes: Callable[[Any], int]
     """Bytes per step that any implementation must move to or from memory."""
     tolerances: Callable[[Any], Mapping[str, float]]
