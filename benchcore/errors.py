@@ -17,6 +17,10 @@ class CampaignIncompleteError(Exception):
     """Some duels left no result, or some documents were rejected; everything measured is kept."""
 
 
+class DamagedFileError(Exception):
+    """A file of the state folder can't be read, as after a crash: which, why, and what to do."""
+
+
 class EnvironmentBuildError(Exception):
     """An environment could not be locked, built or verified: an infrastructure failure, never a
     benchmark result."""

@@ -37,4 +37,13 @@ class ProgressReader:
             stream.seek(self._offset)
             whole, newline, _ = stream.read().rpartition(b"\n")
         self._offset += len(whole) + len(newline)
-        return [json.loads(line) for line in whole.splitlines()]
+        return [event for line in whole.splitlines() if (event := _read_event(line))]
+
+
+def _read_event(line: bytes) -> dict[str, Any] | None:
+    """None for a line that a crash has damaged: it costs this event, not the whole log."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from benchcore.cell.measure import gpu
+from benchcore.environments import contents
 from benchcore.environments.interpreters import query_python
 from benchcore.environments.locks import (
     Accelerator,
@@ -81,7 +82,7 @@ def provision(
 
 def list_environments(state: State) -> list[EnvironmentRecord]:
     """Every complete environment of the state folder, sorted by name and key."""
-    records = [_read_marker(marker.parent) for marker in state.environments.glob(f"*/{_MARKER}")]
+    records = [read_record(marker) for marker in state.environments.glob(f"*/{_MARKER}")]
     return sorted((each for each in records if each), key=lambda each: (each.name, each.key))
 
 
@@ -99,15 +100,16 @@ def provision_locked(
     platform = _describe(release.python)["platform"]
     name, key = _name(release), _key(lock.text, release.python_version, platform)
     folder = state.environments / f"{name}-{key[:12]}"
-    if (existing := _read_marker(folder)) is not None:
+    if (existing := _find_whole(folder)) is not None:
         return dataclasses.replace(existing, build=lock.build)
     with _locked(folder, report):
-        if (existing := _read_marker(folder)) is not None:
-            return existing
+        if (existing := _find_whole(folder) or _adopt_unlisted(folder, template)) is not None:
+            return dataclasses.replace(existing, build=lock.build)
         report(f"building {name} ({lock.build}) on Python {release.python_version}")
         python = _build(folder, lock, release, report)
         device = _pick_device(accelerator, report)
         _verify(python, template, device, complete=True)
+        contents.list_files(folder)
         record = EnvironmentRecord(
             name=name,
             key=key,
@@ -150,7 +152,7 @@ def _adopt(
     )
     folder = state.environments / f"{name}-{record.key[:12]}"
     with _locked(folder, report):
-        if _read_marker(folder) != record:
+        if read_record(folder / _MARKER) != record:
             folder.mkdir(parents=True, exist_ok=True)
             write_json(folder / _MARKER, dataclasses.asdict(record))
     return record
@@ -159,7 +161,7 @@ def _adopt(
 def _build(folder: Path, lock: Lock, release: Release, report: Callable[[str], None]) -> Path:
     """Remove an interrupted build, then install the lock. Returns the environment's Python."""
     if folder.exists():
-        report(f"removing the unfinished {folder.name}")
+        report(f"removing the unfinished {folder.name}{_describe_damage(folder)}")
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     requirements = folder / "requirements.lock"
@@ -268,14 +270,45 @@ def _locked(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
         lock.release()
 
 
-def _read_marker(folder: Path) -> EnvironmentRecord | None:
-    """The record of a complete environment; None if it is unfinished or its Python is gone."""
+def read_record(path: Path) -> EnvironmentRecord | None:
+    """The record of a complete environment; None if there is none that can be read, or its Python
+    is gone."""
     try:
-        document = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
         record = EnvironmentRecord(**document)
+        return record if Path(record.python).exists() else None
     except (OSError, ValueError, TypeError):
         return None
-    return record if Path(record.python).exists() else None
+
+
+def is_whole(record: EnvironmentRecord) -> bool:
+    """Whether its files are as they were built. A Python that we did not install is always."""
+    folder = Path(record.python).parent.parent.parent
+    return record.lock_sha256 is None or contents.find_damage(folder) is None
+
+
+def _find_whole(folder: Path) -> EnvironmentRecord | None:
+    if not contents.is_listed(folder) or contents.find_damage(folder) is not None:
+        return None
+    return read_record(folder / _MARKER)
+
+
+def _adopt_unlisted(folder: Path, template: Template) -> EnvironmentRecord | None:
+    """One built before files were listed: it is verified once, and listed."""
+    record = read_record(folder / _MARKER)
+    if record is None or contents.is_listed(folder):
+        return None
+    try:
+        _verify(Path(record.python), template, "cpu", complete=True)
+    except EnvironmentBuildError:
+        return None
+    contents.list_files(folder)
+    return record
+
+
+def _describe_damage(folder: Path) -> str:
+    damage = contents.find_damage(folder)
+    return f": {damage}" if damage else ""
 
 
 def _name(release: Release) -> str:

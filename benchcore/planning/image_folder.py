@@ -54,7 +54,7 @@ def read_image_folder(
     _check_classes(root, classes, {name for name, _ in found["val"]})
     images = [(split, name, path) for split in _SPLITS for name, path in found[split]]
     kept = keep / f"{_fingerprint(root, [path for *_, path in images])}.json"
-    if not kept.exists():
+    if not _is_json(kept):
         report(f"decoding {len(images)} images of {root.name!r} once, to check that none is broken")
         keep.mkdir(parents=True, exist_ok=True)
         write_json(kept, _check_images(root, classes, images))
@@ -105,6 +105,14 @@ def _visible(folder: Path) -> list[Path]:
         except UnicodeEncodeError as error:
             raise UserError(f"wanted file names in UTF-8, got {show(path)}; rename it") from error
     return paths
+
+
+def _is_json(path: Path) -> bool:
+    """Whether the file is there, and no crash has damaged it."""
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return False
 
 
 def _check_classes(root: Path, classes: list[str], in_val: set[str]) -> None:

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchcore.cell.measure import gpu
-from benchcore.environments.build import Accelerator, provision
+from benchcore.environments.build import Accelerator, is_whole, provision, read_record
 from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError
 from benchcore.planning import checkpoints, matrix
@@ -31,10 +31,8 @@ def provision_release(
     Raises EnvironmentBuildError. Its message is stored: it becomes the contenders' reason.
     """
     stored, failure = _environment_paths(plan, request, state)
-    if stored.exists():
-        record = EnvironmentRecord(**json.loads(stored.read_text(encoding="utf-8")))
-        if Path(record.python).exists():
-            return record
+    if (record := read_record(stored)) is not None and is_whole(record):
+        return record
     try:
         record = provision(
             plan.releases[request],
@@ -59,12 +57,20 @@ def store_environments(plan: Plan, records: Mapping[str, EnvironmentRecord], sta
 def load_environment(plan: Plan, request: str, state: State) -> EnvironmentRecord | str:
     """The environment that `provision_release` stored, or the reason why there is none."""
     _, failure = _environment_paths(plan, request, state)
-    if failure.exists():
-        return json.loads(failure.read_text(encoding="utf-8"))["reason"]
+    if (reason := _read_reason(failure)) is not None:
+        return reason
     try:
         return provision_release(plan, request, state, lambda text: None)
     except EnvironmentBuildError as error:
         return str(error)
+
+
+def _read_reason(failure: Path) -> str | None:
+    """None if there is no such file, or a crash damaged it: then the build is tried again."""
+    try:
+        return str(json.loads(failure.read_text(encoding="utf-8"))["reason"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _environment_paths(plan: Plan, request: str, state: State) -> tuple[Path, Path]:

@@ -239,10 +239,11 @@ def run_proof(
 
 
 def _is_of_this_device(document: Path, device: str) -> bool:
-    if not document.exists():
-        return False
-    proof = json.loads(document.read_text(encoding="utf-8"))
-    return proof["device"]["fingerprint"] == describe_device(device)["fingerprint"]
+    try:
+        found = json.loads(document.read_text(encoding="utf-8"))["device"]["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # there is none, or a crash damaged it
+    return found == describe_device(device)["fingerprint"]
 
 
 def _run(

@@ -28,12 +28,12 @@ def recall_outcome(state: State, campaign: str, request: Sequence[object]) -> di
     path = _outcome_path(state, campaign)
     if not path.exists():
         return None
-    kept = json.loads(path.read_text(encoding="utf-8"))
     try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
         unchanged = kept["fingerprint"] == _take_fingerprint(state, campaign, request)
-    except UserError:  # no database; the campaign itself reports that
-        return None
-    return kept["outcome"] if unchanged else None
+        return kept["outcome"] if unchanged else None
+    except (UserError, ValueError, KeyError, TypeError, OSError):
+        return None  # no database, or a damaged file: the campaign itself reports that
 
 
 def keep_outcome(

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchcore.cell.measure.host import describe_device
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import Release, parse_request, resolve
-from benchcore.errors import UserError
+from benchcore.errors import DamagedFileError, UserError
 from benchcore.planning import checkpoints, matrix
 from benchcore.planning.calibration_runs import add_calibration_starts, number_tonight
 from benchcore.planning.catalog import check_case, load_spec
@@ -51,7 +51,18 @@ def load_campaign(state: State, campaign: str) -> Plan:
             f"no campaign {campaign!r} in {str(state.root)!r}; campaigns are "
             f"{', '.join(known) or 'none yet'}; start one with `deadheat nightly`"
         )
-    return matrix.load_plan(path)
+    return _load_saved(path)
+
+
+def _load_saved(path: Path) -> Plan:
+    """A plan that we saved. Raises DamagedFileError if it can't be read."""
+    try:
+        return matrix.load_plan(path)
+    except UserError as error:
+        raise DamagedFileError(
+            f"the saved plan {str(path)!r} is damaged ({error}); remove this file and rerun the "
+            "same command, which plans again. Finished measurements are kept"
+        ) from error
 
 
 def save_campaign(plan: Plan, state: State, pool: str | None = None) -> Plan:
@@ -84,7 +95,7 @@ def plan_campaign(
     """
     path = campaign_folder(state, campaign) / "plan.json"
     if path.exists():
-        plan = matrix.load_plan(path)
+        plan = _load_saved(path)
         _check_same_request(plan, profile, site, pool)
         return plan
     plan = draft_night(profile, site=site, campaign=campaign, state=state, python=python)

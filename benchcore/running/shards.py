@@ -276,7 +276,7 @@ def close_shard(state: State, shard: Shard, reason: str) -> dict[str, str]:
     """
     folder = _folder(state, shard.campaign)
     path = folder / shard.id / "report.json"
-    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    report = _read_report(path)
     finished = {*report.get("rest", ()), *list_measured(state, [shard])}
     missing = {
         duel_run: report.get("lost", {}).get(duel_run, reason)
@@ -320,6 +320,14 @@ def shard_log(state: State, shard: Shard) -> Path:
     folder = _folder(state, shard.campaign) / shard.id
     folder.mkdir(exist_ok=True)
     return folder / "progress.jsonl"
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    """Empty if the shard wrote none, or a crash damaged it."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
 
 
 def _folder(state: State, campaign: str) -> Path:

@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from filelock import FileLock
 from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select, table, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -28,6 +28,7 @@ __all__ = [
     "check_database",
     "count_rows",
     "downgrade",
+    "is_database_error",
     "is_disk_full",
     "open_database",
     "upgrade",
@@ -179,3 +180,8 @@ def is_disk_full(error: Exception) -> bool:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     cause = error.orig if isinstance(error, OperationalError) else None
     return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
+
+def is_database_error(error: Exception) -> bool:
+    """Whether a database refused, or did not answer."""
+    return isinstance(error, DBAPIError | sqlite3.Error)

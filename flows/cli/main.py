@@ -6,12 +6,12 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError, UserError
+from flows.cli.boundary import end_with, take_debug
 
 _WIDTH = 100
 """Most columns of the help."""
@@ -138,7 +138,7 @@ def _describe() -> None:
     that both computed the same, and reports which one a version change made faster or slower.
 
     `deadheat COMMAND --help` explains a command. Exit codes: 0 success, 1 something failed, is
-    missing or could not be measured, 2 bad input.
+    missing or could not be measured, 2 bad input. `--debug` shows an error's traceback.
     """
 
 
@@ -168,31 +168,14 @@ def load_commands() -> TyperGroup:
 
 
 def main() -> None:
-    """Entry point: bad input exits with 2, a run that lost something with 1."""
+    """Entry point: bad input exits with 2, everything else that failed with 1."""
+    debug = take_debug(sys.argv)
     try:
         app()
-    except UserError as error:
-        _fail(str(error), 2)
-    except (EnvironmentBuildError, CampaignIncompleteError) as error:
-        _fail(str(error), 1)
     except Exception as error:
-        # SQLAlchemy takes 0.5 s, which only an unexpected error needs.
-        from benchcore.store.database import is_disk_full
-
-        if not is_disk_full(error):
+        if debug:
             raise
-        _fail(
-            f"wanted to write, but the disk is full ({error}); free some space, and rerun the same "
-            "command: finished measurements are kept",
-            1,
-        )
-
-
-def _fail(text: str, code: int) -> NoReturn:
-    from flows.cli.printing import complain  # Rich takes 0.1 s, which --help does without
-
-    complain(text)
-    sys.exit(code)
+        end_with(error)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pytest
 
 from benchcore.environments import build as environments
 from benchcore.environments import locks as environment_locks
-from benchcore.environments.build import list_environments, provision
+from benchcore.environments.build import is_whole, list_environments, provision
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.locks import Lock, load_template, lock_release, parse_lock
 from benchcore.environments.uv_command import UvAnswer
@@ -403,7 +403,7 @@ def test_an_unfinished_folder_is_wiped_and_built_again(
 
 
 @pytest.mark.provisions
-@pytest.mark.parametrize("harm", ["interpreter", "marker"])
+@pytest.mark.parametrize("harm", ["interpreter", "marker", "emptied", "half deleted"])
 def test_a_damaged_environment_is_built_again(
     harm: str, state: State, templates: Path, tiny: Release
 ) -> None:
@@ -411,12 +411,19 @@ def test_a_damaged_environment_is_built_again(
     if harm == "interpreter":
         Path(record.python).unlink()
         Path(record.python).symlink_to("/nowhere/python3")
+    elif harm in ("emptied", "half deleted"):
+        (package,) = _folder(record).glob("venv/lib/*/site-packages/iniconfig")
+        assert is_whole(record)
+        for file in package.glob("*.py"):
+            file.unlink()  # it may be a link into uv's cache
+            if harm == "emptied":
+                file.touch()
+        assert not is_whole(record)
     else:
         (_folder(record) / "environment.json").write_text('{"name": ')
-    assert list_environments(state) == []
-
+        assert list_environments(state) == []
     assert _provision_tiny(tiny, state, templates) == record
-    subprocess.run([record.python, "-I", "-c", "import iniconfig"], check=True)
+    subprocess.run([record.python, "-I", "-c", "from iniconfig import IniConfig"], check=True)
 
 
 @pytest.mark.provisions

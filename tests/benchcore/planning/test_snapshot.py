@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchcore.planning.snapshot import hash_inside, list_inside_files, take_snapshot
 
 ROOT = Path(__file__).parents[3]
@@ -20,10 +22,24 @@ def test_a_snapshot_is_taken_once_and_is_read_only(tmp_path: Path) -> None:
     first = take_snapshot(tmp_path)
     assert first.name == hash_inside()
     assert take_snapshot(tmp_path) == first
-    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".lock"] == [first.name]
     copies = sorted(path.relative_to(first) for path in first.rglob("*.py"))
     assert copies == list_inside_files()
     assert all(not (first / file).stat().st_mode & 0o222 for file in copies)
+
+
+@pytest.mark.parametrize("damage", ["emptied", "removed", "changed"])
+def test_a_damaged_snapshot_is_taken_again(tmp_path: Path, damage: str) -> None:
+    first = take_snapshot(tmp_path)
+    victim = first / "benchcore" / "cell" / "start.py"
+    victim.chmod(0o644)
+    if damage == "removed":
+        victim.unlink()
+    else:
+        victim.write_text("" if damage == "emptied" else victim.read_text().replace("1", "2", 1))
+    again = take_snapshot(tmp_path)
+    assert again == first and hash_inside(again / "benchcore") == first.name
+    assert [path.name for path in tmp_path.iterdir() if path.name[0] != "."] == [first.name]
 
 
 def test_a_snapshot_imports_alone_without_any_package(tmp_path: Path) -> None:

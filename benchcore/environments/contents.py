@@ -1,0 +1,64 @@
+"""The files of an environment: listed with their hashes when it is built, compared before use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchcore.protocol import write_json
+
+_LIST = "files.json"
+_SKIPPED = "__pycache__"
+"""Python writes these files itself, and checks them against their sources."""
+
+
+def list_files(folder: Path) -> None:
+    """Write the list of an environment's files to its folder: size, time of change, SHA-256."""
+    found = {name: [*status, _hash(folder / name)] for name, status in _stat_files(folder / "venv")}
+    write_json(folder / _LIST, found)
+
+
+def is_listed(folder: Path) -> bool:
+    """Whether the folder has a list that can be read."""
+    return bool(_read(folder))
+
+
+def find_damage(folder: Path) -> str | None:
+    """What differs from the list; None = nothing. A file whose size and time of change are as
+    listed is not read again. New files are no damage."""
+    there = dict(_stat_files(folder / "venv"))
+    for name, (size, changed, sha256) in _read(folder).items():
+        if name not in there:
+            return f"{name} is missing"
+        if there[name] != [size, changed] and _hash(folder / name) != sha256:
+            return f"{name} has other content"
+    return None
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        return json.loads((folder / _LIST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _stat_files(venv: Path) -> Iterator[tuple[str, list[int]]]:
+    """Path below the environment's folder, and [size, ns] of each file, links followed."""
+    for parent, folders, names in os.walk(venv):
+        folders[:] = [each for each in folders if each != _SKIPPED]
+        for name in names:
+            path = Path(parent, name)
+            try:
+                status = path.stat()
+            except OSError:
+                continue  # a link to nothing
+            yield str(path.relative_to(venv.parent)), [status.st_size, status.st_mtime_ns]
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
