@@ -91,11 +91,11 @@ def play_abreast(plays: Sequence[Callable[[], Document | None]]) -> list[Documen
     A duel of one thread leaves the other CPUs idle; its processes inherit the CPU of the thread
     that starts them, and count as foreign only what runs there.
     """
-    lanes: SimpleQueue[int] = SimpleQueue()
+    cores: SimpleQueue[int] = SimpleQueue()
     cpus = sorted(os.sched_getaffinity(0))
     for cpu in cpus:
-        lanes.put(cpu)
-    pool = ThreadPoolExecutor(len(cpus), initializer=lambda: os.sched_setaffinity(0, {lanes.get()}))
+        cores.put(cpu)
+    pool = ThreadPoolExecutor(len(cpus), initializer=lambda: os.sched_setaffinity(0, {cores.get()}))
     try:
         return [future.result() for future in [pool.submit(play) for play in plays]]
     finally:

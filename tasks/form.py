@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import CoreSchema, core_schema
 
-from benchcore.experiments.compare import MIN_STARTS, CaseFilter, CompareRequest
+from benchcore.experiments.compare import MIN_STARTS, CompareRequest
 from benchcore.planning import catalog
 from benchcore.planning.profiles import PROFILES
-from benchcore.planning.requests import list_settings
+from benchcore.planning.requests import CaseFilter, list_settings
 from benchcore.planning.tracks import DEFAULT_TRACK, TRACKS
 from benchcore.running.sites import list_sites
 

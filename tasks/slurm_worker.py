@@ -115,7 +115,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             raise InfrastructureNotFound(str(error)) from error
 
     async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        """One round of the worker: first what became of jobs, then what is to be submitted."""
+        """One round of the worker: first what became of jobs, then what must be submitted."""
         try:
             await self._reconcile()
         except (SlurmUnreachableError, SlurmRefusedError) as error:

@@ -59,7 +59,7 @@ class Cluster:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def be(self, **changes: object) -> None:
-        """Make the site as it is to be from now on."""
+        """Write the site as it will be from now on."""
         (self.sites / "pair.toml").write_text(SITE.format(**{**DEFAULTS, **changes}))
 
     def plan(self, campaign: str, *matches: Match, separate_nodes: bool = False) -> Plan:
@@ -127,7 +127,7 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
     """Return once the condition holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.2)
 
 

@@ -144,7 +144,7 @@ def test_no_undocumented_variable_is_read() -> None:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 name = re.fullmatch(r"(DEADHEAT|PREFECT)_[A-Z_]+", node.value)
                 listed_in_docs = name is None or node.value in known
-                assert listed_in_docs, f"{path}: tell of {node.value} in benchcore/variables.py"
+                assert listed_in_docs, f"{path}: declare {node.value} in benchcore/variables.py"
 
 
 @pytest.fixture

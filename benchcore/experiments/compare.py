@@ -12,7 +12,7 @@ from benchcore.errors import UserError
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
-from benchcore.planning.requests import USUAL, Placement, parse_arm
+from benchcore.planning.requests import USUAL, CaseFilter, Placement, parse_arm
 from benchcore.planning.tracks import DEFAULT_TRACK, TRACKS, Arm
 from benchcore.protocol import DuelLimits, name_case
 from benchcore.running.duel_process import result_path
@@ -29,16 +29,6 @@ MIN_STARTS = 5
 """Fresh processes per side: several are needed to see what differs between processes."""
 
 _USUAL_PRECISION = "fp32_ieee"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseFilter:
-    """The case that a user means, by name or by properties."""
-
-    case: str | None = None
-    use_case: str | None = None
-    batch: int | None = None
-    precision: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchcore.experiments.compare import CaseFilter, check_frameworks, find_case
+from benchcore.experiments.compare import check_frameworks, find_case
 from benchcore.experiments.defect_summary import summarise_study
 from benchcore.experiments.defect_switches import (
     SIDES,
@@ -21,7 +21,7 @@ from benchcore.experiments.defect_switches import (
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.matrix import Plan, check_device
 from benchcore.planning.profiles import Match, Profile, list_sentinels
-from benchcore.planning.requests import USUAL, Placement
+from benchcore.planning.requests import USUAL, CaseFilter, Placement
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import DEFECT_TRACK, DuelLimits
 from benchcore.running.duel_process import result_path

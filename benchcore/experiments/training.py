@@ -12,7 +12,6 @@ from benchcore.cell.document import size_case
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.errors import UserError
 from benchcore.experiments.compare import (
-    CaseFilter,
     conclude_comparison,
     find_case,
     list_plain_arms,
@@ -22,7 +21,7 @@ from benchcore.planning.catalog import list_workloads, load_spec
 from benchcore.planning.image_folder import ImageFolder, read_image_folder
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
-from benchcore.planning.requests import USUAL, Placement, parse_arm
+from benchcore.planning.requests import USUAL, CaseFilter, Placement, parse_arm
 from benchcore.protocol import DATA_MODES, DataMode, DatasetOrder, DuelLimits
 from benchcore.running.plans import draft_named
 from benchcore.state import State

@@ -12,13 +12,13 @@ from typing import Any
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import Release, parse_request, resolve
 from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.compare import MIN_STARTS, CaseFilter
+from benchcore.experiments.compare import MIN_STARTS
 from benchcore.experiments.rounds import Measurer
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.fair_settings import Candidate
 from benchcore.planning.matrix import Plan, PlannedDuel, check_profile, make_plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
-from benchcore.planning.requests import Placement
+from benchcore.planning.requests import CaseFilter, Placement
 from benchcore.planning.tracks import Arm
 from benchcore.planning.tuned import Tried
 from benchcore.protocol import METHOD, DuelLimits

@@ -60,7 +60,7 @@ def _is_for(value: str, kind: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One changed setting, that is to be measured against the best settings so far."""
+    """One changed setting, to be measured against the best settings so far."""
 
     change: str
     """`KEY=VALUE`."""

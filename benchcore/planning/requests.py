@@ -1,5 +1,5 @@
-"""What users write: contenders, as a version request with settings after commas, and where a
-campaign runs."""
+"""What users write: contenders, as a version request with settings after commas, which case they
+mean, and where a campaign runs."""
 
 from __future__ import annotations
 
@@ -38,6 +38,19 @@ class Placement:
 
 
 USUAL = Placement()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseFilter:
+    """The case that a user means, by name or by properties."""
+
+    case: str | None = None
+    use_case: str | None = None
+    batch: int | None = None
+    precision: str | None = None
+
+
+ANY_CASE = CaseFilter()
 
 
 def parse_arm(text: str) -> Arm:

@@ -45,8 +45,8 @@ def run_duel(
     """Measure one duel, unless its document exists; returns its path in the spool.
 
     Two jobs may measure a duel at the same time, if Slurm lost a node that still runs: each has its
-    own scratch folder, and the first document stays. A duel of which something else killed a
-    contender is measured once more.
+    own scratch folder, and the first document stays. A duel is measured once more
+    if something else killed a contender.
     Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch), and
     ConductorFailedError with the end of the conductor's log if it leaves no document.
     """

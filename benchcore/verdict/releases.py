@@ -1,4 +1,4 @@
-"""Small changes that add up over releases, none of which shows by itself."""
+"""Small changes that add up over releases, although no single one shows."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ import typer
 
 from benchcore.experiments.compare import (
     MIN_STARTS,
-    CaseFilter,
     CompareRequest,
     conclude_comparison,
     draft_comparison,
@@ -18,7 +17,7 @@ from benchcore.experiments.compare import (
 )
 from benchcore.planning import catalog
 from benchcore.planning.checkpoints import take_checkpoint
-from benchcore.planning.requests import USUAL, Placement
+from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
 from benchcore.planning.tracks import DEFAULT_TRACK
 from benchcore.state import open_state
 from dashboards.answer import (
@@ -30,7 +29,7 @@ from dashboards.answer import (
 from dashboards.formatting import format_ns
 from flows.cli import options
 from flows.cli.in_process import measure_plan
-from flows.cli.options import option, with_placement
+from flows.cli.options import expand_groups, option
 from flows.cli.printing import print_json, print_line, print_notes, print_rows
 from flows.cli.why import print_bottlenecks
 
@@ -44,17 +43,14 @@ _TRACK = "Take the settings of this track: default, or tuned (as deadheat tune f
 _BUDGET = "Add no starts after this long."
 
 
-@with_placement
+@expand_groups
 def compare(
     workload: options.Workload,
     a: options.SideA,
     b: options.SideB,
     a_set: options.SetA = None,
     b_set: options.SetB = None,
-    case: options.Case = None,
-    use_case: options.UseCase = None,
-    batch: options.Batch = None,
-    precision: options.Precision = None,
+    case: CaseFilter = ANY_CASE,
     checkpoint: options.Checkpoint = None,
     starts: Annotated[int, option("--starts", "COUNT", _STARTS)] = MIN_STARTS,
     max_starts: Annotated[int, option("--max-starts", "COUNT", _MAX_STARTS)] = 20,
@@ -73,14 +69,13 @@ def compare(
     Prints verdict, interval, agreement of the outputs, and what differed. Exit code 1 if a side
     failed.
     """
-    case_filter = CaseFilter(case=case, use_case=use_case, batch=batch, precision=precision)
     sha256 = None
     if checkpoint is not None:
-        chosen = catalog.find_case(workload, find_case(workload, case_filter))
+        chosen = catalog.find_case(workload, find_case(workload, case))
         sha256 = take_checkpoint(checkpoint, workload, [chosen], open_state(state))
     question = CompareRequest(
         workload=workload,
-        case_filter=case_filter,
+        case_filter=case,
         a=(a, *(a_set or ())),
         b=(b, *(b_set or ())),
         starts=starts,

@@ -7,28 +7,24 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.experiments.compare import CaseFilter
 from benchcore.experiments.defects import StudyRequest, conclude_study, draft_study
-from benchcore.planning.requests import USUAL, Placement
+from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
 from benchcore.protocol import write_json
 from benchcore.state import open_state
 from dashboards.defects_page import DISTURBED, format_move, format_ratio, publish_study
 from dashboards.publish import publish_campaign
 from flows.cli import options
 from flows.cli.in_process import measure_plan
-from flows.cli.options import option, with_placement
+from flows.cli.options import expand_groups, option
 from flows.cli.printing import OUT, print_json, print_line, print_rows
 
 _SWITCH = "Reproduce only this error; repeat for more."
 
 
-@with_placement
+@expand_groups
 def defects(
     workload: options.Workload,
-    case: options.Case = None,
-    use_case: options.UseCase = None,
-    batch: options.Batch = None,
-    precision: options.Precision = None,
+    case: CaseFilter = ANY_CASE,
     switch: Annotated[list[str] | None, option("--switch", "NAME", _SWITCH)] = None,
     jax: options.Jax = "jax",
     torch: options.Torch = "torch",
@@ -43,7 +39,7 @@ def defects(
     """Reproduce known benchmarking errors: how far each moves the ratio, what detects it."""
     request = StudyRequest(
         workload=workload,
-        case_filter=CaseFilter(case=case, use_case=use_case, batch=batch, precision=precision),
+        case_filter=case,
         switches=tuple(switch or ()),
         jax=jax,
         torch=torch,

@@ -16,7 +16,7 @@ from benchcore.running.sites import check_site
 from benchcore.state import open_state
 from flows.cli import options
 from flows.cli.in_process import measure_plan, run_flow
-from flows.cli.options import option, with_placement
+from flows.cli.options import expand_groups, option
 from flows.cli.printing import print_failures, print_json, print_line, print_notes, print_ratios
 
 
@@ -62,7 +62,7 @@ _CONTENDER = "Measure this contender; repeat for more: jax@newest, torch==2.15.0
 _DEVICE = "Measure on cpu, cuda, cuda:N or tpu (default cpu; a plan has its own)."
 
 
-@with_placement
+@expand_groups
 def run(
     what: Annotated[
         str, options.argument("PLAN|WORKLOAD", "A plan (.json), or a workload's name.")

@@ -1,20 +1,21 @@
 """Options that several commands share: each has one name, one meaning and one help text.
 
-A command writes `state: options.State = options.STATE`. Those that measure take a `Placement`.
+A command writes `state: options.State = options.STATE`. `expand_groups` replaces an argument of the
+type `CaseFilter` or `Placement` by that group's options.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from benchcore import variables
-from benchcore.planning.requests import Placement, format_settings
+from benchcore.planning.requests import CaseFilter, Placement, format_settings
 
 
 def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
@@ -103,28 +104,36 @@ Rounds = Annotated[int, option("--rounds", "COUNT", _ROUNDS)]
 RoundsFrom2 = Annotated[int, option("--rounds", "COUNT", _ROUNDS, min=2, max=100)]
 Jax = Annotated[str, option("--jax", "VERSION", "Use this JAX: jax, jax==0.10.1, ...")]
 Torch = Annotated[str, option("--torch", "VERSION", "Use this PyTorch: torch, torch==2.15.0, ...")]
-_PLACEMENT = {"site": Site, "pool": Pool, "campaign": Campaign, "python": Python}
+_GROUPS: Mapping[type, Mapping[str, Any]] = {
+    CaseFilter: {"case": Case, "use_case": UseCase, "batch": Batch, "precision": Precision},
+    Placement: {"site": Site, "pool": Pool, "campaign": Campaign, "python": Python},
+}
 
 
-def with_placement(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options --site, --pool, --campaign and --python in place of its argument
-    `place`, which gets them as a `Placement`."""
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of a group in place of each argument of the group's type."""
+    signature = inspect.signature(command, eval_str=True)
+    groups = {
+        each.name: each.annotation
+        for each in signature.parameters.values()
+        if each.annotation in _GROUPS
+    }
 
     @functools.wraps(command)
     def call(**given: Any) -> None:
-        place = Placement(**{name: given.pop(name) for name in _PLACEMENT})
-        command(place=place, **given)
+        for name, group in groups.items():
+            given[name] = group(**{each: given.pop(each) for each in _GROUPS[group]})
+        command(**given)
 
-    signature = inspect.signature(command, eval_str=True)
     options = list[inspect.Parameter]()
     for each in signature.parameters.values():
-        if each.name == "place":
-            options += [
-                each.replace(name=name, annotation=kind, default=getattr(Placement(), name))
-                for name, kind in _PLACEMENT.items()
-            ]
-        else:
+        if each.name not in groups:
             options.append(each)
+            continue
+        for name, kind in _GROUPS[groups[each.name]].items():
+            options.append(
+                each.replace(name=name, annotation=kind, default=getattr(each.default, name))
+            )
     call.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in options}
     return call

@@ -24,7 +24,7 @@ from dashboards.epochs import list_epochs
 from flows.cli import options
 from flows.cli.compare import print_comparison
 from flows.cli.in_process import measure_plan
-from flows.cli.options import option, with_placement
+from flows.cli.options import expand_groups, option
 from flows.cli.printing import print_json, print_rows, report_line
 
 _COLUMNS = (
@@ -36,7 +36,7 @@ _MODES = f"Choose the data path: {', '.join(DATA_MODES)}."
 _WORKERS = "Decode with this many threads (default: one per CPU)."
 
 
-@with_placement
+@expand_groups
 def train(
     workload: Annotated[
         str, options.argument("WORKLOAD", "Name of a vision workload, such as resnet50.")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from benchcore.experiments.compare import MIN_STARTS, CaseFilter
+from benchcore.experiments.compare import MIN_STARTS
 from benchcore.experiments.tune import run_search
 from benchcore.experiments.tune_rounds import TuneRequest
-from benchcore.planning.requests import USUAL, Placement
+from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
 from benchcore.state import open_state
 from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
-from flows.cli.options import option, with_placement
+from flows.cli.options import expand_groups, option
 from flows.cli.printing import print_json, print_line, print_rows
 
 _CANDIDATES = "Measure at most this many changes of each side's settings."
@@ -20,13 +20,10 @@ _BUDGET = "Measure no further changes of either side after this long."
 _GAIN = "Keep a change if its interval excludes a smaller gain: 0.01 is 1 %."
 
 
-@with_placement
+@expand_groups
 def tune(
     workload: options.Workload,
-    case: options.Case = None,
-    use_case: options.UseCase = None,
-    batch: options.Batch = None,
-    precision: options.Precision = None,
+    case: CaseFilter = ANY_CASE,
     torch: options.Torch = "torch",
     jax: options.Jax = "jax",
     starts: options.Starts = MIN_STARTS,
@@ -46,7 +43,7 @@ def tune(
     """
     request = TuneRequest(
         workload=workload,
-        case_filter=CaseFilter(case=case, use_case=use_case, batch=batch, precision=precision),
+        case_filter=case,
         jax=jax,
         torch=torch,
         starts=starts,

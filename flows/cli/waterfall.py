@@ -7,31 +7,28 @@ from typing import Any
 
 import typer
 
-from benchcore.experiments.compare import MIN_STARTS, CaseFilter
+from benchcore.experiments.compare import MIN_STARTS
 from benchcore.experiments.waterfall import (
     WaterfallRequest,
     conclude_waterfall,
     draft_waterfall,
     list_steps,
 )
-from benchcore.planning.requests import USUAL, Placement
+from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
 from benchcore.state import open_state
 from dashboards.publish import publish_campaign
 from dashboards.waterfall_page import describe_total, list_arms, publish_waterfall
 from flows.cli import options
 from flows.cli.in_process import measure_plan
-from flows.cli.options import with_placement
+from flows.cli.options import expand_groups
 from flows.cli.printing import print_json, print_line, print_rows
 from flows.cli.why import print_bottlenecks
 
 
-@with_placement
+@expand_groups
 def waterfall(
     workload: options.Workload,
-    case: options.Case = None,
-    use_case: options.UseCase = None,
-    batch: options.Batch = None,
-    precision: options.Precision = None,
+    case: CaseFilter = ANY_CASE,
     torch: options.Torch = "torch",
     jax: options.Jax = "jax",
     starts: options.Starts = MIN_STARTS,
@@ -45,7 +42,7 @@ def waterfall(
     """Measure what each step from eager PyTorch to CUDA graphs gains, and compare with JAX."""
     request = WaterfallRequest(
         workload=workload,
-        case_filter=CaseFilter(case=case, use_case=use_case, batch=batch, precision=precision),
+        case_filter=case,
         torch=torch,
         jax=jax,
         starts=starts,

@@ -201,12 +201,12 @@ def test_allocations_of_a_confirmation_are_on_different_nodes(
 def test_a_finished_duel_is_not_repeated_when_its_dask_worker_is_lost(
     cluster: Cluster,
 ) -> None:
-    plan = cluster.plan("lost-lane", *map(_noop, range(2, 4)))
+    plan = cluster.plan("lost-slot", *map(_noop, range(2, 4)))
     for request in plan.releases:
         provision_release(plan, request, cluster.state, lambda text: None)
     first, other = (duel.duel_run for duel in plan.duels)
-    log = cluster.sites / "lost-lane.jsonl"
-    order = ["lost-lane", str(cluster.state.root), str(log), first, other]
+    log = cluster.sites / "lost-slot.jsonl"
+    order = ["lost-slot", str(cluster.state.root), str(log), first, other]
     done = subprocess.run(
         [sys.executable, str(LOST_WORKER), *order],
         env=cluster.environment,

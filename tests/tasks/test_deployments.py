@@ -777,7 +777,7 @@ def _send_heartbeat(run: UUID) -> None:
 def _wait(condition: Callable[[], bool], every_s: float = 0.5) -> None:
     until = time.monotonic() + 90
     while not condition():
-        assert time.monotonic() < until, "waited in vain"
+        assert time.monotonic() < until, "timed out"
         time.sleep(every_s)
 
 

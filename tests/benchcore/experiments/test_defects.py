@@ -12,7 +12,6 @@ from defect_documents import make_study
 from result_documents import CAMPAIGN, make_document, spool_document
 
 from benchcore.errors import UserError
-from benchcore.experiments.compare import CaseFilter
 from benchcore.experiments.defect_summary import summarise_study
 from benchcore.experiments.defect_switches import (
     SWITCHES,
@@ -23,7 +22,7 @@ from benchcore.experiments.defect_switches import (
 from benchcore.experiments.defects import StudyRequest, draft_study
 from benchcore.planning.catalog import check_settings
 from benchcore.planning.matrix import load_plan, save_plan
-from benchcore.planning.requests import Placement
+from benchcore.planning.requests import CaseFilter, Placement
 from benchcore.protocol import DEFECT_TRACK
 from benchcore.running.plans import campaign_folder
 from benchcore.state import open_state

@@ -46,7 +46,7 @@ def between(index: Index, tmp_path: Path) -> Between:
 
 
 def test_dependencies_that_differ_move_with_the_framework_last(between: Between) -> None:
-    """`scipy` is in neither lock, and comes along with the new jaxlib."""
+    """`scipy` is in neither lock, and the new jaxlib requires it."""
     assert between.moves == ("jaxlib", "numpy", "flax", "nvidia-ml-py", "jax")
     assert between.lock(NONE).packages == between.old
     moved = between.lock(frozenset(["numpy"])).packages

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from benchcore.errors import UserError
-from benchcore.experiments.compare import CaseFilter
 from benchcore.experiments.waterfall import WaterfallRequest, draft_waterfall, list_steps
+from benchcore.planning.requests import CaseFilter
 
 
 def _request(

@@ -72,16 +72,16 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
 
 @pytest.fixture
 def proven(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The workloads that the prover was started for; a device stands for every machine."""
+    """The workloads that a proof was started for; a device stands for every machine."""
     started: list[str] = []
 
-    def prover(command: list[str], *_: Any) -> int:
+    def start_proof(command: list[str], *_: Any) -> int:
         order = json.loads(Path(command[-3]).read_text())
         started.append(order["workload"])
         Path(command[-2]).write_text(json.dumps({"device": equivalence.describe_device("cpu")}))
         return 0
 
-    monkeypatch.setattr(equivalence, "_run", prover)
+    monkeypatch.setattr(equivalence, "_run", start_proof)
     monkeypatch.setattr(equivalence, "describe_device", lambda _: {"fingerprint": "here"})
     return started
 

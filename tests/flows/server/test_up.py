@@ -266,7 +266,7 @@ def test_a_new_release_is_run_once_and_ends_in_an_alert(
     alerts: tuple[str, list[dict[str, Any]]],
     tmp_path: Path,
 ) -> None:
-    """This one lacks what comes along in its environment: news, too."""
+    """The environment of this one lacks its bundled packages: an alert, too."""
     watch, release = machine.find("watch-releases"), machine.find("release")
 
     def look(count: int) -> str:
@@ -341,7 +341,7 @@ def test_down_leaves_no_process_and_no_running_flow_run(machine: Machine) -> Non
 
 
 def _is_alive(pid: int) -> bool:
-    """A zombie, whose parent does not ask for it, is over."""
+    """A zombie, which its parent did not reap, has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -383,7 +383,7 @@ def _fill_in(page: Page) -> None:
 
 
 def _write_version(page: Page, text: str) -> Locator:
-    """Write PyTorch's version, as one that is not offered; where it stands."""
+    """Write PyTorch's version, as one that is not listed; its field."""
     version = _field(page, "Version (Optional)", nth=1)
     version.get_by_role("button", name="Any published").click()
     version.locator("textarea").fill(text)
@@ -462,5 +462,5 @@ def _wait_for_run(machine: Machine, flow: str, count: int = 1) -> dict[str, Any]
 def _wait(condition: Any, timeout_s: float = 400.0) -> None:
     until = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < until, "waited in vain"
+        assert time.monotonic() < until, "timed out"
         time.sleep(0.5)

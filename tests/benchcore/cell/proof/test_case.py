@@ -32,7 +32,7 @@ _SPEC = SimpleNamespace(
 )
 
 
-class _Prover:
+class _CountedProof:
     """Counts what is built; every build gives other evidence."""
 
     def __init__(self, folder: Path) -> None:
@@ -66,18 +66,18 @@ class _Prover:
 
 
 def test_the_same_arrays_in_float64_are_computed_once(tmp_path: Path) -> None:
-    prover = _Prover(tmp_path)
-    assert [prover.prove(), prover.prove(), prover.prove(label="bf16")] == [1.0, 1.0, 1.0]
-    assert prover.built == 1
+    proof = _CountedProof(tmp_path)
+    assert [proof.prove(), proof.prove(), proof.prove(label="bf16")] == [1.0, 1.0, 1.0]
+    assert proof.built == 1
 
 
 def test_a_checkpoint_is_proven_with_a_reference_of_its_own_weights(tmp_path: Path) -> None:
-    prover = _Prover(tmp_path)
-    assert (prover.prove(), list(prover.weight)) == (1.0, [1.0, 1.0])
+    proof = _CountedProof(tmp_path)
+    assert (proof.prove(), list(proof.weight)) == (1.0, [1.0, 1.0])
     np.savez(tmp_path / "kept.npz", weight=np.array([5, 6]))
     order = {"sha256": "a" * 64, "weights": str(tmp_path / "kept.npz")}
-    assert (prover.prove(checkpoint=order), list(prover.weight)) == (2.0, [5.0, 6.0])
-    assert [prover.prove(), prover.prove(checkpoint=order)] == [1.0, 2.0]
+    assert (proof.prove(checkpoint=order), list(proof.weight)) == (2.0, [5.0, 6.0])
+    assert [proof.prove(), proof.prove(checkpoint=order)] == [1.0, 2.0]
 
 
 def test_a_checkpoint_is_proven_on_the_cases_of_the_whole_model() -> None:
@@ -104,19 +104,19 @@ def test_a_checkpoint_is_proven_on_the_cases_of_the_whole_model() -> None:
 def test_a_reference_is_recomputed_if_anything_that_affects_it_changes(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    prover = _Prover(tmp_path)
-    assert [prover.prove(), prover.prove(**change), prover.prove()] == [1.0, 2.0, 1.0]
+    proof = _CountedProof(tmp_path)
+    assert [proof.prove(), proof.prove(**change), proof.prove()] == [1.0, 2.0, 1.0]
 
 
 def test_only_float64_is_kept(tmp_path: Path) -> None:
-    prover = _Prover(tmp_path)
-    assert [prover.prove(precision="bf16") for _ in range(2)] == [1.0, 2.0]
+    proof = _CountedProof(tmp_path)
+    assert [proof.prove(precision="bf16") for _ in range(2)] == [1.0, 2.0]
     assert not (tmp_path / "references").exists()
 
 
 def test_a_partly_written_reference_is_ignored(tmp_path: Path) -> None:
-    prover = _Prover(tmp_path)
-    prover.prove()
+    proof = _CountedProof(tmp_path)
+    proof.prove()
     (kept,) = (tmp_path / "references").iterdir()
     kept.rename(kept.with_suffix(".part"))
-    assert prover.prove() == 2.0
+    assert proof.prove() == 2.0

@@ -43,8 +43,8 @@ def test_a_result_names_the_gpu_of_its_slot(
 
 def test_a_thread_stays_on_the_cpus_of_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.sched_getaffinity(0)
-    lane = Slot("0", (min(before),))
-    for name, value in lane.environ.items():
+    slot = Slot("0", (min(before),))
+    for name, value in slot.environ.items():
         monkeypatch.setenv(name, value)
     try:
         pin_to_slot()

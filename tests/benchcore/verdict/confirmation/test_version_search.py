@@ -1,4 +1,4 @@
-"""The search for a culprit, with oracles that are noisy, know nothing, or change their minds."""
+"""The search for a culprit, with answers that are noisy, missing or inconsistent."""
 
 from __future__ import annotations
 
