@@ -37,7 +37,11 @@ ALPHA = 0.01
 """Probability of confirming a suspicion where nothing changed, over all looks together."""
 
 _CHANGE: Mapping[str, int] = {"b_new": 1, "a_new": -1, "b_old": -1, "a_old": 1}
+_CONTROL: Mapping[str, int] = {"control": 1, "a_old": -1}
 _DIFFER_ALPHA = 0.05
+_FEW_STARTS = 6
+"""Up to so many starts can agree by chance, so their spread counts as at least that of another
+contrast of the same starts: of the control, or for the control that of the ratio."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +71,10 @@ class Finding:
 
 def judge_cells(starts: Sequence[Start], scale: SeriesScale = STEP_SCALE) -> Finding:
     """What the starts say of each side, of the ratio, and of the control; undecided as yet."""
-    a, b = (_judge_side(starts, side, scale) for side in ("a", "b"))
+    least = _measure_spread(starts, _CONTROL)
+    a, b = (_judge_side(starts, side, scale, least) for side in ("a", "b"))
     if a is not None and b is not None:
-        change = _judge(starts, _CHANGE, scale)
+        change = _judge(starts, _CHANGE, scale, least)
     elif a is None and b is None:
         enough = len(starts) > 1
         reason = "both environments are the ones of before" if enough else "fewer than two starts"
@@ -83,17 +88,25 @@ def judge_cells(starts: Sequence[Start], scale: SeriesScale = STEP_SCALE) -> Fin
         change=change,
         a=a,
         b=b,
-        control=_judge(starts, {"control": 1, "a_old": -1}, scale),
+        control=_judge(starts, _CONTROL, scale, _measure_spread(starts, _CHANGE)),
         level=float(np.mean(levels)) if levels else None,
         machine=check_machine(starts),
     )
 
 
-def _judge_side(starts: Sequence[Start], side: str, scale: SeriesScale) -> Judgement | None:
+def _measure_spread(starts: Sequence[Start], terms: Mapping[str, int]) -> float:
+    """The standard deviation of a contrast over a few starts; 0 with enough starts."""
+    means = [float(pairs.mean()) for pairs in _contrasts(starts, terms)]
+    return float(np.std(means, ddof=1)) if 1 < len(means) <= _FEW_STARTS else 0.0
+
+
+def _judge_side(
+    starts: Sequence[Start], side: str, scale: SeriesScale, least: float
+) -> Judgement | None:
     old, new = f"{side}_old", f"{side}_new"
     if all(start.get(old) == start.get(new) for start in starts):
         return None
-    return _judge(starts, {new: 1, old: -1}, scale)
+    return _judge(starts, {new: 1, old: -1}, scale, least)
 
 
 def _negate(found: Judgement) -> Judgement:
@@ -101,9 +114,11 @@ def _negate(found: Judgement) -> Judgement:
     return replace(found, log_ratio=log_ratio, low=low, high=high)
 
 
-def _judge(starts: Sequence[Start], terms: Mapping[str, int], scale: SeriesScale) -> Judgement:
-    contrasts = _contrasts(starts, terms)
-    return judge_allocations(contrasts, scale.bound, prefer="same", noise_floor=scale.least_spread)
+def _judge(
+    starts: Sequence[Start], terms: Mapping[str, int], scale: SeriesScale, least: float
+) -> Judgement:
+    contrasts, floor = _contrasts(starts, terms), max(scale.least_spread, least)
+    return judge_allocations(contrasts, scale.bound, prefer="same", noise_floor=floor)
 
 
 def _contrasts(starts: Sequence[Start], terms: Mapping[str, int]) -> list[np.ndarray]:

@@ -245,3 +245,17 @@ def test_all_metrics_of_a_night_are_one_family() -> None:
     quiet = [(_amounts(100.0, noise=0.004, seed=each), memory) for each in range(5, 35)]
     alone, among = decide([weak], final=False)[0], decide([weak, *quiet], final=False)[0]
     assert (alone.verdict, among.verdict) == ("confirmed", "more")
+
+
+@pytest.mark.parametrize("moved", ["a_new", "control"])
+def test_a_few_starts_that_agree_by_chance_need_more_starts(moved: str) -> None:
+    """The other contrast of the same starts shows how much they really spread."""
+    other = "control" if moved == "a_new" else "a_new"
+    spread = np.array([-1.5, 0.5, 1.0, -0.5, 0.5, 1.2, -0.4, -0.8]) / 100
+    starts = _starts(num=8, effect=0.0, unchanged="b")
+    for number, start in enumerate(starts):
+        off = {moved: 0.03 + spread[number] / 50, other: spread[number]}
+        for cell, log in off.items():
+            start[cell] = {n: time * math.exp(log) for n, time in start["a_old"].items()}
+    assert _decide(starts[:5]).verdict != "confirmed"
+    assert _decide(starts, final=True).verdict == "confirmed"
