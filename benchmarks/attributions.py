@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from benchcore.verdict.confirmation.decide import LOOKS, Finding, Start, decide
-from benchcore.verdict.history.levels import HistoryLevels
+from benchcore.verdict.history.detect import detect_shifts
+from benchcore.verdict.history.levels import HistoryLevels, SuspectedNights, measure_levels
+from benchcore.verdict.history.series import Night, Series, SeriesKey
+from benchcore.verdict.history.suspicions import suspect
 
 CELLS = ("a_old", "a_new", "b_old", "b_new", "control")
 TRUTHS: Mapping[str, Mapping[str, float]] = {
@@ -27,6 +31,11 @@ _SHARED = 0.03
 _WITHIN = 0.003
 _ROUNDS = 6
 _LEVEL = 0.2
+_NIGHTS, _RELEASE = 40, 37
+_OFF, _APART, _SHARE = (0.02, 0.10), 4.0, 0.3
+"""Of the histories that changed nothing: the nights, the first one with a new environment, how far
+the last night may be off, and in every other history the distance of a second mode in standard
+deviations and its share of nights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,20 +45,64 @@ class Suspected:
     culprit: str
     effect: float
     starts: Sequence[Start]
+    levels: HistoryLevels
 
 
 def simulate(seed: int, repeats: int) -> Iterator[Suspected]:
     """Machines differ by 3 % from start to start, two environments' ratio by `effect`, and a time
-    by 0.3 %; the history suggested that the ratio moved by 3 %."""
+    by 0.3 %. The history suggested that the ratio moved by 3 %; where nothing did, it is one that
+    raised a suspicion all the same."""
     rng = np.random.default_rng(seed)
     for culprit, effect, number in product(TRUTHS, EFFECTS, range(repeats)):
         sign = 1 if number % 2 else -1
         moved = {cell: math.log1p(sign * size) for cell, size in TRUTHS[culprit].items()}
+        levels = HistoryLevels(before=_LEVEL, after=_LEVEL + 0.03)
         yield Suspected(
             culprit=culprit,
             effect=effect,
             starts=[_start(rng, moved, effect) for _ in range(LOOKS[-1])],
+            levels=levels if moved else _draw_null_levels(rng, effect, bool(number % 2)),
         )
+
+
+def _draw_null_levels(rng: np.random.Generator, effect: float, bimodal: bool) -> HistoryLevels:
+    """The levels of the first unchanged history that raises a suspicion; half of the last nights
+    are outliers, and both environments are new near the end."""
+    while True:
+        logs = _LEVEL + max(effect, _WITHIN) * rng.normal(size=_NIGHTS)
+        logs += bimodal * _APART * max(effect, _WITHIN) * (rng.random(_NIGHTS) < _SHARE)
+        logs[-1] += rng.choice([-1, 0, 0, 1]) * rng.uniform(*_OFF)
+        series = _make_series(logs)
+        shown = detect_shifts(series.values)
+        for found in suspect(series, None, shown)[-1:]:
+            names = {name: getattr(found, name).duel_run for name in ("before", "since", "after")}
+            return measure_levels(series, SuspectedNights(trigger=found.trigger, **names), shown)
+
+
+def _make_series(logs: np.ndarray) -> Series:
+    key = SeriesKey(
+        workload="simulated",
+        case_name="null",
+        track="default",
+        a_arm="jax-jit",
+        b_arm="torch-eager",
+        device_fingerprint="0" * 16,
+        method=1,
+    )
+    nights = [
+        Night(
+            key=key,
+            at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=row),
+            duel_run=str(row),
+            log_ratio=float(log_ratio),
+            a_environment=f"a{row >= _RELEASE}",
+            b_environment=f"b{row >= _RELEASE}",
+            a="a",
+            b="b",
+        )
+        for row, log_ratio in enumerate(logs)
+    ]
+    return Series(key=key, nights=tuple(nights))
 
 
 def _start(rng: np.random.Generator, moved: Mapping[str, float], effect: float) -> Start:
@@ -65,10 +118,9 @@ def _start(rng: np.random.Generator, moved: Mapping[str, float], effect: float) 
 
 def confirm(suspected: Suspected) -> Finding:
     """Decide a suspicion look by look, as the only one of its night."""
-    levels = HistoryLevels(before=_LEVEL, after=_LEVEL + 0.03)
     for look in LOOKS:
         final = look == LOOKS[-1]
-        (found,) = decide([(suspected.starts[:look], levels)], final=final)
+        (found,) = decide([(suspected.starts[:look], suspected.levels)], final=final)
         if found.verdict != "more":
             return found
     raise AssertionError("the last look decides")

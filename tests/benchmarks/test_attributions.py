@@ -23,3 +23,9 @@ def test_every_truth_is_simulated_and_its_rates_add_up() -> None:
     assert by_truth["nothing"]["refuted"] == 1.0
     for moved in ("a", "b", "both"):
         assert (by_truth[moved]["confirmed"], by_truth[moved]["right of the confirmed"]) == (1, 1)
+
+
+def test_where_nothing_changed_the_levels_are_those_of_a_history_that_was_suspected() -> None:
+    null = [each.levels for each in simulate(2, 2) if each.culprit == "nothing"]
+    assert len({each.after for each in null}) == len(null)
+    assert all(abs(each.after - each.before) > 0.005 and each.num_before > 2 for each in null)
