@@ -38,7 +38,6 @@ def store_finding(
         row = session.get_one(SuspicionRow, suspicion)
         row.state = "open" if finding.verdict == "more" else finding.verdict
         row.finding = {**dataclasses.asdict(finding), **more}
-        row.updated_at = _now()
         if finding.verdict == "confirmed":
             _open_event(session, row, finding.culprit, None if alert is None else dict(alert))
 

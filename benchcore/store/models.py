@@ -330,6 +330,8 @@ class SuspicionRow(Base):
     finding: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     opened_at: Mapped[datetime]
     updated_at: Mapped[datetime]
+    """The last nights of the histories that opened it and that showed it last: nights decide how
+    long a change has lasted, not the time at which somebody looked at them."""
 
 
 class EventRow(Base):

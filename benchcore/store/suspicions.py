@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Engine, Select, func, select
@@ -53,19 +53,18 @@ def refresh_suspicions(engine: Engine, series: Sequence[Series] | None = None) -
     given = read_series(engine, metrics=TRACKED) if series is None else series
     found_of = [detect_series(each) for each in given]
     for each, history in zip(given, found_of, strict=True):
+        last = each.nights[-1]
         with begin_writing(engine) as session:
             found = suspect(each, _read_baseline(session, each.key), history)
             rows = {row.id: row for row in _read_rows(session, each.key)}
-            for change in reconcile(
-                found, [_known(row) for row in rows.values()], each.nights[-1].number
-            ):
+            for change in reconcile(found, [_known(row) for row in rows.values()], last.number):
                 if change.known is None:
                     assert change.found is not None
-                    row = SuspicionRow(**dataclasses.asdict(each.key), opened_at=_now())
+                    row = SuspicionRow(**dataclasses.asdict(each.key), opened_at=last.at)
                     session.add(row)
                 else:
                     row = rows[change.known]
-                _update(row, change.found)
+                _update(row, change.found, last.at)
     return found_of
 
 
@@ -124,8 +123,8 @@ def _known(row: SuspicionRow) -> StoredSuspicion:
     )
 
 
-def _update(row: SuspicionRow, found: Suspicion | None) -> None:
-    row.updated_at = _now()
+def _update(row: SuspicionRow, found: Suspicion | None, at: datetime) -> None:
+    row.updated_at = at
     if found is None:
         row.state = "passed"
         return
@@ -258,7 +257,3 @@ def changed_conditions(row: SuspicionRow, known: Mapping[str, Conditions]) -> li
 def series_key(row: SuspicionRow) -> SeriesKey:
     """The series that a suspicion is about."""
     return SeriesKey(**{name: getattr(row, name) for name in _KEY})
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
