@@ -21,6 +21,10 @@ class DamagedFileError(Exception):
     """A file of the state folder can't be read, as after a crash: which, why, and what to do."""
 
 
+class ServerNotStartedError(Exception):
+    """A server of our own does not answer: what to do."""
+
+
 class EnvironmentBuildError(Exception):
     """An environment could not be locked, built or verified: an infrastructure failure, never a
     benchmark result."""

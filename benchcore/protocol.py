@@ -18,6 +18,8 @@ SCHEMA = 1
 """Number of the documents' layout. A reader refuses a number that it does not know."""
 METHOD = 2
 """Number of the measuring method. A new number ends every series: see CHANGELOG.md."""
+BEAT_S = 2.0
+"""Seconds between two signs of life of a conductor or a proof."""
 
 Framework = Literal["jax", "torch", "stdlib"]
 FRAMEWORKS: tuple[Framework, ...] = ("jax", "torch", "stdlib")

@@ -23,6 +23,11 @@ class Variable:
 
 STATE = Variable("DEADHEAT_STATE", "The state folder (default `state`).")
 SITES = Variable("DEADHEAT_SITES", "A folder with your own sites, one `NAME.toml` each.")
+LOCKS = Variable(
+    "DEADHEAT_LOCKS",
+    "A folder of locks: measuring processes that share it wait for each other, per device "
+    "(default `deadheat-locks` in the temporary folder).",
+)
 DATABASE_URL = Variable(
     "DEADHEAT_DATABASE_URL", "An SQLAlchemy URL (default: SQLite in the state folder)."
 )
@@ -51,6 +56,7 @@ PREFECT_API_AUTH_STRING = Variable(
 VARIABLES = (
     STATE,
     SITES,
+    LOCKS,
     DATABASE_URL,
     DASHBOARD_URL,
     WEBHOOK_URL,

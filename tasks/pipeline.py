@@ -36,8 +36,12 @@ from dashboards.wandb_runs import send_runs, write_run
 from tasks.available_versions import offer_built_versions
 from tasks.measurement import is_infrastructure
 
+LIMIT_S = 7200.0
+"""Of a task that does not measure: a night must end, even if a disk or a lock hangs. Builds, duels
+and proofs have limits of their own."""
 
-@task(task_run_name="plan-{profile}", cache_policy=NO_CACHE)
+
+@task(task_run_name="plan-{profile}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def plan_campaign(
     profile: str, *, site: str, campaign: str, root: str, python: str | None, pool: str | None
 ) -> None:
@@ -68,13 +72,13 @@ def provision_environment(request: str, *, campaign: str, root: str) -> RunState
     return Completed(message=f"{request}: {record.name}")
 
 
-@task(task_run_name="offer-versions", cache_policy=NO_CACHE)
+@task(task_run_name="offer-versions", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def offer_versions(*, root: str) -> None:
     """List the versions built here in the forms of Prefect's UI."""
     offer_built_versions(State(Path(root)))
 
 
-@task(task_run_name="ingest", cache_policy=NO_CACHE)
+@task(task_run_name="ingest", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def ingest_results(*, root: str) -> list[str]:
     """Ingest spool and proofs into the database; the rejected documents, each with its reason."""
     state = open_state(Path(root))
@@ -83,7 +87,7 @@ def ingest_results(*, root: str) -> list[str]:
     return [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]
 
 
-@task(task_run_name="check-{campaign}", cache_policy=NO_CACHE)
+@task(task_run_name="check-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def check_results(*, campaign: str, root: str) -> int:
     """Check the results with Great Expectations; the number of failed checks."""
     from data_checks.check import check_campaign  # Great Expectations takes seconds to import
@@ -92,7 +96,7 @@ def check_results(*, campaign: str, root: str) -> int:
     return len(check_campaign(engine, campaign).failed_checks)
 
 
-@task(task_run_name="judge-{campaign}", cache_policy=NO_CACHE)
+@task(task_run_name="judge-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
     """Judge the ratios, as rows of a table, and refresh the suspicions."""
     state = open_state(Path(root))
@@ -102,7 +106,7 @@ def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
     return rows
 
 
-@task(task_run_name="publish-{campaign}", cache_policy=NO_CACHE)
+@task(task_run_name="publish-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def publish_dashboard(*, campaign: str, root: str) -> str:
     """Publish the campaign on the static site; the path of its page. If the transaction around it
     fails, the page is withdrawn."""

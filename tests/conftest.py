@@ -62,6 +62,12 @@ def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _own_locks(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Duels of tests that run at the same time don't wait for each other."""
+    os.environ["DEADHEAT_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _prefect_template(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Prefect's tables are made once a test run."""
     Template.folder = _shared_folder(tmp_path_factory) / "prefect-template"

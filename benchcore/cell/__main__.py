@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import sys
+import threading
+import time
 from pathlib import Path
 
 from benchcore.cell.channel import Channel
@@ -13,7 +17,7 @@ from benchcore.cell.contender import Contender
 from benchcore.cell.measure.machine_probe import serve_probe
 from benchcore.cell.process import die_with_parent
 from benchcore.cell.proof.run import ProofRun
-from benchcore.protocol import decode_order, decode_proof_order, write_json
+from benchcore.protocol import BEAT_S, decode_order, decode_proof_order, write_json
 
 
 def main(arguments: list[str]) -> int:
@@ -22,6 +26,7 @@ def main(arguments: list[str]) -> int:
     die_with_parent()
     role, *rest = arguments
     if role in ("conductor", "proof"):
+        threading.Thread(target=_beat, daemon=True).start()
         order_path, result_path, scratch = (Path(argument) for argument in rest)
         document = json.loads(order_path.read_text(encoding="utf-8"))
         scratch.mkdir(parents=True, exist_ok=True)
@@ -40,6 +45,15 @@ def main(arguments: list[str]) -> int:
     else:
         raise SystemExit(f"wanted the role conductor, contender, probe or proof, got {role!r}")
     return 0
+
+
+def _beat() -> None:
+    """Report that this process is not stopped, even while it waits for a contender. Past Python's
+    buffer, whose lock a thread may not hold when the process ends."""
+    with contextlib.suppress(OSError):  # nobody reads any more
+        while True:
+            time.sleep(BEAT_S)
+            os.write(sys.stdout.fileno(), b'{"event": "alive"}\n')
 
 
 if __name__ == "__main__":

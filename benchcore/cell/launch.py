@@ -155,6 +155,11 @@ def launch(
         raise ContenderFailedError("environment", "import", reason, cause="environment") from error
 
 
+def inherited_environ() -> dict[str, str]:
+    """What a measuring process may see of our environment: no password, no database's URL."""
+    return {key: os.environ[key] for key in INHERITED if key in os.environ}
+
+
 def contender_environ(
     contender: ContenderOrder,
     device: str,
@@ -163,7 +168,7 @@ def contender_environ(
 ) -> dict[str, str]:
     """Passive waiting for every thread pool, our snapshot, and every compiler's `caches` there."""
     return {
-        **{key: os.environ[key] for key in INHERITED if key in os.environ},
+        **inherited_environ(),
         "PYTHONPATH": os.environ["PYTHONPATH"],
         # The build compiled the environment's bytecode; the snapshot has none.
         "PYTHONDONTWRITEBYTECODE": "1",

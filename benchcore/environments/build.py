@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
+from benchcore.cell.launch import inherited_environ
 from benchcore.cell.measure import gpu
 from benchcore.environments import contents
 from benchcore.environments.interpreters import query_python
@@ -217,7 +217,7 @@ def _verify(python: Path, template: Template, device: Device, *, complete: bool)
         f"{template.verification}\n"
         "print('\\n' + json.dumps(absent))\n"
     )
-    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    environment = {**inherited_environ(), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if device:
         environment["JAX_PLATFORMS"] = device
     if device == "cpu":
@@ -263,7 +263,12 @@ def _locked(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         report(f"waiting for another process to build {folder.name}")
-        lock.acquire()
+        try:
+            lock.acquire(timeout=2 * _INSTALL_TIMEOUT_S)
+        except Timeout:
+            raise EnvironmentBuildError(
+                f"another process holds {lock.lock_file} for {2 * _INSTALL_TIMEOUT_S} s; end it"
+            ) from None
     try:
         yield
     finally:

@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchcore.cell.launch import inherited_environ
 from benchcore.protocol import DuelOrder, encode, write_json
+from benchcore.running.device_lock import hold_device
+from benchcore.running.heartbeat import StuckProcessError, follow_progress
 from benchcore.state import State
 
 _DOCUMENT = "result.json"
@@ -53,14 +56,28 @@ def run_duel(
     result = result_path(state, order.campaign, order.duel_run)
     if result.exists():
         return result
+    with hold_device(order.device, lambda: report({"event": "waiting"}), ends_at) as held:
+        if not held:
+            raise OutOfTimeError("another process measured on the device all the time")
+        if not result.exists():  # it was measured while this process waited
+            _measure(order, state, snapshot, report, ends_at)
+    return result
+
+
+def _measure(
+    order: DuelOrder,
+    state: State,
+    snapshot: Path,
+    report: Callable[[dict[str, Any]], None],
+    ends_at: float | None,
+) -> None:
     duels = state.campaigns / order.campaign / "duels"
     scratch = _conduct(order, duels, snapshot, report, ends_at)
     killed = _list_killed(scratch)
     if killed:
         report({"event": "again", "contenders": killed})
         scratch = _conduct(order, duels, snapshot, report, ends_at)
-    _publish(scratch, result, duels / order.duel_run)
-    return result
+    _publish(scratch, result_path(state, order.campaign, order.duel_run), duels / order.duel_run)
 
 
 def _list_killed(scratch: Path) -> list[str]:
@@ -88,15 +105,17 @@ def _conduct(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": str(snapshot)},
+            env={**inherited_environ(), "PYTHONPATH": str(snapshot)},
         )
         with end_in_time(process, ends_at) as overdue:
-            _follow(process, report)
+            stuck = _follow(process, report, _longest_step_s(order))
         code = process.returncode
     if document.exists():
         return scratch
     if overdue.is_set():
         raise OutOfTimeError("the duel would not have ended before its allocation")
+    if stuck is not None:
+        raise ConductorFailedError(f"the conductor was ended: {stuck}")
     message = (scratch / "conductor.log").read_text(errors="replace")[-4000:]
     raise ConductorFailedError(f"the conductor ended with {code} and no document: {message}")
 
@@ -146,9 +165,23 @@ def _conductor_python(order: DuelOrder) -> str:
     return sys.executable
 
 
-def _follow(process: subprocess.Popen[bytes], report: Callable[[dict[str, Any]], None]) -> None:
+def _follow(
+    process: subprocess.Popen[bytes], report: Callable[[dict[str, Any]], None], stuck_s: float
+) -> str | None:
+    """Report a conductor's progress until it ends; why it must be ended, if it hangs."""
     assert process.stdout is not None
     with process.stdout:
-        for line in process.stdout:
-            report(json.loads(line))
+        try:
+            for event in follow_progress(process.stdout, stuck_s):
+                report(event)
+        except StuckProcessError as error:
+            return str(error)
     process.wait()
+    return None
+
+
+def _longest_step_s(order: DuelOrder) -> float:
+    """No step of a conductor waits longer between two events: a pass asks each contender a few
+    times, and each question has its own limit."""
+    limits = order.limits
+    return 10 * len(order.contenders) * (limits.prepare_timeout_s + limits.block_timeout_s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -18,6 +17,7 @@ from typing import TextIO
 
 from filelock import FileLock, Timeout
 
+from benchcore.cell.launch import inherited_environ
 from benchcore.cell.measure.host import absence_reason, describe_device
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.planning import checkpoints
@@ -35,8 +35,10 @@ from benchcore.protocol import (
     encode,
     write_json,
 )
+from benchcore.running.device_lock import hold_device
 from benchcore.running.duel_process import OutOfTimeError, end_in_time
 from benchcore.running.duels import load_environment
+from benchcore.running.heartbeat import StuckProcessError, follow_progress
 from benchcore.running.plans import load_campaign
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
@@ -224,8 +226,13 @@ def run_proof(
         write_json(scratch / "order.json", encode(order))
         command = [request.sides[0].environment.python, "-P", "-s", "-m", "benchcore.cell", "proof"]
         paths = (scratch / "order.json", scratch / "proof.json", scratch)
-        environ = {**os.environ, "PYTHONPATH": str(take_snapshot(state.snapshots))}
-        with (scratch / "proof.log").open("w+") as log:
+        environ = {**inherited_environ(), "PYTHONPATH": str(take_snapshot(state.snapshots))}
+        with (
+            hold_device(request.device, lambda: None, ends_at) as held,
+            (scratch / "proof.log").open("w+") as log,
+        ):
+            if not held:
+                raise OutOfTimeError("another process measured on the device all the time")
             code = _run([*command, *map(str, paths)], environ, log, advance, ends_at)
             if code != 0:
                 log.seek(0)
@@ -260,13 +267,16 @@ def _run(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=log,
-        text=True,
         env=environ,
     )
     assert process.stdout is not None
     with end_in_time(process, ends_at) as overdue, process.stdout:
-        for line in process.stdout:
-            advance(json.loads(line)["share"])
+        try:
+            for event in follow_progress(process.stdout, 10 * _TIMEOUT_S):
+                advance(event["share"])
+        except StuckProcessError as error:
+            process.kill()
+            log.write(f"the proof was ended: {error}")
         code = process.wait()
     if code and overdue.is_set():
         raise OutOfTimeError("the proof would not have ended before its allocation")

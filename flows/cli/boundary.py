@@ -10,9 +10,11 @@ from benchcore.errors import (
     CampaignIncompleteError,
     DamagedFileError,
     EnvironmentBuildError,
+    ServerNotStartedError,
     UserError,
 )
 
+_OURS = (CampaignIncompleteError, DamagedFileError, EnvironmentBuildError, ServerNotStartedError)
 DEBUG = "--debug"
 _MOST_SHOWN = 600
 
@@ -29,7 +31,7 @@ def explain_failure(error: Exception) -> Failure:
     """The paragraph and the exit code of an error that ended a command: 2 for bad input, else 1."""
     if isinstance(error, UserError):
         return Failure(str(error), 2)
-    if isinstance(error, EnvironmentBuildError | CampaignIncompleteError | DamagedFileError):
+    if isinstance(error, _OURS):
         return Failure(str(error), 1)
     for explain in (_explain_disk, _explain_database, _explain_server, _explain_file):
         if text := explain(error):

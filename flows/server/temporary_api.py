@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
-import signal
+import secrets
+import socket
 import subprocess
 import sys
+import threading
+import time
+import urllib.request
 from typing import TYPE_CHECKING
 
+from benchcore.errors import ServerNotStartedError
 from benchcore.state import State
 from flows.server import watchdog
 
@@ -19,8 +25,7 @@ _STORAGE = "prefect.server.concurrency.lease_storage.filesystem"
 LEASES = {"PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": _STORAGE}
 """For a server: a restart keeps track of who holds a concurrency limit. In memory, Prefect's
 default, a measuring task that lost its server would block all others for good."""
-_watchdogs: list[subprocess.Popen[bytes]] = []
-"""They outlive this process by a moment, and Python warns about those that it forgets."""
+_START_S = 180.0
 
 
 def settle_prefect(state: State) -> None:
@@ -29,7 +34,8 @@ def settle_prefect(state: State) -> None:
     defaults = {
         "PREFECT_HOME": str(state.root / "prefect"),
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        # As lost connections, 502 and 503, which Prefect waits for itself.
+        "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500,504",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         "DO_NOT_TRACK": "1",
@@ -45,27 +51,101 @@ def use_server(api: str, auth: str) -> None:
 
 
 def start_temporary_api() -> None:
-    """Start Prefect's temporary server now, deaf to Ctrl-C, unless PREFECT_API_URL names one. It
-    ends with this process, however that ends.
+    """Start a temporary Prefect server now, unless PREFECT_API_URL names one. It requires a
+    password, ends with this process, however that ends, and is started again if it dies.
 
-    A terminal sends Ctrl-C to every process of its group. If the server died of it, the flow would
-    try for minutes to report that it was interrupted. A signal that is blocked here stays blocked
-    in the child; Prefect ends the server with another one.
+    It is in a session of its own: a terminal sends Ctrl-C to every process of its group, and if the
+    server died of it, the flow would try for minutes to report that it was interrupted.
     """
     if os.environ.get("PREFECT_API_URL"):
         return
+    if _Temporary.process is None:
+        _Temporary.begin()
+    os.environ["PREFECT_API_AUTH_STRING"] = _Temporary.auth
+    if "prefect" in sys.modules:  # it took its settings before
+        from prefect.context import refresh_global_settings_context
+
+        refresh_global_settings_context()
     from prefect.client.orchestration import get_client
     from prefect.server.api.server import SubprocessASGIServer
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        with get_client(sync_client=True) as client:
-            client.hello()
-            _free_measure_limit(client)
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    if server := SubprocessASGIServer().server_process:
-        _watch(server.pid)
+    server = SubprocessASGIServer()
+    server.port, server.running = _Temporary.port, True
+    server.server_process = _Temporary.process
+    _wait_until_healthy(server.api_url)
+    with get_client(sync_client=True) as client:
+        _free_measure_limit(client)
+
+
+class _Temporary:
+    """The one server of this process, behind its watchdog."""
+
+    process: subprocess.Popen[bytes] | None = None
+    port = 0
+    auth = f"deadheat:{secrets.token_hex(16)}"
+    ending = threading.Event()
+
+    @classmethod
+    def begin(cls) -> None:
+        """Start the watchdog, and start it again if something kills it."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            cls.port = free.getsockname()[1]
+        cls.process = _start_watchdog(cls.port, cls.auth)
+        threading.Thread(target=cls._keep, daemon=True).start()
+        atexit.register(cls.end)
+
+    @classmethod
+    def _keep(cls) -> None:
+        while cls.process is not None:
+            cls.process.wait()
+            if cls.ending.wait(1):
+                return
+            cls.process = _start_watchdog(cls.port, cls.auth)
+
+    @classmethod
+    def end(cls) -> None:
+        """End both."""
+        cls.ending.set()
+        if cls.process is not None and cls.process.stdin is not None:
+            cls.process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                cls.process.wait(15)
+            cls.process.kill()
+            cls.process.wait()
+
+
+def _start_watchdog(port: int, auth: str) -> subprocess.Popen[bytes]:
+    app = ("--factory", "prefect.server.api.server:create_app", "--lifespan", "on")
+    listen = ("--host", "127.0.0.1", "--port", str(port), "--log-level", "critical")
+    server = (sys.executable, "-m", "uvicorn", *app, *listen)
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", watchdog.__file__, *server],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        env={
+            **os.environ,
+            **LEASES,
+            "PREFECT_UI_ENABLED": "0",
+            "PREFECT__SERVER_EPHEMERAL": "1",
+            "PREFECT__SERVER_FINAL": "1",
+            "PREFECT_SERVER_API_AUTH_STRING": auth,
+            "PREFECT_API_AUTH_STRING": auth,
+        },
+    )
+
+
+def _wait_until_healthy(api: str) -> None:
+    deadline = time.monotonic() + _START_S
+    while True:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{api}/health", timeout=5):
+            return
+        if time.monotonic() > deadline:
+            raise ServerNotStartedError(
+                f"wanted a temporary Prefect server within {_START_S:g} s, but it does not answer; "
+                "rerun the command, or set PREFECT_API_URL to a server that runs"
+            )
+        time.sleep(0.1)
 
 
 def _free_measure_limit(client: SyncPrefectClient) -> None:
@@ -79,9 +159,3 @@ def _free_measure_limit(client: SyncPrefectClient) -> None:
     with contextlib.suppress(ObjectNotFound):
         free = GlobalConcurrencyLimitUpdate(active_slots=0)
         client.update_global_concurrency_limit(MEASURE_LIMIT, free)
-
-
-def _watch(pid: int) -> None:
-    """End the server with this process: Prefect does so only if Python exits in order."""
-    command = [sys.executable, "-I", "-S", watchdog.__file__, str(pid)]
-    _watchdogs.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))

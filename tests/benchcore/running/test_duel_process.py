@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from result_documents import SLURM
 
 from benchcore.planning.snapshot import take_snapshot
 from benchcore.protocol import SlurmJob
-from benchcore.running.duel_process import OutOfTimeError, result_path, run_duel
+from benchcore.running import heartbeat
+from benchcore.running.device_lock import hold_device
+from benchcore.running.duel_process import (
+    ConductorFailedError,
+    OutOfTimeError,
+    result_path,
+    run_duel,
+)
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
 
@@ -75,6 +83,11 @@ def _find_contender() -> int:
     return contender
 
 
+def _find_conductor() -> int:
+    (conductor,) = [each for each in _list_children(os.getpid()) if _is_conductor(each)]
+    return conductor
+
+
 def _is_conductor(pid: int) -> bool:
     """Other tests of this process may have left helpers behind, such as a resource tracker."""
     return b"conductor" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -97,7 +110,9 @@ def test_a_duel_without_environments_reports_each_missing_one(
     assert [each["status"] for each in read_document(path)["contenders"]] == ["environment"] * 2
 
 
-def test_the_first_document_of_two_parallel_attempts_stays(state: State) -> None:
+def test_the_first_document_of_two_parallel_attempts_stays(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Slurm lost a node, and its job lives on beside the one that was sent again."""
     order = make_order(make_contender("a"))
     snapshot = take_snapshot(state.snapshots)
@@ -105,6 +120,7 @@ def test_the_first_document_of_two_parallel_attempts_stays(state: State) -> None
 
     def overtake(event: dict[str, object]) -> None:
         if not first:
+            monkeypatch.setenv("DEADHEAT_LOCKS", str(tmp_path / "of another node"))
             first.append(run_duel(order, state, snapshot, lambda event: None).read_bytes())
 
     path = run_duel(order, state, snapshot, overtake)
@@ -124,3 +140,53 @@ def _cells_running(state: State) -> bool:
         except OSError:  # ended meanwhile
             continue
     return False
+
+
+def test_a_stopped_conductor_is_ended_and_leaves_nobody(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "SILENCE_S", 5.0)
+    order = make_order(make_contender("a"), workload="faulty", case="hang_in_step")
+
+    def stop_it(event: dict[str, Any]) -> None:
+        if event["event"] == "stage":
+            os.kill(_find_conductor(), signal.SIGSTOP)
+
+    with pytest.raises(ConductorFailedError, match="gave no sign of life for 5 s"):
+        run_duel(order, state, take_snapshot(state.snapshots), stop_it)
+    deadline = time.monotonic() + 30
+    while _cells_running(state):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_measuring_processes_see_no_secret(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "deadheat:secret-of-the-server")
+
+    def look(event: dict[str, Any]) -> None:
+        if event["event"] == "round":
+            for pid in (_find_conductor(), _find_contender()):
+                seen.append(Path(f"/proc/{pid}/environ").read_bytes())
+
+    run_duel(make_order(make_contender("a")), state, take_snapshot(state.snapshots), look)
+    assert seen and not any(b"secret-of-the-server" in each for each in seen)
+
+
+def test_duels_on_one_device_wait_for_each_other(state: State) -> None:
+    events: list[str] = []
+    order, snapshot = make_order(make_contender("a")), take_snapshot(state.snapshots)
+
+    def measure() -> Path:
+        return run_duel(order, state, snapshot, lambda event: events.append(event["event"]))
+
+    with ThreadPoolExecutor(1) as pool:
+        with hold_device("cpu", lambda: None) as held:
+            assert held
+            done = pool.submit(measure)
+            while not events:
+                time.sleep(0.05)
+            with pytest.raises(OutOfTimeError, match="another process measured"):
+                run_duel(order, state, snapshot, lambda event: None, ends_at=time.time())
+            assert events == ["waiting"]
+        assert done.result().exists()
