@@ -66,6 +66,15 @@ class State:
         """The published dashboard."""
         return self.root / "site"
 
+    def link_page(self, campaign: str) -> str:
+        """The URL of a campaign's own page, which later campaigns do not replace: under
+        DEADHEAT_DASHBOARD_URL if it is set, else of the file."""
+        page = self.site / campaign / "index.html"
+        served = variables.DASHBOARD_URL.read()
+        if not served:
+            return page.absolute().as_uri()
+        return f"{served.rstrip('/')}/{page.relative_to(self.site).as_posix()}"
+
     @property
     def database_url(self) -> str:
         """SQLAlchemy URL: DEADHEAT_DATABASE_URL, else SQLite inside the state folder."""

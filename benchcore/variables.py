@@ -40,6 +40,12 @@ WEBHOOK_URL = Variable(
     "Receives a JSON POST for every confirmed shift, new release and failed night. "
     "Its field `text` is the message, as Slack expects it.",
 )
+NOTIFY = Variable(
+    "DEADHEAT_NOTIFY",
+    "Addresses that get every alert as text with its chart, separated by spaces, as "
+    "[apprise](https://github.com/caronc/apprise/wiki) writes them (Slack, mail, Teams, ...). "
+    "Unset: those of the Prefect secret block `deadheat-notify`.",
+)
 WANDB = Variable(
     "DEADHEAT_WANDB",
     "A project of Weights & Biases, `PROJECT` or `ENTITY/PROJECT`: every campaign is sent there. "
@@ -60,6 +66,7 @@ VARIABLES = (
     DATABASE_URL,
     DASHBOARD_URL,
     WEBHOOK_URL,
+    NOTIFY,
     WANDB,
     PREFECT_API_URL,
     PREFECT_API_AUTH_STRING,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from urllib.parse import quote
 
 import altair as alt
@@ -10,6 +11,8 @@ import vl_convert
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.series import read_series
+from benchcore.store.suspicions import list_suspicions, read_suspicion
 from dashboards.forest_chart import PAIR_DIRECTIONS, forest_chart, pair_rows
 from dashboards.frames import counting, keep
 
@@ -32,6 +35,42 @@ def draw_forest(state: State, campaign: str) -> str | None:
     padding = {"left": 12, "right": 12, "top": 8, "bottom": 8}
     drawn = {**chart, "width": _WIDTH, "background": "white", "padding": padding}
     return vl_convert.vegalite_to_svg(drawn, vl_version=VEGA_LITE)
+
+
+def draw_forest_png(state: State, campaign: str) -> bytes | None:
+    """As `draw_forest`, as a PNG for messages."""
+    svg = draw_forest(state, campaign)
+    return None if svg is None else vl_convert.svg_to_png(svg, scale=2)
+
+
+def draw_series_png(state: State, suspicion: int) -> bytes | None:
+    """The ratio of a suspicion's series over its nights, with a rule where it is suspected to have
+    changed; None if the series no longer counts."""
+    engine = open_database(state.database_url)
+    [row] = [each for each in list_suspicions(engine) if each["id"] == suspicion]
+    series = read_series(engine, read_suspicion(engine, suspicion).key)
+    if not series:
+        return None
+    nights = [
+        {"night": night.at.isoformat(), "ratio": math.exp(night.log_ratio)}
+        for night in series[0].nights
+    ]
+    since = [
+        each
+        for each, night in zip(nights, series[0].nights, strict=True)
+        if night.duel_run == row["since_run"]
+    ]
+    points = (
+        alt.Chart(alt.InlineData(values=nights))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("night:T", title=None),
+            y=alt.Y("ratio:Q", title="times as fast", scale=alt.Scale(zero=False)),
+        )
+    )
+    rule = alt.Chart(alt.InlineData(values=since)).mark_rule(strokeDash=[4, 4]).encode(x="night:T")
+    chart = (points + rule).properties(width=_WIDTH, height=240, title=series[0].key.title)
+    return vl_convert.vegalite_to_png(chart.to_dict(), vl_version=VEGA_LITE, scale=2)
 
 
 def to_data_uri(svg: str) -> str:

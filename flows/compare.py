@@ -22,7 +22,7 @@ from benchcore.state import State, default_root, open_state
 from dashboards.answer import title_answer, write_answer
 from dashboards.pictures import draw_forest, to_data_uri
 from tasks.artifacts import name_key
-from tasks.campaign_run import link_page, run_campaign
+from tasks.campaign_run import run_campaign
 from tasks.form import Comparison, PoolName, SiteName
 from tasks.slurm_shards import cancel_shards
 
@@ -59,7 +59,7 @@ def compare(
     found = conclude_comparison(campaign, state, outcome["ratios"])
     create_markdown_artifact(
         key=name_key("answer", campaign),
-        markdown=write_answer(found, outcome["failures"], link_page(campaign, state)),
+        markdown=write_answer(found, outcome["failures"], state.link_page(campaign)),
         description=title_answer(found),
     )
     if picture := draw_forest(state, campaign):

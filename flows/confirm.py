@@ -17,6 +17,7 @@ from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation.decide import LOOKS
+from tasks.alerts import draw_suspicion, emit_shift, use_stored_addresses
 from tasks.campaign_run import TaskMeasurer
 from tasks.form import ConfirmMinutes, ProfileName, SiteName, Starts, SuspicionIds
 
@@ -50,9 +51,12 @@ def confirm(
             budget_s=60 * budget_minutes,
             context=RunContext(profile=load_profile(profile), site=site),
         )
-        found = run_confirmation(request, state, TaskMeasurer(state))
+        use_stored_addresses()
+        found = run_confirmation(request, state, TaskMeasurer(state), draw_suspicion(state))
     except UserError as error:
         return Failed(message=str(error))
+    for each in found.alerts:
+        emit_shift(each)
     summary = _count(found.rows)
     if found.rows:
         table = [{name: row[name] for name in _COLUMNS} for row in found.rows]

@@ -28,7 +28,8 @@ from benchcore.running.plans import campaign_folder, draft_plan, load_campaign
 from benchcore.running.sites import check_site
 from benchcore.state import State, default_root, open_state
 from tasks import release_watch
-from tasks.campaign_run import TaskMeasurer, link_page, run_campaign
+from tasks.alerts import alert
+from tasks.campaign_run import TaskMeasurer, run_campaign
 from tasks.form import Attempt, ConfirmMinutes, Framework, ProfileName, PublishedVersion, SiteName
 
 _COLUMNS = (
@@ -86,7 +87,7 @@ def release(
         attempt: Number of earlier attempts; each attempt is a campaign of its own.
     """
     state = open_state(default_root())
-    root, details = str(state.root), dict[str, Any]()
+    root, details, campaign = str(state.root), dict[str, Any](), ""
     try:
         check_site(site)
         campaign = _plan(state, framework, version, profile=profile, site=site, attempt=attempt)
@@ -104,14 +105,17 @@ def release(
             TaskMeasurer(state),
         )
         words = describe_release(framework, version, found.request.old, found.rows, found.trends)
-        details = _list_details(found, link_page(campaign, state))
+        details = _list_details(found, state.link_page(campaign))
         _publish(found, words)
     except (UserError, CampaignIncompleteError) as error:
         failure, words = str(error), ""
     if failure:
         words = f"{framework} {version} failed: {failure}" + (f". {words}" if words else "")
-    release_watch.settle(framework, version, failure=failure, root=root, details=details)
-    release_watch.alert(words, {"framework": framework, "version": version, **details})
+    payload = {"text": words, **details}
+    release_watch.settle(framework, version, failure=failure, root=root, details=payload)
+    key = f"release-{framework}-{version}-{attempt}"
+    named = {"framework": framework, "version": version, **details}
+    alert(key, words, named, root, campaign=campaign if details else None)
     return Failed(message=words) if failure else Completed(message=words)
 
 

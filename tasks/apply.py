@@ -20,7 +20,7 @@ from prefect.exceptions import ObjectAlreadyExists
 from prefect.schedules import Cron, Schedule
 
 from benchcore.errors import UserError
-from benchcore.experiments.alerts import find_webhook
+from benchcore.experiments.outbox import find_webhook
 from tasks import prefect_server
 from tasks.measurement import MEASURE_LIMIT
 from tasks.prefect_server import list_our_automations, list_our_deployments

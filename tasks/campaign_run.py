@@ -77,7 +77,7 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
             create_table_artifact(key=name_key("ratios", campaign), table=ratios, description=void)
         create_link_artifact(
             key=name_key("dashboard", campaign),
-            link=link_page(campaign, state),
+            link=state.link_page(campaign),
             link_text="Dashboard",
             description=void,
         )
@@ -129,16 +129,6 @@ def _measure_all(plan: Plan, state: State, update: Callable[[], None]) -> list[s
             lost.append(f"{duel.title}: {ended.message}")
         update()
     return lost
-
-
-def link_page(campaign: str, state: State) -> str:
-    """The URL of a campaign's own page, which later campaigns do not replace: under
-    DEADHEAT_DASHBOARD_URL if it is set, else of the file."""
-    page = state.site / campaign / "index.html"
-    served = variables.DASHBOARD_URL.read()
-    if not served:
-        return page.as_uri()
-    return f"{served.rstrip('/')}/{page.relative_to(state.site).as_posix()}"
 
 
 @task(task_run_name="{title}", cache_policy=NO_CACHE)

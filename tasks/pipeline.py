@@ -33,6 +33,7 @@ from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
 from dashboards.publish import publish_campaign, read_page, withdraw_campaign
 from dashboards.wandb_runs import LIMIT_S as WANDB_LIMIT_S
 from dashboards.wandb_runs import send_runs, write_run
+from tasks.alerts import alert as send_alert
 from tasks.available_versions import offer_built_versions
 from tasks.measurement import is_infrastructure
 
@@ -155,6 +156,7 @@ def report_void(outcome: dict[str, Any], root: str) -> None:
             resource={"prefect.resource.id": f"deadheat.campaign.{campaign}"},
             payload=payload,
         )
+    send_alert(f"void-{campaign}", outcome["void"], payload, root)
 
 
 @task(task_run_name="wandb-{campaign}", cache_policy=NO_CACHE)

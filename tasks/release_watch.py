@@ -17,7 +17,6 @@ from benchcore.environments import release_watch
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.release_watch import IndexCheck, WatchedRelease
 from benchcore.environments.version_requests import pick_interpreters
-from benchcore.experiments.alerts import post_alert
 from benchcore.state import State, open_state
 
 
@@ -94,14 +93,3 @@ def settle(
             **details,
         },
     )
-
-
-@task(
-    task_run_name="alert",
-    cache_policy=NO_CACHE,
-    retries=3,
-    retry_delay_seconds=[1, 5, 30],
-)
-def alert(text: str, details: Mapping[str, Any]) -> None:
-    """Post the outcome of a release to the webhook, if there is one."""
-    post_alert(text, details)

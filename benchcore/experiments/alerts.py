@@ -1,24 +1,14 @@
-"""Alerts: the text and the details of each, and the webhook to which they are posted.
-
-A payload is a JSON object with a `text`, as Slack expects it, and the details of its alert.
-"""
+"""Alerts: the text and the details of each. `outbox.py` sends them."""
 
 from __future__ import annotations
 
 import functools
-import html
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx
-
-from benchcore import variables
-from benchcore.errors import UserError
 from benchcore.protocol import name_case
-from benchcore.store.database import Engine
-from benchcore.store.events import list_unsent, record_sent
 from benchcore.store.records import ContenderRecord, SuspicionRecord, case_of
 from benchcore.store.reports.certificates import CHANGED
 from benchcore.verdict.confirmation.decide import Finding
@@ -26,57 +16,10 @@ from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import Judgement
 
-_TIMEOUT_S = 20.0
 _MOST_NAMED = 5
 _MANY = 2.0
 """From here on a slow-down is written as a factor, not in percent."""
 _TITLES = {"jax": "JAX", "torch": "PyTorch"}
-
-
-class AlertFailedError(Exception):
-    """The webhook did not accept an alert; its event stays unsent in the database."""
-
-
-def find_webhook() -> str | None:
-    """DEADHEAT_WEBHOOK_URL, if it is set. Raises UserError if it is not an http address."""
-    url = variables.WEBHOOK_URL.read()
-    if url and not url.startswith(("http://", "https://")):
-        raise UserError("wanted an http address in DEADHEAT_WEBHOOK_URL; set one, or unset it")
-    return url
-
-
-def post_alert(text: str, details: Mapping[str, Any]) -> None:
-    """Post an alert, if a webhook is set. Its address may hold a token, so no error shows it.
-
-    Raises AlertFailedError if it was not delivered, and UserError as `find_webhook` does.
-    """
-    url = find_webhook()
-    if url is None:
-        return
-    # Slack reads <!channel> and similar as commands; it requires only &, < and > to be escaped.
-    body = {"text": html.escape(text, quote=False), **details}
-    try:
-        httpx.post(url, json=body, timeout=_TIMEOUT_S).raise_for_status()
-    except httpx.HTTPStatusError as error:
-        raise AlertFailedError(f"the webhook answered {error.response.status_code}") from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise AlertFailedError(f"the webhook was not reached: {type(error).__name__}") from None
-
-
-def post_unsent(engine: Engine) -> list[str]:
-    """Post the alert of every event that the webhook has not taken yet; return why some failed.
-
-    If the process dies in between, its last alert is sent again.
-    """
-    refused: list[str] = []
-    for event, alert in list_unsent(engine).items():
-        try:
-            post_alert(f"Event {event}: {alert['text']}", {"event": event, **alert["details"]})
-        except AlertFailedError as error:
-            refused.append(f"event {event} is stored, but its alert was not sent: {error}")
-        else:
-            record_sent(engine, event)
-    return refused
 
 
 def describe_release(
@@ -141,12 +84,38 @@ def _template(expression: str) -> str:
 def write_shift(
     suspicion: SuspicionRecord, finding: Finding, outcome: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The `text` and the `details` of a confirmed shift; they are stored until they are posted."""
+    """The `text` and the `details` of a confirmed shift; they are stored until they are sent.
+
+    Shifts of one `cause` become one message, in which the one of the largest `size` comes first.
+    """
     details = {
         name: outcome[name]
         for name in ("suspicion", "series", "metric", "culprit", "change", "conditions")
     }
+    details |= {"differences": outcome["candidates"], "moved": outcome["moved"]}
+    details |= {"dashboard": outcome["dashboard"], **_name_cause(suspicion, finding)}
     return {"text": describe_shift(suspicion, finding), "details": details}
+
+
+def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
+    """The release behind a shift and the command that measures it again; None = no one release."""
+    sides = {
+        "a": (suspicion.a_old, suspicion.a_new, finding.a),
+        "b": (suspicion.b_old, suspicion.b_new, finding.b),
+    }
+    if finding.culprit not in sides:
+        return {"cause": None, "again": None, "size": abs(finding.change.log_ratio or 0.0)}
+    old, new, effect = sides[finding.culprit]
+    size = abs((effect.log_ratio if effect else None) or 0.0)
+    if old.version == new.version:
+        return {"cause": None, "again": None, "size": size}
+    key = suspicion.key
+    pair = f"--a {old.framework}=={old.version} --b {new.framework}=={new.version}"
+    return {
+        "cause": f"{_title(new)} {new.version} against {old.version}",
+        "again": f"deadheat compare {key.workload} --case {key.case_name} {pair}",
+        "size": size,
+    }
 
 
 def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:

@@ -4,12 +4,14 @@ environments against new ones, judged after 5, 8 and 12 starts, until each is de
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchcore.errors import CampaignIncompleteError
-from benchcore.experiments.alerts import find_webhook, post_unsent, write_shift
+from benchcore.experiments.alerts import write_shift
+from benchcore.experiments.outbox import find_addresses, queue_events, send_waiting, set_picture
 from benchcore.experiments.rounds import Measurer, RunContext, name_starts
 from benchcore.experiments.suspicion_starts import (
     ConfirmContender,
@@ -29,7 +31,7 @@ from benchcore.store.events import store_finding
 from benchcore.store.metric_values import read_campaign_values
 from benchcore.store.metrics import find_tracked
 from benchcore.store.records import SuspicionRecord
-from benchcore.store.suspicions import choose_suspicions, read_suspicion
+from benchcore.store.suspicions import choose_suspicions, list_companions, read_suspicion
 from benchcore.verdict.confirmation.decide import Finding, Start, decide
 from benchcore.verdict.confirmation.machine_check import PROBES, MachineCheck, describe_machine
 from benchcore.verdict.history.series import STEP_TIME
@@ -51,10 +53,15 @@ class ConfirmRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """The outcome of each suspicion as JSON, and why alerts were not sent."""
+    """The outcome of each suspicion as JSON, the alerts that came of it, and why some wait."""
 
     rows: list[dict[str, Any]]
     unsent: list[str]
+    alerts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+Draw = Callable[[int], Path | None]
+"""Draws the series of a suspicion as a picture file; None = there is nothing to draw."""
 
 
 @dataclass
@@ -82,12 +89,14 @@ class _Progress:
         return self.finding is None or self.finding.verdict == "more"
 
 
-def run_confirmation(request: ConfirmRequest, state: State, measurer: Measurer) -> Confirmed:
+def run_confirmation(
+    request: ConfirmRequest, state: State, measurer: Measurer, draw: Draw = lambda _: None
+) -> Confirmed:
     """Measure until each suspicion that was begun is decided; store the outcomes and send alerts.
 
     Raises UserError.
     """
-    find_webhook()
+    find_addresses()
     engine, looks = open_database(state.database_url), request.looks
     progress = [
         _Progress(suspicion=subject, contenders=choose_contenders(subject, state))
@@ -101,8 +110,14 @@ def run_confirmation(request: ConfirmRequest, state: State, measurer: Measurer) 
             if each.undecided and (time.monotonic() < over or each.begun):
                 _measure(each, range(first, last), request.context, state, engine, measurer)
         _judge([each for each in progress if each.begun], looks, last)
-    _save(progress, engine)
-    return Confirmed(rows=[_describe(each) for each in progress], unsent=post_unsent(engine))
+    _save(progress, engine, state)
+    alerts = queue_events(engine, state)
+    for each in alerts:
+        picture = draw(each["suspicion"]) if "suspicion" in each else None
+        if picture is not None:
+            set_picture(state, each["key"], picture)
+    rows = [_describe(each) for each in progress]
+    return Confirmed(rows=rows, unsent=send_waiting(state), alerts=alerts)
 
 
 def _measure(
@@ -149,7 +164,7 @@ def _judge(begun: Sequence[_Progress], looks: tuple[int, ...], last: int) -> Non
             each.finding = finding
 
 
-def _save(progress: Sequence[_Progress], engine: Engine) -> None:
+def _save(progress: Sequence[_Progress], engine: Engine, state: State) -> None:
     """Store the findings and the alerts to send."""
     for each in progress:
         if each.finding is not None:
@@ -157,7 +172,11 @@ def _save(progress: Sequence[_Progress], engine: Engine) -> None:
                 name: getattr(each, name)
                 for name in ("campaigns", "lost", "candidates", "probe_failures")
             }
-            alert = write_shift(each.suspicion, each.finding, _describe(each))
+            outcome = _describe(each) | {
+                "moved": list_companions(engine, each.suspicion.id),
+                "dashboard": state.link_page(each.campaigns[-1]) if each.campaigns else None,
+            }
+            alert = write_shift(each.suspicion, each.finding, outcome)
             details |= {"names": each.names, "alert": alert}
             store_finding(engine, each.suspicion.id, each.finding, **details)
 

@@ -254,6 +254,18 @@ def changed_conditions(row: SuspicionRow, known: Mapping[str, Conditions]) -> li
     return list_condition_changes(known[row.before_run], known[row.after_run])
 
 
+def list_companions(engine: Engine, suspicion: int) -> list[str]:
+    """What else moved in the same case, arm and night as a suspicion: other metrics, and other
+    series of the same one."""
+    with Session(engine) as session:
+        row = session.get_one(SuspicionRow, suspicion)
+        query = select(SuspicionRow).where(SuspicionRow.id != suspicion)
+        for name in ("workload", "case_name", "track", "device_fingerprint", "since_run"):
+            query = query.where(getattr(SuspicionRow, name) == getattr(row, name))
+        rows = session.scalars(query.where(SuspicionRow.state.in_(("open", "confirmed"))))
+        return [f"{series_key(each).title} ({each.state})" for each in rows]
+
+
 def series_key(row: SuspicionRow) -> SeriesKey:
     """The series that a suspicion is about."""
     return SeriesKey(**{name: getattr(row, name) for name in _KEY})

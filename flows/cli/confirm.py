@@ -36,8 +36,11 @@ def confirm(
 ) -> None:
     """Measure suspicions again with fresh starts, and name the framework that changed.
 
-    Every confirmed change becomes an event, and is posted to DEADHEAT_WEBHOOK_URL.
+    Every confirmed change becomes an event, and is sent to DEADHEAT_NOTIFY and
+    DEADHEAT_WEBHOOK_URL: one message per release.
     """
+    from tasks.alerts import draw_suspicion  # charts take a second to import
+
     looks, opened = check_looks(starts or LOOKS), open_state(state)
     request = ConfirmRequest(
         suspicions=tuple(suspicion or ()),
@@ -45,7 +48,7 @@ def confirm(
         budget_s=budget,
         context=RunContext(profile=load_profile(profile), site=site),
     )
-    found = run_confirmation(request, opened, ConsoleMeasurer(opened))
+    found = run_confirmation(request, opened, ConsoleMeasurer(opened), draw_suspicion(opened))
     if as_json:
         print_json(found.rows)
     else:

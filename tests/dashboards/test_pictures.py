@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 from kept_histories import open_history
-from result_documents import JAX, TORCH, make_document
+from result_documents import JAX, TORCH, make_document, make_history
 
 from benchcore.state import State, open_state
-from dashboards.pictures import draw_forest, to_data_uri
+from benchcore.store.suspicions import list_suspicions, refresh_suspicions
+from dashboards.pictures import draw_forest, draw_series_png, to_data_uri
 
 
 @pytest.fixture
@@ -34,6 +35,16 @@ def test_every_pair_that_counts_is_drawn_with_its_ratio_and_starts(state: State)
     assert "2.000x (2.000 to 2.000)" in texts
     assert f"{JAX.name} / {TORCH.name}" in texts
     assert unquote(to_data_uri(svg)) == f"data:image/svg+xml,{svg}"
+
+
+def test_the_series_of_a_suspicion_is_drawn_for_its_alert(state: State) -> None:
+    logs = [0.3 + 0.001 * (night % 3) + 0.2 * (night >= 15) for night in range(20)]
+    engine = open_history(state, make_history(logs))
+    refresh_suspicions(engine)
+    [suspicion] = list_suspicions(engine)
+    engine.dispose()
+    picture = draw_series_png(state, suspicion["id"])
+    assert picture is not None and picture.startswith(b"\x89PNG")
 
 
 def test_pairs_that_do_not_count_are_not_drawn(state: State) -> None:

@@ -72,15 +72,13 @@ def test_an_alert_that_was_refused_is_sent_by_the_next_confirmation_and_once(
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
         refused = CliRunner().invoke(app, command, catch_exceptions=False)
     assert refused.exit_code == 1
-    assert (
-        "event 1 is stored, but its alert was not sent: the webhook answered 503" in refused.stderr
-    )
+    assert "the alert 'event-1' waits: the webhook answered 503" in refused.stderr
     with serve_webhook() as (url, alerts):
         monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", url)
         for _ in range(2):
             assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
     text = "Event 1: caused by torch: &lt;b&gt;"
-    assert alerts == [{"text": text, "event": 1, "culprit": "torch"}]
+    assert alerts == [{"text": text, "event": 1, "events": [1], "culprit": "torch", "size": 0.0}]
 
 
 def test_an_event_is_listed_shown_annotated_and_acknowledged(root: Path) -> None:

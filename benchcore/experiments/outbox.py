@@ -1,0 +1,248 @@
+"""Sends alerts: each is a file of the state folder until every address has taken it, and no address
+gets it twice.
+
+DEADHEAT_NOTIFY holds addresses of people (apprise: Slack, mail, Teams and many more), which get the
+text and the picture; DEADHEAT_WEBHOOK_URL a program's, which gets JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from filelock import FileLock
+
+from benchcore import variables
+from benchcore.errors import UserError
+from benchcore.protocol import write_json
+from benchcore.state import State
+from benchcore.store.database import Engine
+from benchcore.store.events import list_unsent, record_sent
+
+_TIMEOUT_S = 20.0
+_TITLE = "Dead Heat"
+_SECTIONS = {
+    "package": "Packages",
+    "setting": "Settings",
+    "effective": "Settings in force",
+    "program": "Program",
+}
+_MOST_LISTED = 6
+_MOST_SENTENCES = 5
+
+
+class AlertFailedError(Exception):
+    """An address did not accept an alert, which waits for the next time."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where alerts go; `is_program` = a webhook that gets JSON. Its URL may hold a secret."""
+
+    url: str
+    is_program: bool
+
+    @property
+    def digest(self) -> str:
+        """Names the address in files and messages without its secret."""
+        return hashlib.sha256(self.url.encode()).hexdigest()[:12]
+
+
+def find_webhook() -> str | None:
+    """DEADHEAT_WEBHOOK_URL, if it is set. Raises UserError if it is not an http address."""
+    url = variables.WEBHOOK_URL.read()
+    if url and not url.startswith(("http://", "https://")):
+        raise UserError("wanted an http address in DEADHEAT_WEBHOOK_URL; set one, or unset it")
+    return url
+
+
+def find_addresses() -> list[Address]:
+    """Everybody who gets alerts. Raises UserError for an address that apprise does not know."""
+    people = (variables.NOTIFY.read() or "").split()
+    for number, url in enumerate(people, start=1):
+        if _open(url) is None:
+            raise UserError(
+                f"wanted addresses as apprise writes them in DEADHEAT_NOTIFY, but number {number} "
+                "of them is none; see https://github.com/caronc/apprise/wiki, or remove it"
+            )
+    webhook = find_webhook()
+    found = [Address(url, is_program=False) for url in dict.fromkeys(people)]
+    return [*found, Address(webhook, is_program=True)] if webhook else found
+
+
+def _open(url: str) -> Any:
+    """The service behind an address of apprise; None if there is none."""
+    import apprise  # takes a second
+
+    return apprise.Apprise.instantiate(url, suppress_exceptions=True)
+
+
+def write_alert(
+    state: State, key: str, text: str, details: Mapping[str, Any], picture: Path | None = None
+) -> None:
+    """Let an alert wait for its addresses. One of the same key is written once, ever."""
+    name = f"{re.sub(r'[^a-z0-9.-]+', '-', key.lower())}.json"
+    if any((folder / name).exists() for folder in _folders(state)):
+        return
+    shown = None if picture is None else str(picture)
+    alert = {"text": text, "details": dict(details), "picture": shown, "taken": []}
+    write_json(_folders(state)[0] / name, alert)
+
+
+def send_waiting(state: State) -> list[str]:
+    """Send every alert that waits to the addresses that have not taken it; why some wait on.
+
+    If the process dies right after an address took one, that address gets it again. Raises
+    UserError as `find_addresses` does.
+    """
+    addresses = find_addresses()
+    waiting, sent = _folders(state)
+    refused = list[str]()
+    with FileLock(waiting.parent / ".lock"):
+        for path in sorted(waiting.glob("*.json"), key=lambda each: each.stat().st_mtime_ns):
+            reasons = _send_file(path, addresses)
+            if not reasons:
+                path.rename(sent / path.name)
+            refused += [f"the alert {path.stem!r} waits: {each}" for each in reasons]
+    return refused
+
+
+def _send_file(path: Path, addresses: Iterable[Address]) -> list[str]:
+    alert = json.loads(path.read_text(encoding="utf-8"))
+    reasons = list[str]()
+    for each in addresses:
+        if each.digest in alert["taken"]:
+            continue
+        try:
+            _send(each, alert)
+        except AlertFailedError as error:
+            reasons.append(str(error))
+        else:
+            alert["taken"].append(each.digest)
+            write_json(path, alert)
+    return reasons
+
+
+def _send(address: Address, alert: Mapping[str, Any]) -> None:
+    if address.is_program:
+        post_json(address.url, alert["text"], alert["details"])
+        return
+    picture = alert["picture"]
+    attached = picture if picture and Path(picture).exists() else None
+    service = _open(address.url)
+    body = write_body(alert["text"], alert["details"])
+    if not service.notify(body=body, title=_TITLE, attach=attached):
+        scheme = address.url.partition(":")[0]
+        raise AlertFailedError(f"the {scheme} address {address.digest} did not take it")
+
+
+def post_json(url: str, text: str, details: Mapping[str, Any]) -> None:
+    """Post an alert as JSON with a `text`, as Slack expects it, and its details. The address may
+    hold a token, so no error shows it. Raises AlertFailedError if it was not delivered."""
+    # Slack reads <!channel> and similar as commands; it requires only &, < and > to be escaped.
+    body = {"text": html.escape(text, quote=False), **details}
+    try:
+        httpx.post(url, json=body, timeout=_TIMEOUT_S).raise_for_status()
+    except httpx.HTTPStatusError as error:
+        raise AlertFailedError(f"the webhook answered {error.response.status_code}") from None
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise AlertFailedError(f"the webhook was not reached: {type(error).__name__}") from None
+
+
+def write_body(text: str, details: Mapping[str, Any]) -> str:
+    """What people read: the sentence, what else moved, what differs, the link and the command."""
+    lines = [text]
+    moved = details.get("moved") or []
+    if moved:
+        lines.append(f"Also moved: {'; '.join(moved[:_MOST_LISTED])}.")
+    for kind, title in _SECTIONS.items():
+        rows = [each for each in details.get("differences") or [] if each["kind"] == kind]
+        if rows:
+            listed = "; ".join(_describe_difference(each) for each in rows[:_MOST_LISTED])
+            more = f"; and {len(rows) - _MOST_LISTED} more" if len(rows) > _MOST_LISTED else ""
+            lines.append(f"{title}: {listed}{more}.")
+    links = (("Page", "dashboard"), ("Measure again", "again"), ("Find the package", "search"))
+    lines += [f"{title}: {details[key]}" for title, key in links if details.get(key)]
+    return "\n".join(lines)
+
+
+def _describe_difference(row: Mapping[str, Any]) -> str:
+    old, new = (row.get(name, row.get(other)) for name, other in (("old", "a"), ("new", "b")))
+    return f"{row['name']} {_show(old)} to {_show(new)}"
+
+
+def _show(value: object) -> str:
+    return "none" if value is None else f"{value!s:.60}"
+
+
+def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
+    """Let the alerts of events wait, one per cause, the largest shift first: a release that moved
+    ten cases is one message. Returns the new ones: `key`, `text` and details."""
+    unsent, queued = list_unsent(engine), _list_queued(state)
+    groups: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for event, alert in unsent.items():
+        if event not in queued:  # else a process died before it recorded that
+            cause = alert["details"].get("cause") or f"event {event}"
+            groups.setdefault(cause, {})[event] = alert
+    found = [_join(cause, of_one) for cause, of_one in groups.items()]
+    for each in sorted(found, key=lambda each: -each["size"]):
+        details = {name: value for name, value in each.items() if name not in ("key", "text")}
+        write_alert(state, each["key"], each["text"], details)
+    for event in unsent:
+        record_sent(engine, event)
+    return found
+
+
+def _join(cause: str, alerts: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """One alert of the events of a cause."""
+    events = sorted(alerts, key=lambda each: -_size(alerts[each]))
+    first = alerts[events[0]]
+    texts = [f"Event {each}: {alerts[each]['text']}" for each in events]
+    text = " ".join(texts[:_MOST_SENTENCES])
+    if len(events) > 1:
+        text = f"{cause} moved {len(events)} series. {text}"
+    if len(events) > _MOST_SENTENCES:
+        text += f" And {len(events) - _MOST_SENTENCES} more."
+    numbers = "-".join(map(str, sorted(events)))
+    return {
+        "key": f"event-{numbers}",
+        "text": text,
+        **first["details"],
+        "event": events[0],
+        "events": events,
+        "size": _size(first),
+    }
+
+
+def _size(alert: Mapping[str, Any]) -> float:
+    return float(alert["details"].get("size") or 0.0)
+
+
+def _list_queued(state: State) -> set[int]:
+    """The events that some alert holds, sent or not."""
+    paths = [path for folder in _folders(state) for path in folder.glob("event-*.json")]
+    read = (json.loads(path.read_text(encoding="utf-8"))["details"] for path in paths)
+    return {event for details in read for event in details["events"]}
+
+
+def set_picture(state: State, key: str, picture: Path) -> None:
+    """Add a picture to an alert that waits."""
+    path = _folders(state)[0] / f"{key}.json"
+    if path.exists():
+        alert = json.loads(path.read_text(encoding="utf-8"))
+        write_json(path, {**alert, "picture": str(picture)})
+
+
+def _folders(state: State) -> Sequence[Path]:
+    """Those of waiting and of sent alerts."""
+    folders = [state.root / "alerts" / name for name in ("waiting", "sent")]
+    for each in folders:
+        each.mkdir(parents=True, exist_ok=True)
+    return folders

@@ -1,0 +1,80 @@
+"""Alerts in Prefect: their addresses in a secret block, their events, and their pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from prefect import get_run_logger, task
+from prefect.blocks.system import Secret
+from prefect.cache_policies import NO_CACHE
+from prefect.events import emit_event
+
+from benchcore import variables
+from benchcore.errors import UserError
+from benchcore.experiments.outbox import send_waiting, write_alert
+from benchcore.state import State
+from dashboards.pictures import draw_forest_png, draw_series_png
+
+BLOCK = "deadheat-notify"
+"""The secret block with the addresses, where DEADHEAT_NOTIFY is unset."""
+
+
+def use_stored_addresses() -> None:
+    """Take the addresses of the secret block for this process, unless DEADHEAT_NOTIFY is set."""
+    if variables.NOTIFY.read() or not os.environ.get("PREFECT_API_URL"):
+        return
+    try:
+        block = Secret.load(BLOCK)
+    except ValueError:  # there is no such block
+        return
+    assert isinstance(block, Secret)
+    os.environ[variables.NOTIFY.name] = str(block.get())
+
+
+def draw_suspicion(state: State) -> Callable[[int], Path | None]:
+    """Draws the series of a suspicion into the state folder."""
+
+    def draw(suspicion: int) -> Path | None:
+        picture = draw_series_png(state, suspicion)
+        return _save(state, f"suspicion-{suspicion}", picture)
+
+    return draw
+
+
+def _save(state: State, name: str, picture: bytes | None) -> Path | None:
+    if picture is None:
+        return None
+    path = state.root / "alerts" / f"{name}.png"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(picture)
+    return path
+
+
+def emit_shift(alert: Mapping[str, Any]) -> None:
+    """Emit the alert of a confirmed shift for Prefect's automations."""
+    emit_event(
+        "deadheat.shift.confirmed",
+        resource={"prefect.resource.id": f"deadheat.{alert['key']}"},
+        payload=dict(alert),
+    )
+
+
+@task(task_run_name="alert-{key}", cache_policy=NO_CACHE)
+def alert(
+    key: str, text: str, details: Mapping[str, Any], root: str, *, campaign: str | None = None
+) -> None:
+    """Send an alert, with the forest of a campaign, and those that wait. One that is refused waits
+    for the next."""
+    state = State(Path(root))
+    picture = None if campaign is None else _save(state, key, draw_forest_png(state, campaign))
+    write_alert(state, key, text, details, picture)
+    use_stored_addresses()
+    try:
+        refused = send_waiting(state)
+    except UserError as error:
+        refused = [str(error)]
+    for each in refused:
+        get_run_logger().warning(each)

@@ -1,0 +1,177 @@
+"""Alerts: who gets them, what waits where an address is away, and what is one message."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from webhooks import serve_webhook
+
+from benchcore.errors import UserError
+from benchcore.experiments import outbox
+from benchcore.experiments.outbox import find_addresses, queue_events, send_waiting, write_alert
+from benchcore.state import State, open_state
+
+DETAILS = {
+    "moved": ["mlp infer_b128: jax-jit against torch-eager, cold_compile_s (open)"],
+    "differences": [
+        {"kind": "package", "name": "jaxlib", "old": "0.10.1", "new": "0.10.2"},
+        {"kind": "program", "name": "dots", "a": 3, "b": None},
+    ],
+    "dashboard": "http://127.0.0.1:4201/night/index.html",
+    "again": "deadheat compare mlp --case infer_b128 --a jax==0.10.1 --b jax==0.10.2",
+}
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    for name in ("DEADHEAT_WEBHOOK_URL", "DEADHEAT_NOTIFY", "DEADHEAT_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return open_state(tmp_path)
+
+
+def test_a_program_gets_json_and_people_get_text(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve_webhook() as (hook, json_posted), serve_webhook() as (people, posted):
+        monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", hook)
+        monkeypatch.setenv("DEADHEAT_NOTIFY", people.replace("http", "json"))
+        write_alert(state, "event-3", "<!channel> torch & jax", DETAILS)
+        assert send_waiting(state) == []
+    assert json_posted == [{"text": "&lt;!channel&gt; torch &amp; jax", **DETAILS}]
+    [got] = posted
+    assert got["title"] == "Dead Heat"
+    assert got["message"].splitlines() == [
+        "<!channel> torch & jax",
+        "Also moved: mlp infer_b128: jax-jit against torch-eager, cold_compile_s (open).",
+        "Packages: jaxlib 0.10.1 to 0.10.2.",
+        "Program: dots 3 to none.",
+        "Page: http://127.0.0.1:4201/night/index.html",
+        "Measure again: deadheat compare mlp --case infer_b128 --a jax==0.10.1 --b jax==0.10.2",
+    ]
+
+
+def test_the_picture_is_attached(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = tmp_path / "series.png"
+    picture.write_bytes(b"png")
+    with serve_webhook() as (people, posted):
+        monkeypatch.setenv("DEADHEAT_NOTIFY", people.replace("http", "json"))
+        write_alert(state, "event-3", "slower", {}, picture)
+        assert send_waiting(state) == []
+    assert [each["filename"] for each in posted[0]["attachments"]] == ["series.png"]
+
+
+def test_an_address_that_was_away_gets_it_later_and_the_other_not_twice(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve_webhook() as (people, posted):
+        with serve_webhook(503) as (hook, _):
+            monkeypatch.setenv("DEADHEAT_NOTIFY", people.replace("http", "json"))
+            monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", f"{hook}secret")
+            write_alert(state, "release jax 1.2", "slower", {})
+            [reason] = send_waiting(state)
+        assert reason == "the alert 'release-jax-1.2' waits: the webhook answered 503"
+        with serve_webhook() as (hook, late):
+            monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", hook)
+            assert send_waiting(state) == send_waiting(state) == []
+            write_alert(state, "release jax 1.2", "measured again", {})
+            assert send_waiting(state) == []
+    assert (len(posted), late) == (1, [{"text": "slower"}])
+
+
+def test_without_an_address_nothing_waits(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_alert(state, "event-1", "nobody hears it", {})
+    assert send_waiting(state) == []
+    with serve_webhook() as (hook, posted):
+        monkeypatch.setenv("DEADHEAT_WEBHOOK_URL", hook)
+        assert send_waiting(state) == []
+    assert posted == []
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("DEADHEAT_WEBHOOK_URL", "file:///etc/passwd"),
+        ("DEADHEAT_WEBHOOK_URL", "example.com"),
+        ("DEADHEAT_NOTIFY", "nonsense"),
+        ("DEADHEAT_NOTIFY", "json://localhost unknown://secret"),
+    ],
+)
+def test_a_malformed_address_is_refused_without_its_secret(
+    name: str, address: str, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, address)
+    with pytest.raises(UserError, match=name) as refused:
+        find_addresses()
+    assert "secret" not in str(refused.value)
+
+
+def test_a_failing_address_is_reported_without_its_secret(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{free.getsockname()[1]}/secret"
+    write_alert(state, "event-1", "", {})
+    for name, address, words in (
+        ("DEADHEAT_WEBHOOK_URL", f"http://{nobody}", "not reached: ConnectError"),
+        ("DEADHEAT_WEBHOOK_URL", "http://secret:nope/", "not reached: InvalidURL"),
+        ("DEADHEAT_NOTIFY", f"json://{nobody}", "the json address "),
+    ):
+        with monkeypatch.context() as only:
+            only.setenv(name, address)
+            [reason] = send_waiting(state)
+        assert words in reason and "secret" not in reason
+
+
+def _event(case: str, ratio: float, cause: str | None = "JAX 0.12.0 against 0.11.0") -> Any:
+    details = {"cause": cause, "size": math.log(ratio), "suspicion": 1}
+    return {"text": f"{case} is {ratio:g} times as slow.", "details": details}
+
+
+@pytest.fixture
+def queue(state: State, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
+    """Queues these alerts of events 1, 2, ..."""
+
+    def run(alerts: Sequence[Any], recorded: list[int]) -> list[dict[str, Any]]:
+        unsent = dict(enumerate(alerts, start=1))
+        monkeypatch.setattr(outbox, "list_unsent", lambda _: unsent)
+        monkeypatch.setattr(outbox, "record_sent", lambda _, event: recorded.append(event))
+        return queue_events(None, state)  # type: ignore[arg-type]
+
+    return run
+
+
+def test_a_release_is_one_message_with_its_largest_shift_first(
+    state: State, queue: Callable[..., list[dict[str, Any]]]
+) -> None:
+    alerts = [_event("a", 1.1), _event("b", 1.5), _event("c", 1.2, None), _event("d", 1.3)]
+    recorded = list[int]()
+    release, other = queue(alerts, recorded)
+    assert release["events"] == [2, 4, 1] and other["events"] == [3]
+    assert release["text"] == (
+        "JAX 0.12.0 against 0.11.0 moved 3 series. Event 2: b is 1.5 times as slow. "
+        "Event 4: d is 1.3 times as slow. Event 1: a is 1.1 times as slow."
+    )
+    assert other["text"] == "Event 3: c is 1.2 times as slow."
+    assert recorded == [1, 2, 3, 4]
+    waiting = [path.name for path in (state.root / "alerts" / "waiting").glob("*.json")]
+    assert sorted(waiting) == ["event-1-2-4.json", "event-3.json"]
+
+
+def test_what_a_killed_process_queued_is_not_queued_again(
+    state: State, queue: Callable[..., list[dict[str, Any]]]
+) -> None:
+    queue([_event("a", 1.1)], [])
+    recorded = list[int]()
+    [fresh] = queue([_event("a", 1.1), _event("b", 1.5)], recorded)
+    assert fresh["events"] == [2] and recorded == [1, 2]
+    path = state.root / "alerts" / "waiting" / "event-1.json"
+    assert json.loads(path.read_text())["taken"] == []
