@@ -63,7 +63,7 @@ class Interpreter:
 
 def find_interpreters() -> list[Interpreter]:
     """Every final CPython >= 3.11 with a GIL, newest first: on PATH, managed by uv, in the folders
-    of pyenv, conda and mamba, or running this. Cached per process: pyenv's shims take seconds."""
+    of pyenv, conda and mamba, or running this. Cached per process."""
     variables = [each for each in os.environ.items() if "=".join(each).startswith(_RELEVANT)]
     return list(_search(tuple(variables)))
 
@@ -141,8 +141,12 @@ def query_python(python: Path, code: str, *, timeout_s: float = 60) -> Any:
 
 
 def _listed_by_uv() -> list[str]:
+    """Of PATH without pyenv's shims: uv starts each of them, which takes seconds, and the Pythons
+    behind them are found in pyenv's folder."""
     arguments = ["python", "list", "--only-installed", "--output-format", "json"]
-    answer = run_uv(arguments, timeout_s=60)
+    shims = {str(root / "shims") for root in _list_pyenv_roots()}
+    path = os.pathsep.join(each for each in _list_path() if each.rstrip("/") not in shims)
+    answer = run_uv(arguments, settings={"PATH": path}, timeout_s=60)
     if answer.failure is not None:
         return []
     return [item["path"] for item in json.loads(answer.output) if item.get("path")]
@@ -160,7 +164,8 @@ def _list_in_folders() -> Iterator[Path]:
 
 def _list_prefixes() -> Iterator[Path]:
     home = Path.home()
-    yield from sorted(Path(os.environ.get("PYENV_ROOT") or home / ".pyenv").glob("versions/*"))
+    for root in _list_pyenv_roots():
+        yield from sorted(root.glob("versions/*"))
     roots = [home / name for name in _CONDA_ROOTS] + [_CONDA_ROOT]
     if root := os.environ.get("MAMBA_ROOT_PREFIX"):
         roots.append(Path(root))
@@ -175,6 +180,17 @@ def _list_prefixes() -> Iterator[Path]:
         with suppress(OSError, UnicodeDecodeError):
             lines = (folder / "environments.txt").read_text(encoding="utf-8").splitlines()
             yield from (Path(line.strip()) for line in lines if line.strip())
+
+
+def _list_path() -> list[str]:
+    return os.environ.get("PATH", "").split(os.pathsep)
+
+
+def _list_pyenv_roots() -> list[Path]:
+    """Where pyenv keeps its versions: as its variable or a folder of shims on PATH says."""
+    own = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    beside = [Path(each).parent for each in _list_path() if Path(each).name == "shims"]
+    return [own, *(each for each in beside if (each / "versions").is_dir())]
 
 
 def _identify(python: Path) -> dict[str, Any] | None:

@@ -81,6 +81,18 @@ def test_one_interpreter_behind_links_and_shims_is_listed_once(
     assert _find_anew() == alone
 
 
+def test_shims_of_pyenv_are_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes half a second; what they start is found in the folder of versions."""
+    wanted = _pretend(tmp_path / "pyenv/versions/3.91.1/bin/python3.91", "3.91.1")
+    shims = tmp_path / "pyenv/shims"
+    shims.mkdir()
+    _script(shims / "python3.91", f"touch {tmp_path / 'started'}; exec {wanted}")
+    monkeypatch.setenv("PATH", f"{shims}{os.pathsep}{os.environ['PATH']}")
+
+    assert wanted in [each.path for each in _find_anew()]
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_process_looks_once_for_each_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
