@@ -17,7 +17,7 @@ def describe_workarounds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, st
         {
             "case": _describe_case(row),
             "needs": row["needs"],
-            "cure": _describe_cure(row),
+            "workaround": _describe_workaround(row),
             "price": _describe_price(row),
             "evidence": f"{row['hlo']}: {row['hlo_command']}"
             if row["hlo"]
@@ -31,9 +31,9 @@ def _describe_case(row: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, (row["case"], f"JAX {arm_label(row['arm'])}".strip())))
 
 
-def _describe_cure(row: Mapping[str, Any]) -> str:
+def _describe_workaround(row: Mapping[str, Any]) -> str:
     otherwise = "; also fails with precision highest, which is a different case"
-    return (row["cure"] or "nothing") + _HIGHEST.get(row["highest"], otherwise)
+    return (row["workaround"] or "nothing") + _HIGHEST.get(row["highest"], otherwise)
 
 
 def _describe_price(row: Mapping[str, Any]) -> str:
@@ -43,6 +43,6 @@ def _describe_price(row: Mapping[str, Any]) -> str:
         return f"{format_speedup(*logs)} the time of {price['case']} ({price['version']})"
     if row["price_command"]:
         return f"not measured; run {row['price_command']}"
-    if row["cure"] and "plain retry" not in row["cure"]:
+    if row["workaround"] and "plain retry" not in row["workaround"]:
         return "not measured: this contender ran nothing without a workaround"
     return "none: no flag is set"

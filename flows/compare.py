@@ -76,7 +76,7 @@ def _plan(question: Comparison, site: str, pool: str | None, state: State) -> st
     name = _name(question.workload, flow_run.id)
     path = campaign_folder(state, name) / "plan.json"
     if not path.exists():
-        plan = draft_comparison(question.ask(), Placement(site=site, campaign=name), state)
+        plan = draft_comparison(question.make_request(), Placement(site=site, campaign=name), state)
         matrix.save_plan(dataclasses.replace(plan, pool=pool), path)
     return name
 

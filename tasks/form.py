@@ -123,7 +123,7 @@ class Side(BaseModel):
         title="Settings",
         description=(
             "Non-default settings. compile, layout, cudnn_benchmark and optimizer are PyTorch's; "
-            "donate, command_buffers, cure and xla are JAX's; attention is of both."
+            "donate, command_buffers, workaround and xla are JAX's; attention is of both."
         ),
         max_length=6,
     )
@@ -197,7 +197,7 @@ class Comparison(BaseModel):
         description="Measure the device's roofline (1 to 2 minutes) to detect impossible times.",
     )
 
-    def ask(self) -> CompareRequest:
+    def make_request(self) -> CompareRequest:
         """The request that this form stands for."""
         return CompareRequest(
             workload=self.workload,

@@ -62,7 +62,7 @@ class LocalSlurm:
 def need_slurm() -> None:
     """Skip where Slurm is not installed; in CI that is a failure."""
     if shutil.which("sbatch") is None:
-        cure = f"wanted sbatch on PATH, found none; `python {SLURM_LOCAL} install` as root"
+        reason = f"wanted sbatch on PATH, found none; `python {SLURM_LOCAL} install` as root"
         if os.environ.get("CI"):
-            pytest.fail(cure)
-        pytest.skip(cure)
+            pytest.fail(reason)
+        pytest.skip(reason)

@@ -57,7 +57,7 @@ WORKAROUNDS = (
     {
         "case": "vit_b_16 infer_b32_tf32",
         "arm": "jax-jit",
-        "cure": "rung 3 (--xla_gpu_enable_triton_gemm=false)",
+        "workaround": "workaround 3 (--xla_gpu_enable_triton_gemm=false)",
         "needs": "needed with 0.12.0 and 0.12.0.1, no longer with 0.12.1",
         "highest": "ok",
         "price": {
@@ -74,7 +74,7 @@ WORKAROUNDS = (
     {
         "case": "resnet50 train_b32",
         "arm": "jax-jit",
-        "cure": None,
+        "workaround": None,
         "needs": "needed with 0.12.0.1",
         "highest": None,
         "price": None,

@@ -63,7 +63,7 @@ def choose_contenders(subject: SuspicionRecord, state: State) -> tuple[ConfirmCo
     contenders = []
     for of_cells, side in cells:
         record = known.get(side.environment_key)
-        request = _ask_for(side, record, requests)
+        request = _find_request(side, record, requests)
         requests[request] = side.environment_key
         contenders.append(
             ConfirmContender(cells=of_cells, side=side, request=request, environment=record)
@@ -71,7 +71,7 @@ def choose_contenders(subject: SuspicionRecord, state: State) -> tuple[ConfirmCo
     return tuple(contenders)
 
 
-def _ask_for(
+def _find_request(
     side: ContenderRecord, record: EnvironmentRecord | None, taken: Mapping[str, str]
 ) -> str:
     """By version; two environments of the same version differ only in their interpreters."""

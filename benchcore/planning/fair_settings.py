@@ -20,7 +20,7 @@ _GPU_ONLY: Choices = {
     "compile": ("reduce-overhead", "max-autotune-no-cudagraphs"),
     "command_buffers": ("off",),
     "cudnn_benchmark": ("on",),
-    "cure": ("no-triton-gemm",),
+    "workaround": ("no-triton-gemm",),
     "attention": ("efficient", "cudnn"),
 }
 _TRAINING_ONLY = ("donate", "optimizer")

@@ -56,7 +56,7 @@ _ON_GPU = tuple(
 )
 """IEEE float32 with energy, memory and a profile; each kind of tensor core; convolutions in TF32,
 whose templates Inductor makes."""
-_CURES = {
+_FIXES = {
     "device": "install the NVIDIA driver, request a GPU, or correct CUDA_VISIBLE_DEVICES",
     "environment": "update the driver, choose another release, or see the message above",
     "runs": "rerun it alone: deadheat run WORKLOAD --case CASE --device NAME",
@@ -76,7 +76,7 @@ class DeviceCheck:
     check: str
     status: CheckStatus
     result: str
-    cure: str = ""
+    fix: str = ""
 
 
 def check_device(
@@ -243,7 +243,7 @@ def _check_energy(device: str) -> DeviceCheck:
     if reason is None:
         return _pass("energy", "the counter can be read")
     status: CheckStatus = "unknown" if device == "cpu" else "failed"
-    return DeviceCheck(check="energy", status=status, result=reason, cure=_CURES["energy"])
+    return DeviceCheck(check="energy", status=status, result=reason, fix=_FIXES["energy"])
 
 
 def _pass(check: str, result: str) -> DeviceCheck:
@@ -251,4 +251,4 @@ def _pass(check: str, result: str) -> DeviceCheck:
 
 
 def _fail(check: str, result: str) -> DeviceCheck:
-    return DeviceCheck(check=check, status="failed", result=result, cure=_CURES[check])
+    return DeviceCheck(check=check, status="failed", result=result, fix=_FIXES[check])

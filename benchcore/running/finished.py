@@ -23,7 +23,7 @@ _CODE = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "task
 
 
 def recall_outcome(state: State, campaign: str, request: Sequence[object]) -> dict[str, Any] | None:
-    """What `keep_outcome` kept; None if plan, documents, pages, database, code, settings, machine
+    """What `store_outcome` kept; None if plan, documents, pages, database, code, settings, machine
     or this `request` differ from then."""
     path = _outcome_path(state, campaign)
     if not path.exists():
@@ -36,7 +36,7 @@ def recall_outcome(state: State, campaign: str, request: Sequence[object]) -> di
         return None  # no database, or a damaged file: the campaign itself reports that
 
 
-def keep_outcome(
+def store_outcome(
     state: State, campaign: str, request: Sequence[object], outcome: dict[str, Any]
 ) -> None:
     """Keep what a finished campaign reported, unless a rerun would still try something: a build

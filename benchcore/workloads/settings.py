@@ -35,11 +35,11 @@ accepts all; the GPU's have not been run on one."""
 JAX_OPTIONS: Options = {
     "donate": ("yes", "no"),
     "command_buffers": ("on", "off"),
-    "cure": WORKAROUND_FLAGS,
+    "workaround": WORKAROUND_FLAGS,
     "xla": ("usual", *XLA_FLAGS),
 }
-"""The conductor applies all but `donate`: `command_buffers` (XLA's CUDA graphs) and `cure` on GPUs
-only, `xla` (a flag of XLA_FLAGS) everywhere."""
+"""The conductor applies all but `donate`: `xla` (a flag of XLA_FLAGS) everywhere, `command_buffers`
+(XLA's CUDA graphs) and `workaround` only on GPUs."""
 JAX_ATTENTION: Options = {"attention": ("usual", "cudnn")}
 """The `implementation` of `jax.nn.dot_product_attention`; cuDNN needs a GPU and half precision."""
 TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
@@ -76,7 +76,7 @@ class BuildSettings:
     layout: str = "contiguous"
     donate: str = "yes"
     command_buffers: str = "on"
-    cure: str = "none"
+    workaround: str = "none"
     cudnn_benchmark: str = "off"
     xla: str = "usual"
     attention: str = "usual"

@@ -68,7 +68,7 @@ def _print(found: Mapping[str, Any]) -> None:
     """The switches, the seeds' way and the fair number, as text."""
     title = f"{found['workload']} {found['case']} on {found['device']}: JAX over PyTorch"
     fair = {"switch": "none: the fair pair", "ratio": format_ratio(found["fair"]), "moves": "-"}
-    rows = [{**fair, "caught by": _say_caught(found["fair"])}]
+    rows = [{**fair, "caught by": _format_guards(found["fair"])}]
     rows += [{**_row(each), "switch": each["name"]} for each in found["switches"]]
     print_rows(rows, ("switch", "ratio", "moves", "caught by"), title=title)
     if found["corrections"]:
@@ -83,9 +83,13 @@ def _print(found: Mapping[str, Any]) -> None:
 def _row(each: Mapping[str, Any]) -> dict[str, Any]:
     if each["speedup"] is None:
         return {"ratio": "-", "moves": "-", "caught by": each["why"]}
-    return {"ratio": format_ratio(each), "moves": format_move(each), "caught by": _say_caught(each)}
+    return {
+        "ratio": format_ratio(each),
+        "moves": format_move(each),
+        "caught by": _format_guards(each),
+    }
 
 
-def _say_caught(each: Mapping[str, Any]) -> str:
+def _format_guards(each: Mapping[str, Any]) -> str:
     caught: Sequence[Mapping[str, str]] = each["caught"]
     return "\n".join(f"{one['guard']}: {one['reason']}" for one in caught) or "nothing"

@@ -12,7 +12,7 @@ import typer
 from benchcore.errors import UserError
 from benchcore.planning import matrix
 from benchcore.progress import ProgressReader
-from benchcore.running.finished import keep_outcome, recall_outcome
+from benchcore.running.finished import recall_outcome, store_outcome
 from benchcore.running.plans import campaign_folder, progress_log, save_campaign
 from benchcore.running.preflight import probe_prefect_api
 from benchcore.state import State
@@ -39,7 +39,7 @@ def run_flow(
         ERR.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
         return outcome
     outcome = _run(run, state, name)
-    keep_outcome(state, name, request, outcome)
+    store_outcome(state, name, request, outcome)
     return outcome
 
 

@@ -130,6 +130,6 @@ def _verify_device(device: str, state: Path, python: str | None, as_json: bool) 
     if as_json:
         print_json(rows)
     else:
-        print_rows(rows, ("check", "status", "result", "cure"), title=f"Tried on {device}")
+        print_rows(rows, ("check", "status", "result", "fix"), title=f"Tried on {device}")
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(1)

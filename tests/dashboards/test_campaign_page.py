@@ -57,7 +57,7 @@ def test_a_workaround_is_reported_with_whether_it_is_still_needed() -> None:
     row = {
         "case": "vit_b_16 infer_b32_tf32",
         "arm": "jax-jit",
-        "cure": "rung 3 (--xla_gpu_enable_triton_gemm=false)",
+        "workaround": "workaround 3 (--xla_gpu_enable_triton_gemm=false)",
         "needs": "needed with 0.10.1, no longer with 0.10.2 <script>",
         "highest": "crash",
         "price": None,

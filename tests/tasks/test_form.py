@@ -68,16 +68,16 @@ def test_a_line_end_that_the_servers_pattern_overlooks_is_refused_by_the_flow() 
 
 def test_every_choice_of_the_form_can_be_planned() -> None:
     validate({"question": QUESTION, "site": "local"}, SCHEMA, raise_on_error=True)
-    question = Comparison.model_validate(QUESTION, strict=True).ask()
+    question = Comparison.model_validate(QUESTION, strict=True).make_request()
     assert (question.a, question.b) == (("jax@newest",), ("torch@newest",))
     assert (question.case_filter.batch, question.case_filter.precision) == (128, "fp32_ieee")
     side = {"framework": "torch", "version": "2.15.0", "settings": ["compile=none"]}
     sent = Comparison.model_validate({**QUESTION, "b": side, "starts": 30})
-    assert sent.ask().b == ("torch==2.15.0", "compile=none")
-    assert sent.ask().max_starts == 30
-    assert (sent.ask().compilations, question.compilations) == (5, 5)
+    assert sent.make_request().b == ("torch==2.15.0", "compile=none")
+    assert sent.make_request().max_starts == 30
+    assert (sent.make_request().compilations, question.compilations) == (5, 5)
     alone = Comparison.model_validate({**QUESTION, "compilations": 1})
-    assert alone.ask().compilations == 1
+    assert alone.make_request().compilations == 1
     settings = SCHEMA["definitions"]["Side"]["properties"]["settings"]["items"]["enum"]
     for framework, own in (("torch", "compile="), ("jax", "donate=")):
         for setting in (each for each in settings if each.startswith(own)):
@@ -127,7 +127,7 @@ def test_every_field_has_a_title_and_a_help_text() -> None:
 def test_input_refused_by_our_own_checks_is_explained_in_one_paragraph(
     sent: dict[str, Any], words: str
 ) -> None:
-    question = Comparison.model_validate({**QUESTION, **sent}).ask()
+    question = Comparison.model_validate({**QUESTION, **sent}).make_request()
     with pytest.raises(UserError, match=words) as refusal:
         draft_comparison(question, Placement(campaign="x"))
     assert "\n" not in str(refusal.value)

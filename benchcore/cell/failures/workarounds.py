@@ -23,7 +23,7 @@ class Workaround:
     number: int
     flags: tuple[str, ...]
     name: str = ""
-    """The value of the setting `cure` of JAX's arms that applies it."""
+    """The value of the setting `workaround` of JAX's arms that applies it."""
 
     def describe(self) -> str:
         """The text for results."""
@@ -114,5 +114,5 @@ def xla_flags_of(settings: Mapping[str, Any], device: str) -> tuple[str, ...]:
         return extra
     graphs = settings.get("command_buffers", "on")
     flags = ("--xla_gpu_enable_command_buffer=",) if graphs == "off" else ()
-    chosen = [each.flags for each in WORKAROUNDS if each.name == settings.get("cure")]
+    chosen = [each.flags for each in WORKAROUNDS if each.name == settings.get("workaround")]
     return (*extra, *flags, *(flag for each in chosen for flag in each))

@@ -85,7 +85,7 @@ def _describe(
     return {
         "case": case_of(last),
         "arm": last["arm"],
-        "cure": workaround.describe() if workaround else None,
+        "workaround": workaround.describe() if workaround else None,
         "needs": describe_workaround_status(
             VersionOutcome(
                 version=each["version"], status=each["status"], climbed=bool(each["ladder"])
@@ -103,7 +103,7 @@ def _describe(
 def _find_price(engine: Engine, life: Row, flag: str) -> dict[str, Any] | None:
     """From the newest ratio that counts of an arm with and without the flag, on this device."""
     ratios = ratio_frame(engine)
-    arms = {life["arm"], f"{life['arm']}-cure-{flag}"}
+    arms = {life["arm"], f"{life['arm']}-workaround-{flag}"}
     for row in reversed(ratios.to_dict("records")):
         same = row["device_fingerprint"] == life["device_fingerprint"] and row["counts"]
         if same and {row["a_arm"], row["b_arm"]} == arms and row["a_version"] == row["b_version"]:
@@ -121,7 +121,7 @@ def _write_command(
 ) -> str | None:
     """A command that measures the flag on a case without the crash; None = there is none.
 
-    Prefers the same case of another workload. Not every workload has the setting `cure`.
+    Prefers the same case of another workload. Not every workload has the setting `workaround`.
     """
     healthy = [
         each
@@ -131,7 +131,7 @@ def _write_command(
         and each["device_fingerprint"] == life["device_fingerprint"]
         and each["workload"] in list_workloads()
         and each["case_name"] in load_spec(each["workload"]).cases
-        and "cure" in options_of(each["workload"], "jax")
+        and "workaround" in options_of(each["workload"], "jax")
     ]
     if not healthy:
         return None
@@ -144,7 +144,7 @@ def _write_command(
     )
     side = f"jax=={version}"
     words = ("deadheat", "compare", sibling["workload"], "--case", sibling["case_name"])
-    sides = ("--a", side, "--b", side, "--b-set", f"cure={flag}")
+    sides = ("--a", side, "--b", side, "--b-set", f"workaround={flag}")
     return shlex.join((*words, *sides, "--device", life["device"]["name"]))
 
 

@@ -122,7 +122,7 @@ def _promises(side: ParitySide) -> dict[str, str]:
     if side.framework == "jax":
         update = {"yes": "in place", "no": "copied"}[side.settings.get("donate", "yes")]
         graphs = side.settings.get("command_buffers", "on")
-        autotune = "off" if side.settings.get("cure") == "autotune-0" else "on"
+        autotune = "off" if side.settings.get("workaround") == "autotune-0" else "on"
         return {
             "compiled": "yes",
             "graphs": graphs if on_gpu else "off",

@@ -71,7 +71,7 @@ def test_a_healthy_gpu_passes_every_check() -> None:
     }
     assert _find(checks, "precision").result.endswith("matmul tf32, convolution tf32")
     assert "cudnn 9.26.0, cublas 13.4.1, nccl 2.30.7" in _find(checks, "libraries").result
-    assert not any(each.cure for each in checks)
+    assert not any(each.fix for each in checks)
 
 
 def test_a_contender_that_crashed_fails_with_its_reason() -> None:
@@ -80,7 +80,7 @@ def test_a_contender_that_crashed_fails_with_its_reason() -> None:
     (failed,) = _failed(document)
     assert failed.check == "runs"
     assert failed.result.endswith("torch-2.10: crash: illegal address")
-    assert failed.cure
+    assert failed.fix
     assert "parity" not in {each.check for each in conclude(document)}
 
 
@@ -108,7 +108,7 @@ def test_computing_on_another_gpu_than_nvml_watches_fails() -> None:
     document["contenders"][0]["effective"]["device_kind"] = "NVIDIA A100-SXM4-80GB"
     (failed,) = _failed(document)
     assert failed.check == "same device"
-    assert "CUDA_DEVICE_ORDER" in failed.cure
+    assert "CUDA_DEVICE_ORDER" in failed.fix
 
 
 def test_every_case_of_the_device_check_exists() -> None:

@@ -487,10 +487,10 @@ def test_the_table_of_mistakes_matches_measurements(job: Job, outcomes: Outcomes
     """Of how far a mistake goes, the order of magnitude: roundoff differs between machines."""
     *words, difference, tolerance, coarse, public = found = _table_row(job, outcomes)
     stored = {tuple(row[:3]): row for row in _stored_table()}
-    cure = f"benchcore/workloads/README.md should say | {' | '.join(found)} |"
+    fix = f"benchcore/workloads/README.md should say | {' | '.join(found)} |"
     row = stored.get(tuple(found[:3]), [""] * len(found))
-    assert [*row[:4], *row[5:]] == [*words, tolerance, coarse, public], cure
-    assert row[4] == difference or 0.1 < float(row[4]) / float(difference) < 10.0, cure
+    assert [*row[:4], *row[5:]] == [*words, tolerance, coarse, public], fix
+    assert row[4] == difference or 0.1 < float(row[4]) / float(difference) < 10.0, fix
 
 
 def test_the_table_of_mistakes_has_no_other_rows() -> None:

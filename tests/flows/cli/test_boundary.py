@@ -23,7 +23,7 @@ def _sqlite_error(code: int) -> DatabaseError:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "cure"),
+    ("error", "code", "words"),
     [
         (UserError("no case 'huge'"), 2, "no case 'huge'"),
         (CampaignIncompleteError("lost"), 1, "lost"),
@@ -36,9 +36,11 @@ def _sqlite_error(code: int) -> DatabaseError:
         (KeyError("a\nb"), 1, "report the traceback"),
     ],
 )
-def test_each_error_has_its_cure_and_exit_code(error: Exception, code: int, cure: str) -> None:
+def test_each_error_says_what_to_do_and_has_its_exit_code(
+    error: Exception, code: int, words: str
+) -> None:
     failure = explain_failure(error)
-    assert failure.code == code and cure in failure.text and "\n" not in failure.text
+    assert failure.code == code and words in failure.text and "\n" not in failure.text
 
 
 def test_errors_of_prefect_are_the_servers() -> None:

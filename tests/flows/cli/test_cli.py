@@ -185,7 +185,7 @@ def test_verify_names_the_absent_device_with_advice(device: str, tmp_path: Path)
     (check,) = json.loads(done.stdout)
     assert (check["check"], check["status"]) == ("device", "failed")
     assert f"wanted device '{device}'" in check["result"]
-    assert "NVIDIA driver" in check["cure"]
+    assert "NVIDIA driver" in check["fix"]
 
 
 def test_verify_names_what_is_missing_and_exits_with_1(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import Ended, run_here
 
-from benchcore.running.finished import keep_outcome, recall_outcome
+from benchcore.running.finished import recall_outcome, store_outcome
 from benchcore.state import State
 
 CAMPAIGN = "finished-night"
@@ -121,7 +121,7 @@ def test_a_night_whose_build_failed_is_not_recalled(
     failure = state.campaigns / CAMPAIGN / "environments" / "0.failure.json"
     failure.write_text("{}")
     kept.unlink()
-    keep_outcome(state, CAMPAIGN, REQUEST, {})
+    store_outcome(state, CAMPAIGN, REQUEST, {})
     assert not kept.exists()
     failure.unlink()
     kept.write_bytes(before)

@@ -66,11 +66,11 @@ def test_each_workaround_flag_is_a_setting_of_an_arm() -> None:
     """Under the name that it has among JAX's settings, on a GPU only."""
     assert ("none", *(each.name for each in WORKAROUNDS if each.flags)) == WORKAROUND_FLAGS
     for workaround in WORKAROUNDS:
-        settings = {"compile": "jit", "cure": workaround.name, "command_buffers": "off"}
+        settings = {"compile": "jit", "workaround": workaround.name, "command_buffers": "off"}
         own = ("--xla_gpu_enable_command_buffer=",)
         assert xla_flags_of(settings, "cuda:0") == (*own, *workaround.flags)
         assert xla_flags_of(settings, "cpu") == ()
-    assert xla_flags_of({"compile": "jit", "cure": "none"}, "cuda:0") == ()
+    assert xla_flags_of({"compile": "jit", "workaround": "none"}, "cuda:0") == ()
 
 
 def test_a_flag_that_xla_does_not_know_is_passed_over() -> None:

@@ -59,10 +59,10 @@ def test_an_earlier_workaround_is_reported_in_the_night_that_no_longer_needs_it(
     assert len(rows) == 1
     row = rows[0]
     assert row["needs"] == "needed with 0.8.2, no longer with 0.9.0"
-    assert (row["case"], row["cure"]) == ("mlp tiny", WORKAROUNDS[2].describe())
+    assert (row["case"], row["workaround"]) == ("mlp tiny", WORKAROUNDS[2].describe())
     assert row["hlo"] == "campaigns/night-1/duels/0000000000000001/hlo/jax-0.8"
     (words,) = describe_workarounds([row])
-    assert words["cure"].endswith("; runs with precision highest, which is a different case")
+    assert words["workaround"].endswith("; runs with precision highest, which is a different case")
     assert words["evidence"] == f"{row['hlo']}: run_hlo_module m.txt"
 
 
@@ -85,7 +85,7 @@ def test_the_price_is_measured_on_a_healthy_case_of_the_same_campaign(
     assert row["price"] is None
     assert row["price_command"] == (
         "deadheat compare resnet50 --case infer_b8 --a jax==0.8.2 --b jax==0.8.2 "
-        "--b-set cure=no-triton-gemm --device cpu"
+        "--b-set workaround=no-triton-gemm --device cpu"
     )
     (words,) = describe_workarounds([row])
     assert words["price"] == f"not measured; run {row['price_command']}"
@@ -95,7 +95,7 @@ def test_without_a_healthy_sibling_there_is_no_command(engine: Engine, state: St
     _spool(state, 1, _CURED)
     (row,) = _list(engine, state, "night-1")
     assert (row["price"], row["price_command"]) == (None, None)
-    _spool(state, 2, OLD_JAX, campaign="night-1", workload="matmul")  # takes no cure
+    _spool(state, 2, OLD_JAX, campaign="night-1", workload="matmul")  # lacks the setting
     _spool(state, 3, OLD_JAX, campaign="night-1", workload="gone-by-now")
     (row,) = _list(engine, state, "night-1")
     assert row["price_command"] is None
@@ -107,7 +107,7 @@ def test_the_price_is_the_time_with_the_flag_over_the_time_without(
 ) -> None:
     _spool(state, 1, _CURED)
     slower = dataclasses.replace(
-        OLD_JAX, name="jax-cured", arm="jax-jit-cure-no-triton-gemm", step_ns=1.5e6
+        OLD_JAX, name="jax-workaround", arm="jax-jit-workaround-no-triton-gemm", step_ns=1.5e6
     )
     _spool(state, 2, slower, OLD_JAX, campaign="compare-1", workload="resnet50")
     ingest_spool(engine, state)
