@@ -1,24 +1,25 @@
-"""Writes image folders for tests: scikit-learn's digits, real images with real labels, as jpgs."""
+"""Writes image folders for tests: drawn digits, each on its own noise, as jpgs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
-from sklearn.datasets import load_digits
+from PIL import Image, ImageDraw, ImageFont
 
 
 def write_digits(
     root: Path, *, train: int = 8, val: int = 4, classes: int = 2, side: int = 40
 ) -> Path:
-    """So many digits a class, 8 x 8 pixels enlarged, in `root/{train,val}/<digit>/NUMBER.jpg`."""
-    digits = load_digits()
+    """Write `train` and `val` images per digit to `root/{train,val}/<digit>/NUMBER.jpg`."""
+    font = ImageFont.load_default(side * 0.8)
     for digit in range(classes):
-        images = digits.images[digits.target == digit]
-        for number, image in enumerate(images[: train + val]):
+        for number in range(train + val):
+            noise = np.random.default_rng((digit, number)).integers(0, 96, (side, side, 3))
+            image = Image.fromarray(noise.astype(np.uint8))
+            place = (side / 2 + number % 3 - 1, side / 2)
+            ImageDraw.Draw(image).text(place, str(digit), fill="white", font=font, anchor="mm")
             folder = root / ("train" if number < train else "val") / str(digit)
             folder.mkdir(parents=True, exist_ok=True)
-            grey = Image.fromarray((image * 15.9).astype(np.uint8)).convert("RGB")
-            grey.resize((side, side), Image.Resampling.BICUBIC).save(folder / f"{number:03}.jpg")
+            image.save(folder / f"{number:03}.jpg")
     return root
