@@ -105,7 +105,7 @@ def _conduct(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**inherited_environ(), "PYTHONPATH": str(snapshot)},
+            env={**inherited_environ(), **_find_job(), "PYTHONPATH": str(snapshot)},
         )
         with end_in_time(process, ends_at) as overdue:
             stuck = _follow(process, report, _longest_step_s(order))
@@ -118,6 +118,11 @@ def _conduct(
         raise ConductorFailedError(f"the conductor was ended: {stuck}")
     message = (scratch / "conductor.log").read_text(errors="replace")[-4000:]
     raise ConductorFailedError(f"the conductor ended with {code} and no document: {message}")
+
+
+def _find_job() -> dict[str, str]:
+    """The variable by which a conductor records the Slurm job around it."""
+    return {key: os.environ[key] for key in ("SLURM_JOB_ID",) if key in os.environ}
 
 
 def _publish(scratch: Path, result: Path, logs: Path) -> None:

@@ -48,13 +48,18 @@ def test_a_duel_that_would_outlive_its_allocation_is_stopped(state: State) -> No
         time.sleep(0.1)
 
 
-def test_a_result_records_its_job_and_one_in_time_is_stored(state: State) -> None:
+def test_a_result_records_its_job_and_one_in_time_is_stored(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", SLURM["job_id"])
     order = make_order(
         make_contender("a"), slurm=SlurmJob(**{**SLURM, "gpus": tuple(SLURM["gpus"])})
     )
     snapshot = take_snapshot(state.snapshots)
     path = run_duel(order, state, snapshot, lambda event: None, ends_at=time.time() + 300)
-    assert read_document(path)["allocation"]["slurm"] == SLURM
+    allocation = read_document(path)["allocation"]
+    assert allocation["slurm"] == SLURM
+    assert (allocation["slurm_job_id"], allocation["id"]) == (SLURM["job_id"], SLURM["job_id"])
     # One that is there is not measured again, however late it is.
     assert run_duel(order, state, snapshot, lambda event: None, ends_at=0.0) == path
 
