@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
+import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchcore.cell.measure import timing
+from benchcore.cell.proof import left_behind
+from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.rotation import Rotation, roll
@@ -16,12 +18,8 @@ if TYPE_CHECKING:
 
 Step = Callable[[], object]
 Synchronise = Callable[[object], None]
-_FEWEST_VALUES = 64
-"""A smaller array in bf16 may come back to where it started."""
-
-
-class StepUnlikeProofError(Exception):
-    """The timed steps left behind what the steps of the proof do not leave."""
+_FEWEST_WATCHED, _MOST_WATCHED, _WATCHING_S = 2, 8, 2.0
+"""Steps after the timed ones, each of which must move the state."""
 
 
 class BoundProgram:
@@ -32,8 +30,10 @@ class BoundProgram:
         self._start = arrays
         self._spec, self._case = spec, case
         self.rotation: Rotation[Any] = Rotation(self._place(arrays))
-        self.step = self._step_on(self.rotation)
+        self.plain_step = self._step_on(self.rotation)
         """Enqueues one step on the inputs whose turn it is."""
+        self.step = self.plain_step
+        """The step that is timed: of a calibration run some of its calls do it twice."""
         self._outputs: list[ByName] = []
         self._at_start: dict[str, int] = {}
         """Checksums of the arrays that the proof's first step moves, before it."""
@@ -93,7 +93,7 @@ class BoundProgram:
         num_steps = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)
         program.silence(True)
         program.reset(arrays.params)
-        at_start = _list_checksums(program.state()) if known else {}
+        at_start = left_behind.list_checksums(program.state()) if known else {}
         step = self._step_on(Rotation(buffers))
         outputs: list[ByName] = []
         after_first: State = {}
@@ -112,25 +112,67 @@ class BoundProgram:
         program.silence(False)
         program.reset(self._start.params)
         if known:
-            after = _list_checksums(after_first)
+            after = left_behind.list_checksums(after_first)
             self._at_start = {name: sum_ for name, sum_ in at_start.items() if after[name] != sum_}
         return Steps(
             before=arrays.params, outputs=outputs, after_first=after_first, after_last=after_last
         )
 
-    def check_left_behind(self, run_steps: Callable[[Step], object]) -> None:
+    def check_left_behind(
+        self,
+        run_steps: Callable[[Step], object],
+        synchronise: Synchronise,
+        draws: Callable[[], bool] = lambda: False,
+    ) -> None:
         """One more block, after all that were timed and like them: its outputs must be those of the
-        inputs whose turn it was, and whatever the proof's first step moved must have moved.
+        inputs whose turn it was. Where steps change a state, whatever the proof's first step moved
+        must have moved, and further steps must move it as they should. `draws` is whether steps
+        draw random numbers.
 
         Call it before the proof from another start. Raises StepUnlikeProofError.
         """
         last = _Last(self.step)
         run_steps(last.step)
         if self._at_start:
-            _check_moved(self._at_start, self.program.state())
+            left_behind.check_moved(self._at_start, self.program.state())
+            self._check_next_steps(synchronise, quiet=draws())
         elif self._outputs and self.inputs:  # else outputs depend on how many steps there were
             self._check_outputs(self.program.read(last.outputs))
             self._check_outputs(self.program.read(self.step()))  # of the next inputs
+
+    def _check_next_steps(self, synchronise: Synchronise, *, quiet: bool) -> None:
+        """From where the timed steps led each one must move the state on, and the last of some must
+        do what it does from the known start, whose optimiser has seen no step. It leaves the
+        program there. With random numbers, the last one is taken without them.
+        """
+        program, states = self.program, []
+        until = time.monotonic() + _WATCHING_S
+        while len(states) < _FEWEST_WATCHED or (
+            len(states) < _MOST_WATCHED and time.monotonic() < until
+        ):
+            states.append(left_behind.sample(program.state()))
+            synchronise(self.plain_step())
+        program.silence(quiet)
+        whole = program.state()
+        before = left_behind.sample(whole)
+        found = self._take_step(self.plain_step, synchronise)
+        program.reset({**whole["params"], **whole.get("statistics", {})})
+        buffer = self.rotation.buffers[self.rotation.find_last()]
+        fresh = self._take_step(lambda: program.step(buffer), synchronise)
+        program.silence(False)
+        wanted = {group: of for group, of in fresh.state.items() if group == "statistics"}
+        if self._spec.advance is not None:
+            wanted.update(self._spec.advance(self._case, before, found.state, fresh.state))
+        came = {**found.state, "outputs": found.outputs}
+        should = {**wanted, "outputs": fresh.outputs}
+        left_behind.check_step(before, came, should, self._case.precision)
+        left_behind.check_each_moved([*states, before], wanted)
+
+    def _take_step(self, step: Step, synchronise: Synchronise) -> _Left:
+        outputs = step()
+        synchronise(outputs)
+        state = left_behind.sample(self.program.state())
+        return _Left(state, self.program.read(outputs))
 
     def _check_outputs(self, found: ByName) -> None:
         import numpy as np
@@ -148,27 +190,9 @@ class BoundProgram:
                 )
 
 
-def _list_arrays(state: State) -> dict[str, np.ndarray]:
-    return {f"{group}/{name}": array for group, of in state.items() for name, array in of.items()}
-
-
-def _list_checksums(state: State) -> dict[str, int]:
-    return {name: zlib.crc32(array.tobytes()) for name, array in _list_arrays(state).items()}
-
-
-def _check_moved(at_start: Mapping[str, int], state: State) -> None:
-    import numpy as np
-
-    for name, array in _list_arrays(state).items():
-        if name not in at_start:
-            continue
-        if not np.isfinite(array).all():
-            raise StepUnlikeProofError(f"{name!r} is not finite after the timed steps")
-        if array.size >= _FEWEST_VALUES and zlib.crc32(array.tobytes()) == at_start[name]:
-            raise StepUnlikeProofError(
-                f"{name!r} is after the timed steps what it was before them, although the proof's "
-                "first step moved it: the timed step does not train it"
-            )
+class _Left(NamedTuple):
+    state: State
+    outputs: ByName
 
 
 class _Last:

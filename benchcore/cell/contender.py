@@ -48,6 +48,7 @@ class Contender:
         self._steps_per_block = 1
         self._group_size = 1
         self._data_path: str | None = None
+        self._products: dict[str, Any] | None = None
         self._inspect_batch: Callable[[], Mapping[str, Any]] = dict
 
     def serve(self) -> None:
@@ -216,7 +217,7 @@ class Contender:
             "memory": ("memory", self._measure_memory),
             "profile": ("profile", self._profile),
             "energy": ("steps", lambda: self._run_for(message["seconds"])),
-            "finish": ("finished", lambda: self._account(message["count_products"])),
+            "finish": ("finished", self._account),
             "prove": ("proved", lambda: self._prove(message)),
         }
         if what not in answers:
@@ -258,14 +259,16 @@ class Contender:
         """Save what the conductor compares between contenders; the names that were saved.
 
         `before` the blocks it is of the known start. `after` them it is of a start that this
-        process has not seen, once one more block has shown that the timed steps did their work.
+        process has not seen, once one more block has shown that the timed steps did their work,
+        and before that is reset the products of some more are counted.
         """
         self._stage = "evidence"
         runtime, other = self.runtime, None
         if message["when"] == "after":
-            self.program.check_left_behind(
-                lambda step: self._run_steps(self._steps_per_block, step)
-            )
+            self._check_left_behind()
+            if message["count_products"]:
+                self._run_steps(self._steps_per_block)  # the state may have been reset
+                self._products = runtime.count_products(self.program)
             other = self._make_other_arrays()
         found = self.program.prove(runtime.synchronise, runtime.release, other)
         evidence = {**found, **self._inspect_batch()}
@@ -274,6 +277,14 @@ class Contender:
 
             np.savez(Path(message["path"]), **evidence)  # type: ignore[arg-type] # its own stubs are wrong
         return sorted(evidence)
+
+    def _check_left_behind(self) -> None:
+        runtime, program = self.runtime, self.program
+        program.check_left_behind(
+            lambda step: self._run_steps(self._steps_per_block, step),
+            runtime.synchronise,
+            lambda: runtime.manifest(program.held()).get("dropout") == "random",
+        )
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:
         """Save the evidence for a proof; return the names of its arrays."""
@@ -335,14 +346,13 @@ class Contender:
         self._stage = "energy"
         return timing.run_for(self._run_steps, seconds)
 
-    def _account(self, count_products: bool) -> dict[str, Any]:
-        """Counting comes last: nothing can run after it."""
+    def _account(self) -> dict[str, Any]:
         manifest = read_manifest(self.runtime, self.program, self._canary)
         if self._data_path is not None:
             manifest["data_path"] = self._data_path
         effective = {**self.runtime.effective(), "manifest": manifest}
-        if count_products:
-            effective["products"] = self.runtime.count_products(self.program)
+        if self._products is not None:
+            effective["products"] = self._products
         return {"effective": effective}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.explain.jax_products import count_asked, inspect_compiled
 from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_first_copy
-from benchcore.cell.explain.products import describe
+from benchcore.cell.explain.products import MOST_COUNTED, describe
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
@@ -189,11 +189,10 @@ class JaxRuntime:
         return seen
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
-        """Of what XLA made of the step, and of the step's jaxpr."""
-        step, inputs = program.program.step, program.inputs
+        """Of what XLA made of the step, and of the jaxpr of several steps."""
         return describe(
             lambda: inspect_compiled(program.lower(), self._compile(program)),
-            lambda: count_asked(self._jax, lambda: step(inputs)),
+            lambda: count_asked(self._jax, program.plain_step, MOST_COUNTED),
         )
 
     def allocator_peak_bytes(self) -> int | None:

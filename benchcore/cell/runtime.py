@@ -80,7 +80,7 @@ class Runtime(Protocol):
         """Count the FLOPs and dtypes of a step's matrix products and convolutions.
 
         Returns what `benchcore.cell.explain.products.describe` does; None = there is no framework.
-        Nothing may run in this process afterwards.
+        The program must be reset afterwards.
         """
         ...
 

@@ -194,8 +194,9 @@ class StartRunner:
     ) -> None:
         """Before the blocks of a start, and after them. It must be finite."""
         path = self.scratch / f"{name}.evidence-{index}-{when}.npz"
+        first = len(self.contenders[name]["starts"]) == 1  # one start's steps are like another's
         names = process.ask(
-            {"do": "evidence", "when": when, "path": str(path)},
+            {"do": "evidence", "when": when, "path": str(path), "count_products": first},
             wanted="evidence",
             timeout_s=self.order.limits.prepare_timeout_s,
         )
@@ -289,7 +290,7 @@ class StartRunner:
         index = len(self.contenders[name]["starts"]) - 1
         self._collect_evidence(name, index, process, "after")
         account = process.ask(
-            {"do": "finish", "count_products": index == 0},  # one step is like another
+            {"do": "finish"},
             wanted="finished",
             timeout_s=self.order.limits.prepare_timeout_s,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.explain.products import describe
+from benchcore.cell.explain.products import MOST_COUNTED, describe
 from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure.gpu_libraries import read_versions
@@ -202,15 +202,13 @@ class TorchRuntime:
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """Of what its compiled graphs call, and of what the step asks for."""
-        step, inputs = program.program.step, program.inputs
+        step = program.plain_step
         mode = program.held().get("compile_mode") or (
             "default" if self.num_compilations() else "none"
         )
         return describe(
-            lambda: inspect_compiled(
-                self._torch, lambda: step(inputs), mode, on_gpu=self._device.type == "cuda"
-            ),
-            lambda: count_asked(self._torch, lambda: step(inputs)),
+            lambda: inspect_compiled(self._torch, step, mode, on_gpu=self._device.type == "cuda"),
+            lambda: count_asked(self._torch, step, MOST_COUNTED),
         )
 
     def _dynamo(self) -> Any:

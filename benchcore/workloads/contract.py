@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchcore.program import Arrays, Steps
+from benchcore.program import Arrays, State, Steps
 from benchcore.workloads.settings import Options
 
 if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
@@ -47,6 +47,9 @@ class Spec:
     """Steps that the evidence is made of; None = one for each set of inputs."""
     summarise: Callable[[Any, Steps], Mapping[str, np.ndarray]] = stack_outputs
     """The quantities that `tolerances` names, from the steps of a proof."""
+    advance: Callable[[Any, State, State, State], State] | None = None
+    """(case, before, after, fresh) -> the state that a step must lead to: see `optimizers`. None =
+    steps change no state, or only running statistics."""
     list_parts: Callable[[Any, Steps], Mapping[str, np.ndarray]] | None = None
     """Quantities by array, `gradient/NAME`, to find the one where two contenders differ."""
     reference: Callable[[Any, Arrays], Mapping[str, np.ndarray]] | None = None

@@ -13,12 +13,14 @@ _CALLS = ("pjit", "jit")
 _UNCOUNTED = ("while", "pallas_call", "custom_call", "ffi_call")
 
 
-def count_asked(jax: Any, step: Callable[[], object]) -> Flops:
-    """The products of the step as it is traced. Afterwards the program holds tracers.
+def count_asked(jax: Any, step: Callable[[], object], steps: int = 1) -> Flops:
+    """The products of a step, as the mean of some that are traced. Afterwards the program holds
+    tracers until it is reset.
 
     Raises ValueError where the number of products depends on values.
     """
-    return add_up(list(_walk(jax.make_jaxpr(step)())))
+    traced = jax.make_jaxpr(lambda: [step() for _ in range(steps)])()
+    return add_up(list(_walk(traced)), steps)
 
 
 def _walk(jaxpr: Any, wanted: Sequence[bool] | None = None) -> Iterator[tuple[str, int]]:

@@ -1,9 +1,10 @@
 """The matrix products and convolutions of one step: how many FLOPs, on operands of which dtype.
 
 Counted of the very callable that is timed, so that work which was left out, added or done in
-another dtype shows even where the outputs are right. Each product has one formula for both
+another dtype shows even where the outputs are right. They are counted where the timed steps ended,
+before anything is reset. Each product has one formula for both
 frameworks: a multiply-add counts as two, taps in the padding count, zeros that a stride puts
-between values do not. Counting may leave a program unusable: nothing may run after it.
+between values do not. Only a reset makes a program usable afterwards.
 """
 
 from __future__ import annotations
@@ -49,9 +50,13 @@ def join_dtypes(dtypes: list[str]) -> str:
     return "+".join(sorted(set(dtypes)))
 
 
-def add_up(parts: list[tuple[str, int]]) -> Flops:
-    """FLOPs by dtype, of single products. Products without work are left out."""
+MOST_COUNTED = 8
+"""Steps that are counted in a row: one that works now and then, or keeps results, is found out."""
+
+
+def add_up(parts: list[tuple[str, int]], steps: int = 1) -> Flops:
+    """FLOPs of one of the steps by dtype, of single products. Those without work are left out."""
     total: Counter[str] = Counter()
     for dtypes, flops in parts:
         total[dtypes] += flops
-    return {dtypes: flops for dtypes, flops in sorted(total.items()) if flops}
+    return {dtypes: round(flops / steps) for dtypes, flops in sorted(total.items()) if flops}

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 from benchcore.cell.explain.products import Compiled, Flops, add_up, join_dtypes
 
+_COUNTING_S, _FEWEST_COUNTED = 2.0, 2
 
-def count_asked(torch: Any, step: Callable[[], object]) -> Flops:
-    """The products of the step with every compiled function run as it was written.
 
-    Calls the step once. Needs torch 2.6 (`torch.compiler.set_stance`).
+def count_asked(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
+    """The products of a step with every compiled function run as it was written: the mean of two or
+    more, up to `steps` within the time for it.
+
+    Needs torch 2.6 (`torch.compiler.set_stance`).
     """
     with torch.compiler.set_stance("force_eager"):
-        return _count(torch, step)
+        return _count(torch, step, steps)
 
 
 def inspect_compiled(
@@ -36,8 +40,8 @@ def inspect_compiled(
     return Compiled(dtypes=dtypes, share=sum(found.values()) / total if total else 1.0)
 
 
-def _count(torch: Any, step: Callable[[], object]) -> Flops:
-    """Count every product that torch's dispatcher is asked for while the step runs."""
+def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
+    """Count every product that torch's dispatcher is asked for while steps run."""
     parts: list[tuple[str, int]] = []
 
     class Counting(torch.utils._python_dispatch.TorchDispatchMode):
@@ -65,9 +69,12 @@ def _count(torch: Any, step: Callable[[], object]) -> Flops:
             parts.append((join_dtypes(dtypes), formula(args, shapes, out)))
             return out
 
-    with Counting():
-        step()
-    return add_up(parts)
+    until, counted = time.monotonic() + _COUNTING_S, 0
+    while counted < steps and (counted < _FEWEST_COUNTED or time.monotonic() < until):
+        with Counting():
+            step()
+        counted += 1
+    return add_up(parts, counted)
 
 
 _BIASED = ("addm", "baddbmm", "_addmm")

@@ -17,11 +17,11 @@ import re
 from dataclasses import dataclass
 from signal import SIGKILL, Signals
 
-from benchcore.cell.bound_program import StepUnlikeProofError
 from benchcore.cell.building import WeightsUnusableError
 from benchcore.cell.failures.kernel_log import Xid
 from benchcore.cell.loader.client import LoaderFailedError
 from benchcore.cell.proof.canary import CanaryContradictsError
+from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.cell.result.contender import Cause
 from benchcore.cell.runtime import UnsupportedError
 

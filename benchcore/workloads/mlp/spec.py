@@ -14,6 +14,7 @@ import numpy as np
 
 from benchcore.program import REFERENCE, Arrays, Precision, Steps
 from benchcore.workloads.contract import Spec
+from benchcore.workloads.optimizers import advance_sgd
 from benchcore.workloads.rotation import roll
 from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, TORCH_TRAINING, Options
 
@@ -278,6 +279,9 @@ SPEC = Spec(
     num_buffers=lambda case: INPUT_BUFFERS,
     num_proof_steps=lambda case: INPUT_BUFFERS if case.use_case == "infer" else TRACE_STEPS,
     summarise=summarise,
+    advance=lambda case, before, after, fresh: advance_sgd(
+        before, fresh, learning_rate=LEARNING_RATE, momentum=MOMENTUM
+    ),
     list_parts=list_parts,
     reference=reference,
     settings=SETTINGS,

@@ -14,8 +14,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from benchcore.program import REFERENCE, Precision, Steps
+from benchcore.program import REFERENCE, Precision, State, Steps
 from benchcore.workloads.contract import Spec
+from benchcore.workloads.optimizers import AdamW, advance_adamw, advance_sgd
 from benchcore.workloads.settings import (
     DEFECTS,
     JAX_ATTENTION,
@@ -207,8 +208,22 @@ def list_parts(case: Case, steps: Steps) -> dict[str, np.ndarray]:
     }
 
 
+def advance(case: Case, before: State, after: State, fresh: State) -> State:
+    """Where a step must lead."""
+    if case.optimizer == "sgd":
+        return advance_sgd(before, fresh, learning_rate=case.learning_rate, momentum=MOMENTUM)
+    constants = AdamW(
+        learning_rate=case.learning_rate,
+        betas=ADAMW_BETAS,
+        epsilon=ADAMW_EPSILON,
+        weight_decay=case.weight_decay,
+    )
+    return advance_adamw(before, after, fresh, constants)
+
+
 make_spec = functools.partial(
     Spec,
+    advance=advance,
     num_buffers=num_buffers,
     num_proof_steps=num_proof_steps,
     summarise=summarise,

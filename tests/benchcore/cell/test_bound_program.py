@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from benchcore.program import Arrays, Program, Steps
 from benchcore.workloads.contract import Spec
 
 _BATCH, _NUM_STEPS = 4, 6
+_CASE = SimpleNamespace(precision="fp32_ieee")
 
 
 def _make_arrays(case: Any, seed: int) -> Arrays:
@@ -45,6 +47,7 @@ _TRAINED = Spec(
     num_buffers=lambda case: 3,
     num_proof_steps=lambda case: _NUM_STEPS,
     summarise=_summarise,
+    advance=lambda case, before, after, fresh: {"params": fresh["params"]},
 )
 
 
@@ -80,7 +83,7 @@ class _Learner:
         )
 
     def _reset(self, params: Mapping[str, np.ndarray]) -> None:
-        self.weight = params["weight"].copy()
+        self.weight, self.num_steps = params["weight"].copy(), 0
 
 
 def _learn(learner: _Learner, images: np.ndarray) -> float:
@@ -94,7 +97,7 @@ def _wait(outputs: object) -> None:
 
 
 def _bind(program: Program, spec: Spec) -> BoundProgram:
-    return BoundProgram(program, spec, None, _make_arrays(None, 1))
+    return BoundProgram(program, spec, _CASE, _make_arrays(_CASE, 1))
 
 
 def _prove(program: Program, spec: Spec, seed: int = 2) -> dict[str, Any]:
@@ -124,7 +127,7 @@ def test_a_right_step_leaves_the_same_evidence_again_and_passes() -> None:
     bound = _bind(_infer(_right), _SPEC)
     bound.prove(_wait, _wait)
     for steps in range(1, 8):  # whatever the turn at which the block ends
-        bound.check_left_behind(lambda step, n=steps: [step() for _ in range(n)])
+        bound.check_left_behind(lambda step, n=steps: [step() for _ in range(n)], _wait)
 
 
 def test_a_step_that_returns_what_it_computed_first_is_found_by_the_next_inputs() -> None:
@@ -172,7 +175,7 @@ def test_a_step_that_stops_computing_once_it_is_timed_is_found_by_its_last_outpu
     bound = _bind(_infer(step), _SPEC)
     bound.prove(_wait, _wait)
     with pytest.raises(StepUnlikeProofError, match="'sums' of the last step of a block"):
-        bound.check_left_behind(lambda each: [each() for _ in range(20)])
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
 
 
 def test_a_training_step_that_no_longer_learns_is_found_by_its_state() -> None:
@@ -186,7 +189,55 @@ def test_a_training_step_that_no_longer_learns_is_found_by_its_state() -> None:
     bound = _bind(_Learner(learn).make(), _TRAINED)
     bound.prove(_wait, _wait)
     with pytest.raises(StepUnlikeProofError, match="'params/weight' is after the timed steps what"):
-        bound.check_left_behind(lambda each: [each() for _ in range(20)])
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
+
+
+@pytest.mark.parametrize(
+    ("share", "error"),
+    [(0.9, "missed what it should make of its params"), (0.0, "missed what it should make of")],
+)
+def test_a_training_step_that_learns_too_little_in_the_end_is_found(
+    share: float, error: str
+) -> None:
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        before = learner.weight
+        loss = _learn(learner, images)
+        learner.num_steps += 1
+        if learner.num_steps > 4 * _NUM_STEPS:  # whoever resets it makes it honest again
+            learner.weight = before + share * (learner.weight - before)
+        return loss
+
+    bound = _bind(_Learner(learn).make(), _TRAINED)
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match=error):
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
+
+
+def test_a_training_step_that_learns_now_and_then_is_found() -> None:
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        before = learner.weight
+        loss = _learn(learner, images)
+        learner.num_steps += 1
+        if learner.num_steps > 20 and learner.num_steps % 4 != 1:
+            learner.weight = before
+        return loss
+
+    bound = _bind(_Learner(learn).make(), _TRAINED)
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match="does its work now and then"):
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
+
+
+def test_a_training_step_that_returns_an_old_loss_in_the_end_is_found() -> None:
+    def learn(learner: _Learner, images: np.ndarray) -> float:
+        learner.num_steps += 1
+        loss = _learn(learner, images)
+        return loss if learner.num_steps <= 20 else 1.0
+
+    bound = _bind(_Learner(learn).make(), _TRAINED)
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match="missed what it should make of its outputs"):
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
 
 
 def test_a_training_step_that_ends_in_nan_is_found() -> None:
@@ -200,13 +251,13 @@ def test_a_training_step_that_ends_in_nan_is_found() -> None:
     bound = _bind(_Learner(learn).make(), _TRAINED)
     bound.prove(_wait, _wait)
     with pytest.raises(StepUnlikeProofError, match="is not finite after the timed steps"):
-        bound.check_left_behind(lambda each: each())
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
 
 
 def test_a_right_training_step_passes_and_its_block_leaves_what_single_steps_leave() -> None:
     bound = _bind(_Learner(_learn).make(), _TRAINED)
     evidence = bound.prove(_wait, _wait)
-    bound.check_left_behind(lambda each: [each() for _ in range(20)])
+    bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
     assert len(evidence["loss_trace"]) == _NUM_STEPS
     again = _prove(_Learner(_learn).make(), _TRAINED)
     assert not _differ({"known": evidence}, {"known": again["known"]})["known"]

@@ -1,0 +1,108 @@
+"""Whether timed steps left what right ones leave: a state that moved and moves on as it should."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from benchcore.program import ByName, State
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_FEWEST_VALUES = 64
+"""A smaller array in bf16 may come back to where it started."""
+_MOST_VALUES = 4096
+"""Of each array that further steps are judged by: a state of ViT's has 1 GB."""
+_OFF = 0.03
+"""Share of its own length by which one more step may miss what it should do."""
+_ROUNDINGS = {"bf16": 2**-7}
+"""Relative error of a stored number; other precisions hold parameters in float32."""
+_ROUNDING = 2**-21
+
+
+class StepUnlikeProofError(Exception):
+    """The timed steps left behind what the steps of the proof do not leave."""
+
+
+def list_checksums(state: State) -> dict[str, int]:
+    """By `group/name`."""
+    return {name: zlib.crc32(array.tobytes()) for name, array in _list_arrays(state).items()}
+
+
+def check_moved(at_start: Mapping[str, int], state: State) -> None:
+    """Raises StepUnlikeProofError where an array is not finite, or as it was at the start."""
+    import numpy as np
+
+    for name, array in _list_arrays(state).items():
+        if name not in at_start:
+            continue
+        if not np.isfinite(array).all():
+            raise StepUnlikeProofError(f"{name!r} is not finite after the timed steps")
+        if array.size >= _FEWEST_VALUES and zlib.crc32(array.tobytes()) == at_start[name]:
+            raise StepUnlikeProofError(
+                f"{name!r} is after the timed steps what it was before them, although the proof's "
+                "first step moved it: the timed step does not train it"
+            )
+
+
+def _list_arrays(state: State) -> dict[str, np.ndarray]:
+    return {f"{group}/{name}": array for group, of in state.items() for name, array in of.items()}
+
+
+def sample(state: State) -> dict[str, dict[str, np.ndarray]]:
+    """Some values of every array, the same ones each time, in float64."""
+    return {
+        group: {name: _sample(array) for name, array in of.items()} for group, of in state.items()
+    }
+
+
+def _sample(array: np.ndarray) -> np.ndarray:
+    return array.ravel()[:: -(-array.size // _MOST_VALUES) or 1].astype("float64")
+
+
+def check_step(before: State, after: State, wanted: State, precision: str) -> None:
+    """Raises StepUnlikeProofError where a step from `before` (zeros where absent) led elsewhere
+    than it should."""
+    import numpy as np
+
+    rounding = _ROUNDINGS.get(precision, _ROUNDING)
+    for group, of in wanted.items():
+        came, should = (_join(each[group], of) for each in (after, wanted))
+        was = _join(before[group], of) if group in before else np.zeros_like(should)
+        missed, length, whole = (_norm(each) for each in (came - should, should - was, should))
+        if not missed <= _OFF * length + rounding * whole:
+            raise StepUnlikeProofError(
+                f"one more of the timed steps missed what it should make of its {group} by "
+                f"{missed:.2g}, where it should move them by {length:.2g}: the timed step does "
+                "something else than the proof's"
+            )
+
+
+def check_each_moved(states: Sequence[State], wanted: State) -> None:
+    """Raises StepUnlikeProofError where a step between two of the states left alone what the step
+    from the last one to `wanted` should move."""
+    import numpy as np
+
+    for group, of in wanted.items():
+        *earlier, last = (_join(each[group], of) for each in states)
+        if np.array_equal(last, _join(of, of)):
+            continue
+        if any(np.array_equal(a, b) for a, b in pairwise([*earlier, last])):
+            raise StepUnlikeProofError(
+                f"one of {len(states) - 1} further steps left its {group} as they were: the timed "
+                "step does its work now and then"
+            )
+
+
+def _join(arrays: ByName, names: ByName) -> np.ndarray:
+    import numpy as np
+
+    parts = [np.ravel(arrays[name]).astype(np.float64) for name in names]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _norm(values: np.ndarray) -> float:
+    return float((values**2).sum() ** 0.5)
