@@ -18,9 +18,9 @@ _MOST_VALUES = 4096
 """Of each array that further steps are judged by: a state of ViT's has 1 GB."""
 _OFF = 0.03
 """Share of its own length by which one more step may miss what it should do."""
-_ROUNDINGS = {"bf16": 2**-7}
+_ROUNDINGS: Mapping[str, float] = {"bf16": 2.0**-7}
 """Relative error of a stored number; other precisions hold parameters in float32."""
-_ROUNDING = 2**-21
+_ROUNDING = 2.0**-21
 
 
 class StepUnlikeProofError(Exception):
