@@ -81,6 +81,7 @@ class BuildSettings:
     xla: str = "usual"
     attention: str = "usual"
     optimizer: str = "usual"
+    batching: str = "vmap"
     defects: frozenset[str] = frozenset()
 
     @property

@@ -146,6 +146,23 @@ def test_jax_never_replaces_an_attention_that_the_device_lacks(
     assert "evidence" not in found
 
 
+_BATCHINGS = ("vmap", "loop", "batched")
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_every_batching_of_an_ensemble_computes_the_same(
+    framework: str, framework_environment: Callable[[str], EnvironmentRecord]
+) -> None:
+    cases = [("ensemble", f"tiny_{use}{end}") for use in ("infer", "gradient")
+             for end in ("", "_convnet")]  # fmt: skip
+    jobs = [_job(*case, framework, batching=way) for case in cases for way in _BATCHINGS]
+    found = iter(_run(framework_environment(framework), jobs))
+    for case in cases:
+        usual, *others = [next(found) for _ in _BATCHINGS]
+        for each in others:
+            _check_equal(*case, usual, each)
+
+
 _CPU_FLAGS = [name for name, flag in XLA_FLAGS.items() if flag.startswith("--xla_cpu")]
 
 

@@ -54,7 +54,7 @@ def test_case_is_complete(workload: str, name: str) -> None:
     spec = _spec(workload)
     case = spec.cases[name]
     assert re.fullmatch("[a-z0-9][a-z0-9_]*", name)
-    assert case.use_case in ("infer", "train", "op")
+    assert case.use_case in ("infer", "train", "gradient", "op")
     assert case.batch >= 1
     ceiling = {"fp32_ieee": 1e-4, "tf32": 2e-2, "bf16": 0.1, "bf16_autocast": 0.1}[case.precision]
     for quantity, tolerance in spec.tolerances(case).items():
