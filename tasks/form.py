@@ -123,7 +123,8 @@ class Side(BaseModel):
         title="Settings",
         description=(
             "Non-default settings. compile, layout, cudnn_benchmark and optimizer are PyTorch's; "
-            "donate, command_buffers, workaround and xla are JAX's; attention is of both."
+            "donate, command_buffers, workaround and xla are JAX's; "
+            "attention and chunk are of both; per_sample is PyTorch's."
         ),
         max_length=6,
     )

@@ -23,7 +23,13 @@ _GPU_ONLY: Choices = {
     "workaround": ("no-triton-gemm",),
     "attention": ("efficient", "cudnn"),
 }
-_TRAINING_ONLY = ("donate", "optimizer")
+_ONLY_FOR = {
+    "donate": "train",
+    "optimizer": "train",
+    "chunk": "per_sample_grad",
+    "per_sample": "per_sample_grad",
+}
+"""Settings that matter in one use case alone."""
 _SLOWER_BY_DESIGN = ("autotune-5", "no-fusion-autotuner", "autotune-0")
 """Workarounds of crashes: they add checks, or take candidates from XLA's own search."""
 
@@ -32,11 +38,10 @@ def list_choices(workload: str, case: str, framework: str, device: str) -> Choic
     """What a search may choose on this device. Raises UserError for an unknown workload or case."""
     found = find_case(workload, case)
     on_gpu = parse_device(device).kind != "cpu"
-    trains = found.use_case == "train"
     half = found.precision.startswith("bf16")
 
     def is_fair(key: str, value: str) -> bool:
-        if value in _SLOWER_BY_DESIGN or (key in _TRAINING_ONLY and not trains):
+        if value in _SLOWER_BY_DESIGN or found.use_case != _ONLY_FOR.get(key, found.use_case):
             return False
         if key == "xla":
             return _is_for(value, "gpu" if on_gpu else "cpu")

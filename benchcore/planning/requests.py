@@ -13,15 +13,27 @@ from benchcore.workloads.settings import (
     JAX_ATTENTION,
     JAX_COMPILE,
     JAX_OPTIONS,
+    JAX_PER_SAMPLE,
     TORCH_ATTENTION,
     TORCH_COMPILE,
     TORCH_IMAGE_OPTIONS,
+    TORCH_PER_SAMPLE,
     Options,
 )
 
 _OPTIONS: Mapping[str, Options] = {
-    "jax": {"compile": JAX_COMPILE, **JAX_OPTIONS, **JAX_ATTENTION},
-    "torch": {"compile": TORCH_COMPILE, **TORCH_IMAGE_OPTIONS, **TORCH_ATTENTION},
+    "jax": {
+        "compile": JAX_COMPILE,
+        **JAX_OPTIONS,
+        **JAX_ATTENTION,
+        **JAX_PER_SAMPLE,
+    },
+    "torch": {
+        "compile": TORCH_COMPILE,
+        **TORCH_IMAGE_OPTIONS,
+        **TORCH_ATTENTION,
+        **TORCH_PER_SAMPLE,
+    },
     "stdlib": {"compile": ("none",)},
 }
 _DEFAULT_MODE = {"jax": "jit", "torch": "default", "stdlib": "none"}

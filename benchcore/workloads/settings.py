@@ -57,6 +57,11 @@ TORCH_IMAGE_OPTIONS: Options = {
 
 The `SETTINGS` of a spec list which of these each framework accepts; all accept `compile`.
 """
+_CHUNKS = ("whole", "1", "2", "4", "8", "16", "32", "64")
+JAX_PER_SAMPLE: Options = {"chunk": _CHUNKS}
+"""Samples whose gradients are in memory at a time."""
+TORCH_PER_SAMPLE: Options = {"chunk": _CHUNKS, "per_sample": ("vmap", "loop")}
+"""`per_sample`: `vmap(grad)` of torch.func, or a backward pass for every sample."""
 DEFECTS = "defects"
 """The setting that makes a side wrong on purpose, for the defect study
 (`experiments.defect_switches`): defects joined by `+`. No ratio of such a side counts."""
@@ -82,6 +87,8 @@ class BuildSettings:
     attention: str = "usual"
     optimizer: str = "usual"
     batching: str = "vmap"
+    chunk: str = "whole"
+    per_sample: str = "vmap"
     defects: frozenset[str] = frozenset()
 
     @property

@@ -67,12 +67,15 @@ def _count_dot(equation: Any, left: tuple[int, ...], right: tuple[int, ...]) -> 
 
 
 def _count_convolution(equation: Any, left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """With zeros between the input's values (`lhs_dilation`: the gradient of a stride), each value
-    meets each tap once; else each output does."""
-    outputs, inputs, *taps = equation.params["dimension_numbers"].rhs_spec
+    """Each output meets each tap once. An input's gradient is a convolution of the output's, with
+    zeros around it or (of a stride) between its values: there each value meets each tap once. A
+    weight's gradient swaps the batch and the features."""
+    numbers = equation.params["dimension_numbers"]
+    outputs, inputs, *taps = numbers.rhs_spec
     macs = math.prod(equation.outvars[0].aval.shape) * right[inputs]
-    if math.prod(equation.params["lhs_dilation"]) > 1:
-        macs = math.prod(left) * right[outputs] // equation.params["feature_group_count"]
+    if numbers.lhs_spec[0] == 0:
+        groups = equation.params["feature_group_count"]
+        macs = min(macs, math.prod(left) * right[outputs] // groups)
     return 2 * macs * math.prod(right[axis] for axis in taps)
 
 

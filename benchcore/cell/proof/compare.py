@@ -27,7 +27,7 @@ RATIO = 3.0
 _BY_LARGEST = ("logits", "loss", "layer")
 """Compared by max|a-b| / max|b|. All others use their global relative L2 norm, because an array
 whose true gradient is zero may have any relative error."""
-_BACKWARD = ("gradient", "update", "travel", "loss_trace")
+_BACKWARD = ("gradient", "update", "travel", "loss_trace", "norms", "clipped_sum")
 """Quantities that rounding moves by much more than itself: a ReLU's input changes its sign."""
 _FLOORS = {"gradient": 1e-5, "update": 1e-5, "travel": 1e-5}
 _FLOOR = 1e-6

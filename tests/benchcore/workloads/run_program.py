@@ -433,6 +433,48 @@ def _blue_first(module: ModuleType) -> Any:
     return mock.patch.object(module.vision.batches, "make_stage", make_stage)
 
 
+def _altered_gradients(
+    alter: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Callable[[ModuleType], Any]:
+    """Of every sample, by parameter, as they are before their norms are taken."""
+
+    def patch(module: ModuleType) -> Any:
+        per_sample = sys.modules["benchcore.workloads.networks.per_sample.in_torch"]
+        real = per_sample._make_of_chunk
+
+        def make_of_chunk(*given: Any) -> Callable[..., Any]:
+            of_chunk = real(*given)
+            return lambda inputs: alter(of_chunk(inputs))
+
+        return mock.patch.object(per_sample, "_make_of_chunk", make_of_chunk)
+
+    return patch
+
+
+def _average(gradients: dict[str, Any]) -> dict[str, Any]:
+    """The batch's gradient for every sample: what is clipped if one clips the wrong thing."""
+    return {name: each.mean(0, keepdim=True).expand_as(each) for name, each in gradients.items()}
+
+
+def _drop_biases(gradients: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: each * 0.0 if name.endswith(".bias") else each for name, each in gradients.items()
+    }
+
+
+def _with_clip(clip: float) -> Callable[[ModuleType], Any]:
+    def patch(module: ModuleType) -> Any:
+        networks = module.networks
+        real = networks.make_per_sample
+
+        def make(case: Any, *given: Any) -> Any:
+            return real(dataclasses.replace(case, clip=clip), *given)
+
+        return mock.patch.object(networks, "make_per_sample", make)
+
+    return patch
+
+
 def _no_operators(module: ModuleType) -> Any:
     """torchvision beside a torch of another build: its operator library does not load."""
     assert "torchvision" not in sys.modules, "run this in a process of its own"
@@ -492,6 +534,9 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
         ),
     ),
     "blue_first": (_same, _blue_first),
+    "clipped_mean": (_same, _altered_gradients(_average)),
+    "norms_without_biases": (_same, _altered_gradients(_drop_biases)),
+    "unclipped": (_same, _with_clip(1e6)),
     "no_operators": (_same, _no_operators),
 }
 

@@ -68,13 +68,15 @@ class Job:
     wrong_mode: str | None = None
     exact: bool = False
     """In float64, whatever the case's precision."""
+    option: tuple[str, str] | None = None
+    """A setting that is not the default."""
     handed: bool = False
     """Given a batch of image files too, as training on a folder is."""
 
     @property
     def key(self) -> str:
         end = [each for each in ("exact", "handed") if getattr(self, each)]
-        what = self.mutation or self.wrong_mode or "right"
+        what = self.mutation or self.wrong_mode or "=".join(self.option or ()) or "right"
         return "-".join([self.workload, self.case, self.arm, what, *end])
 
     def document(self, folder: Path) -> dict[str, Any]:
@@ -84,7 +86,11 @@ class Job:
             "case": self.case,
             "seed": SEED,
             "framework": framework,
-            "settings": {"device": "cpu", "compile": self.wrong_mode or mode},
+            "settings": {
+                "device": "cpu",
+                "compile": self.wrong_mode or mode,
+                **dict([self.option] if self.option else []),
+            },
             "steps": 0 if self.mutation or self.exact or self.handed else 3,
             "mutation": self.mutation,
             "parts": (self.workload, self.case) in TRACED
@@ -126,6 +132,10 @@ MUTATED = [
         )
         for mutation in mutations.split()
     ),
+    *(
+        Job(workload="mnist_cnn", case="tiny_per_sample_grad", arm="torch", mutation=mutation)
+        for mutation in ("clipped_mean", "unclipped", "norms_without_biases")
+    ),
     Job(workload="mlp", case="tiny_infer", arm="jax", mutation="transposed_matrix"),
     Job(workload="mlp", case="tiny_train", arm="torch", mutation="transposed_matrix"),
     Job(workload="mlp", case="tiny_train", arm="torch", mutation="no_momentum"),
@@ -137,6 +147,8 @@ PROVEN = {
     ("resnet50", "tiny_infer"),
     ("resnet50", "tiny_train"),
     ("mobilenet_v3_small", "tiny_infer"),
+    ("mnist_cnn", "tiny_train"),
+    ("mnist_cnn", "tiny_per_sample_grad"),
     ("mlp", "tiny_train_bf16_autocast"),
 }
 """Cases that are held against float64 too, right and with every mistake: one for each mistake, and
@@ -153,6 +165,16 @@ HANDED_WRONG = [
     dataclasses.replace(HANDED[1], mutation=mutation)
     for mutation in ("halves_for_pixels", "pixels_to_255", "blue_first")
 ]
+OPTIONAL = [
+    Job(workload=workload, case=case, arm=arm, option=option)
+    for workload, case, arm, option in (
+        ("mnist_cnn", "tiny_per_sample_grad", "jax", ("chunk", "2")),
+        ("mnist_cnn", "tiny_per_sample_grad_norms", "jax", ("chunk", "1")),
+        ("mnist_cnn", "tiny_per_sample_grad", "torch", ("chunk", "2")),
+        ("mnist_cnn", "tiny_per_sample_grad", "torch", ("per_sample", "loop")),
+    )
+]
+"""Other ways to compute the same: among them a backward pass for every sample."""
 BIASED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="bias_before_norm")
 TRUNCATED = Job(
     workload="mobilenet_v3_small", case="tiny_infer", arm="jax", mutation="truncated_channels"
@@ -259,6 +281,7 @@ def outcomes(
             *EXACT_WRONG,
             *HANDED,
             *HANDED_WRONG,
+            *OPTIONAL,
             OWN_NORMS,
             MISNAMED,
             BIASED,
@@ -362,6 +385,12 @@ def test_frameworks_agree(job: Job, outcomes: Outcomes) -> None:
 def test_compiled_torch_agrees_with_eager(job: Job, outcomes: Outcomes) -> None:
     eager = Job(workload=job.workload, case=job.case, arm="torch")
     assert _disagreements(job, outcomes[eager.key].before, outcomes[job.key].before) == {}
+
+
+@pytest.mark.parametrize("job", OPTIONAL, ids=_key)
+def test_another_way_to_compute_it_agrees_with_the_default(job: Job, outcomes: Outcomes) -> None:
+    usual = dataclasses.replace(job, option=None)
+    assert _disagreements(job, outcomes[usual.key].before, outcomes[job.key].before) == {}
 
 
 @pytest.mark.parametrize("job", [job for job in RIGHT if _spec(job.workload).reference], ids=_key)

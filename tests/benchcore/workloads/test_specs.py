@@ -38,6 +38,7 @@ def _spec(workload: str) -> Any:
     return _module(workload).SPEC
 
 
+_BACKWARD = ("gradient", "update", "travel", "loss_trace", "norms", "clipped_sum")
 CASES = [(workload, name) for workload in WORKLOADS for name in _spec(workload).cases]
 TINY = [
     (workload, name) for workload, name in CASES if name.startswith("tiny") or workload == "noop"
@@ -54,11 +55,11 @@ def test_case_is_complete(workload: str, name: str) -> None:
     spec = _spec(workload)
     case = spec.cases[name]
     assert re.fullmatch("[a-z0-9][a-z0-9_]*", name)
-    assert case.use_case in ("infer", "train", "gradient", "op")
+    assert case.use_case in ("infer", "train", "gradient", "per_sample_grad", "op")
     assert case.batch >= 1
     ceiling = {"fp32_ieee": 1e-4, "tf32": 2e-2, "bf16": 0.1, "bf16_autocast": 0.1}[case.precision]
     for quantity, tolerance in spec.tolerances(case).items():
-        backward = quantity in ("gradient", "update", "travel", "loss_trace")
+        backward = quantity in _BACKWARD
         assert 0.0 < tolerance <= (max(ceiling, 5e-2) if backward else ceiling)
     assert ("_" + case.precision in name) == (case.precision != "fp32_ieee")
     assert spec.flops(case) >= 0

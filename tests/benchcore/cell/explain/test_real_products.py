@@ -26,6 +26,12 @@ images, kernel = jnp.ones((2, 9, 9, 4)), jnp.ones((3, 3, 2, 6))
 def convolve(images, kernel):
     return lax.conv_general_dilated(images, kernel, (2, 2), [(1, 1)] * 2, feature_group_count=2,
                                     dimension_numbers=("NHWC", "HWIO", "NHWC")).sum()
+small = jnp.ones((3, 3, 4, 6))
+def bare(images, kernel, edge=0):
+    return lax.conv_general_dilated(images, kernel, (1, 1), [(edge, edge)] * 2,
+                                    dimension_numbers=("NHWC", "HWIO", "NHWC")).sum()
+def padded(images, kernel):
+    return bare(images, kernel, 1)
 def loop(a, length):
     def again(s):
         return s[0] + 1, s[1] @ s[1].T @ s[1]
@@ -39,6 +45,8 @@ steps = {
     "scan": lambda: lax.scan(lambda s, _: (s @ jnp.ones((8, 8)), None), a, length=5)[0],
     "convolution": lambda: convolve(images, kernel),
     "gradients": lambda: jax.jit(jax.value_and_grad(convolve, argnums=(0, 1)))(images, kernel),
+    "gradients without padding": lambda: jax.grad(bare, argnums=(0, 1))(images, small),
+    "gradients of small images": lambda: jax.grad(padded, argnums=(0, 1))(images[:, :2, :2], small),
     "gradient only": lambda: jax.jit(jax.grad(convolve, argnums=(0, 1)))(images, kernel),
     "loop": lambda: jax.jit(loop)(a, 3),
     "fetched": lambda: float((a @ b).sum()),
@@ -145,6 +153,8 @@ def test_the_products_of_jaxs_steps_are_counted_exactly(
         "convolution": {"float32": _CONVOLUTION},
         "gradients": {"float32": 3 * _CONVOLUTION},
         "gradient only": {"float32": 2 * _CONVOLUTION},  # which does not need the forward pass
+        "gradients without padding": {"float32": 2 * 2 * (2 * 7 * 7 * 6) * 4 * 9},
+        "gradients of small images": {"float32": 2 * 2 * (2 * 2 * 2 * 6) * 4 * 9},
         "loop": None,
         "fetched": None,
     }

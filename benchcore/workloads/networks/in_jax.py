@@ -1,0 +1,247 @@
+"""Inference, training and gradients of samples in JAX, for a network that is a plain function.
+
+Images are NHWC, kernels HWIO, matrices (in, out): each side computes in its own layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from benchcore.program import REFERENCE, Arrays, ByName, Program
+from benchcore.workloads.networks.case import LEARNING_RATE, MOMENTUM, Case, is_statistic
+from benchcore.workloads.networks.per_sample.in_jax import make_per_sample
+from benchcore.workloads.settings import BuildSettings
+
+Params = dict[str, jax.Array]
+Inputs = dict[str, jax.Array]
+
+
+def to_own(name: str, array: np.ndarray) -> np.ndarray:
+    """A kernel as HWIO, a matrix as (in, out); tables of embeddings stay."""
+    if "embedding" in name:
+        return array
+    return np.ascontiguousarray(array.transpose({4: (2, 3, 1, 0), 2: (1, 0)}.get(array.ndim)))
+
+
+def to_canonical(name: str, array: np.ndarray) -> np.ndarray:
+    """The inverse of `to_own`."""
+    if "embedding" in name:
+        return array
+    return np.ascontiguousarray(array.transpose({4: (3, 2, 0, 1), 2: (1, 0)}.get(array.ndim)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """`forward`: (parameters and statistics, inputs) -> logits, and the new running statistics."""
+
+    forward: Callable[[Params, Inputs], tuple[jax.Array, Params]]
+    to_own: Callable[[str, np.ndarray], np.ndarray] = to_own
+    to_canonical: Callable[[str, np.ndarray], np.ndarray] = to_canonical
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    """Where arrays go, and how."""
+
+    network: Network
+    device: jax.Device
+    dtype: jnp.dtype
+    wanted: BuildSettings
+
+    def place(self, params: ByName) -> Params:
+        """Copies on the device: the originals must never be donated."""
+        own = {name: self.network.to_own(name, array) for name, array in params.items()}
+        return {
+            name: jnp.array(array, dtype=self.dtype, copy=True, device=self.device)
+            for name, array in own.items()
+        }
+
+    def place_inputs(self, inputs: ByName) -> Inputs:
+        """Images become NHWC."""
+        own = {
+            name: np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if array.ndim == 4 else array
+            for name, array in inputs.items()
+        }
+        placed = jax.device_put(own, self.device)
+        return {
+            name: array.astype(self.dtype) if array.dtype == jnp.float32 else array
+            for name, array in placed.items()
+        }
+
+    def to_host(self, params: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
+        """Copies in canonical layout: the next step donates the device's buffers."""
+        return {
+            name: self.network.to_canonical(name, on_host(array)) for name, array in params.items()
+        }
+
+
+def on_host(array: jax.Array) -> np.ndarray:
+    """A copy in at least float32."""
+    return np.array(array.astype(jnp.promote_types(array.dtype, jnp.float32)))
+
+
+def build(case: Case, arrays: Arrays, wanted: BuildSettings, network: Network) -> Program:
+    """Set up the network on the device in the settings."""
+    placed = _Placed(
+        network=network,
+        device=jax.devices(wanted.platform)[wanted.ordinal],
+        dtype=jnp.float64 if case.precision == REFERENCE else jnp.float32,
+        wanted=wanted,
+    )
+    if case.use_case == "train":
+        return _train(arrays, placed)
+    if case.use_case == "infer":
+        return _without_state(
+            arrays,
+            placed,
+            lambda params, inputs: {"logits": network.forward(params, inputs)[0]},
+        )
+    return _without_state(arrays, placed, make_per_sample(case, placed.wanted, _loss_of(network)))
+
+
+Outputs = Mapping[str, Any]
+
+
+def _without_state(
+    arrays: Arrays, placed: _Placed, function: Callable[[Params, Inputs], Outputs]
+) -> Program:
+    compiled = jax.jit(function)
+    params = placed.place(arrays.params)
+
+    def reset(given: ByName) -> None:
+        nonlocal params
+        params = placed.place(given)
+
+    def read(outputs: Outputs) -> dict[str, np.ndarray]:
+        """A tree of gradients in one vector, in canonical order and layout."""
+        found: dict[str, np.ndarray] = {}
+        for name, each in outputs.items():
+            if isinstance(each, Mapping):
+                parts = placed.to_host(each)
+                found[name] = np.concatenate([parts[part].ravel() for part in arrays.params])
+            else:
+                found[name] = on_host(each)
+        return found
+
+    def held(inputs: Inputs) -> dict[str, object]:
+        shaped = jax.eval_shape(function, params, inputs)
+        return {
+            "params": params,
+            "inputs": list(inputs.values()),
+            "output_dtype": jax.tree.leaves(shaped)[0].dtype,
+            "function": compiled,
+            "arguments": (params, inputs),
+        }
+
+    return Program(
+        place=placed.place_inputs,
+        step=lambda inputs: compiled(params, inputs),
+        reset=reset,
+        read=read,
+        lower=lambda inputs: compiled.lower(params, inputs),
+        held=held,
+    )
+
+
+def _loss_of(network: Network) -> Callable[[Params, Inputs], tuple[jax.Array, Params]]:
+    """The mean cross-entropy of all labels, and the new statistics."""
+
+    def loss_of(params: Params, inputs: Inputs) -> tuple[jax.Array, Params]:
+        logits, statistics = network.forward(params, inputs)
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, inputs["labels"])
+        return losses.mean(), statistics
+
+    return loss_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """What a step of a training takes and returns."""
+
+    params: Params
+    statistics: Params
+    optimizer: optax.OptState
+
+
+jax.tree_util.register_dataclass(
+    _State, data_fields=["params", "statistics", "optimizer"], meta_fields=[]
+)
+
+
+def _train_step(network: Network) -> Callable[[_State, Inputs], tuple[_State, jax.Array]]:
+    loss_of, optimizer = _loss_of(network), _optimizer()
+
+    def train_step(state: _State, inputs: Inputs) -> tuple[_State, jax.Array]:
+        def loss_and_statistics(params: Params) -> tuple[jax.Array, Params]:
+            return loss_of({**params, **state.statistics}, inputs)
+
+        differentiate = jax.value_and_grad(loss_and_statistics, has_aux=True)
+        (loss, statistics), gradient = differentiate(state.params)
+        updates, moved = optimizer.update(gradient, state.optimizer)
+        params = optax.apply_updates(state.params, updates)
+        return _State(params=params, statistics=statistics, optimizer=moved), loss
+
+    return train_step
+
+
+def _optimizer() -> optax.GradientTransformation:
+    return optax.sgd(LEARNING_RATE, momentum=MOMENTUM)
+
+
+def _train(arrays: Arrays, placed: _Placed) -> Program:
+    function = _train_step(placed.network)
+    compiled = jax.jit(function, donate_argnums=(0,) if placed.wanted.donate == "yes" else ())
+
+    def start(given: ByName) -> _State:
+        arrays = placed.place(given)
+        params = {name: array for name, array in arrays.items() if not is_statistic(name)}
+        return _State(
+            params=params,
+            statistics={name: arrays[name] for name in arrays.keys() - params.keys()},
+            optimizer=jax.device_put(_optimizer().init(params), placed.device),
+        )
+
+    state = start(arrays.params)
+    last = next(reversed(state.params))
+    before = state.params[last]
+
+    def step(inputs: Inputs) -> tuple[_State, jax.Array]:
+        nonlocal state, before
+        before = state.params[last]
+        state, loss = compiled(state, inputs)
+        return state, loss
+
+    def reset(given: ByName) -> None:
+        nonlocal state
+        state = start(given)
+
+    def held(inputs: Inputs) -> dict[str, object]:
+        return {
+            "params": state.params,
+            "inputs": list(inputs.values()),
+            "output_dtype": jax.eval_shape(function, state, inputs)[1].dtype,
+            "state_update": "in place" if before.is_deleted() else "copied",
+            "function": compiled,
+            "arguments": (state, inputs),
+        }
+
+    return Program(
+        place=placed.place_inputs,
+        step=step,
+        reset=reset,
+        read=lambda outputs: {"loss": np.asarray(outputs[1])},
+        state=lambda: {
+            "params": placed.to_host(state.params),
+            "statistics": placed.to_host(state.statistics),
+            "momentum": placed.to_host(state.optimizer[0].trace),
+        },
+        lower=lambda inputs: compiled.lower(state, inputs),
+        held=held,
+    )

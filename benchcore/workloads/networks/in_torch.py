@@ -1,0 +1,196 @@
+"""Inference, training and gradients of samples in PyTorch, for a network that is a module.
+
+With any compile mode but `none`, the forward pass and the loss are compiled, and by AOTAutograd
+the backward pass too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchcore.program import REFERENCE, Arrays, ByName, Program
+from benchcore.workloads.networks.case import LEARNING_RATE, MOMENTUM, Case
+from benchcore.workloads.networks.per_sample.in_torch import make_per_sample
+from benchcore.workloads.settings import BuildSettings
+
+Inputs = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    module: nn.Module
+    dtype: torch.dtype
+    layout: torch.memory_format
+    labelled: bool
+    wanted: BuildSettings
+
+    def place(self, inputs: ByName) -> Inputs:
+        """Indices as int64, images in the layout."""
+        return tuple(self._place_one(array) for array in inputs.values())
+
+    def _place_one(self, array: np.ndarray) -> torch.Tensor:
+        tensor = torch.tensor(array, device=self.wanted.device)
+        if not tensor.is_floating_point():
+            return tensor.long()
+        tensor = tensor.to(self.dtype)
+        return tensor.contiguous(memory_format=self.layout) if tensor.dim() == 4 else tensor
+
+    def reset(self, params: ByName) -> None:
+        """In place: the compiled function and the optimiser keep hold of the very same tensors."""
+        state = self.module.state_dict()
+        with torch.no_grad():
+            for name, array in params.items():
+                state[name].copy_(torch.tensor(array))
+
+    def hold(self, inputs: Inputs) -> dict[str, object]:
+        """What the manifest reads of every use case. Runs the module as in inference."""
+        trains = self.module.training
+        self.module.eval()
+        with torch.no_grad():
+            dtype = self.module(*(inputs[:-1] if self.labelled else inputs)).dtype
+        self.module.train(trains)
+        return {
+            "output_dtype": dtype,
+            "module": self.module,
+            "params": list(self.module.parameters()),
+            "inputs": inputs,
+            "compile_mode": self.wanted.compile,
+        }
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """By torch, unless the settings say `none`."""
+        mode = self.wanted.compile
+        return function if mode == "none" else torch.compile(function, mode=mode, fullgraph=True)
+
+
+def build(case: Case, arrays: Arrays, wanted: BuildSettings, module: nn.Module) -> Program:
+    """Set up the module, whose `state_dict` has the canonical names, on the settings' device."""
+    layout = torch.channels_last if wanted.layout == "channels_last" else torch.contiguous_format
+    dtype = torch.float64 if case.precision == REFERENCE else torch.float32
+    check_names(module, arrays.params)
+    placed = _Placed(
+        module=module.to(wanted.device, dtype, memory_format=layout).train(
+            case.use_case == "train"
+        ),
+        dtype=dtype,
+        layout=layout,
+        labelled=case.use_case != "infer",
+        wanted=wanted,
+    )
+    placed.reset(arrays.params)
+    if case.use_case == "train":
+        return _train(placed)
+    if case.use_case == "infer":
+        compiled = placed.compile(placed.module)
+        return _without_state(
+            placed, torch.inference_mode, lambda inputs: {"logits": compiled(*inputs)}
+        )
+    step = make_per_sample(case, wanted, placed.module, compute_loss, placed.compile)
+    return _without_state(placed, torch.enable_grad, step)
+
+
+def check_names(module: nn.Module, params: ByName) -> None:
+    """Raises ValueError unless arrays and the module's tensors correspond one to one."""
+    own = {name: tuple(each.shape) for name, each in module.state_dict().items()}
+    own = {name: shape for name, shape in own.items() if not name.endswith("num_batches_tracked")}
+    came = {name: array.shape for name, array in params.items()}
+    if own != came:
+        wrong = sorted(name for name in own | came if own.get(name) != came.get(name))
+        raise ValueError(
+            f"wanted the arrays of {type(module).__name__}, got others: {', '.join(wrong)[:500]}; "
+            "correct `shapes` in the spec, or the module"
+        )
+
+
+def compute_loss(forward: Callable[..., torch.Tensor], inputs: Inputs) -> torch.Tensor:
+    """The mean cross-entropy of all labels."""
+    logits = forward(*inputs[:-1])
+    return nn.functional.cross_entropy(logits.flatten(0, -2), inputs[-1].flatten())
+
+
+Outputs = Mapping[str, Any]
+
+
+def _without_state(
+    placed: _Placed, mode: Callable[[], Any], function: Callable[[Inputs], Outputs]
+) -> Program:
+    def step(inputs: Inputs) -> Outputs:
+        with mode():
+            return function(inputs)
+
+    def read(outputs: Outputs) -> dict[str, np.ndarray]:
+        """Gradients by parameter in one vector, in canonical order."""
+        return {
+            name: np.concatenate([to_host(part).ravel() for part in each.values()])
+            if isinstance(each, Mapping)
+            else to_host(each)
+            for name, each in outputs.items()
+        }
+
+    return Program(
+        place=placed.place,
+        step=step,
+        reset=placed.reset,
+        read=read,
+        held=placed.hold,
+    )
+
+
+def _train(placed: _Placed) -> Program:
+    module, wanted = placed.module, placed.wanted
+    params = dict(module.named_parameters())
+    momentum = {name: torch.zeros_like(param) for name, param in params.items()}
+    optimizer = torch.optim.SGD(
+        params.values(), lr=LEARNING_RATE, momentum=MOMENTUM, **wanted.optimizer_choice
+    )
+    for name, param in params.items():  # zeros: step 1 is then the one that SGD defines
+        optimizer.state[param]["momentum_buffer"] = momentum[name]
+    update = torch.compile(optimizer.step) if wanted.optimizer == "compiled" else optimizer.step
+    loss_function = placed.compile(lambda *inputs: compute_loss(module, inputs))
+    owed = list(params.values())
+    address = owed[-1].data_ptr()
+
+    def step(inputs: Inputs) -> tuple[torch.Tensor, list[nn.Parameter]]:
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_function(*inputs)
+        loss.backward()
+        update()
+        return loss.detach(), owed
+
+    def reset(given: ByName) -> None:
+        placed.reset(given)
+        for each in momentum.values():
+            each.zero_()
+
+    def held(inputs: Inputs) -> dict[str, object]:
+        updated = "in place" if owed[-1].data_ptr() == address else "copied"
+        return placed.hold(inputs) | {"state_update": updated}
+
+    return Program(
+        place=placed.place,
+        step=step,
+        reset=reset,
+        read=lambda outputs: {"loss": to_host(outputs[0])},
+        state=lambda: {
+            "params": {name: to_host(param) for name, param in params.items()},
+            "statistics": {
+                name: to_host(each)
+                for name, each in module.named_buffers()
+                if not name.endswith("num_batches_tracked")
+            },
+            "momentum": {name: to_host(each) for name, each in momentum.items()},
+        },
+        held=held,
+    )
+
+
+def to_host(tensor: torch.Tensor) -> np.ndarray:
+    """A copy in at least float32."""
+    wide = tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
+    return wide.cpu().numpy().copy()

@@ -1,0 +1,91 @@
+"""Gradients of single samples in PyTorch: `vmap(grad)` of torch.func in chunks, or a plain loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from benchcore.workloads.networks.case import NORM_FLOOR, Case
+from benchcore.workloads.settings import BuildSettings
+
+Tensors = dict[str, torch.Tensor]
+Inputs = tuple[torch.Tensor, ...]
+Loss = Callable[[torch.nn.Module, Inputs], torch.Tensor]
+"""(module, inputs with the labels last) -> the mean loss."""
+
+
+def make_per_sample(
+    case: Case,
+    wanted: BuildSettings,
+    module: torch.nn.Module,
+    loss_of: Loss,
+    compile_function: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> Callable[[Inputs], dict[str, Any]]:
+    """The norms of all samples' gradients, and the sum of them clipped to the case's norm."""
+    params = dict(module.named_parameters())
+    buffers = dict(module.named_buffers())
+    if wanted.per_sample == "loop":
+        size, of_chunk = 1, _make_of_one(params, module, loss_of)
+    else:
+        size = case.batch if wanted.chunk == "whole" else min(int(wanted.chunk), case.batch)
+        of_chunk = _make_of_chunk(params, buffers, module, loss_of)
+
+    def reduce(inputs: Inputs) -> tuple[torch.Tensor, Tensors]:
+        gradients = of_chunk(inputs)
+        squares = [each.flatten(1).square().sum(1) for each in gradients.values()]
+        norms = torch.stack(squares).sum(0).sqrt()
+        if case.reduction == "norms":
+            return norms, {}
+        factors = (case.clip / (norms + NORM_FLOOR)).clamp(max=1.0)
+        clipped = {
+            name: (each * factors.view(-1, *[1] * (each.dim() - 1))).sum(0)
+            for name, each in gradients.items()
+        }
+        return norms, clipped
+
+    compiled = compile_function(reduce)
+
+    def step(inputs: Inputs) -> dict[str, Any]:
+        chunks = zip(*(each.split(size) for each in inputs), strict=True)
+        norms, total = [], dict[str, torch.Tensor]()
+        for chunk in chunks:
+            found, clipped = compiled(chunk)
+            norms.append(found)
+            for name, each in clipped.items():
+                total[name] = total[name].add_(each) if name in total else each
+        joined = norms[0] if len(norms) == 1 else torch.cat(norms)
+        return {"norms": joined, "clipped_sum": total} if total else {"norms": joined}
+
+    return step
+
+
+def _make_of_chunk(
+    params: Tensors, buffers: Mapping[str, torch.Tensor], module: torch.nn.Module, loss_of: Loss
+) -> Callable[[Inputs], Tensors]:
+    def loss_of_one(given: Tensors, example: Inputs) -> torch.Tensor:
+        def forward(*inputs: torch.Tensor) -> torch.Tensor:
+            return torch.func.functional_call(module, (given, buffers), inputs)
+
+        return loss_of(forward, tuple(each.unsqueeze(0) for each in example))  # type: ignore[arg-type]
+
+    differentiate = torch.func.vmap(torch.func.grad(loss_of_one), in_dims=(None, 0))
+
+    def of_chunk(inputs: Inputs) -> Tensors:
+        return differentiate(detached, inputs)
+
+    detached = {name: each.detach() for name, each in params.items()}
+    return of_chunk
+
+
+def _make_of_one(
+    params: Tensors, module: torch.nn.Module, loss_of: Loss
+) -> Callable[[Inputs], Tensors]:
+    """A backward pass for every example, as one writes it without torch.func."""
+
+    def of_one(inputs: Inputs) -> Tensors:
+        found = torch.autograd.grad(loss_of(module, inputs), list(params.values()))
+        return {name: each.unsqueeze(0) for name, each in zip(params, found, strict=True)}
+
+    return of_one

@@ -1,0 +1,20 @@
+"""The settings of a workload of these networks, besides `compile`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchcore.workloads.settings import (
+    JAX_OPTIONS,
+    JAX_PER_SAMPLE,
+    TORCH_IMAGE_OPTIONS,
+    TORCH_PER_SAMPLE,
+    Options,
+)
+
+_OF_JAX = {**JAX_OPTIONS, **JAX_PER_SAMPLE}
+IMAGE_SETTINGS: Mapping[str, Options] = {
+    "jax": _OF_JAX,
+    "torch": {**TORCH_IMAGE_OPTIONS, **TORCH_PER_SAMPLE},
+}
+"""With convolutions, torch has a layout to choose."""
