@@ -1,187 +1,183 @@
-"""Publish a campaign: read its rows from the store and its times from the log, write its page."""
+"""Publish a campaign on the site: read its rows, write its data, refresh the shared pages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-import pandas as pd
+from filelock import FileLock
 
-from benchcore.errors import UserError
-from benchcore.planning.matrix import Plan
-from benchcore.progress import ProgressReader
-from benchcore.protocol import DEFECT_TRACK
-from benchcore.running.plans import load_campaign, progress_log
 from benchcore.state import State
+from benchcore.store.campaigns import list_campaigns
 from benchcore.store.database import Engine, open_database
-from benchcore.store.frames.contenders import contender_frame
-from benchcore.store.frames.duels import duel_frame, equivalence_frame, failed_check_frame
-from benchcore.store.frames.epochs import epoch_frame, list_trained
-from benchcore.store.frames.profiles import bottleneck_frame, profile_frame
-from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.frames.reading import drop_calibration_runs
+from benchcore.store.frames.raw_times import read_raw_times
 from benchcore.store.reports.calibration import measure_calibration
-from benchcore.store.reports.campaign import list_programs
-from benchcore.store.reports.void import explain_void
+from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_workarounds
-from benchcore.store.series import read_series
-from benchcore.store.suspicions import list_modes
-from dashboards.campaign_page import publish_site
-from dashboards.frames import NightSummary, SiteFrames
-from dashboards.page_links import list_pages
-from dashboards.templating import write_page
+from dashboards.formatting import format_ns, is_missing
+from dashboards.site.duels import list_duels
+from dashboards.site.events import events_page, list_marks, open_events
+from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
+from dashboards.site.gather import Campaign, read_campaign
+from dashboards.site.guide import guide_page
+from dashboards.site.health import describe_entry, health_page, runs_page
+from dashboards.site.history import add_night, drop_night
+from dashboards.site.names import name_arm, name_case_in_words
+from dashboards.site.news import count_pairs, write_run_verdict, write_verdict
+from dashboards.site.pages import TONIGHT
+from dashboards.site.pairs import case_key
+from dashboards.site.releases import refresh_certificates, releases_page, remember_locks
+from dashboards.site.tonight import describe_campaign
 
-
-@dataclass(frozen=True, kw_only=True)
-class RunTimes:
-    """The campaign's last run in seconds: wall time, and the part spent in duels."""
-
-    wall_s: float | None
-    measuring_s: float | None
-    num_resumed: int
+LAYOUT = 1
+"""Number of the data's layout. A site of another number is built again from the database."""
+_EXTRA = {"defects.html": "Defect study", "waterfall.html": "Waterfall"}
 
 
 def publish_campaign(state: State, campaign: str) -> Path:
-    """Write the campaign's page and the site's first page.
+    """Add the campaign to the site, or replace it there; a new site gets every campaign.
 
-    The first page shows the newest published campaign, except defect studies, in which nothing
-    counts. Returns the first page if it shows this campaign, else the campaign's page. Raises
+    Returns the site's first page if it shows this campaign, else the campaign's page. Raises
     UserError if the database has no results of the campaign.
     """
     engine = open_database(state.database_url)
-    duels = duel_frame(engine)
-    if campaign not in set(duels["campaign"]):
-        raise UserError(
-            f"wanted results of campaign {campaign!r}, but the database holds none; "
-            "run `deadheat ingest`, or measure it with `deadheat nightly`"
-        )
+    state.site.mkdir(parents=True, exist_ok=True)
+    with FileLock(state.site / ".publish.lock"):
+        files = SiteFiles(state.site)
+        catalog = _read_catalog(files)
+        names = [campaign]
+        if catalog is None:
+            catalog, names = _new_catalog(), [*list_campaigns(engine), campaign]
+        for name in dict.fromkeys(names):
+            _add_campaign(files, catalog, state, engine, name)
+        _finish(files, catalog, state, engine)
+    return _find_page(state.site, catalog, campaign)
+
+
+def _read_catalog(files: SiteFiles) -> dict[str, Any] | None:
+    """None if there is no site of this layout yet."""
+    found = files.read("catalog")
+    return found if found is not None and found["layout"] == LAYOUT else None
+
+
+def _new_catalog() -> dict[str, Any]:
+    return {"layout": LAYOUT, "campaigns": [], "cases": [], "metrics": [], "newest_night": ""}
+
+
+def _add_campaign(
+    files: SiteFiles, catalog: dict[str, Any], state: State, engine: Engine, name: str
+) -> None:
+    campaign = read_campaign(state, engine, name)
+    raw = read_raw_times(engine, name)
+    counts = count_pairs(campaign)
+    verdict = "" if campaign.kind == "nightly" else write_run_verdict(campaign)
+    workarounds = list_workarounds(engine, name)
+    for run, page in list_duels(campaign, raw):
+        files.write(f"duels/{run}", page)
+    files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds))
+    add_night(files, catalog, campaign)
+    nights = [each["name"] for each in catalog["campaigns"] if each["kind"] != "ad-hoc"]
+    refresh_certificates(files, engine, campaign, nights)
+    remember_locks(files, raw, campaign.contenders)
+    _remember_versions(files, campaign)
+    num_bytes = files.flush()
+    entry = describe_entry(campaign, counts, num_bytes)
+    entry |= {"verdict": verdict, "pages": _list_pages(state.site, name)}
+    others = [each for each in catalog["campaigns"] if each["name"] != name]
+    catalog["campaigns"] = sorted([*others, entry], key=lambda each: (each["at"], each["name"]))
+    replace_text(state.site / name / "index.html", render_shell(TONIGHT, root="../", campaign=name))
+
+
+def _list_pages(site: Path, name: str) -> list[list[str]]:
+    """Titles and addresses of a campaign's further pages."""
+    return [
+        [title, f"{quote(name, safe='')}/{file}"]
+        for file, title in _EXTRA.items()
+        if (site / name / file).is_file()
+    ]
+
+
+def _remember_versions(files: SiteFiles, campaign: Campaign) -> None:
+    """The newest step time of each version, case and arm, which Compare shows."""
+    known = files.read("versions") or {}
+    for row in campaign.contenders.to_dict("records"):
+        if row["status"] != "ok" or is_missing(row["median_step_ns"]):
+            continue
+        row["device_fingerprint"] = campaign.first["device_fingerprint"]
+        key = case_key(row)
+        arm = name_arm(row["framework"], row["arm"])
+        of_version = known.setdefault(row["framework"], {}).setdefault(str(row["version"]), {})
+        of_version[f"{key} {row['arm']}"] = {
+            "case": key,
+            "words": name_case_in_words(row),
+            "arm": arm,
+            "run": row["duel_run"],
+            "step_ns": round(row["median_step_ns"], 1),
+            "shown": format_ns(row["median_step_ns"]),
+        }
+    files.write("versions", known)
+
+
+def _finish(files: SiteFiles, catalog: dict[str, Any], state: State, engine: Engine) -> None:
+    """Write what all campaigns share: the catalogue, verdicts of nights, and the pages."""
     now = datetime.now(UTC)
-    frames = _gather(state, engine, duels, campaign, now)
-    same: dict[str, Any] = {"campaign": campaign, "generated_at": now}
-    page = publish_site(frames, state.site / campaign, is_first=False, **same)
-    first = _find_first(state.site, duels)
-    if first == campaign:
-        pages = list_pages(
-            state.site, duels, list_trained(engine)
-        )  # includes the page just written
-        return publish_site(replace(frames, pages=pages), state.site, **same)
-    if first is not None:
-        _publish_first(state, engine, duels, first, now)
-    return page
+    changes = list_changes(engine)
+    nights = [each for each in catalog["campaigns"] if each["kind"] == "nightly"]
+    _write_verdicts(files, nights, changes)
+    catalog["newest_night"] = nights[-1]["name"] if nights else ""
+    catalog["generated_at"] = f"{now:%Y-%m-%d %H:%M} UTC"
+    files.write("catalog", catalog)
+    files.write("open_events", open_events(changes, now))
+    files.write("marks", list_marks(changes))
+    files.write("pages/events", events_page(changes, now))
+    files.write("pages/releases", releases_page(files))
+    files.write("pages/guide", guide_page(engine))
+    files.write("pages/runs", runs_page(catalog))
+    files.write("pages/health", health_page(state, catalog, measure_calibration(engine)))
+    files.flush()
+    write_shared(state.site)
+
+
+def _write_verdicts(
+    files: SiteFiles, nights: Sequence[dict[str, Any]], changes: Sequence[Mapping[str, Any]]
+) -> None:
+    """A confirmation may change the verdict of a night that was published before."""
+    next_begin: dict[str, str] = {}  # by device
+    for entry in reversed(nights):
+        verdict = write_verdict(entry["counts"], next_begin.get(entry["fingerprint"]), changes)
+        next_begin[entry["fingerprint"]] = entry["counts"]["begun"]
+        if verdict != entry["verdict"]:
+            entry["verdict"] = verdict
+            found = files.read(f"campaigns/{entry['name']}")
+            files.write(f"campaigns/{entry['name']}", {**found, "sentence": verdict})
+
+
+def _find_page(site: Path, catalog: Mapping[str, Any], campaign: str) -> Path:
+    first = catalog["newest_night"] == campaign
+    return site / "index.html" if first else site / campaign / "index.html"
 
 
 def read_page(state: State, campaign: str) -> str | None:
-    """The HTML of the campaign's published page; None if there is none."""
-    page = state.site / campaign / "index.html"
-    return page.read_text(encoding="utf-8") if page.is_file() else None
+    """The published data of the campaign's page; None if it is not on the site."""
+    path = SiteFiles(state.site).path_of(f"campaigns/{campaign}")
+    return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
 def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
-    """Restore the campaign's page to `before`, as `read_page` returned it, or remove it if None.
-    Then update the site's first page."""
-    folder = state.site / campaign
-    if before is None:
-        (folder / "index.html").unlink(missing_ok=True)
-    else:
-        write_page(before, folder)
-    engine = open_database(state.database_url)
-    duels = duel_frame(engine)
-    first = _find_first(state.site, duels)
-    if first is None:
-        (state.site / "index.html").unlink(missing_ok=True)
-    else:
-        _publish_first(state, engine, duels, first, datetime.now(UTC))
-
-
-def _publish_first(
-    state: State, engine: Engine, duels: pd.DataFrame, campaign: str, now: datetime
-) -> None:
-    """Write the site's first page from a campaign that already has a page."""
-    with suppress(UserError):  # an incompatible plan: leave the page unchanged
-        frames = _gather(state, engine, duels, campaign, now)
-        publish_site(frames, state.site, campaign=campaign, generated_at=now)
-
-
-def _find_first(site: Path, duels: pd.DataFrame) -> str | None:
-    studies = set(duels.loc[duels["track"] == DEFECT_TRACK, "campaign"])
-    newest = duels.sort_values("started_at", kind="stable")["campaign"]
-    published = [
-        campaign
-        for campaign in newest
-        if campaign not in studies and (site / campaign / "index.html").is_file()
-    ]
-    return published[-1] if published else None
-
-
-def _gather(
-    state: State, engine: Engine, duels: pd.DataFrame, campaign: str, now: datetime
-) -> SiteFrames:
-    """Everything the campaign's page shows. Raises UserError if its plan can't be read."""
-    of_campaign = duels.loc[duels["campaign"] == campaign]
-    events = ProgressReader(progress_log(state, campaign).path).read_new()
-    night = summarise(load_campaign(state, campaign), of_campaign, time_last_run(events, now))
-    night = replace(night, void=explain_void(engine, campaign))
-    return SiteFrames(
-        ratios=ratio_frame(engine),
-        contenders=drop_calibration_runs(contender_frame(engine, campaign)),
-        equivalence=drop_calibration_runs(equivalence_frame(engine, campaign)),
-        failed_checks=drop_calibration_runs(failed_check_frame(engine, campaign)),
-        profiles=profile_frame(engine, campaign),
-        bottlenecks=bottleneck_frame(engine, campaign),
-        epochs=epoch_frame(engine, campaign),
-        night=night,
-        workarounds=list_workarounds(engine, campaign),
-        programs=list_programs(engine, campaign),
-        pages=list_pages(state.site, duels, list_trained(engine)),
-        calibration=measure_calibration(engine),
-        modes=list_modes(read_series(engine)),
-    )
-
-
-def summarise(plan: Plan, duels: pd.DataFrame, times: RunTimes) -> NightSummary:
-    """The campaign in numbers; shared facts come from its first duel."""
-    first: dict[str, Any] = duels.iloc[0].to_dict()
-    return NightSummary(
-        campaign=plan.campaign,
-        profile=plan.profile,
-        site=plan.site,
-        node=first["node"],
-        device_model=first["device_model"],
-        host=first["host"],
-        started_at=duels["started_at"].min().to_pydatetime(),
-        ended_at=duels["ended_at"].max().to_pydatetime(),
-        wall_s=times.wall_s,
-        measuring_s=times.measuring_s,
-        num_planned=len(plan.duels),
-        num_measured=len(duels),
-        num_resumed=times.num_resumed,
-        harness_version=first["harness_version"],
-        snapshot=first["snapshot"],
-        method=int(first["method"]),
-        notes=plan.notes,
-    )
-
-
-def time_last_run(events: Iterable[dict[str, Any]], now: datetime) -> RunTimes:
-    """The times of the campaign's last run; None if its beginning was not logged."""
-    begun: float | None = None
-    measuring, resumed, duel_begun = 0.0, 0, 0.0
-    for event in events:
-        match event.get("event"), event.get("what"):
-            case "campaign", "begun":
-                begun, measuring, resumed = event["time"], 0.0, 0
-            case "duel", "begun":
-                duel_begun = event["time"]
-            case "duel", "resumed":
-                resumed, duel_begun = resumed + 1, event["time"]
-            case "duel", "done":
-                measuring += event["time"] - duel_begun
-            case _:
-                pass
-    if begun is None:
-        return RunTimes(wall_s=None, measuring_s=None, num_resumed=resumed)
-    return RunTimes(wall_s=now.timestamp() - begun, measuring_s=measuring, num_resumed=resumed)
+    """Restore the campaign's page to `before`, as `read_page` returned it, or take the campaign off
+    the site if it was not there."""
+    if before is not None:
+        replace_text(SiteFiles(state.site).path_of(f"campaigns/{campaign}"), before)
+        return
+    with FileLock(state.site / ".publish.lock"):
+        files = SiteFiles(state.site)
+        catalog = _read_catalog(files) or _new_catalog()
+        drop_night(files, catalog, campaign)
+        catalog["campaigns"] = [each for each in catalog["campaigns"] if each["name"] != campaign]
+        files.path_of(f"campaigns/{campaign}").unlink(missing_ok=True)
+        shutil.rmtree(state.site / campaign, ignore_errors=True)
+        _finish(files, catalog, state, open_database(state.database_url))

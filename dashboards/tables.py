@@ -1,4 +1,4 @@
-"""The page's tables as lists of formatted text; the template only lays them out."""
+"""Rows of tables as formatted text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from dashboards.formatting import (
     format_count,
     format_metric,
     format_ns,
-    format_range,
     format_rate,
     format_relative,
     format_seconds,
@@ -30,7 +29,7 @@ from dashboards.formatting import (
     one_line,
     side_label,
 )
-from dashboards.frames import NightSummary, counting, keep
+from dashboards.frames import keep
 
 Row = dict[str, str]
 _VERDICTS = ("same", "different", "unknown")
@@ -39,11 +38,12 @@ _VERDICTS = ("same", "different", "unknown")
 def list_ratios(ratios: pd.DataFrame) -> list[Row]:
     """One row a pair: who against whom, how much, which verdict and why. What does not count is
     no ratio, and so has no number here."""
-    rows = [_ratio_row(row) for row in ratios.to_dict("records")]
+    rows = [describe_ratio_row(row) for row in ratios.to_dict("records")]
     return sorted(rows, key=lambda row: (row["case"], row["a"], row["b"]))
 
 
-def _ratio_row(row: dict[str, Any]) -> Row:
+def describe_ratio_row(row: dict[str, Any]) -> Row:
+    """A pair as text: sides, speedup, verdict, reason, settings and starts."""
     verdict = row["verdict"] if row["verdict"] in _VERDICTS else "unknown"
     counts = row["counts"] is True or row["counts"] == 1
     speedup = format_speedup(row["log_ratio"], row["low"], row["high"])
@@ -104,19 +104,15 @@ def _faster(row: dict[str, Any]) -> str:
     return f"{FRAMEWORKS.get(faster, faster)} faster"
 
 
-def list_failures(contenders: pd.DataFrame) -> list[Row]:
-    """Contenders whose status is not ok."""
-    failed = keep(contenders, contenders["status"] != "ok")
-    return [
-        {
-            **name_contender(row),
-            "status": str(row["status"]),
-            "cause": one_line(row["cause"], missing="not recorded").replace("_", " "),
-            "stage": one_line(row["stage"], missing="not recorded"),
-            "reason": one_line(row["reason"], missing="no reason recorded"),
-        }
-        for row in failed.to_dict("records")
-    ]
+def describe_failure(row: dict[str, Any]) -> Row:
+    """A contender's status with cause, stage and reason."""
+    return {
+        **name_contender(row),
+        "status": str(row["status"]),
+        "cause": one_line(row["cause"], missing="not recorded").replace("_", " "),
+        "stage": one_line(row["stage"], missing="not recorded"),
+        "reason": one_line(row["reason"], missing="no reason recorded"),
+    }
 
 
 def list_contenders(contenders: pd.DataFrame) -> list[Row]:
@@ -216,12 +212,6 @@ def _compilation(row: dict[str, Any]) -> str:
     return f"{format_seconds(cold)}, then {format_seconds(warm)}"
 
 
-def list_excluded(ratios: pd.DataFrame) -> list[Row]:
-    """Pairs that take no part in any statement, with the reason."""
-    rows = list_ratios(keep(ratios, ~counting(ratios)))
-    return [row | {"reason": row["reason"] or "no reason recorded"} for row in rows]
-
-
 def list_failed_checks(marks: pd.DataFrame) -> list[Row]:
     """What the checks objected to."""
     return [
@@ -280,41 +270,6 @@ def list_environments(contenders: pd.DataFrame) -> list[Row]:
     ]
 
 
-def list_facts(
-    night: NightSummary, ratios: pd.DataFrame, contenders: pd.DataFrame
-) -> list[tuple[str, str]]:
-    """How this was measured, a term and its value."""
-    ran = keep(contenders, contenders["status"] == "ok")
-    host = _describe_host(night.host)
-    return [
-        (
-            "Interval",
-            "95 %, Student t over starts (fresh processes) or over compilations, the wider of "
-            "the two; holds on this node only",
-        ),
-        ("Starts", f"{_integers(ratios['num_starts'])} a pair"),
-        ("Length", _describe_length(contenders)),
-        ("Rounds", f"{_integers(ran['num_blocks'])} blocks a contender, one a round"),
-        ("Weights", _describe_weights(contenders)),
-        ("Device", night.device_model),
-        ("Node", f"{night.node} (site {night.site}, profile {night.profile})"),
-        ("Host", host or "not recorded"),
-        ("Campaign", night.campaign),
-        ("Duels", f"{night.num_measured} measured of {night.num_planned} planned"
-         f"{f', {night.num_resumed} of them resumed' if night.num_resumed else ''}"),
-        ("Started", f"{night.started_at:%Y-%m-%d %H:%M %Z}"),
-        ("Ended", f"{night.ended_at:%Y-%m-%d %H:%M %Z}" if night.ended_at else "not recorded"),
-        (
-            "Time spent measuring",
-            f"{format_share(night.measuring_s, night.wall_s)} of the wall time "
-            f"({format_seconds(night.measuring_s)} of {format_seconds(night.wall_s)})",
-        ),
-        ("Harness", f"{one_line(night.harness_version, missing='not recorded')}, snapshot "
-         f"{one_line(night.snapshot, missing='not recorded')}, "
-         f"method {one_line(night.method, missing='not recorded')}"),
-    ]  # fmt: skip
-
-
 _ENDS = {
     "target": "when the interval of every pair was narrow enough",
     "budget": "when its time was spent",
@@ -323,7 +278,7 @@ _ENDS = {
 }
 
 
-def _describe_length(contenders: pd.DataFrame) -> str:
+def describe_length(contenders: pd.DataFrame) -> str:
     """What ended the duels: `1 duel ended when its time was spent`."""
     ends = list(contenders.drop_duplicates("duel_run")["stopped_by"])
     counted = [(ends.count(end), how) for end, how in _ENDS.items()]
@@ -331,7 +286,7 @@ def _describe_length(contenders: pd.DataFrame) -> str:
     return "; ".join(listed) or "a fixed number of starts"
 
 
-def _describe_weights(contenders: pd.DataFrame) -> str:
+def describe_weights(contenders: pd.DataFrame) -> str:
     """Seeded ones, and those of each checkpoint, whose first digits end its case's name."""
     ends = contenders.dropna(subset="checkpoint").drop_duplicates("checkpoint").to_dict("records")
     listed = [
@@ -340,7 +295,7 @@ def _describe_weights(contenders: pd.DataFrame) -> str:
     return "; ".join([*listed, *(["all others: seeded"] if listed else ["seeded"])])
 
 
-def _describe_host(host: Mapping[str, object]) -> str:
+def describe_host(host: Mapping[str, object]) -> str:
     """CPU, how many, memory, system: in words, as far as they are known."""
     memory = host.get("memory_bytes")
     parts = (
@@ -350,7 +305,3 @@ def _describe_host(host: Mapping[str, object]) -> str:
         host.get("system"),
     )
     return ", ".join(str(part) for part in parts if part)
-
-
-def _integers(values: Any) -> str:
-    return format_range([int(value) for value in values.dropna()])

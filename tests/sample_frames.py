@@ -1,33 +1,61 @@
-"""Frames of a made-up but likely month of nights, for tests and for looking at the page.
-
-python tests/sample_frames.py FOLDER writes the page there.
-"""
+"""Frames of a made-up but likely month of nights, as the store reads them."""
 
 from __future__ import annotations
 
 import math
 import random
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from dashboards.frames import (
-    BOTTLENECK_COLUMNS,
-    CONTENDER_COLUMNS,
-    EPOCH_COLUMNS,
-    EQUIVALENCE_COLUMNS,
-    FAILED_CHECK_COLUMNS,
-    PROFILE_COLUMNS,
-    RATIO_COLUMNS,
-    NightSummary,
-    SiteFrames,
+from benchcore.store.metrics import ON_PAGE
+
+# fmt: off
+RATIO_COLUMNS = (
+    "campaign", "duel_run", "started_at", "workload", "case_name", "use_case", "batch",
+    "precision", "track", "device_model", "device_fingerprint", "kind", "a", "b", "a_arm",
+    "b_arm", "a_framework", "b_framework", "a_version", "b_version", "a_role", "b_role",
+    "log_ratio", "low", "high", "num_starts", "start_log_ratios", "verdict", "reason", "scope",
+    "counts", "method", "fair", "differences", "violations", "conditions",
 )
-from dashboards.page_links import SitePage
+CONTENDER_COLUMNS = (
+    "campaign", "duel_run", "started_at", "workload", "case_name", "use_case", "batch",
+    "precision", "name", "arm", "role", "framework", "version", "environment_key",
+    "python_version", "build", "status", "cause", "stage", "reason", "num_starts", "num_blocks",
+    "num_degraded", "num_unsteady",
+    "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "stopped_by",
+    "checkpoint",
+    "compute_share", "bandwidth_share", "items_per_s", "cold_compile_s", "warm_compile_s",
+    *(each.key for each in ON_PAGE),
+)
+EQUIVALENCE_COLUMNS = (
+    "campaign", "duel_run", "workload", "case_name", "a", "b", "quantity", "max_relative",
+    "l2_relative", "tolerance", "agrees",
+)
+FAILED_CHECK_COLUMNS = (
+    "campaign", "duel_run", "workload", "case_name", "contender", "other", "suite", "expectation",
+    "reason",
+)
+PROFILE_COLUMNS = (
+    "campaign", "duel_run", "workload", "case_name", "use_case", "batch", "precision", "track",
+    "name", "arm", "framework", "version", "kernel_ns", "dispatch_ns", "python_calls",
+    "num_kernels", "host_syncs", "copied_bytes", "longest",
+)
+BOTTLENECK_COLUMNS = (
+    "campaign", "duel_run", "workload", "case_name", "track", "name", "arm", "framework", "version",
+    "intensity", "ridge", "compute_share", "bandwidth_share", "host_share", "host_boundness",
+    "bottleneck", "reason", "advice",
+)
+EPOCH_COLUMNS = (
+    "campaign", "workload", "case_name", "use_case", "batch", "precision", "track", "dataset",
+    "mode", "num_val", "name", "arm", "framework", "version", "epoch", "num_starts", "num_degraded",
+    "epoch_ns",
+    "wait_share", "images_per_s", "loss", "accuracy", "validation_ns", "gross_mj",
+)
+# fmt: on
 
 LAST_NIGHT = datetime(2026, 11, 20, 23, 4, tzinfo=UTC)
 GENERATED_AT = LAST_NIGHT + timedelta(hours=1, minutes=12)
@@ -52,80 +80,18 @@ CASES = (
     SampleCase("resnet50", "infer_b4", "infer", 4, 1.94e8, 0.83, 0.62),
 )
 
-_DUMP = "/scratch/deadheat/spool/nightly-2026-11-20/hlo/jax-jit-0.12.0.1/module_0007.hlo"
-WORKAROUNDS = (
-    {
-        "case": "vit_b_16 infer_b32_tf32",
-        "arm": "jax-jit",
-        "workaround": "workaround 3 (--xla_gpu_enable_triton_gemm=false)",
-        "needs": "needed with 0.12.0 and 0.12.0.1, no longer with 0.12.1",
-        "highest": "ok",
-        "price": {
-            "case": "vit_b_16 infer_b32",
-            "version": "0.12.0.1",
-            "factor": 1.083,
-            "low": 1.071,
-            "high": 1.094,
-        },
-        "price_command": None,
-        "hlo": _DUMP,
-        "hlo_command": f"run_hlo_module --platform=CUDA --reference_platform= {_DUMP}",
-    },
-    {
-        "case": "resnet50 train_b32",
-        "arm": "jax-jit",
-        "workaround": None,
-        "needs": "needed with 0.12.0.1",
-        "highest": None,
-        "price": None,
-        "price_command": None,
-        "hlo": None,
-        "hlo_command": None,
-    },
-)
-PROGRAMS = (
-    {
-        "case": "mlp train_b128",
-        "pair": "jax-0.12.0.1 against jax-0.12.0",
-        "same": False,
-        "words": "another program: dot 4 -> 5, fusion 11 -> 9, bytes 4403200 -> 4919296 "
-        "(0c41d2a8f0b1 -> 9ad3e07c5512)",
-    },
-    {
-        "case": "mlp infer_b128",
-        "pair": "jax-0.12.0.1 against jax-0.12.0",
-        "same": True,
-        "words": "same program (77e1c90ab3d4)",
-    },
-    {
-        "case": "resnet50 infer_b4",
-        "pair": "jax-0.12.0.1 against jax-0.12.0",
-        "same": None,
-        "words": "one of them has no stored program",
-    },
-)
-PAGES = (
-    SitePage(
-        kind="Defect study",
-        title=f"resnet50 infer_b4 on {DEVICE}",
-        campaign="defects-resnet50-20261120t101500",
-        file="defects.html",
-    ),
-    SitePage(
-        kind="Defect study",
-        title=f"vit_b_16 train_b32 on {DEVICE}",
-        campaign="defects-vit-b-16-20261119t101500",
-        file="defects.html",
-    ),
-    SitePage(
-        kind="Waterfall",
-        title=f"resnet50 infer_b4 on {DEVICE}",
-        campaign="waterfall-resnet50-20261120t111500",
-        file="waterfall.html",
-    ),
-)
 
-HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+@dataclass(frozen=True, kw_only=True)
+class SampleFrames:
+    """Rows as the frames of `benchcore.store.frames` have them."""
+
+    ratios: pd.DataFrame
+    contenders: pd.DataFrame
+    equivalence: pd.DataFrame
+    failed_checks: pd.DataFrame
+    profiles: pd.DataFrame
+    bottlenecks: pd.DataFrame
+    epochs: pd.DataFrame
 
 
 def nightly_campaign(night: int) -> str:
@@ -448,34 +414,6 @@ def _bottlenecks() -> list[dict[str, object]]:
     ]
 
 
-def sample_night() -> NightSummary:
-    return NightSummary(
-        campaign=nightly_campaign(0),
-        profile="laptop",
-        site="local",
-        node="bench-07",
-        device_model=DEVICE,
-        host={
-            "cpu_model": "AMD EPYC",
-            "cpus": 2,
-            "memory_bytes": 16 * 2**30,
-            "system": "Linux 6.8.0",
-        },
-        started_at=_started_at(0),
-        ended_at=_started_at(0) + timedelta(minutes=42),
-        wall_s=2520.0,
-        measuring_s=1538.0,
-        num_planned=4,
-        num_measured=4,
-        num_resumed=1,
-        harness_version="0.1.0",
-        snapshot="9f2c41d07ab3",
-        method="1",
-        notes=("jax 0.13.0rc1 exists but needs Python >= 3.13; newest here is 0.12.0.1",),
-        links=(("Result documents", "results/"), ("Source", "https://example.org/deadheat")),
-    )
-
-
 def _epochs() -> Iterator[dict[str, Any]]:
     """Two epochs of both sides on a folder of images; no counter of energy."""
     for framework, version, arm in (
@@ -511,13 +449,13 @@ def _epochs() -> Iterator[dict[str, Any]]:
             }
 
 
-def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
+def sample_frames(num_nights: int = 24, seed: int = 7) -> SampleFrames:
     """Nights up to the last one; the last has a crash, a failed check and a one-start pair."""
     rng = random.Random(seed)
     ratios = [
         _doubt(row) for night in reversed(range(num_nights)) for row in _night_ratios(night, rng)
     ]
-    return SiteFrames(
+    return SampleFrames(
         ratios=pd.DataFrame(ratios, columns=list(RATIO_COLUMNS)),
         contenders=pd.DataFrame(_contenders(), columns=list(CONTENDER_COLUMNS)),
         equivalence=pd.DataFrame(_equivalence(), columns=list(EQUIVALENCE_COLUMNS)),
@@ -525,79 +463,4 @@ def sample_frames(num_nights: int = 24, seed: int = 7) -> SiteFrames:
         profiles=pd.DataFrame(_profiles(), columns=list(PROFILE_COLUMNS)),
         bottlenecks=pd.DataFrame(_bottlenecks(), columns=list(BOTTLENECK_COLUMNS)),
         epochs=pd.DataFrame(_epochs(), columns=list(EPOCH_COLUMNS)),
-        night=sample_night(),
-        workarounds=WORKAROUNDS,
-        programs=PROGRAMS,
-        pages=PAGES,
-    )
-
-
-def hostile_frames() -> SiteFrames:
-    """Every string that a measured program or a user can choose is an attack."""
-    frames = sample_frames(num_nights=3)
-    last = frames.ratios["campaign"] == nightly_campaign(0)
-    strings = ("campaign", "workload", "case_name", "a_version", "b_version", "reason", "scope")
-    ratios = frames.ratios.copy()
-    for column in strings:
-        ratios[column] = ratios[column].where(~last, HOSTILE)
-    return SiteFrames(
-        ratios=ratios,
-        contenders=frames.contenders.assign(
-            campaign=HOSTILE,
-            reason=HOSTILE,
-            stage=HOSTILE,
-            cause=HOSTILE,
-            status=HOSTILE,
-            name=HOSTILE,
-        ),
-        equivalence=frames.equivalence.assign(campaign=HOSTILE, a=HOSTILE, quantity=HOSTILE),
-        failed_checks=frames.failed_checks.assign(campaign=HOSTILE, suite=HOSTILE, reason=HOSTILE),
-        profiles=frames.profiles.assign(campaign=HOSTILE, name=HOSTILE, longest=HOSTILE),
-        bottlenecks=frames.bottlenecks.assign(
-            campaign=HOSTILE, name=HOSTILE, reason=HOSTILE, advice=HOSTILE, bottleneck=HOSTILE
-        ),
-        epochs=frames.epochs.assign(campaign=HOSTILE, name=HOSTILE, dataset=HOSTILE),
-        workarounds=[{**row, "needs": HOSTILE, "case": HOSTILE} for row in WORKAROUNDS],
-        programs=[{**row, "words": HOSTILE, "pair": HOSTILE} for row in PROGRAMS],
-        pages=[
-            SitePage(kind="Waterfall", title=HOSTILE, campaign=name, file="waterfall.html")
-            for name in (HOSTILE, "javascript:alert(1)", "//example.com")
-        ],
-        night=replace(
-            sample_night(),
-            campaign=HOSTILE,
-            notes=(HOSTILE,),
-            host={"cpu_model": HOSTILE, "system": HOSTILE},
-            links=((HOSTILE, "javascript:alert(1)"), (HOSTILE, f"https://example.org/{HOSTILE}")),
-        ),
-    )
-
-
-def nothing_counts() -> SiteFrames:
-    frames = sample_frames(num_nights=1)
-    return replace(frames, ratios=frames.ratios.assign(counts=False, verdict="unknown"))
-
-
-def empty_frames() -> SiteFrames:
-    frames = sample_frames(num_nights=1)
-    return SiteFrames(
-        ratios=frames.ratios.iloc[:0],
-        contenders=frames.contenders.iloc[:0],
-        equivalence=frames.equivalence.iloc[:0],
-        failed_checks=frames.failed_checks.iloc[:0],
-        profiles=frames.profiles.iloc[:0],
-        bottlenecks=frames.bottlenecks.iloc[:0],
-        epochs=frames.epochs.iloc[:0],
-        night=frames.night,
-    )
-
-
-if __name__ == "__main__":
-    from dashboards.campaign_page import publish_site
-
-    publish_site(
-        sample_frames(),
-        Path(sys.argv[1]),
-        campaign=nightly_campaign(0),
-        generated_at=GENERATED_AT,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Engine, select
@@ -16,8 +16,17 @@ _PINNED = ("previous", "control", "pinned")
 """Roles whose environment is old on purpose: its libraries are no condition of the night."""
 
 
-def read_conditions(engine: Engine, campaign: str | None = None) -> dict[str, Conditions]:
-    """The known conditions of every duel run, by its id; None = of every campaign."""
+_MOST_VARIABLES = 500
+"""Of one query: SQLite limits them."""
+
+
+def read_conditions(
+    engine: Engine, campaign: str | None = None, runs: Sequence[str] | None = None
+) -> dict[str, Conditions]:
+    """The known conditions of every duel run, by its id; of one campaign, or of these `runs`."""
+    if runs is not None and len(runs) > _MOST_VARIABLES:
+        first = read_conditions(engine, campaign, runs[:_MOST_VARIABLES])
+        return first | read_conditions(engine, campaign, runs[_MOST_VARIABLES:])
     libraries = [ContenderRun.effective[("manifest", name)].as_string() for name in _LIBRARIES]
     facts = (DuelRun.id, DuelRun.node, DuelRun.method, DuelRun.device, DuelRun.host)
     duels = select(*facts)
@@ -27,6 +36,9 @@ def read_conditions(engine: Engine, campaign: str | None = None) -> dict[str, Co
     if campaign is not None:
         duels = duels.where(DuelRun.campaign == campaign)
         contenders = contenders.where(DuelRun.campaign == campaign)
+    if runs is not None:
+        duels = duels.where(DuelRun.id.in_(runs))
+        contenders = contenders.where(DuelRun.id.in_(runs))
     with Session(engine) as session:
         found = {row[0]: _of_machine(*row[1:]) for row in session.execute(duels)}
         for duel_run, framework, role, *versions in session.execute(contenders):

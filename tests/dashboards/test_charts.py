@@ -14,13 +14,6 @@ from dashboards.forest_chart import (
     version_rows,
 )
 from dashboards.frames import newest_pairs, of_campaign, version_pairs
-from dashboards.history_chart import (
-    find_condition_changes,
-    find_version_changes,
-    history_chart,
-    history_rows,
-    split_cases,
-)
 
 
 def _tonight() -> Any:
@@ -110,43 +103,3 @@ def test_ticks_are_round_at_every_width() -> None:
     assert span_speedups([math.log(0.4), math.log(2.4)]).ticks == (0.5, 0.75, 1, 1.5, 2)
     assert span_speedups([math.log(0.1), math.log(5)]).ticks == (0.125, 0.25, 0.5, 1, 2, 4)
     assert span_speedups([math.log(0.01), math.log(50), math.nan]).ticks == (0.01, 0.1, 1, 10)
-
-
-def test_history_keeps_counting_rows_of_this_device() -> None:
-    ratios = sample_frames(num_nights=8).ratios
-    rows = history_rows(ratios, {"cpu-7763"})
-    assert rows["counts"].all()
-    assert rows["started_at"].is_monotonic_increasing
-    assert set(rows["kind"]) == {"cross_framework"}
-    assert history_rows(ratios, {"gpu"}).empty
-
-
-def test_history_marks_when_a_condition_changed() -> None:
-    rows = history_rows(sample_frames(num_nights=12).ratios, {"cpu-7763"})
-    case = next(iter(split_cases(rows).values()))
-    (change,) = find_condition_changes(case)
-    assert change["label"] == "kernel Linux 6.8"
-    assert change["words"].endswith(": kernel Linux 6.1 to Linux 6.8")
-    chart = json.dumps(history_chart(case, description="").to_dict())
-    assert "kernel Linux 6.8" in chart
-    same = case.assign(conditions=[{"kernel": "Linux 6.1"}] * len(case))
-    assert find_condition_changes(same) == []
-
-
-def test_history_marks_when_a_version_changed() -> None:
-    case = split_cases(history_rows(sample_frames().ratios, {"cpu-7763"}))["mlp train_b128"]
-    assert [change["label"] for change in find_version_changes(case)] == [
-        "JAX 0.12.0.1",
-        "PyTorch 2.15.0",
-    ]
-
-
-def test_history_of_one_night_is_a_point_with_space_around() -> None:
-    ratios = sample_frames(num_nights=1).ratios
-    case = split_cases(history_rows(ratios, {"cpu-7763"}))["mlp train_b128"]
-    spec = history_chart(case, description="words").to_dict()
-    point = _layers(spec, "point")[0]
-    left, right = point["encoding"]["x"]["scale"]["domain"]
-    assert right - left >= 86_400_000
-    assert len(_values(spec, point)) == 2
-    assert {tooltip["field"] for tooltip in point["encoding"]["tooltip"]} >= {"jax", "torch"}

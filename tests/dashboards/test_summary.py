@@ -1,19 +1,11 @@
 import math
-from dataclasses import replace
 
 import pandas as pd
 import pytest
-from sample_frames import (
-    GENERATED_AT,
-    nightly_campaign,
-    nothing_counts,
-    sample_frames,
-    sample_night,
-)
+from sample_frames import nightly_campaign, sample_frames
 
 from benchcore.store.metrics import METRICS
 from dashboards import summary
-from dashboards.campaign_page import render_page
 from dashboards.formatting import (
     case_label,
     contender_label,
@@ -28,11 +20,12 @@ from dashboards.formatting import (
     format_share,
     format_speedup,
 )
-from dashboards.frames import is_fair, of_campaign
+from dashboards.frames import is_fair, newest_pairs, of_campaign
 from dashboards.tables import (
+    describe_length,
+    describe_weights,
     list_contenders,
     list_costs,
-    list_facts,
     list_ratios,
     measured_costs,
 )
@@ -127,8 +120,8 @@ def test_same_and_unknown_never_read_as_a_win() -> None:
 
 def test_the_headline_takes_the_compiled_arm_where_it_counts() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
-    text = summary.write_headline(ratios, sample_night())
-    assert text.startswith("On this machine tonight, JAX 0.12.0.1 is 1.3")
+    text = summary.write_headline(ratios, newest_pairs(ratios))
+    assert text.startswith("On this machine, JAX 0.12.0.1 is 1.3")
     assert text.endswith("as fast as PyTorch 2.15.0 compiled on mlp train_b128.")
 
 
@@ -137,44 +130,16 @@ def test_the_headline_also_states_where_the_other_is_ahead() -> None:
     turned = ratios.assign(verdict="different", counts=True)
     other = turned["workload"] != "mlp"
     turned.loc[other, ["log_ratio", "low", "high"]] = [-0.4, -0.5, -0.3]
-    text = summary.write_headline(turned, sample_night())
+    text = summary.write_headline(turned, newest_pairs(turned))
     assert text.endswith(", and PyTorch is faster on resnet50 infer_b4."), text
-
-
-def test_the_summary_states_that_all_pairs_count() -> None:
-    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0)).assign(counts=True)
-    marks = sample_frames().failed_checks.iloc[:0]
-    assert summary.answer_exclusions(ratios, marks) == f"All {len(ratios)} pairs count."
 
 
 def test_the_headline_states_that_only_eager_counts() -> None:
     ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
     eager_only = ratios.assign(counts=ratios["b_arm"] == "torch-eager")
-    text = summary.write_headline(eager_only, sample_night())
+    text = summary.write_headline(eager_only, newest_pairs(eager_only))
     assert "PyTorch 2.15.0 eager on mlp train_b128" in text
     assert text.endswith("; the fair pair, PyTorch compiled, does not count.")
-    assert summary.answer_frameworks(eager_only).startswith("Unknown")
-
-
-def test_the_summary_states_that_no_pair_counts() -> None:
-    ratios = nothing_counts().ratios
-    assert summary.write_headline(ratios, sample_night()).startswith("Nothing counts tonight")
-    busy = replace(sample_night(), void="Nothing counts: the machine was busy.")
-    assert summary.write_headline(ratios, busy) == "Nothing counts: the machine was busy."
-    assert summary.answer_versions(ratios) == "Unknown: no pair of versions counts."
-    assert summary.answer_versions(ratios.iloc[:0]).startswith("Not measured")
-
-
-def test_answers_include_every_pair() -> None:
-    ratios = of_campaign(sample_frames().ratios, nightly_campaign(0))
-    assert summary.answer_frameworks(ratios) == (
-        "Against PyTorch compiled, JAX is faster on mlp train_b128; the same speed on "
-        "mlp infer_b128; not counted on resnet50 infer_b4."
-    )
-    assert summary.answer_versions(ratios) == (
-        "Yes: against 0.12.0, JAX 0.12.0.1 is slower on mlp train_b128; the same speed on "
-        "mlp infer_b128; unknown on resnet50 infer_b4."
-    )
 
 
 def test_metrics_without_a_measurement_have_no_column() -> None:
@@ -215,17 +180,12 @@ def test_an_unmeasured_step_is_never_zero() -> None:
     assert (jax["planned_bytes"], jax["allocator_peak_bytes"]) == ("114 MiB", "not measured")
     assert jax["gross_mj"] == jax["net_mj"] == "not measured"
     assert not [name for _, name in costs if name == crashed[0]["name"]]
-    facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
-    assert facts["Time spent measuring"].startswith("61 % of the wall time")
-    assert facts["Starts"] == "1 to 5 a pair"
-    assert facts["Length"] == (
+    assert describe_length(frames.contenders) == (
         "2 duels ended when the interval of every pair was narrow enough; 1 duel ended when its "
         "time was spent"
     )
     older = frames.contenders.assign(stopped_by=None)
-    assert dict(list_facts(frames.night, frames.ratios, older))["Length"] == (
-        "a fixed number of starts"
-    )
+    assert describe_length(older) == "a fixed number of starts"
 
 
 def test_a_wide_interval_makes_no_speedup_zero() -> None:
@@ -306,12 +266,6 @@ def test_an_unsteady_contender_is_reported(unsteady: float, wording: str) -> Non
     frames = sample_frames(num_nights=1)
     contenders = frames.contenders.assign(num_unsteady=unsteady, num_starts=3)
     assert {row["unsteady"] for row in list_contenders(contenders)} == {wording}
-    page = render_page(
-        replace(frames, contenders=contenders),
-        campaign=nightly_campaign(0),
-        generated_at=GENERATED_AT,
-    )
-    assert ("not steady in 1 of 3 starts" in page) == bool(wording)
 
 
 @pytest.mark.parametrize(("unsteady", "expected"), [(1, True), (0, False), (None, False)])
@@ -333,10 +287,8 @@ def test_a_factor_has_three_digits(factor: float | None, expected: str) -> None:
 
 def test_the_checkpoint_is_named_in_full() -> None:
     frames = sample_frames(num_nights=1)
-    facts = dict(list_facts(frames.night, frames.ratios, frames.contenders))
-    assert facts["Weights"] == "seeded"
+    assert describe_weights(frames.contenders) == "seeded"
     given = frames.contenders.copy()
     given.loc[given.index[:2], ["case_name", "checkpoint"]] = ["infer_b1+cccccccccccc", "c" * 64]
-    facts = dict(list_facts(frames.night, frames.ratios, given))
     file = f"of the file with SHA-256 {'c' * 64}"
-    assert facts["Weights"] == f"infer_b1+cccccccccccc: {file}; all others: seeded"
+    assert describe_weights(given) == f"infer_b1+cccccccccccc: {file}; all others: seeded"

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from sample_frames import HOSTILE
+from site_nights import HOSTILE
 
 from dashboards.waterfall_page import (
     describe_total,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from result_documents import (
     make_document,
     spool_document,
 )
-from sample_frames import GENERATED_AT, sample_frames
 
 from benchcore.experiments.compare import summarise
 from benchcore.state import State, open_state
@@ -30,7 +28,8 @@ from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list, list_contenders, list_failures
-from dashboards.campaign_page import render_page
+from dashboards.site.gather import read_campaign
+from dashboards.site.tonight import describe_campaign
 from data_checks.check import check_campaign
 
 Document = dict[str, Any]
@@ -134,11 +133,12 @@ def test_an_impossible_contender_has_that_status_everywhere_and_its_duel_counts_
     assert failures[0]["reason"].startswith("a step took 1.002e+05 ns; the ceilings (2147 GFLOP/s")
     found = summarise(documents[-1], [pair], list_contenders(engine, CAMPAIGN)[:2])
     assert [found[side]["status"] for side in ("a", "b")] == ["invalid_physics", "ok"]
-    frames = replace(sample_frames(), contenders=contender_frame(engine, CAMPAIGN))
+    page = describe_campaign(read_campaign(state, engine, CAMPAIGN), "")
     engine.dispose()
-    page = render_page(frames, campaign=CAMPAIGN, generated_at=GENERATED_AT)
-    assert '<span class="badge bad">invalid_physics</span>' in page
-    assert "JAX 0.9.0 on mlp tiny: invalid_physics in stage block" in page
+    (failures,) = [each for each in page["blocks"] if each["id"] == "failures"]
+    (row,) = failures["blocks"][0]["rows"]
+    assert (row["contender"], row["stage"]) == ("JAX 0.9.0", "block")
+    assert row["status"]["text"] == "invalid_physics"
 
 
 def test_checking_again_finds_the_same(state: State) -> None:

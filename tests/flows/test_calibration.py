@@ -79,10 +79,12 @@ def test_the_console_and_the_page_report_error_rates_and_that_runs_are_few(state
     printed = " ".join(_run(state).split())
     assert printed.startswith("2 calibration runs judged.")
     assert "too few runs; at least 10 are needed" in printed
-    page = (state / "site" / "night" / "index.html").read_text()
-    assert "How often are our own alarms wrong?" in page
-    assert "digest tiny_op: stdlib and stdlib" in page
-    assert "stdlib-slowed-5" not in page  # the twin itself is in none of the tables
+    data = state / "site" / "data"
+    health = (data / "pages" / "health.js").read_text()
+    assert "How often are these alerts wrong?" in health
+    assert "digest tiny_op: stdlib and stdlib" in health
+    # The slowed copy itself is in none of the campaign's tables.
+    assert "stdlib-slowed-5" not in (data / "campaigns" / "night.js").read_text()
 
 
 def test_the_flow_of_the_deployment_measures_more_runs_and_reports_all_outcomes(

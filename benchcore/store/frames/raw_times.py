@@ -1,0 +1,58 @@
+"""The raw times of a campaign's duels: every block and the latencies of every start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.cell.measure.degraded import find_degraded
+from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, StartRun
+
+_OF_START = (
+    *("start_index", "status", "caches", "compilation", "cache_hits", "stages", "steps_per_block"),
+    *("median_step_ns", "latency_ns", "blocks"),
+)
+
+
+def read_raw_times(engine: Engine, campaign: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """By duel run and contender: its `framework`, `traceback`, `settings`, `effective` settings,
+    `packages`, and its `starts` with `blocks`: round, ns per step, and why it is degraded."""
+    contenders = (
+        select(ContenderRun)
+        .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
+        .where(DuelRun.campaign == campaign, IS_NO_CALIBRATION_RUN)
+        .order_by(ContenderRun.duel_run, ContenderRun.position)
+    )
+    columns = [getattr(StartRun, name) for name in _OF_START]
+    starts = (
+        select(StartRun.duel_run, StartRun.contender, *columns)
+        .join(DuelRun, DuelRun.id == StartRun.duel_run)
+        .where(DuelRun.campaign == campaign, IS_NO_CALIBRATION_RUN)
+        .order_by(StartRun.duel_run, StartRun.contender, StartRun.start_index)
+    )
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    kept = ("framework", "traceback", "settings", "effective", "packages", "environment_key")
+    with Session(engine) as session:
+        for each in session.scalars(contenders):
+            named: dict[str, Any] = {name: getattr(each, name) for name in kept}
+            found.setdefault(each.duel_run, {})[each.name] = {**named, "starts": []}
+        for row in session.execute(starts).mappings():
+            start = {name: row[name] for name in _OF_START}
+            blocks = _describe_blocks(row["blocks"])
+            contender = found[row["duel_run"]][row["contender"]]
+            contender["starts"].append({**start, "blocks": blocks})
+    return found
+
+
+def _describe_blocks(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    degraded = find_degraded(blocks)
+    return [
+        {
+            "round": each["round"],
+            "ns": each["elapsed_ns"] / each["steps"],
+            "degraded": degraded.get(each["round"], ""),
+        }
+        for each in blocks
+    ]

@@ -1,0 +1,78 @@
+// Draws the blocks that dashboards/site/blocks.py makes.
+"use strict";
+
+deadheat.blocks = (() => {
+  const { h } = deadheat;
+
+  // A cell: text or number, or {text, href, badge, title, note, value, help}.
+  function cell(value) {
+    if (value === null || value === undefined) return [""];
+    if (typeof value !== "object") return [String(value)];
+    let shown = value.text;
+    if (value.badge) shown = h("span", { class: `badge ${value.badge}` }, shown);
+    if (value.help) shown = deadheat.explain(value.text, value.help);
+    if (value.href) shown = h("a", { href: value.href, title: value.title }, shown);
+    else if (value.title) shown = h("span", { title: value.title }, shown);
+    const note = value.note ? h("div", { class: "remark" }, value.note) : null;
+    return [shown, note].filter(Boolean);
+  }
+
+  const plain = (value) =>
+    value && typeof value === "object" ? (value.value !== undefined ? value.value : value.text) : value;
+
+  function heading(level, title, id) {
+    return h(`h${level}`, { id: id ? `${id}-title` : null }, title);
+  }
+
+  function section(block, level) {
+    return h("section", { id: block.id, "aria-labelledby": `${block.id}-title` },
+      heading(Math.min(level, 4), block.title, block.id),
+      block.aside ? h("p", { class: "aside" }, block.aside) : null,
+      ...block.blocks.map((each) => render(each, level + 1)));
+  }
+
+  function facts(block) {
+    return h("dl", {}, ...block.pairs.flatMap(([term, value]) => [
+      h("dt", {}, deadheat.explain(term)), h("dd", {}, ...cell(value)),
+    ]));
+  }
+
+  function grid(block) {
+    const head = h("tr", {}, h("th", { scope: "col" }, block.corner),
+      ...block.columns.map((each) => h("th", { scope: "col" }, ...cell(each))));
+    const body = block.rows.map((row) => h("tr", {},
+      h("th", { scope: "row" }, ...cell(row.head)),
+      ...row.cells.map((each) => {
+        const level = each && each.level !== undefined ? each.level : null;
+        return h("td", { class: level === null ? (each ? "void" : "none") : `level l${level}`, title: each && each.title },
+          ...cell(each));
+      })));
+    const lines = [[block.corner, ...block.columns.map(plain)],
+      ...block.rows.map((row) => [plain(row.head), ...row.cells.map(plain)])];
+    return deadheat.tables.frame(block, h("table", { class: "heat" },
+      h("caption", {}, block.caption), h("thead", {}, head), h("tbody", {}, ...body)), () => lines);
+  }
+
+  const kinds = {
+    section,
+    text: (block) => h("p", { class: block.tone }, ...block.parts.flatMap(cell)),
+    table: (block) => deadheat.tables.table(block),
+    grid,
+    facts,
+    chart: (block) => deadheat.charts.figure(block),
+    details: (block, level) => h("details", {}, h("summary", {}, block.summary),
+      ...block.blocks.map((each) => render(each, level))),
+    code: (block) => h("pre", { class: "code", tabindex: "0" }, block.text),
+  };
+
+  function render(block, level = 2) {
+    return kinds[block.kind](block, level);
+  }
+
+  function page(found) {
+    return [h("h1", {}, found.title), found.lead ? h("p", { class: "lead" }, found.lead) : null,
+      ...found.blocks.map((each) => render(each))].filter(Boolean);
+  }
+
+  return { render, page, cell, plain };
+})();

@@ -1,0 +1,95 @@
+// Any two nights: compare.html#a=CAMPAIGN&b=CAMPAIGN. Two versions: #framework=torch&old=V&new=V
+"use strict";
+
+(() => {
+  const { h, load } = deadheat;
+  const times = (log) => Math.exp(log).toPrecision(4);
+
+  function choose(name, value, options, changed) {
+    const box = h("select", { onchange: () => changed(box.value) },
+      h("option", { value: "" }, "choose"), ...options.map((each) => h("option", { value: each }, each)));
+    box.value = options.includes(value) ? value : "";
+    return h("label", {}, name, box);
+  }
+
+  const go = (change) => { location.hash = new URLSearchParams({ ...deadheat.readState(), ...change }); };
+
+  // The change of a ratio between two duels, with an interval as wide as both together.
+  function change(one, other) {
+    const log = other.log - one.log;
+    if ([one, other].some((each) => each.low === null || each.high === null)) return { log, beyond: false, shown: `${percent(log)}` };
+    const width = Math.hypot(one.high - one.low, other.high - other.low) / 2;
+    return { log, beyond: Math.abs(log) > width, shown: `${percent(log)} (${percent(log - width)} to ${percent(log + width)})` };
+  }
+
+  const percent = (log) => `${log >= 0 ? "+" : "\u2212"}${Math.abs(100 * Math.expm1(log)).toFixed(1)} %`;
+
+  function rowOf(one, other) {
+    const either = other || one;
+    const row = { case: { text: either.words, href: deadheat.address("series.html", { case: either.key, pair: either.pair_id }) }, pair: either.pair,
+      a: show(one), b: show(other), size: -1, change: "", verdict: "only in one of them" };
+    if (!one || !other) return row;
+    if (!one.counts || !other.counts || one.log === null || other.log === null) return { ...row, verdict: "void in one of them" };
+    const found = change(one, other);
+    return { ...row, size: Math.abs(found.log), change: { text: found.shown, value: Math.expm1(found.log) },
+      verdict: found.beyond ? { text: found.log > 0 ? "JAX gained" : "PyTorch gained", badge: "bad" } : "within both intervals" };
+  }
+
+  function show(cell) {
+    if (!cell) return null;
+    const href = deadheat.address("duel.html", { run: cell.run });
+    return cell.counts && cell.log !== null ? { text: cell.shown, value: Number(times(cell.log)), href } :
+      { text: "void", href, title: cell.reason };
+  }
+
+  function nights(a, b) {
+    const by = (night) => new Map(night.cells.map((cell) => [`${cell.key} ${cell.pair_id}`, cell]));
+    const [first, second] = [by(a), by(b)];
+    const keys = [...new Set([...first.keys(), ...second.keys()])];
+    const rows = keys.map((key) => rowOf(first.get(key), second.get(key))).sort((x, y) => y.size - x.size);
+    const moved = rows.filter((row) => row.verdict.badge).length;
+    const other = Object.entries(b.facts).filter(([name, value]) => a.facts[name] !== value);
+    return [h("p", { class: "lead" }, `${moved} of ${rows.length} ratios moved beyond both intervals. One night each, so this is no verdict: confirmed changes are events.`),
+      deadheat.blocks.render({ kind: "facts", pairs: other.length ? other.map(([name, value]) => [name, `${a.facts[name] || "not recorded"} \u2192 ${value}`]) : [["Conditions and versions", "the same in both"]] }),
+      deadheat.blocks.render({ kind: "table", name: `${a.name}-${b.name}`, caption: "Speedup of JAX over PyTorch in both, largest change first.",
+        columns: [{ key: "case", name: "Case" }, { key: "pair", name: "Against" }, { key: "a", name: a.title, align: "number" },
+          { key: "b", name: b.title, align: "number" }, { key: "change", name: "Change", align: "number" }, { key: "verdict", name: "Moved?" }], rows })];
+  }
+
+  async function versions(state) {
+    const found = await load("versions");
+    const names = Object.keys(found);
+    const own = found[state.framework] || {};
+    const bar = h("div", { class: "filters", role: "group", "aria-label": "Two versions" },
+      choose("Framework", state.framework, names, (value) => go({ framework: value, old: "", new: "" })),
+      choose("Old version", state.old, Object.keys(own), (value) => go({ old: value })),
+      choose("New version", state.new, Object.keys(own), (value) => go({ new: value })));
+    if (!own[state.old] || !own[state.new]) return [bar];
+    const rows = Object.entries(own[state.new]).filter(([key]) => own[state.old][key]).map(([key, cell]) => {
+      const before = own[state.old][key];
+      const log = Math.log(cell.step_ns / before.step_ns);
+      return { case: { text: cell.words, href: deadheat.address("series.html", { case: cell.case }) }, arm: cell.arm,
+        old: { text: before.shown, value: before.step_ns, href: deadheat.address("duel.html", { run: before.run }) },
+        new: { text: cell.shown, value: cell.step_ns, href: deadheat.address("duel.html", { run: cell.run }) },
+        change: { text: percent(log), value: Math.expm1(log) }, size: Math.abs(log) };
+    }).sort((x, y) => y.size - x.size);
+    return [bar, h("p", { class: "aside" }, "Newest step time of each version, from different nights: what the machine did is in it. Releases has what was measured side by side."),
+      deadheat.blocks.render({ kind: "table", name: `${state.framework}-${state.old}-${state.new}`, caption: "Step time of both versions.",
+        columns: [{ key: "case", name: "Case" }, { key: "arm", name: "Arm" }, { key: "old", name: state.old, align: "number" },
+          { key: "new", name: state.new, align: "number" }, { key: "change", name: "Change", align: "number" }], rows })];
+  }
+
+  async function build() {
+    const state = deadheat.readState();
+    const catalog = await load("catalog");
+    const names = catalog.campaigns.map((each) => each.name).reverse();
+    const bar = h("div", { class: "filters", role: "group", "aria-label": "Two nights" },
+      choose("First", state.a, names, (value) => go({ a: value })), choose("Second", state.b, names, (value) => go({ b: value })));
+    const both = names.includes(state.a) && names.includes(state.b);
+    const found = both ? nights(...(await Promise.all([state.a, state.b].map((each) => load(`campaigns/${each}`))))) : [];
+    return [h("h1", {}, both ? `${state.a} against ${state.b}` : "Compare two nights or two versions"), h("h2", {}, "Two nights"), bar, ...found,
+      h("h2", {}, "Two versions"), ...(await versions(state))];
+  }
+  addEventListener("hashchange", () => deadheat.show(build));
+  deadheat.show(build);
+})();

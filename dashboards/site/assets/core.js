@@ -1,0 +1,127 @@
+// What every page uses: elements from data, data files on demand, and state in the address.
+"use strict";
+
+const deadheat = (() => {
+  const html = document.documentElement;
+  const root = html.dataset.root;
+  const waiting = new Map(); // name -> {resolve}, of data files that were asked for
+  const loads = new Map();
+
+  // Only links into the site and to the web: an address from a result never runs a script.
+  function safeAddress(address) {
+    const text = String(address);
+    if (/^https?:\/\//i.test(text)) return text;
+    return /^[\w.#%&=+,:@~/-]*$/.test(text) && !/^[\w+.-]*:/.test(text) ? root + text : "#";
+  }
+
+  // h("a", {href: ..., class: ...}, "text", element): strings become text, never HTML.
+  function h(tag, attributes, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (value === null || value === undefined || value === false || value === "") continue;
+      if (name === "href") element.setAttribute("href", value.startsWith("#") ? value : safeAddress(value));
+      else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.flat().filter((each) => each !== null && each !== undefined));
+    return element;
+  }
+
+  function addScript(address) {
+    return new Promise((resolve, reject) => {
+      const script = h("script", {});
+      script.src = address;
+      script.onload = resolve;
+      script.onerror = () => reject(new Error(`${address} is not there`));
+      document.head.append(script);
+    });
+  }
+
+  // The data of data/NAME.js. A file:// page can't fetch, so a script tag brings it.
+  function load(name) {
+    if (!/^[\w.@+-]+(\/[\w.@+-]+)*$/.test(name) || name.includes("..")) {
+      return Promise.reject(new Error(`${name} is no name of data`));
+    }
+    if (!loads.has(name)) {
+      loads.set(name, new Promise((resolve, reject) => {
+        waiting.set(name, resolve);
+        addScript(`${root}data/${name}.js`).catch(reject);
+      }));
+    }
+    return loads.get(name);
+  }
+
+  function receive(name, value) {
+    const resolve = waiting.get(name);
+    if (resolve) resolve(value);
+  }
+
+  // Like load, but null where the site has no such file.
+  const loadIfThere = (name) => load(name).catch(() => null);
+
+  // The state of a page is in its address after #: key=value&key=value. An anchor has no "=".
+  function readState() {
+    const text = location.hash.slice(1);
+    return text.includes("=") ? Object.fromEntries(new URLSearchParams(text)) : {};
+  }
+
+  function writeState(state) {
+    const kept = Object.entries(state).filter(([, value]) => value !== "" && value !== undefined);
+    const text = new URLSearchParams(kept).toString();
+    if (text === location.hash.slice(1)) return;
+    history.replaceState(null, "", text ? `#${text}` : "#");
+  }
+
+  const address = (page, state) => `${page}#${new URLSearchParams(state)}`;
+
+  // Shows a page's content: `build` returns elements, or a promise of them.
+  async function show(build) {
+    const main = document.getElementById("page");
+    try {
+      const built = await build();
+      main.replaceChildren(...built);
+    } catch (error) {
+      main.replaceChildren(
+        h("h1", {}, "Nothing to show here"),
+        h("p", { class: "alarm" }, `${error.message}. Choose a page above, or publish it again with deadheat report.`),
+      );
+    }
+    main.removeAttribute("aria-busy");
+    html.dataset.ready = "yes";
+    const anchor = location.hash.slice(1);
+    const target = anchor && !anchor.includes("=") && document.getElementById(anchor);
+    if (target) {
+      for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+      target.scrollIntoView();
+    }
+  }
+
+  function download(name, content, type) {
+    const address = type ? URL.createObjectURL(new Blob([content], { type })) : content;
+    const anchor = h("a", { download: name });
+    anchor.href = address;
+    anchor.click();
+    if (type) setTimeout(() => URL.revokeObjectURL(address), 10000);
+  }
+
+  // A value that a spreadsheet would run as a formula is quoted with an apostrophe.
+  function toCsv(rows) {
+    const field = (value) => {
+      let text = value === null || value === undefined ? "" : String(value);
+      if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+      return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    return rows.map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";
+  }
+
+  // A word of the glossary explains itself on hover and on focus.
+  function explain(word, key) {
+    const meaning = deadheat.glossary[(key || word).toLowerCase()];
+    return meaning ? h("abbr", { title: meaning, tabindex: "0" }, word) : word;
+  }
+
+  return {
+    h, load, loadIfThere, receive, readState, writeState, address, show, download, toCsv,
+    explain, addScript, root, campaign: html.dataset.campaign, page: html.dataset.page,
+  };
+})();

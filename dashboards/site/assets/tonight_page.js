@@ -1,0 +1,179 @@
+// One night (or another campaign): verdict, grid of workload x batch, and what lies behind it.
+"use strict";
+
+(() => {
+  const { h, load, loadIfThere } = deadheat;
+  const FILTERS = [
+    ["model", "Model"], ["use", "Use case"], ["precision", "Precision"], ["batch", "Batch"],
+    ["device", "Device"], ["pair", "PyTorch arm"], ["framework", "Faster"],
+  ];
+  const LEVELS = [0.03, 0.12, 0.35, 0.8]; // of |log ratio|: 3 %, 13 %, 1.4x, 2.2x
+
+  const valueOf = (cell, key) => ({
+    model: cell.model, use: cell.use_case, precision: cell.precision, batch: String(cell.batch),
+    device: cell.device, pair: cell.pair, framework: fasterOf(cell),
+  })[key];
+
+  function fasterOf(cell) {
+    if (!cell.counts || cell.verdict !== "different") return "neither";
+    return cell.log > 0 ? "JAX" : "PyTorch";
+  }
+
+  function level(log) {
+    const size = LEVELS.filter((each) => Math.abs(log) >= each).length;
+    return log < 0 ? -size : size;
+  }
+
+  const ratioOf = (cell, metric) =>
+    metric ? (cell.metrics[metric] ? cell.metrics[metric].log : null) : cell.log;
+
+  const times = (log) => `${Math.exp(log) < 10 ? Math.exp(log).toFixed(2) : Math.exp(log).toPrecision(3)}x`;
+
+  function gridCell(cell, metric, several) {
+    if (!cell) return null;
+    const log = ratioOf(cell, metric);
+    const address = deadheat.address("duel.html", { run: cell.run });
+    const name = several ? { note: cell.pair } : {};
+    if (!cell.counts || log === null) {
+      const why = cell.counts ? "not measured" : "void";
+      return { text: why, href: address, title: `${cell.words}: ${cell.reason || why}`, value: "", ...name };
+    }
+    const shown = metric ? cell.metrics[metric].shown : cell.shown;
+    const same = !metric && cell.verdict === "same";
+    return { text: times(log), level: same ? 0 : level(log), href: address, value: Math.exp(log), ...name,
+      title: `${cell.words}: ${shown}. ${metric ? "" : cell.verdict}` };
+  }
+
+  // The fixed set: pairs that count in both nights, so that the mean moves only if a pair does.
+  function mean(cells, before, metric) {
+    const old = new Map((before || []).map((each) => [`${each.key} ${each.pair_id}`, each]));
+    const both = cells.filter((cell) => {
+      const other = old.get(`${cell.key} ${cell.pair_id}`);
+      return cell.fair && cell.counts && ratioOf(cell, metric) !== null &&
+        other && other.counts && ratioOf(other, metric) !== null;
+    });
+    if (both.length === 0) return null;
+    const average = (logs) => logs.reduce((sum, log) => sum + log, 0) / logs.length;
+    return { count: both.length, now: average(both.map((cell) => ratioOf(cell, metric))),
+      before: average(both.map((cell) => ratioOf(old.get(`${cell.key} ${cell.pair_id}`), metric))) };
+  }
+
+  function meanSentence(found, before) {
+    if (!before) return h("p", { class: "aside" }, "No earlier night on this device, so there is no mean over a fixed set.");
+    if (!found) return h("p", { class: "aside" }, "No fair pair shown here counts in both nights, so there is no mean.");
+    return h("p", {}, deadheat.explain("Geometric mean", "geometric mean"),
+      ` of the ${found.count} fair pair${found.count === 1 ? "" : "s"} shown here that count in both nights: `,
+      h("strong", {}, times(found.now)), `, the night before ${times(found.before)}.`);
+  }
+
+  function drawGrid(cells, metric, name) {
+    const batches = [...new Set(cells.map((cell) => cell.batch))].sort((a, b) => a - b);
+    const pairs = new Set(cells.map((cell) => cell.pair_id));
+    const devices = new Set(cells.map((cell) => cell.device));
+    const rows = new Map();
+    for (const cell of cells) {
+      const id = [cell.setting, cell.pair_id, cell.device].join(" ");
+      if (!rows.has(id)) rows.set(id, { first: cell, cells: new Map() });
+      rows.get(id).cells.set(cell.batch, cell);
+    }
+    const listed = [...rows.values()].sort((a, b) =>
+      a.first.setting.localeCompare(b.first.setting) || a.first.pair.localeCompare(b.first.pair));
+    return deadheat.blocks.render({
+      kind: "grid", name, corner: "Workload",
+      caption: metric ? "PyTorch's amount divided by JAX's. Above 1x, JAX needs less." :
+        "Speedup of JAX over PyTorch, by batch size. Above 1x, JAX is faster. Each number opens its duel.",
+      columns: batches.map(String),
+      rows: listed.map(({ first, cells: byBatch }) => ({
+        head: { text: first.setting, note: [pairs.size > 1 ? `against ${first.pair}` : "", devices.size > 1 ? first.device : ""].filter(Boolean).join(", ") },
+        cells: batches.map((batch) => gridCell(byBatch.get(batch), metric, false)),
+      })),
+    });
+  }
+
+  const legend = () => h("ul", { class: "key", "aria-label": "Key" },
+    ...[[-4, "PyTorch faster"], [-2, ""], [0, "same"], [2, ""], [4, "JAX faster"]].map(([each, text]) =>
+      h("li", {}, h("i", { class: `level l${each}` }), text)),
+    h("li", {}, "Steps at 3 %, 13 %, 1.4x and 2.2x"));
+
+  function select(key, name, values, state, changed) {
+    const box = h("select", { onchange: () => changed(key, box.value) },
+      h("option", { value: "" }, "all"), ...values.map(([value, text]) => h("option", { value }, text)));
+    box.value = values.some(([value]) => value === state[key]) ? state[key] : "";
+    return h("label", {}, name, box);
+  }
+
+  function gridSection(night, before) {
+    const body = h("div", {});
+    const bar = h("div", { class: "filters", role: "group", "aria-label": "Filters" });
+    const section = h("section", { id: "grid", "aria-labelledby": "grid-title" },
+      h("h2", { id: "grid-title" }, "Who is faster?"), bar, body);
+    function changed(key, value) {
+      deadheat.writeState({ ...deadheat.readState(), [key]: value });
+      draw();
+    }
+    function draw() {
+      const state = deadheat.readState();
+      const fits = (cell, besides) => FILTERS.every(([key]) =>
+        key === besides || !state[key] || valueOf(cell, key) === state[key]);
+      // By default the fair pair of each case; another arm is a choice.
+      const own = night.cells.filter((cell) => state.pair || cell.fair || !cell.has_fair);
+      const kept = own.filter((cell) => fits(cell));
+      const options = FILTERS.map(([key, name]) => {
+        const from = key === "pair" ? night.cells : own;
+        const values = [...new Set(from.filter((cell) => fits(cell, key)).map((cell) => valueOf(cell, key)))];
+        const chosen = state[key];
+        if (chosen && !values.includes(chosen) && from.some((cell) => valueOf(cell, key) === chosen)) values.push(chosen);
+        values.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+        return values.length > 1 || chosen ? select(key, name, values.map((each) => [each, each]), state, changed) : null;
+      });
+      const metrics = night.metrics.map((each) => [each.key, each.title]);
+      bar.replaceChildren(...[...options, metrics.length ? metricSelect(metrics, state, changed) : null].filter(Boolean));
+      const metric = night.metrics.some((each) => each.key === state.metric) ? state.metric : "";
+      body.replaceChildren(...(kept.length ? [
+        meanSentence(mean(kept, before && before.cells, metric), before), legend(), drawGrid(kept, metric, `${night.name}-grid`),
+      ] : [h("p", {}, night.cells.length ? "No pair fits these filters." : "No pair of JAX and PyTorch was measured.")]));
+    }
+    draw();
+    addEventListener("hashchange", draw);
+    return section;
+  }
+
+  function metricSelect(metrics, state, changed) {
+    const label = select("metric", "Metric", metrics, state, changed);
+    label.querySelector("option").textContent = "step time";
+    return label;
+  }
+
+  function pager(night, catalog) {
+    const nights = catalog.campaigns.filter((each) => each.kind === "nightly" && each.fingerprint === night.fingerprint);
+    const place = nights.findIndex((each) => each.name === night.name);
+    const old = place > 0 ? nights[place - 1] : null;
+    const next = place >= 0 ? nights[place + 1] : null;
+    const to = (each, text) => h("a", { href: `${each.name}/index.html` }, text);
+    return [old, h("p", { class: "pager" },
+      h("strong", {}, night.title),
+      old ? to(old, "\u2190 previous night") : null,
+      next ? to(next, "next night \u2192") : null,
+      old ? h("a", { href: deadheat.address("compare.html", { a: old.name, b: night.name }) }, "compare with the previous night") : null,
+      h("a", { href: "runs.html" }, "all nights and runs"))];
+  }
+
+  function nothingYet(catalog) {
+    return [h("h1", {}, "No night has been measured yet"),
+      h("p", {}, "deadheat nightly measures one. ", catalog.campaigns.length ?
+        h("a", { href: "runs.html" }, "Single runs have pages of their own.") : "")];
+  }
+
+  deadheat.show(async () => {
+    const catalog = await load("catalog");
+    const name = deadheat.campaign || catalog.newest_night;
+    if (!name) return nothingYet(catalog);
+    const [night, open] = await Promise.all([load(`campaigns/${name}`), loadIfThere("open_events")]);
+    const [old, pages] = pager(night, catalog);
+    const before = old ? await loadIfThere(`campaigns/${old.name}`) : null;
+    document.getElementById("stamp").textContent = `Published ${catalog.generated_at}.`;
+    const render = (each) => deadheat.blocks.render(each);
+    return [pages, h("h1", {}, night.sentence), ...night.top.map(render),
+      gridSection(night, before), ...(open && night.kind === "nightly" ? open.map(render) : []), ...night.blocks.map(render)];
+  });
+})();

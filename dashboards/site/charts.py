@@ -1,0 +1,252 @@
+"""The charts of the site: Vega-Lite specifications without data, which pages fill by name.
+
+A chart's datasets are its arguments; `blocks.chart` names them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+# Mid-tones of the Okabe-Ito palette: safe for colour-blind readers, readable on white and black.
+FRAMEWORK_COLORS = {"JAX": "#2f80c3", "PyTorch": "#d5761a", "Python": "#8a8f98"}
+_SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
+_TICK = "format(datum.value, '~r') + 'x'"
+_ALARM = "#c2410c"
+_WIDTH: Any = "container"
+_HISTORY_HEIGHT, _OVERVIEW_HEIGHT = 260, 42
+
+
+def _named(name: str) -> alt.NamedData:
+    return alt.NamedData(name)
+
+
+def _framework_color(field: str = "framework:N", *, legend: bool = False) -> alt.Color:
+    scale = alt.Scale(
+        domain=list(FRAMEWORK_COLORS), range=[str(each) for each in FRAMEWORK_COLORS.values()]
+    )
+    return alt.Color(field, scale=scale, legend=alt.Legend(title=None) if legend else None)
+
+
+def _speedup(field: str, title: str = "", **scale: Any) -> alt.X:
+    axis = alt.Axis(labelExpr=_TICK, title=title or None, tickCount=5, labelOverlap=True)
+    return alt.X(field, scale=alt.Scale(type="log", nice=False, **scale), axis=axis)
+
+
+def _whole(chart: Any, rows: str = "", step: int = 26) -> dict[str, Any]:
+    """The specification as JSON, without the configuration, which is the page's. Its height is
+    `step` for each value of the field `rows`, if one is named."""
+    spec = chart.to_dict()
+    spec.pop("config", None)
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    if rows:
+        spec["usermeta"] = {"rows": rows, "step": step}
+    return spec
+
+
+def forest() -> dict[str, Any]:
+    """Speedups with intervals and starts. `pairs`: label, shown, speedup, low, high, framework;
+    `starts`: label, speedup; `one`: 1x."""
+    y = alt.Y(
+        "label:N",
+        sort=alt.EncodingSortField(field="place", op="min"),
+        axis=alt.Axis(title=None, labelLimit=320, domain=False, ticks=False, grid=True),
+    )
+    tooltip = [
+        alt.Tooltip("label:N", title="case"),
+        alt.Tooltip("shown:N", title="speedup"),
+        alt.Tooltip("verdict:N", title="verdict"),
+        alt.Tooltip("versions:N", title="versions"),
+    ]
+    color = _framework_color()
+    layers = [
+        alt.Chart(_named("one")).mark_rule(strokeWidth=1.5, aria=False).encode(x="speedup:Q"),
+        alt.Chart(_named("starts"))
+        .mark_point(shape="stroke", angle=90, size=60, opacity=0.45, aria=False)
+        .encode(y=y, x=_speedup("speedup:Q"), color=color),
+        alt.Chart(_named("pairs"))
+        .mark_rule(strokeWidth=2.5, aria=False)
+        .encode(y=y, x=_speedup("low:Q"), x2="high:Q", color=color),
+        alt.Chart(_named("pairs"))
+        .mark_point(filled=True, size=70, opacity=1)
+        .encode(y=y, x=_speedup("speedup:Q"), color=color, tooltip=tooltip),
+    ]
+    return _whole(alt.LayerChart(layer=layers, width=_WIDTH), "label", 22)
+
+
+def history() -> dict[str, Any]:
+    """One series over nights, with a brush over an overview.
+
+    `points`: time, value, low, high, line, versions, verdict, href; `changes`: time, label of new
+    versions and conditions; `marks`: time, label of suspicions and events; `one`: 1x, if it lies
+    within the values. The value axis fits the nights within the brush.
+    """
+    brush = alt.selection_interval(name="brush", encodings=["x"])
+    time = alt.X("time:T", title=None, axis=alt.Axis(format="%d %b", grid=False, tickCount=6))
+    zoomed = time.scale(domain=brush)
+    value = alt.Y(
+        "value:Q",
+        title=None,
+        scale=alt.Scale(type="log", nice=False, padding=8),
+        axis=alt.Axis(labelExpr="format(datum.value, '~r') + suffix", tickCount=5),
+    )
+    main = alt.LayerChart(layer=_history_layers(brush, zoomed, value), width=600)
+    overview = (
+        alt.Chart(_named("points"))
+        .mark_line(strokeWidth=1, aria=False)
+        .encode(x=time.axis(None), y=value.axis(None), detail="line:N")
+        .add_params(brush)
+        .properties(height=_OVERVIEW_HEIGHT, width=600)
+    )
+    whole = alt.vconcat(main.properties(height=_HISTORY_HEIGHT), overview, spacing=8)
+    spec = _whole(whole)
+    spec.pop("autosize")  # a concatenation has the widths that the script sets
+    spec.setdefault("params", []).append({"name": "suffix", "value": "x"})
+    return spec
+
+
+def _history_layers(brush: alt.Parameter, time: alt.X, value: alt.Y) -> list[Any]:
+    tooltip = [
+        alt.Tooltip("time:T", title="night", format="%Y-%m-%d %H:%M"),
+        alt.Tooltip("shown:N", title="value"),
+        alt.Tooltip("versions:N", title="versions"),
+        alt.Tooltip("verdict:N", title="verdict"),
+        alt.Tooltip("conditions:N", title="conditions"),
+    ]
+    points = alt.Chart(_named("points")).transform_filter(brush)
+    changes = alt.Chart(_named("changes")).transform_filter(brush)
+    marks = alt.Chart(_named("marks")).transform_filter(brush)
+    color = _framework_color()
+    return [
+        alt.Chart(_named("one")).mark_rule(strokeWidth=1.5, aria=False).encode(y=value),
+        changes.mark_rule(strokeDash=[3, 3], opacity=0.55, aria=False).encode(x=time),
+        changes.mark_text(align="left", baseline="top", dx=3, angle=0, fontSize=10).encode(
+            x=time, y=alt.Y("row:Q", scale=None, axis=None), text="label:N"
+        ),
+        marks.mark_rule(color=_ALARM, strokeWidth=1.5, aria=False).encode(x=time),
+        marks.mark_text(align="left", baseline="bottom", dx=3, color=_ALARM, fontSize=10).encode(
+            x=time, y=alt.value(_HISTORY_HEIGHT - 2), text="label:N"
+        ),
+        points.mark_line(strokeWidth=1, opacity=0.4, aria=False).encode(
+            x=time, y=value, detail="line:N"
+        ),
+        points.mark_rule(strokeWidth=1.5, opacity=0.55, aria=False).encode(
+            x=time, y=alt.Y("low:Q"), y2="high:Q", color=color
+        ),
+        points.mark_point(filled=True, size=42, opacity=1, cursor="pointer").encode(
+            x=time, y=value, color=color, tooltip=tooltip
+        ),
+    ]
+
+
+def block_times() -> dict[str, Any]:
+    """Every timed block of a duel. `points`: turn, ms, contender, start, framework, degraded."""
+    shape = alt.Shape(
+        "contender:N", scale=alt.Scale(range=list(_SHAPES)), legend=alt.Legend(title=None)
+    )
+    chart = (
+        alt.Chart(_named("points"), width=_WIDTH, height=240)
+        .mark_point(size=26, opacity=0.75)
+        .encode(
+            x=alt.X("turn:Q", title="start, and rounds within it", axis=alt.Axis(grid=False)),
+            y=alt.Y("ms:Q", title="ms per step", scale=alt.Scale(zero=False, padding=6)),
+            color=_framework_color(),
+            shape=shape.legend(orient="top", title=None, columns=2, labelLimit=300),
+            opacity=alt.condition("datum.degraded", alt.value(0.2), alt.value(0.8)),
+            tooltip=["contender:N", "start:O", "round:O", "ms:Q", "degraded:N"],
+        )
+    )
+    return _whole(chart)
+
+
+def distributions() -> dict[str, Any]:
+    """The blocks of each contender as ticks. `points`: contender, ms, start, framework."""
+    y = alt.Y("contender:N", title=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
+    chart = (
+        alt.Chart(_named("points"), width=_WIDTH)
+        .mark_tick(thickness=1.5, opacity=0.55)
+        .encode(
+            y=y,
+            x=alt.X("ms:Q", title="ms per step", scale=alt.Scale(zero=False, padding=6)),
+            color=_framework_color(),
+            tooltip=["contender:N", "start:O", "ms:Q"],
+        )
+    )
+    return _whole(chart, "contender")
+
+
+def latencies() -> dict[str, Any]:
+    """Latency of single steps by quantile. `points`: quantile, ms, contender, framework."""
+    chart = (
+        alt.Chart(_named("points"), width=_WIDTH, height=200)
+        .mark_line(point=alt.OverlayMarkDef(size=18))
+        .encode(
+            x=alt.X("quantile:Q", title="share of steps", axis=alt.Axis(format="%")),
+            y=alt.Y("ms:Q", title="ms", scale=alt.Scale(zero=False, padding=6)),
+            color=_framework_color(),
+            strokeDash=alt.StrokeDash(
+                "contender:N", legend=alt.Legend(orient="top", title=None, labelLimit=300)
+            ),
+            tooltip=["contender:N", "quantile:Q", "ms:Q"],
+        )
+    )
+    return _whole(chart)
+
+
+def stages() -> dict[str, Any]:
+    """Seconds of each stage before the first timed step. `bars`: contender, stage, seconds."""
+    y = alt.Y("contender:N", title=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
+    chart = (
+        alt.Chart(_named("bars"), width=_WIDTH)
+        .mark_bar(height=16)
+        .encode(
+            y=y,
+            x=alt.X("seconds:Q", title="seconds", stack="zero"),
+            color=alt.Color(
+                "stage:N",
+                sort=alt.EncodingSortField(field="order", op="min"),
+                scale=alt.Scale(scheme="tableau10"),
+                legend=alt.Legend(orient="top", title=None, columns=4),
+            ),
+            order="order:Q",
+            tooltip=["contender:N", "stage:N", "seconds:Q"],
+        )
+    )
+    return _whole(chart, "contender")
+
+
+def roofline() -> dict[str, Any]:
+    """Steps under the device's ceilings. `points`: intensity, share, contender, framework; `roof`:
+    intensity, share of the compute ceiling that the bandwidth allows."""
+    x = alt.X("intensity:Q", title="FLOP per byte, at the least", scale=alt.Scale(type="log"))
+    y = alt.Y(
+        "share:Q",
+        title="share of the compute ceiling",
+        scale=alt.Scale(type="log"),
+        axis=alt.Axis(format="~%", tickCount=4),
+    )
+    roof = alt.Chart(_named("roof")).mark_line(strokeWidth=1.5, color="#8a8f98").encode(x=x, y=y)
+    points = (
+        alt.Chart(_named("points"))
+        .mark_point(filled=True, size=80)
+        .encode(
+            x=x,
+            y=y,
+            color=_framework_color(),
+            shape=alt.Shape(
+                "contender:N",
+                scale=alt.Scale(range=list(_SHAPES)),
+                legend=alt.Legend(orient="top", title=None, labelLimit=300, columns=2),
+            ),
+            tooltip=["contender:N", "intensity:Q", alt.Tooltip("share:Q", format=".1%")],
+        )
+    )
+    return _whole(alt.LayerChart(layer=[roof, points], width=_WIDTH, height=220))
+
+
+SPECS = {
+    each.__name__: each()
+    for each in (forest, history, block_times, distributions, latencies, stages, roofline)
+}
+"""By the name that `blocks.chart` uses."""

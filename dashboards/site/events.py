@@ -1,0 +1,246 @@
+"""The page of events and suspicions, the open ones that Tonight shows, and the marks of Series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from benchcore.verdict.confirmation.event_states import NEXT
+from benchcore.verdict.history.conditions import describe_changes
+from dashboards.formatting import FRAMEWORKS, format_count, is_missing
+from dashboards.site import blocks
+from dashboards.site.blocks import Block, column
+from dashboards.site.names import name_case_in_words
+from dashboards.site.news import describe_change, find_culprit, format_change
+from dashboards.site.pairs import series_of
+
+_CLOSED = ("fixed", "invalid", "duplicate", "accepted", "wont_fix", "improvement")
+_MOST_OPEN = 8
+
+Change = Mapping[str, Any]
+
+
+def is_open(change: Change) -> bool:
+    """An event that nobody has closed, or a suspicion that waits for its measurement."""
+    event = change["event"]
+    return event["state"] not in _CLOSED if event else change["state"] == "open"
+
+
+def events_page(changes: Sequence[Change], now: datetime) -> Block:
+    """All events, the open ones first, then the suspicions, each with its evidence."""
+    events = sorted((each for each in changes if each["event"]), key=_by_urgency)
+    waiting = [each for each in changes if not each["event"] and each["state"] == "open"]
+    answered = [each for each in changes if not each["event"] and each["state"] != "open"]
+    still_open = sum(is_open(each) for each in events)
+    lead = (
+        f"{format_count(still_open, 'open event')} of {len(events)}; "
+        f"{format_count(len(waiting), 'suspicion')} to be measured again."
+    )
+    listed = [
+        blocks.text(lead, tone="answer"),
+        _table("events", "Confirmed changes, open ones first.", events, now),
+        *[_evidence(each) for each in events],
+        _section("waiting", "Suspicions: not measured again yet", waiting, now),
+        _section("answered", "Suspicions that were not confirmed", answered, now),
+        blocks.text(
+            "How often alerts are wrong: see ",
+            blocks.link("our own error rates", "health.html#error-rates"),
+            ".",
+            tone="aside",
+        ),
+    ]
+    return blocks.page("Events", listed)
+
+
+def open_events(changes: Sequence[Change], now: datetime) -> list[Block]:
+    """What Tonight shows: the largest open events, then the largest open suspicions."""
+    found = sorted((each for each in changes if is_open(each)), key=_by_urgency)
+    title = "Open events and suspicions"
+    more = len(found) - _MOST_OPEN
+    all_events = blocks.link("All events", "events.html")
+    if not found:
+        nothing = blocks.text("No event or suspicion is open. ", all_events)
+        return [blocks.section(title, [nothing], id="open")]
+    tail = (
+        [blocks.text(f"And {more} more. ", all_events)] if more > 0 else [blocks.text(all_events)]
+    )
+    table = _table("open", "Largest first.", found[:_MOST_OPEN], now)
+    return [blocks.section(title, [table, *tail], id="open")]
+
+
+def list_marks(changes: Sequence[Change]) -> list[dict[str, str]]:
+    """Where suspicions and events stand in the histories of the Series page."""
+    return [
+        {
+            **series_of(each["key"]),
+            "time": each["since"].isoformat(timespec="seconds"),
+            "label": _name(each),
+            "href": f"events.html#{_anchor(each)}",
+            "text": describe_change(each) if each["state"] != "passed" else each["reason"],
+        }
+        for each in changes
+        if each["event"] or each["state"] in ("open", "unknown")
+    ]
+
+
+def _by_urgency(change: Change) -> tuple[bool, bool, float]:
+    return not is_open(change), change["event"] is None, -abs(math.log(change["ratio"]))
+
+
+def _name(change: Change) -> str:
+    event = change["event"]
+    return f"event {event['id']}" if event else f"suspicion {change['id']}"
+
+
+def _anchor(change: Change) -> str:
+    return _name(change).replace(" ", "-")
+
+
+def series_address(change: Change) -> str:
+    """The Series page of what changed."""
+    return f"series.html#{urlencode(series_of(change['key']))}"
+
+
+def _section(id: str, title: str, changes: Sequence[Change], now: datetime) -> Block | None:
+    ordered = sorted(changes, key=_by_urgency)
+    if not ordered:
+        return None
+    caption = "The size is the new level of the ratio over the old one."
+    return blocks.section(title, [_table(id, caption, ordered, now)], id=id)
+
+
+def _table(name: str, caption: str, changes: Sequence[Change], now: datetime) -> Block | None:
+    columns = (
+        column("what", "What"),
+        column("case", "Case"),
+        column("metric", "Metric"),
+        column("size", "Size", align="number", help="Change of the ratio, with its interval."),
+        column("blame", "Blamed"),
+        column("versions", "Versions"),
+        column("state", "State"),
+        column("owner", "Owner"),
+        column("age", "Age", align="number"),
+    )
+    rows = [_row(each, now) for each in changes]
+    return blocks.table(name, caption, columns, rows, empty="There is none.")
+
+
+def _row(change: Change, now: datetime) -> dict[str, blocks.Cell]:
+    event, finding = change["event"], change["finding"] or {}
+    days = (now - (event or change)["opened_at"]).days
+    where = f"events.html#{_anchor(change)}" if event else series_address(change)
+    return {
+        "what": blocks.link(_name(change), where),
+        "case": blocks.link(name_case_in_words(change["case"]), series_address(change)),
+        "metric": change["metric"].heading,
+        "size": _size(change),
+        "blame": _blame(change),
+        "versions": _versions(change),
+        "state": _state(change),
+        "owner": event["owner"] if event else "",
+        "age": blocks.number(f"{days} d", days),
+        "reason": finding.get("reason") or change["reason"],
+    }
+
+
+def _size(change: Change) -> blocks.Cell:
+    """The confirmation's change, else the history's."""
+    found = (change["finding"] or {}).get("change") or {}
+    if found.get("log_ratio") is not None:
+        values = [found.get(name) for name in ("log_ratio", "low", "high")]
+        ratio, *ends = [None if each is None else math.exp(each) for each in values]
+    else:
+        ratio, *ends = change["ratio"], change["low"], change["high"]
+    assert ratio is not None
+    interval = ""
+    if all(each is not None and not is_missing(each) for each in ends):
+        interval = " to ".join(format_change(float(str(each))) for each in ends)
+    return blocks.number(format_change(ratio), round(ratio, 5), note=interval)
+
+
+def _blame(change: Change) -> str:
+    if change["event"] is None:
+        return "not measured yet" if change["state"] == "open" else ""
+    culprit = find_culprit(change)
+    return FRAMEWORKS.get(culprit.partition(" ")[0], culprit)
+
+
+def _versions(change: Change) -> str:
+    before, after = change["versions"]["before"], change["versions"]["after"]
+    moved = [f"{old} \u2192 {new}" for old, new in zip(before, after, strict=True) if old != new]
+    return ", ".join(moved) or "none changed"
+
+
+def _state(change: Change) -> blocks.Cell:
+    state = change["event"]["state"] if change["event"] else change["state"]
+    return blocks.badge(state.replace("_", " "), "bad" if is_open(change) else "same")
+
+
+def _evidence(change: Change) -> Block:
+    """What a person needs to decide about an event, and how to measure it again."""
+    event, finding = change["event"], change["finding"] or {}
+    conditions = describe_changes(change["conditions"])
+    pairs: list[tuple[str, blocks.Cell]] = [
+        ("Found", finding.get("reason") or change["reason"]),
+        ("First seen", f"{change['since']:%Y-%m-%d}, {change['trigger']}"),
+        ("Conditions that changed", conditions or "none"),
+        ("Old and new night", _runs(change)),
+        ("Measured again", ", ".join(finding.get("campaigns", [])) or "not recorded"),
+        ("Device", change["case"]["device_model"]),
+        ("Next states", ", ".join(NEXT[event["state"]]).replace("_", " ")),
+    ]
+    campaigns = [blocks.link(each, f"{each}/index.html") for each in finding.get("campaigns", [])]
+    pairs += [(f"Evidence {place}", each) for place, each in enumerate(campaigns, 1)]
+    commands = (
+        f"deadheat confirm {change['id']}\n"
+        f"deadheat bisect {change['id']}\n"
+        f"deadheat events acknowledge {event['id']} --as STATE --by NAME"
+    )
+    before, after = (f"duel.html#run={change[run]}" for run in ("before_run", "after_run"))
+    links = blocks.text(
+        blocks.link("history", series_address(change)),
+        " \u00b7 ",
+        blocks.link("duel before", before),
+        " \u00b7 ",
+        blocks.link("duel after", after),
+    )
+    title = f"{_name(change).capitalize()}: {name_case_in_words(change['case'])}"
+    listed = [
+        blocks.text(describe_change(change), tone="answer"),
+        links,
+        blocks.facts(pairs),
+        _candidates(finding.get("candidates", [])),
+        blocks.details("Measure it again, or close it", [blocks.code(commands)]),
+        _history(event),
+    ]
+    return blocks.section(title, listed, id=_anchor(change))
+
+
+def _runs(change: Change) -> str:
+    return f"{change['before_run']} and {change['after_run']}"
+
+
+def _candidates(rows: Sequence[Mapping[str, Any]]) -> Block | None:
+    keys = ("side", "kind", "name", "old", "new")
+    columns = [column(key, key.capitalize()) for key in keys]
+    listed = [{key: str(row.get(key, "")) for key in keys} for row in rows]
+    caption = "What differs between the old and the new environment, the likeliest first."
+    return blocks.table("candidates", caption, columns, listed)
+
+
+def _history(event: Mapping[str, Any]) -> Block | None:
+    keys = ("at", "who", "new", "note")
+    columns = [column(key, {"new": "State"}.get(key, key.capitalize())) for key in keys]
+    rows = [
+        {
+            "at": f"{each['at']:%Y-%m-%d %H:%M}",
+            "who": each["who"],
+            "new": each["new"],
+            "note": each["note"],
+        }
+        for each in event["history"]
+    ]
+    return blocks.table("done", "What was done.", columns, rows)

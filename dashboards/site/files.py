@@ -1,0 +1,127 @@
+"""The site's files: data that pages load on demand, what all pages share, and each page's shell."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import vl_convert
+
+from benchcore.protocol import name_part
+from dashboards.pictures import VEGA_LITE
+from dashboards.site.charts import SPECS
+from dashboards.site.glossary import GLOSSARY
+from dashboards.site.pages import NAVIGATION, PAGES, Page
+
+_FOLDER = Path(__file__).parent
+_ASSETS = _FOLDER / "assets"
+SCRIPTS = ("core.js", "blocks.js", "tables.js", "charts.js")
+"""On every page, in this order; a page's own script follows."""
+POLICY = (
+    "default-src 'none'; script-src 'self' file:; style-src 'self' file:; "
+    "img-src 'self' file: data: blob:; base-uri 'none'; form-action 'none'"
+)
+_ONCE = ("duels/", "campaigns/")
+"""Of one campaign only, so not held in memory while a whole site is built."""
+_BEFORE, _AFTER = "deadheat.receive(", ");\n"
+
+
+@dataclass
+class SiteFiles:
+    """The files of one site. Data is read once and written by `flush`, only where it changed."""
+
+    root: Path
+    _read: dict[str, Any] = field(default_factory=dict[str, Any])
+    _changed: set[str] = field(default_factory=set[str])
+
+    def read(self, name: str) -> Any:
+        """What `data/NAME.js` holds; None if there is no such file."""
+        if name not in self._read:
+            path = self.path_of(name)
+            self._read[name] = _parse(path.read_text("utf-8")) if path.is_file() else None
+        return self._read[name]
+
+    def write(self, name: str, value: Any) -> None:
+        """Let `data/NAME.js` hold the value from the next `flush` on."""
+        self._read[name] = value
+        self._changed.add(name)
+
+    def flush(self) -> int:
+        """Write what changed, each file as a whole; the number of bytes."""
+        num_bytes = 0
+        for name in sorted(self._changed):
+            value = self._read[name]
+            body = f"{_BEFORE}{escape_json(name)},\n{escape_json(value)}{_AFTER}"
+            replace_text(self.path_of(name), body)
+            num_bytes += len(body)
+            if name.startswith(_ONCE):
+                del self._read[name]
+        self._changed.clear()
+        return num_bytes
+
+    def path_of(self, name: str) -> Path:
+        """Where the data of this name is."""
+        return self.root / "data" / f"{name}.js"
+
+
+def _parse(text: str) -> Any:
+    return json.loads(text[len(_BEFORE) : -len(_AFTER)].partition(",\n")[2])
+
+
+def escape_json(value: object) -> str:
+    """JSON that is safe inside a script: no `<`, `>`, `&`, line separators or NaN."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII only
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def replace_text(path: Path, text: str) -> bool:
+    """Write the file as a whole, unless it has this text; whether it was written."""
+    if path.is_file() and path.read_text("utf-8") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = name_part(path)
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+    return True
+
+
+def write_shared(root: Path) -> None:
+    """What all pages share: scripts, style, Vega, chart specifications, and the pages' shells."""
+    for path in sorted(_ASSETS.iterdir()):
+        replace_text(root / "assets" / path.name, path.read_text("utf-8"))
+    replace_text(root / "assets" / "vega.js", vega_bundle())
+    shared = {"specs": SPECS, "glossary": GLOSSARY}
+    body = "".join(f"deadheat.{key} = {escape_json(value)};\n" for key, value in shared.items())
+    replace_text(root / "assets" / "shared.js", body)
+    for each in PAGES:
+        replace_text(root / each.file, render_shell(each))
+
+
+def render_shell(page: Page, *, root: str = "", campaign: str = "") -> str:
+    """A page without its content, which its script loads. `root`: the way to the site's root."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2").render(
+        page=page,
+        navigation=NAVIGATION,
+        root=root,
+        campaign=campaign,
+        policy=POLICY,
+        scripts=[*SCRIPTS, "shared.js", page.script],
+    )
+
+
+@lru_cache(maxsize=1)
+def vega_bundle() -> str:
+    """Vega, Vega-Lite and vega-embed as one script, in the version that altair writes for."""
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
+    return f"(function () {{\n{bundle}\n}})();\n"

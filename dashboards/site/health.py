@@ -1,0 +1,278 @@
+"""The pages of the pipeline itself: whether it is well, and the list of nights and runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchcore.state import State
+from dashboards import error_rates
+from dashboards.formatting import format_bytes, format_count, format_seconds
+from dashboards.site import blocks
+from dashboards.site.blocks import Block, column
+from dashboards.site.gather import Campaign, count_failed
+
+_MOST_NIGHTS = 30
+_MOST_RUNS = 20
+
+
+def describe_entry(campaign: Campaign, counts: Mapping[str, Any], num_bytes: int) -> dict[str, Any]:
+    """A campaign's entry in the catalogue: enough for lists, without its data."""
+    times, plan = campaign.times, campaign.plan
+    return {
+        "name": campaign.name,
+        "kind": campaign.kind,
+        "at": campaign.duels["started_at"].min().isoformat(timespec="seconds"),
+        "ended_at": campaign.duels["ended_at"].max().isoformat(timespec="seconds"),
+        "device": campaign.first["device_model"],
+        "fingerprint": campaign.first["device_fingerprint"],
+        "versions": campaign.versions,
+        "planned": None if plan is None else len(plan.duels),
+        "measured": len(campaign.duels),
+        "counts": dict(counts),
+        "failed_checks": _count_checks(campaign),
+        "failed": count_failed(campaign.contenders),
+        "wall_s": times.wall_s,
+        "measuring_s": times.measuring_s,
+        "bytes": num_bytes,
+    }
+
+
+def _count_checks(campaign: Campaign) -> dict[str, int]:
+    suites = [str(each) for each in campaign.failed_checks["suite"]]
+    return dict(Counter(suites).most_common())
+
+
+def health_page(
+    state: State,
+    catalog: Mapping[str, Any],
+    calibration: Mapping[str, Any],
+    sections: Sequence[Block | None] = (),
+) -> Block:
+    """Nights, void pairs and causes, refused documents, failed checks, our error rates, and what it
+    costs. `sections` are added before the costs."""
+    nights = [each for each in catalog["campaigns"] if each["kind"] == "nightly"][-_MOST_NIGHTS:]
+    listed = [
+        _verdict(nights, state),
+        _night_section(nights),
+        _void_section(nights),
+        _refused_section(state),
+        _check_section(nights),
+        _calibration_section(calibration),
+        *sections,
+        _cost_section(nights, state),
+    ]
+    return blocks.page("Health of the pipeline", listed)
+
+
+def _verdict(nights: Sequence[Mapping[str, Any]], state: State) -> Block:
+    if not nights:
+        return blocks.text("No night has been measured yet.", tone="answer")
+    empty = sum(each["counts"]["counting"] == 0 for each in nights)
+    short = sum(each["measured"] < (each["planned"] or 0) for each in nights)
+    refused = len(_list_refused(state))
+    words = (
+        f"Of the last {format_count(len(nights), 'night')}, {empty} had no pair that counts and "
+        f"{short} left planned duels out; {format_count(refused, 'document')} refused."
+    )
+    return blocks.text(words, tone="alarm" if empty == len(nights) else "answer")
+
+
+def _night_section(nights: Sequence[Mapping[str, Any]]) -> Block | None:
+    rows = [_night_row(each) for each in reversed(nights)]
+    table = blocks.table("nights", "Newest first.", _NIGHT_COLUMNS, rows)
+    return table and blocks.section("Nights", [table], id="nights")
+
+
+_NIGHT_COLUMNS = (
+    column("night", "Night"),
+    column("duels", "Duels", align="number", help="Measured, of those planned."),
+    column("counting", "Pairs that count", align="number"),
+    column("failed", "Failed contenders", align="number"),
+    column("checks", "Failed checks", align="number"),
+    column("wall", "Time", align="number"),
+    column("versions", "Versions"),
+)
+
+
+def _night_row(entry: Mapping[str, Any]) -> dict[str, blocks.Cell]:
+    counts, planned = entry["counts"], entry["planned"]
+    duels = f"{entry['measured']}" + ("" if planned is None else f" of {planned}")
+    counted = f"{counts['counting']} of {counts['pairs']}"
+    return {
+        "night": blocks.link(entry["at"][:10], f"{entry['name']}/index.html", entry["name"]),
+        "duels": blocks.number(duels, entry["measured"]),
+        "counting": blocks.number(counted, counts["counting"]),
+        "failed": entry["failed"],
+        "checks": sum(entry["failed_checks"].values()),
+        "wall": blocks.number(format_seconds(entry["wall_s"]), entry["wall_s"]),
+        "versions": ", ".join(f"{name} {each}" for name, each in entry["versions"].items()),
+    }
+
+
+def _void_section(nights: Sequence[Mapping[str, Any]]) -> Block:
+    causes = Counter[str]()
+    last = dict[str, Mapping[str, Any]]()
+    for each in nights:
+        causes.update(each["counts"]["causes"])
+        last.update(dict.fromkeys(each["counts"]["causes"], each))
+    total = sum(each["counts"]["pairs"] for each in nights)
+    rows = [
+        {
+            "cause": cause,
+            "pairs": count,
+            "share": blocks.number(f"{100 * count / total:.1f} %", count / total),
+            "last": blocks.link(last[cause]["at"][:10], f"{last[cause]['name']}/index.html#voids"),
+        }
+        for cause, count in causes.most_common()
+    ]
+    columns = (
+        column("cause", "Cause"),
+        column("pairs", "Pairs", align="number"),
+        column("share", "Of all pairs", align="number"),
+        column("last", "Last night with it"),
+    )
+    caption = "Pairs that do not count, by cause. The night names each pair with its reason."
+    shown = blocks.table("void-causes", caption, columns, rows, empty="Every pair counts.")
+    return blocks.section("Void pairs", [shown], id="void-causes")
+
+
+def _list_refused(state: State) -> list[Path]:
+    if not state.rejected.is_dir():
+        return []
+    return sorted(state.rejected.glob("*.reason.txt"))
+
+
+def _refused_section(state: State) -> Block:
+    rows = [
+        {
+            "document": path.name.removesuffix(".reason.txt"),
+            "reason": path.read_text("utf-8", errors="replace").strip()[:500],
+        }
+        for path in _list_refused(state)
+    ]
+    columns = (column("document", "Document"), column("reason", "Reason"))
+    caption = "Documents that ingest refused. They stay in spool/rejected."
+    shown = blocks.table("refused", caption, columns, rows, empty="No document was refused.")
+    return blocks.section("Refused documents", [shown], id="refused")
+
+
+def _check_section(nights: Sequence[Mapping[str, Any]]) -> Block:
+    counts = Counter[str]()
+    for each in nights:
+        counts.update(each["failed_checks"])
+    rows = [{"suite": suite, "count": count} for suite, count in counts.most_common()]
+    columns = (column("suite", "Suite"), column("count", "Failed expectations", align="number"))
+    caption = f"Of the last {format_count(len(nights), 'night')}."
+    shown = blocks.table("checks", caption, columns, rows, empty="No check failed.")
+    return blocks.section("Failed checks", [shown], id="checks")
+
+
+def _calibration_section(found: Mapping[str, Any]) -> Block:
+    title, id = "How often are these alerts wrong?", "error-rates"
+    if not (found["trials"] or found["unfinished"]):
+        nothing = blocks.text(
+            "Not known yet: no calibration run was judged. Nights with `deadheat calibration` runs "
+            "measure pairs whose truth is known."
+        )
+        return blocks.section(title, [nothing], id=id)
+    rates = (
+        column("what", "What"),
+        column("share", "Share", align="number", help="With its 95 % interval."),
+        column("count", "Counted", align="number"),
+        column("of", "Of"),
+        column("note", "Note"),
+    )
+    smallest = (
+        column("series", "Series"),
+        column("smallest", "Smallest change", align="number"),
+        column("nights", "Nights", align="number"),
+        column("starts", "Starts", align="number"),
+    )
+    trials = [
+        column(key, key.capitalize())
+        for key in ("series", "truth", "measured", "starts", "outcome", "blamed")
+    ]
+    listed = [
+        blocks.text(error_rates.summarise_error_rates(found), tone="answer"),
+        blocks.table(
+            "error-rates",
+            "From calibration runs: nothing was changed, or one side was slowed down.",
+            rates,
+            error_rates.list_rates(found),
+        ),
+        blocks.table(
+            "smallest",
+            "The smallest change that a confirmation would find in four of five cases.",
+            smallest,
+            error_rates.list_smallest(found),
+        ),
+        blocks.table(
+            "calibration-runs",
+            "Newest runs first.",
+            trials,
+            error_rates.list_calibration_runs(found)[:_MOST_RUNS],
+        ),
+    ]
+    return blocks.section(title, listed, id=id)
+
+
+def _cost_section(nights: Sequence[Mapping[str, Any]], state: State) -> Block:
+    known = [each["wall_s"] for each in nights if each["wall_s"] is not None]
+    spent = [each["measuring_s"] for each in nights if each["measuring_s"] is not None]
+    sizes = [each["bytes"] for each in nights]
+    database = state.root / "deadheat.db"
+    pairs: list[tuple[str, blocks.Cell]] = [
+        ("Time of these nights", format_seconds(sum(known)) if known else "not recorded"),
+        ("Of it in duels", format_seconds(sum(spent)) if spent else "not recorded"),
+        ("Site, per night", format_bytes(sum(sizes) / len(sizes)) if sizes else "not recorded"),
+        (
+            "Database",
+            format_bytes(database.stat().st_size) if database.is_file() else "not in this folder",
+        ),
+    ]
+    return blocks.section("Time and disk", [blocks.facts(pairs)], id="costs")
+
+
+def _run_row(entry: Mapping[str, Any]) -> dict[str, blocks.Cell]:
+    pages = [blocks.link(title, address) for title, address in entry["pages"]]
+    return {
+        **_night_row(entry),
+        "night": blocks.link(entry["name"], f"{entry['name']}/index.html"),
+        "kind": entry["kind"],
+        "at": entry["at"][:16].replace("T", " "),
+        "verdict": entry["verdict"],
+        "page": pages[0] if pages else "",
+    }
+
+
+def runs_page(catalog: Mapping[str, Any]) -> Block:
+    """Every night, release and single run, newest first, each with its page."""
+    entries = list(reversed(catalog["campaigns"]))
+    nights = [_night_row(each) for each in entries if each["kind"] == "nightly"]
+    others = [_run_row(each) for each in entries if each["kind"] != "nightly"]
+    columns = (
+        column("night", "Run"),
+        column("kind", "Kind"),
+        column("at", "Started, UTC"),
+        column("counting", "Pairs that count", align="number"),
+        column("verdict", "Result"),
+        column("page", "Further page"),
+    )
+    compare = blocks.text(blocks.link("Compare any two of them", "compare.html"), tone="aside")
+    listed = [
+        compare,
+        blocks.section(
+            "Nights",
+            [blocks.table("nights", "Newest first.", _NIGHT_COLUMNS, nights, empty="None yet.")],
+            id="nights",
+        ),
+        blocks.section(
+            "Releases and single runs",
+            [blocks.table("runs", "Newest first.", columns, others, empty="None yet.")],
+            id="runs",
+        ),
+    ]
+    return blocks.page("Nights and runs", listed)

@@ -1,0 +1,112 @@
+"""The verdict of a campaign in one sentence, led by the news."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from benchcore.protocol import name_case
+from dashboards.frames import counting, newest_pairs
+from dashboards.site.gather import Campaign
+from dashboards.site.names import name_case_in_words
+from dashboards.site.voids import count_causes
+from dashboards.summary import write_headline
+
+_MOST_CAUSES = 2
+
+
+def count_pairs(campaign: Campaign) -> dict[str, Any]:
+    """The numbers that a verdict needs: pairs, cases, and causes of what does not count."""
+    counted = campaign.ratios.loc[counting(campaign.ratios)]
+    return {
+        "pairs": len(campaign.ratios),
+        "counting": len(counted),
+        "cases": len(counted[["workload", "case_name", "track"]].drop_duplicates()),
+        "causes": dict(count_causes(campaign).most_common()),
+        "void": campaign.void,
+        "fingerprint": campaign.first["device_fingerprint"],
+        "begun": campaign.duels["started_at"].min().isoformat(),
+    }
+
+
+def write_verdict(
+    counts: Mapping[str, Any], until: str | None, changes: Sequence[Mapping[str, Any]]
+) -> str:
+    """Of a night, from its counts: why nothing counts, else the largest confirmed change, else the
+    largest new suspicion, else that nothing moved. News is what was opened from the night's begin
+    `until` the next night on this device began."""
+    if counts["counting"] == 0:
+        return _explain_nothing(counts)
+    own = sorted((each for each in changes if _is_news(each, counts, until)), key=_size)
+    confirmed = [each for each in own if each["event"] is not None]
+    if confirmed:
+        others = _count_others(len(confirmed) - 1, "confirmed change")
+        return describe_change(confirmed[-1]) + others
+    new = [each for each in own if each["state"] == "open"]
+    if new:
+        return describe_change(new[-1]) + _count_others(len(new) - 1, "new suspicion")
+    return f"Nothing moved in {counts['cases']} case{'' if counts['cases'] == 1 else 's'}."
+
+
+def _is_news(change: Mapping[str, Any], counts: Mapping[str, Any], until: str | None) -> bool:
+    at = (change["event"] or change)["opened_at"]
+    ended = until is not None and at >= datetime.fromisoformat(until)
+    same = change["key"].device_fingerprint == counts["fingerprint"]
+    return same and at >= datetime.fromisoformat(counts["begun"]) and not ended
+
+
+def write_run_verdict(campaign: Campaign) -> str:
+    """Of a campaign that is no night: who is faster in its leading pair."""
+    if not counting(campaign.ratios).any():
+        return _explain_nothing(count_pairs(campaign), "in this run")
+    return write_headline(campaign.ratios, newest_pairs(campaign.ratios))
+
+
+def _explain_nothing(counts: Mapping[str, Any], when: str = "tonight") -> str:
+    if counts["void"] is not None:
+        return str(counts["void"])
+    if counts["pairs"] == 0:
+        return f"Nothing counts {when}: no pair was measured."
+    causes = list(counts["causes"].items())
+    named = [f"{cause} ({number} of {counts['pairs']} pairs)" for cause, number in causes]
+    rest = len(named) - _MOST_CAUSES
+    more = f"; and {rest} more cause{'' if rest == 1 else 's'}" if rest > 0 else ""
+    return f"Nothing counts {when}: {'; '.join(named[:_MOST_CAUSES])}{more}."
+
+
+def describe_change(change: Mapping[str, Any]) -> str:
+    """A change as a sentence: of an event its alert, of a suspicion what the history shows."""
+    words, key = name_case_in_words(change["case"]), change["key"]
+    alert = ((change["finding"] or {}).get("alert") or {}).get("text")
+    if change["event"] is not None and alert:
+        coded = name_case(key.workload, key.case_name, key.track)
+        return str(alert).partition(" Device: ")[0].replace(coded, words)
+    percent = format_change(change["ratio"])
+    noun = change["metric"].noun
+    about = f"The {noun} ratio of {words}"
+    if change["event"] is not None:
+        return f"{about} changed by {percent}; blamed: {find_culprit(change)}."
+    since = f"{change['since']:%Y-%m-%d}"
+    return f"{about} seems to have moved by {percent} since {since}; not measured again yet."
+
+
+def find_culprit(change: Mapping[str, Any]) -> str:
+    """Who a confirmation blames: `torch`, `infrastructure`, `unknown`."""
+    finding = change["finding"] or {}
+    culprit = finding.get("culprit") or "not measured again"
+    return str(finding.get("names", {}).get(culprit, culprit))
+
+
+def format_change(ratio: float) -> str:
+    """`+5.2 %` of 1.052."""
+    return f"{100 * (ratio - 1):+.2g} %".replace("-", "\u2212")
+
+
+def _size(change: Mapping[str, Any]) -> float:
+    return abs(math.log(change["ratio"]))
+
+
+def _count_others(count: int, noun: str) -> str:
+    return "" if count <= 0 else f" And {count} other {noun}{'' if count == 1 else 's'}."

@@ -1,0 +1,247 @@
+"""The page of releases: certificates as heat maps, what changed in the locks, numerics."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from packaging.version import InvalidVersion, Version
+
+from benchcore.store.database import Engine
+from benchcore.store.reports.certificates import list_certificates
+from dashboards.formatting import FRAMEWORKS, format_count
+from dashboards.site import blocks
+from dashboards.site.blocks import Block, column
+from dashboards.site.files import SiteFiles
+from dashboards.site.gather import Campaign
+from dashboards.site.names import name_case_in_words, name_file
+
+_SAME_PAIR = ("a_framework", "a_version", "b_version")
+_LEVELS = (0.01, 0.05, 0.15, 0.4)
+_MOST_NIGHTS = 60
+_COPIED = (
+    *("workload", "case_name", "track", "device_fingerprint", "device_model", "a_arm", "metric"),
+    *("noun", "certificate", "bound", "change", "low", "high", "reason", "num_samples"),
+    *_SAME_PAIR,
+)
+
+
+def refresh_certificates(
+    files: SiteFiles, engine: Engine, campaign: Campaign, nights: Sequence[str]
+) -> None:
+    """Certify again the releases that the campaign measured, from it and the newest `nights`; keep
+    what is known of others."""
+    pairs = campaign.ratios.loc[campaign.ratios["kind"] == "cross_version"]
+    touched = {tuple(row[key] for key in _SAME_PAIR) for row in pairs.to_dict("records")}
+    if not touched:
+        return
+    campaigns = [*nights[-_MOST_NIGHTS:], campaign.name]
+    cases = _index_cases(campaign)
+    found = [
+        {key: row[key] for key in _COPIED} | cases[row["workload"], row["case_name"]]
+        for row in list_certificates(engine, campaigns=sorted(set(campaigns)))
+        if tuple(row[key] for key in _SAME_PAIR) in touched
+        and (row["workload"], row["case_name"]) in cases
+    ]
+    kept = [
+        each
+        for each in files.read("releases") or []
+        if tuple(each[key] for key in _SAME_PAIR) not in touched
+    ]
+    files.write("releases", [*kept, *found])
+
+
+def _index_cases(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:
+    """What names a case in words, which certificates don't hold."""
+    return {
+        (row["workload"], row["case_name"]): {
+            "words": name_case_in_words(row),
+            "batch": int(row["batch"]),
+        }
+        for row in campaign.ratios.drop_duplicates(["workload", "case_name"]).to_dict("records")
+    }
+
+
+def remember_locks(
+    files: SiteFiles, raw: Mapping[str, Mapping[str, Mapping[str, Any]]], contenders: pd.DataFrame
+) -> None:
+    """Keep the packages of each environment by framework and version, for the differences."""
+    known = files.read("locks") or {}
+    versions = {(row["duel_run"], row["name"]): row for row in contenders.to_dict("records")}
+    for run, of_run in raw.items():
+        for name, each in of_run.items():
+            row = versions.get((run, name))
+            if row is not None and each["packages"]:
+                known.setdefault(row["framework"], {})[row["version"]] = each["packages"]
+    files.write("locks", known)
+
+
+def releases_page(files: SiteFiles) -> Block:
+    """By framework, newest release first: a heat map, the certificates, the difference of locks."""
+    rows: list[dict[str, Any]] = files.read("releases") or []
+    locks = files.read("locks") or {}
+    releases = defaultdict[tuple[str, ...], list[dict[str, Any]]](list)
+    for row in rows:
+        releases[tuple(row[key] for key in _SAME_PAIR)].append(row)
+    order = sorted(releases, key=lambda key: (key[0], _sort_key(key[1]), _sort_key(key[2])))
+    order.reverse()
+    listed: list[Block] = []
+    for framework in sorted({key[0] for key in order}):
+        keys = [key for key in order if key[0] == framework]
+        listed += _framework_section(framework, keys, releases)
+        listed += [_release_section(key, releases[key], locks.get(framework, {})) for key in keys]
+    if not listed:
+        listed = [blocks.text("No version was measured beside another one yet.")]
+    lead = (
+        "What each version did to each case, measured beside the version before it in the same "
+        "duel. A change needs evidence beyond chance over all tests of the release."
+    )
+    return blocks.page("Releases", listed, lead=lead)
+
+
+def _sort_key(version: str) -> Version:
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return Version("0")
+
+
+def _title(key: Sequence[str]) -> str:
+    return f"{FRAMEWORKS.get(key[0], key[0])} {key[1]} against {key[2]}"
+
+
+def _framework_section(
+    framework: str,
+    keys: Sequence[tuple[str, ...]],
+    releases: Mapping[tuple[str, ...], Sequence[Mapping[str, Any]]],
+) -> list[Block]:
+    """A heat map of version by case for each metric that any release changed, step time first."""
+    metrics = defaultdict[str, list[Mapping[str, Any]]](list)
+    for key in keys:
+        for row in releases[key]:
+            metrics[row["noun"]].append(row)
+    nouns = sorted(metrics, key=lambda noun: (noun != "step time", noun))
+    name = FRAMEWORKS.get(framework, framework)
+    maps = [_heat_map(framework, noun, keys, metrics[noun]) for noun in nouns]
+    shown, rest = maps[:1], maps[1:]
+    if rest:
+        shown.append(blocks.details(f"Other metrics ({len(rest)})", rest))
+    title = f"{name}: version by case"
+    return [blocks.section(title, shown, id=name_file(framework))]
+
+
+def _heat_map(
+    framework: str,
+    noun: str,
+    keys: Sequence[tuple[str, ...]],
+    rows: Sequence[Mapping[str, Any]],
+) -> Block:
+    by_place = {(_case(row), tuple(row[key] for key in _SAME_PAIR)): row for row in rows}
+    cases = sorted({_case(row) for row in rows}, key=lambda case: case[1:])
+    heads = [blocks.link(key[1], f"#{_anchor(key)}", f"against {key[2]}") for key in keys]
+    lines = [(case[0], [_heat_cell(by_place.get((case, key))) for key in keys]) for case in cases]
+    caption = f"{noun.capitalize()}: blue is better, orange is worse; an empty cell: not measured."
+    return blocks.grid(f"{framework}-{name_file(noun)}", caption, heads, lines, corner="Case")
+
+
+def _case(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    words = f"{row['words']} ({row['a_arm']})"
+    return words, words.partition(", batch ")[0], row["batch"]
+
+
+def _heat_cell(row: Mapping[str, Any] | None) -> blocks.Cell:
+    if row is None:
+        return None
+    title = f"{row['certificate']}: {row['reason']}"
+    if row["certificate"] not in ("better", "worse"):
+        text = "=" if row["certificate"] == "unchanged" else "?"
+        return {"text": text, "level": 0, "title": title, "value": row["change"]}
+    change = float(row["change"])
+    size = 1 + sum(abs(change) >= each for each in _LEVELS[1:])
+    level = size if row["certificate"] == "better" else -size
+    return {"text": _percent(change), "level": level, "title": title, "value": change}
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:+.1f} %".replace("-", "\u2212")
+
+
+def _anchor(key: Sequence[str]) -> str:
+    return name_file(*(each.replace(".", "-") for each in key))
+
+
+def _release_section(
+    key: tuple[str, ...], rows: Sequence[Mapping[str, Any]], locks: Mapping[str, Any]
+) -> Block:
+    counts = Counter(row["certificate"] for row in rows)
+    named = ", ".join(f"{counts[each]} {each}" for each in _ORDER if counts[each])
+    listed = [
+        blocks.text(f"Of {format_count(len(rows), 'test')}: {named}.", tone="answer"),
+        _certificate_table(key, rows),
+        _lock_table(locks.get(key[2]), locks.get(key[1])),
+    ]
+    return blocks.section(_title(key), listed, id=_anchor(key))
+
+
+_ORDER = ("worse", "better", "unchanged", "not shown")
+
+
+def _certificate_table(key: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Block | None:
+    ordered = sorted(
+        rows, key=lambda row: (_ORDER.index(row["certificate"]), -abs(row["change"] or 0))
+    )
+    listed = [
+        {
+            "case": row["words"],
+            "arm": row["a_arm"],
+            "metric": row["noun"],
+            "certificate": blocks.badge(row["certificate"], _TONES[row["certificate"]]),
+            "change": _change(row),
+            "bound": f"{100 * row['bound']:g} %",
+            "samples": row["num_samples"],
+            "reason": row["reason"],
+        }
+        for row in ordered
+    ]
+    columns = (
+        column("case", "Case"),
+        column("arm", "Arm"),
+        column("metric", "Metric"),
+        column("certificate", "Certificate"),
+        column("change", "Change", align="number", help="Above 0: the newer version is better."),
+        column("bound", "Bound", align="number"),
+        column("samples", "Samples", align="number"),
+        column("reason", "Reason"),
+    )
+    caption = "Certificates, changes first."
+    return blocks.table(f"certificates-{_anchor(key)}", caption, columns, listed)
+
+
+_TONES: Mapping[str, Any] = {
+    "worse": "bad",
+    "better": "good",
+    "unchanged": "same",
+    "not shown": "unknown",
+}
+
+
+def _change(row: Mapping[str, Any]) -> blocks.Cell:
+    if row["change"] is None:
+        return ""
+    ends = [row["low"], row["high"]]
+    note = "" if None in ends else " to ".join(_percent(each) for each in ends)
+    return blocks.number(_percent(row["change"]), round(row["change"], 5), note=note)
+
+
+def _lock_table(old: Mapping[str, str] | None, new: Mapping[str, str] | None) -> Block | None:
+    """The packages that differ between both environments."""
+    if old is None or new is None:
+        return None
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    rows = [{"name": each, "old": old.get(each, ""), "new": new.get(each, "")} for each in names]
+    columns = (column("name", "Package"), column("old", "Before"), column("new", "After"))
+    table = blocks.table("locks", "Packages that differ between both locks.", columns, rows)
+    summary = f"{format_count(len(rows), 'package')} differ between the locks"
+    return blocks.details(summary, [table])

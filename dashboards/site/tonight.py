@@ -1,0 +1,315 @@
+"""What the page of one campaign shows: its verdict, the cells of its grid, and its tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchcore.store.metrics import METRICS, TRACKED, Metric
+from benchcore.verdict.history.series import STEP_TIME
+from dashboards import tables, workarounds
+from dashboards.epochs import list_epochs
+from dashboards.formatting import (
+    FRAMEWORKS,
+    arm_label,
+    format_count,
+    format_metric,
+    format_seconds,
+    format_share,
+    format_speedup,
+    is_missing,
+)
+from dashboards.frames import counting, is_fair, keep, newest_pairs
+from dashboards.site import blocks, voids
+from dashboards.site.blocks import Block, column
+from dashboards.site.gather import Campaign, count_failed
+from dashboards.site.names import name_case_in_words, name_model, name_precision, name_setting
+from dashboards.site.names import name_use_case as use_case_words
+from dashboards.site.pairs import case_key, pair_id
+
+_OF_GRID = tuple(each for each in METRICS if each.key in TRACKED and each.key != STEP_TIME)
+_NO_WORKLOADS = ("matmul", "copy", "noop", "digest", "faulty")
+"""They measure the machine or us, not a framework: the grid leaves them out."""
+
+
+def describe_campaign(
+    campaign: Campaign, sentence: str, workaround_rows: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """What `data/campaigns/NAME.js` holds. `sentence` is the verdict that leads the page."""
+    cells = list_cells(campaign)
+    measured = {key for cell in cells for key in cell["metrics"]}
+    return {
+        "name": campaign.name,
+        "kind": campaign.kind,
+        "title": title_campaign(campaign),
+        "fingerprint": campaign.first["device_fingerprint"],
+        "sentence": sentence,
+        "facts": _list_conditions(campaign),
+        "metrics": [
+            {"key": each.key, "title": each.heading} for each in _OF_GRID if each.key in measured
+        ],
+        "cells": cells,
+        "top": _list_top(campaign),
+        "blocks": _list_blocks(campaign, workaround_rows),
+    }
+
+
+def title_campaign(campaign: Campaign) -> str:
+    """`Night of 2026-11-23`, or the campaign's name if it is no night."""
+    if campaign.kind != "nightly":
+        return campaign.name
+    return f"Night of {campaign.duels['started_at'].min():%Y-%m-%d}"
+
+
+def list_cells(campaign: Campaign) -> list[dict[str, Any]]:
+    """One per case and pair of the newest JAX and the newest PyTorch."""
+    pairs = newest_pairs(campaign.ratios)
+    pairs = keep(pairs, ~pairs["workload"].isin(_NO_WORKLOADS))
+    amounts = index_contenders(campaign)
+    listed = [_describe_cell(row, amounts) for row in pairs.to_dict("records")]
+    with_fair = {cell["key"] for cell in listed if cell["fair"]}
+    return [{**cell, "has_fair": cell["key"] in with_fair} for cell in listed]
+
+
+def index_contenders(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:
+    """The contenders' rows by duel run and name."""
+    rows = campaign.contenders.to_dict("records")
+    return {(row["duel_run"], row["name"]): row for row in rows}
+
+
+def _describe_cell(
+    row: dict[str, Any], amounts: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> dict[str, Any]:
+    counts = bool(row["counts"]) and not is_missing(row["log_ratio"])
+    sides = [amounts.get((row["duel_run"], row[side]), {}) for side in ("a", "b")]
+    row = {**row, "checkpoint": sides[0].get("checkpoint")}
+    return {
+        "key": case_key(row),
+        "pair_id": pair_id(row) or f"{row['a']}~{row['b']}",
+        "run": row["duel_run"],
+        "words": name_case_in_words(row),
+        "setting": name_setting(row),
+        "model": name_model(row["workload"]),
+        "use_case": use_case_words(row["use_case"]),
+        "precision": name_precision(row["precision"]),
+        "batch": int(row["batch"]),
+        "device": str(row["device_model"]),
+        "pair": arm_label(row["b_arm"]) or FRAMEWORKS.get(row["b_framework"], row["b_framework"]),
+        "fair": is_fair(row),
+        **{name: round_log(row[key]) for name, key in _LOGS},
+        "shown": format_speedup(row["log_ratio"], row["low"], row["high"]),
+        "verdict": str(row["verdict"]),
+        "counts": counts,
+        "reason": "" if counts else voids.shorten(row["reason"]),
+        "metrics": _compare_amounts(sides) if counts else {},
+    }
+
+
+_LOGS = (("log", "log_ratio"), ("low", "low"), ("high", "high"))
+
+
+def round_log(value: float | None) -> float | None:
+    """A log ratio to a hundredth of a percent; None where it is missing."""
+    return None if value is None or is_missing(value) else round(float(value), 5)
+
+
+def _compare_amounts(sides: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By metric: log(PyTorch's amount / JAX's), and both in words."""
+    found = {}
+    for metric in _OF_GRID:
+        log = compare_metric(metric, *sides)
+        if log is not None:
+            both = [format_metric(metric, side[metric.key]) for side in sides]
+            shown = f"{metric.heading}: JAX {both[0]}, PyTorch {both[1]}"
+            found[metric.key] = {"log": round_log(log), "shown": shown}
+    return found
+
+
+def compare_metric(metric: Metric, a: Mapping[str, Any], b: Mapping[str, Any]) -> float | None:
+    """The log ratio of a metric of two contenders, above 0 = a is better; None if not measured."""
+    values = [side.get(metric.key) for side in (a, b)]
+    if any(each is None or is_missing(each) or each <= 0 for each in values):
+        return None
+    return metric.log_ratio(float(str(values[0])), float(str(values[1])))
+
+
+def _list_conditions(campaign: Campaign) -> dict[str, str]:
+    """What Compare shows where two nights differ: versions and conditions."""
+    conditions = campaign.ratios["conditions"].iloc[0] if len(campaign.ratios) else {}
+    first = campaign.first
+    harness = {"Harness": f"{first['harness_version']} ({str(first['snapshot'])[:12]})"}
+    return {**campaign.versions, **conditions, **harness}
+
+
+def _list_top(campaign: Campaign) -> list[Block]:
+    """Below the verdict: what was measured with what, what a person must know, and what failed."""
+    count, total = int(counting(campaign.ratios).sum()), len(campaign.ratios)
+    versions = ", ".join(f"{name} {version}" for name, version in campaign.versions.items())
+    counted = f"{count} of {format_count(total, 'pair')} count"
+    void = blocks.link(f"{total - count} do not", "#voids")
+    summary = [f"{versions or 'No framework'} on {campaign.first['device_model']}. {counted}"]
+    parts = [*summary, *((", ", void) if total > count else ()), "."]
+    listed = [blocks.text(*parts, tone="aside")]
+    for note in campaign.plan.notes if campaign.plan else ():
+        listed.append(blocks.text(note, tone="note"))
+    failed = count_failed(campaign.contenders)
+    if failed:
+        words = f"{format_count(failed, 'contender')} of {len(campaign.contenders)} failed: "
+        listed.append(blocks.text(words, blocks.link("reasons", "#failures"), tone="alarm"))
+    return listed
+
+
+def _list_blocks(campaign: Campaign, workaround_rows: Sequence[Mapping[str, Any]]) -> list[Block]:
+    ratios = campaign.ratios
+    sections = [
+        _pair_section("versions", "Did a version move it?", ratios, "cross_version"),
+        _pair_section("settings", "Which setting is faster?", ratios, "cross_setting"),
+        _failure_section(campaign, workaround_rows),
+        voids.list_section(campaign),
+        _epoch_section(campaign),
+        _pair_section("pairs", "All pairs of JAX and PyTorch", ratios, "cross_framework"),
+        _fact_section(campaign),
+    ]
+    return [each for each in sections if each]
+
+
+def _pair_section(id: str, title: str, ratios: Any, kind: str) -> Block | None:
+    rows = keep(ratios, ratios["kind"] == kind)
+    return blocks.section(title, [list_pairs(id, rows)], id=id) if len(rows) else None
+
+
+def list_pairs(name: str, rows: Any) -> Block | None:
+    """A table of pairs with their intervals, verdicts and reasons."""
+    shown = [
+        {
+            "case": blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
+            "a": text["a"],
+            "b": text["b"],
+            "ratio": blocks.number(text["speedup"], _ratio(row)),
+            "verdict": _verdict(text, row),
+            "parity": text["parity"],
+            "starts": text["starts"],
+        }
+        for row in sorted(rows.to_dict("records"), key=_by_case)
+        for text in [tables.describe_ratio_row(row)]
+    ]
+    columns = (
+        column("case", "Case"),
+        column("a", "This"),
+        column("b", "Against"),
+        column("ratio", "Speedup", align="number", help="With its 95 % interval."),
+        column("verdict", "Verdict"),
+        column("parity", "Settings"),
+        column("starts", "Starts"),
+    )
+    caption = "Speed of this relative to the other. Above 1x, this is faster."
+    return blocks.table(name, caption, columns, shown)
+
+
+def _by_case(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return name_setting(row), int(row["batch"]), str(row["a"]), str(row["b"])
+
+
+def _ratio(row: Mapping[str, Any]) -> float | None:
+    counts = bool(row["counts"]) and not is_missing(row["log_ratio"])
+    return round(math.exp(row["log_ratio"]), 5) if counts else None
+
+
+def _verdict(text: Mapping[str, str], row: Mapping[str, Any]) -> blocks.Cell:
+    if text["counts"] != "counts":
+        return blocks.badge("void", "bad", note=voids.shorten(row["reason"]))
+    tone = "same" if text["verdict"] == "same" else "good"
+    if text["verdict"] == "unknown":
+        return blocks.badge("unknown", "unknown", note=text["reason"])
+    return blocks.badge(text["direction"] or "same", tone)
+
+
+def _failure_section(campaign: Campaign, workaround_rows: Sequence[Any]) -> Block | None:
+    failed = keep(campaign.contenders, campaign.contenders["status"] != "ok")
+    rows = [
+        {
+            "case": blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
+            "contender": text["contender"],
+            "status": blocks.badge(text["status"], "bad", note=text["cause"]),
+            "stage": text["stage"],
+            "reason": text["reason"].splitlines()[0][:300],
+        }
+        for row in failed.to_dict("records")
+        for text in [tables.describe_failure(row)]
+    ]
+    columns = (
+        column("case", "Case"),
+        column("contender", "Contender"),
+        column("status", "Status"),
+        column("stage", "Stage"),
+        column("reason", "Reason"),
+    )
+    shown = blocks.table("failures", "Each duel has the traceback.", columns, rows)
+    listed = _workaround_table(workaround_rows)
+    if shown is None and listed is None:
+        return None
+    return blocks.section("What failed?", [shown, listed], id="failures")
+
+
+def _workaround_table(rows: Sequence[Mapping[str, Any]]) -> Block | None:
+    columns = (
+        column("case", "Case"),
+        column("needs", "Still needed?"),
+        column("workaround", "Workaround"),
+        column("price", "Cost for other cases"),
+        column("evidence", "To report upstream"),
+    )
+    caption = "Crashes that needed a workaround. Every duel first runs without it."
+    described = workarounds.describe_workarounds(rows)
+    return blocks.table("workarounds", caption, columns, described)
+
+
+def _epoch_section(campaign: Campaign) -> Block | None:
+    rows = list_epochs(campaign.epochs.to_dict("records"))
+    if not rows:
+        return None
+    heads = ("case", "contender", "epoch", "starts", "time", "rate", "wait", "loss", "accuracy")
+    columns = [column(each, each.capitalize()) for each in (*heads, "validation", "energy")]
+    shown = blocks.table("epochs", "Epochs of training on image files.", columns, rows)
+    return blocks.section("Training on images", [shown], id="epochs")
+
+
+def _fact_section(campaign: Campaign) -> Block:
+    first, plan, times = campaign.first, campaign.plan, campaign.times
+    planned = "" if plan is None else f" of {len(plan.duels)} planned"
+    profile = "" if plan is None else f", profile {plan.profile}"
+    where = f"{first['node']} (site {first['site']}{profile})"
+    spent = "not recorded"
+    if times.wall_s is not None:
+        share = format_share(times.measuring_s, times.wall_s)
+        spent = f"{format_seconds(times.wall_s)}, {share} of it in duels"
+    begun, ended = campaign.duels["started_at"].min(), campaign.duels["ended_at"].max()
+    pairs: list[tuple[str, blocks.Cell]] = [
+        ("Campaign", campaign.name),
+        ("Interval", "95 %, Student t over starts or compilations, the wider. This node only."),
+        ("Measured", f"{begun:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} UTC"),
+        ("Duels", f"{len(campaign.duels)} measured{planned}"),
+        ("Time", spent),
+        ("Length", tables.describe_length(campaign.contenders)),
+        ("Weights", tables.describe_weights(campaign.contenders)),
+        ("Node", where),
+        ("Host", tables.describe_host(first["host"]) or "not recorded"),
+        *campaign_conditions(campaign),
+    ]
+    environments = _environment_table(campaign)
+    return blocks.section("How was this measured?", [blocks.facts(pairs), environments], id="facts")
+
+
+def campaign_conditions(campaign: Campaign) -> list[tuple[str, blocks.Cell]]:
+    """Versions and conditions as facts."""
+    return [
+        (name[:1].upper() + name[1:], text) for name, text in _list_conditions(campaign).items()
+    ]
+
+
+def _environment_table(campaign: Campaign) -> Block | None:
+    keys = ("framework", "version", "python", "build", "key")
+    columns = [column(each, each.capitalize()) for each in keys]
+    rows = tables.list_environments(campaign.contenders)
+    return blocks.table("environments", "The environments measured in.", columns, rows)

@@ -1,0 +1,73 @@
+"""Why pairs do not count: causes in words, counted, and each pair with its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from dashboards.formatting import is_missing, one_line, side_label
+from dashboards.frames import counting, keep
+from dashboards.site import blocks
+from dashboards.site.blocks import Block, column
+from dashboards.site.gather import Campaign
+from dashboards.site.names import name_case_in_words
+
+_LONGEST = 240
+
+
+def shorten(reason: object) -> str:
+    """The first line of a reason, at most 240 characters."""
+    line = one_line(reason, missing="no reason recorded").strip().splitlines()
+    text = line[0] if line else "no reason recorded"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\u2026"
+
+
+def find_cause(row: Mapping[str, Any], statuses: Mapping[tuple[str, str], str]) -> str:
+    """The cause of a void pair in a few words: a failed contender, settings, or a check."""
+    for side in ("a", "b"):
+        status = statuses.get((row["duel_run"], row[side]), "ok")
+        if status != "ok":
+            return f"contender failed: {status}"
+    if row["violations"]:
+        return "the two sides had different settings"
+    if is_missing(row["log_ratio"]) and not row["reason"]:
+        return "not measured"
+    return str(row["reason"]).partition(":")[0].strip()[:80] or "no reason recorded"
+
+
+def count_causes(campaign: Campaign) -> Counter[str]:
+    """How many pairs do not count, by cause."""
+    return Counter(cause for _, cause in _list_voids(campaign))
+
+
+def _list_voids(campaign: Campaign) -> list[tuple[dict[str, Any], str]]:
+    rows = campaign.contenders[["duel_run", "name", "status"]].itertuples(index=False)
+    statuses = {(duel_run, name): status for duel_run, name, status in rows}
+    void = keep(campaign.ratios, ~counting(campaign.ratios))
+    return [(row, find_cause(row, statuses)) for row in void.to_dict("records")]
+
+
+def list_section(campaign: Campaign) -> Block | None:
+    """The pairs that do not count with their reasons; None if all count."""
+    found = _list_voids(campaign)
+    if not found:
+        return None
+    rows = [
+        {
+            "case": blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
+            "pair": f"{side_label(row, 'a')} against {side_label(row, 'b')}",
+            "cause": cause,
+            "reason": shorten(row["reason"]),
+        }
+        for row, cause in found
+    ]
+    columns = (
+        column("case", "Case"),
+        column("pair", "Pair"),
+        column("cause", "Cause"),
+        column("reason", "Reason"),
+    )
+    caption = "Measured, but part of no statement. The duel shows its times and failed checks."
+    table = blocks.table("voids", caption, columns, rows)
+    return blocks.section("What does not count, and why?", [table], id="voids")

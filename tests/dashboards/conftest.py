@@ -1,0 +1,27 @@
+"""One published site for all tests of its pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from site_nights import NIGHTS, keep_nights, name_night
+
+from benchcore.state import State, open_state
+from dashboards.publish import publish_campaign
+
+
+@pytest.fixture(scope="session")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> State:
+    """A state folder whose site shows made-up nights; tests only read it."""
+    state = open_state(tmp_path_factory.mktemp("nights"))
+    keep_nights(state).dispose()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+        publish_campaign(state, name_night(NIGHTS - 1))
+    return state
+
+
+@pytest.fixture(scope="session")
+def site(nights: State) -> Path:
+    return nights.site

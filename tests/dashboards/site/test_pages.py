@@ -1,0 +1,167 @@
+"""Every page of the site in a real Chromium: charts, links, filters, and hostile text."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+from site_nights import HOSTILE, NIGHTS, name_night
+
+pytestmark = pytest.mark.browser
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+)
+CASE = "mlp.train_b128.00112233445566ff"
+DUEL = f"{(NIGHTS - 1) * 100 + 2:016x}"
+"""Of the last night, the training of the MLP."""
+CRASHED = f"{(NIGHTS - 1) * 100 + 5:016x}"
+PAGES = {
+    "index.html": 0,
+    f"{name_night(3)}/index.html": 0,
+    "series.html": 0,
+    f"series.html#case={CASE}": 1,
+    "events.html": 0,
+    "releases.html": 0,
+    "guide.html": 0,
+    "health.html": 0,
+    "runs.html": 0,
+    f"duel.html#run={DUEL}": 3,
+    f"duel.html#run={CRASHED}": 3,
+    f"compare.html#a={name_night(3)}&b={name_night(NIGHTS - 1)}": 0,
+}
+"""How many charts each page draws."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    if path is None:
+        if os.environ.get("CI"):
+            pytest.fail("wanted chromium on PATH, found none; install it")
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS.split())
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page with a record of its requests and errors."""
+
+    def __init__(self, browser: Browser, width: int = 1280, scheme: str = "light") -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        self.page: Page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+
+    def open(self, site: Path, address: str, charts: int = 0) -> Page:
+        file, _, state = address.partition("#")
+        self.page.goto("about:blank")
+        self.page.goto((site / file).as_uri() + (f"#{state}" if state else ""))
+        self.page.wait_for_selector("html[data-ready]")
+        if charts:
+            self.page.locator(".chart[data-drawn]").nth(charts - 1).wait_for(state="attached")
+        return self.page
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_every_page_shows_itself_offline_and_without_a_complaint(
+    browser: Browser, site: Path, width: int, scheme: str
+) -> None:
+    visit = Visit(browser, width, scheme)
+    for address, charts in PAGES.items():
+        page = visit.open(site, address, charts)
+        assert visit.complaints == [], address
+        assert page.locator("h1").inner_text() not in ("", "Nothing to show here"), address
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+        for place in range(charts):
+            chart = page.locator(".chart").nth(place)
+            assert chart.locator("svg path").count() > 3, address
+            assert chart.get_attribute("aria-label"), address
+        unnamed = page.evaluate(
+            "[...document.querySelectorAll('button, a, select, input')].filter(each =>"
+            " !(each.textContent.trim() || each.ariaLabel || each.labels?.length)).length"
+        )
+        assert unnamed == 0, address
+        assert page.locator("img").count() == 0, address
+    assert all(url.startswith(("file:", "data:", "blob:", "about:")) for url in visit.requests)
+    visit.context.close()
+
+
+def test_every_link_within_the_site_leads_to_a_page_with_content(
+    browser: Browser, site: Path
+) -> None:
+    visit = Visit(browser)
+    found: dict[str, str] = {}
+    for address, charts in PAGES.items():
+        page = visit.open(site, address, charts)
+        hrefs = page.evaluate("[...document.querySelectorAll('main a')].map(each => each.href)")
+        found |= dict.fromkeys(hrefs, address)
+    files = {href.partition("#")[0] for href in found}
+    assert all(Path(each.removeprefix("file://")).is_file() for each in files), found
+    kinds = {href.partition("=")[0]: href for href in found}  # one per page and parameter
+    for href in kinds.values():
+        page = visit.open(site, href.removeprefix(f"{site.as_uri()}/"))
+        assert page.locator("h1").inner_text() != "Nothing to show here", (href, found[href])
+        anchor = href.partition("#")[2]
+        if anchor and "=" not in anchor:
+            assert page.locator(f'[id="{anchor}"]').count() == 1, (href, found[href])
+    assert visit.complaints == []
+    visit.context.close()
+
+
+def test_filters_stay_in_the_address(browser: Browser, site: Path) -> None:
+    visit = Visit(browser)
+    page = visit.open(site, "index.html")
+    batches = page.locator(".heat thead th").all_inner_texts()
+    assert batches[1:] == ["4", "8", "32", "128"]  # as numbers
+    assert page.locator(".heat tbody tr").count() == 5
+    page.get_by_label("Model").select_option("MLP")
+    assert page.locator(".heat tbody tr").count() == 2
+    page.get_by_label("Use case").select_option("training")
+    state = page.url.partition("#")[2]
+    assert state == "model=MLP&use=training"
+    page = visit.open(site, f"index.html#{state}")
+    assert page.locator(".heat tbody th").all_inner_texts() == ["MLP, training, fp32"]
+    page = visit.open(site, "index.html#pair=eager&model=<img src=x>")
+    assert "No pair fits these filters." in page.locator("#grid").inner_text()
+    assert visit.complaints == []
+    visit.context.close()
+
+
+def test_hostile_text_stays_text(browser: Browser, site: Path) -> None:
+    visit = Visit(browser)
+    for address in ("index.html", "events.html", f"duel.html#run={CRASHED}"):
+        page = visit.open(site, address)
+        assert HOSTILE in page.locator("main").evaluate("each => each.textContent"), address
+        assert page.locator("main img, main script").count() == 0
+    for state in ("run=../../catalog", "run=%3Cscript%3E", "run=javascript:alert(1)"):
+        page = visit.open(site, f"duel.html#{state}")
+        assert page.locator("h1").inner_text() == "Nothing to show here"
+    visit.context.close()
+
+
+def test_a_table_sorts_and_downloads(browser: Browser, site: Path) -> None:
+    visit = Visit(browser)
+    page = visit.open(site, "runs.html")
+    first = page.locator("#nights tbody th").first
+    newest = first.inner_text()
+    page.get_by_role("button", name="Night", exact=True).click()
+    assert first.inner_text() < newest
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download as CSV: Newest first.").first.click()
+    text = Path(download.value.path()).read_bytes().decode()
+    assert text.startswith("Night,Duels,Pairs that count") and text.count("\r\n") == NIGHTS + 1
+    visit.context.close()
