@@ -163,6 +163,9 @@ def decide(
             culprit, reason = "infrastructure", machine_reason
         if verdict == "confirmed" and not final and (machine_reason or not _is_settled(each, look)):
             verdict = "more"
+        doubtful = each.control.verdict == "different" and "control" not in sure
+        if verdict == "refuted" and not final and doubtful:
+            verdict = "more"  # the machine may have changed, so these starts refute nothing yet
         if verdict == "refuted" and culprit == "infrastructure":
             verdict = "confirmed"
         if verdict == "refuted" and culprit == "unknown" and history.num_after >= LASTING_NIGHTS:

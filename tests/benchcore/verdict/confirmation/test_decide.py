@@ -259,3 +259,15 @@ def test_a_few_starts_that_agree_by_chance_need_more_starts(moved: str) -> None:
             start[cell] = {n: time * math.exp(log) for n, time in start["a_old"].items()}
     assert _decide(starts[:5]).verdict != "confirmed"
     assert _decide(starts, final=True).verdict == "confirmed"
+
+
+def test_equal_environments_refute_nothing_while_the_control_may_have_changed() -> None:
+    starts = _starts(num=8, seed=2, control=0.04, effect=0.009)
+    first = _decide(starts[:5])
+    assert (first.change.verdict, first.control.verdict, first.verdict) == (
+        "same",
+        "different",
+        "more",
+    )
+    found = _decide(starts)
+    assert (found.verdict, found.culprit) == ("confirmed", "infrastructure")
