@@ -174,11 +174,11 @@ def remove_duel(engine: Engine, duel_run: str) -> None:
         session.execute(delete(DuelRun).where(DuelRun.id == duel_run))
 
 
-def replace_ratios(engine: Engine, duel_run: str, ratios: Iterable[Ratio]) -> None:
-    """Replace the ratios of a duel run."""
+def replace_ratios(engine: Engine, ratios: Mapping[str, Iterable[Ratio]]) -> None:
+    """Replace the ratios of these duel runs, in one transaction."""
     now = datetime.now(UTC)
     with begin_writing(engine) as session:
-        session.execute(delete(PairRatio).where(PairRatio.duel_run == duel_run))
+        session.execute(delete(PairRatio).where(PairRatio.duel_run.in_(ratios)))
         session.add_all(
             PairRatio(
                 **{
@@ -189,7 +189,8 @@ def replace_ratios(engine: Engine, duel_run: str, ratios: Iterable[Ratio]) -> No
                 duel_run=duel_run,
                 judged_at=now,
             )
-            for ratio in ratios
+            for duel_run, of_duel in ratios.items()
+            for ratio in of_duel
         )
 
 
@@ -197,12 +198,12 @@ def judge_campaign(
     engine: Engine, campaign: str, equivalence_bound: float = EQUIVALENCE_BOUND
 ) -> list[Ratio]:
     """Judge every duel run of a campaign again, and store the ratios."""
-    ratios = []
-    for record in read_duels(engine, campaign):
-        of_record = judge_duel(record.sides, record.exclusions, equivalence_bound)
-        replace_ratios(engine, record.duel_run, of_record)
-        ratios += of_record
-    return ratios
+    ratios = {
+        record.duel_run: judge_duel(record.sides, record.exclusions, equivalence_bound)
+        for record in read_duels(engine, campaign)
+    }
+    replace_ratios(engine, ratios)
+    return [ratio for of_duel in ratios.values() for ratio in of_duel]
 
 
 def describe_kind(duel: PlannedDuel) -> DuelKind:

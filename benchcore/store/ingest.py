@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,27 +95,40 @@ def _read_new(path: Path, known: Mapping[str, str]) -> dict[str, Any]:
 
 def _insert(engine: Engine, document: Mapping[str, Any]) -> bool:
     """False if another ingester was faster."""
-    duel_run = document["duel_run"]
     try:
-        with begin_writing(engine) as session:
-            session.add(_duel_run(document))
-            session.flush()
-            for position, contender in enumerate(document["contenders"]):
-                session.add(_contender_run(duel_run, position, contender))
-            session.flush()
-            for contender in document["contenders"]:
-                name = contender["name"]
-                session.add_all(_start_run(duel_run, name, each) for each in contender["starts"])
-            session.add_all(
-                Equivalence(duel_run=duel_run, **each) for each in document["equivalence"]
-            )
-            session.flush()
+        insert_documents(engine, [document])
     except IntegrityError:
         with Session(engine) as session:
-            if session.get(DuelRun, duel_run) is None:
+            if session.get(DuelRun, document["duel_run"]) is None:
                 raise
         return False
     return True
+
+
+def insert_documents(engine: Engine, documents: Sequence[Mapping[str, Any]]) -> None:
+    """Store new, valid documents in one transaction."""
+    with begin_writing(engine) as session:
+        session.add_all(_duel_run(each) for each in documents)
+        session.flush()
+        for document in documents:
+            duel_run = document["duel_run"]
+            contenders = document["contenders"]
+            session.add_all(
+                _contender_run(duel_run, *numbered) for numbered in enumerate(contenders)
+            )
+        session.flush()
+        for document in documents:
+            session.add_all(_list_parts(document))
+        session.flush()
+
+
+def _list_parts(document: Mapping[str, Any]) -> Iterator[StartRun | Equivalence]:
+    duel_run = document["duel_run"]
+    for contender in document["contenders"]:
+        for start in contender["starts"]:
+            yield _start_run(duel_run, contender["name"], start)
+    for each in document["equivalence"]:
+        yield Equivalence(duel_run=duel_run, **each)
 
 
 def _duel_run(document: Mapping[str, Any]) -> DuelRun:

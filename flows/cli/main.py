@@ -97,6 +97,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "cli.report",
         ),
         ("report", "Publish a campaign's dashboard again from the database."),
+        ("demo", "Build the dashboard of a made-up year, without measuring anything."),
         ("wandb", "Send campaigns to Weights & Biases.", "cli.wandb_sync"),
     ),
 }

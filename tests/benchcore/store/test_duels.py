@@ -91,11 +91,11 @@ def test_a_duel_that_was_never_checked_stays_unchecked(filled: Engine) -> None:
 
 def test_new_ratios_replace_only_those_of_their_duel(filled: Engine) -> None:
     [record], [other] = read_duels(filled, CAMPAIGN), read_duels(filled, "other")
-    replace_ratios(filled, other.duel_run, judge_duel(other.sides))
+    replace_ratios(filled, {other.duel_run: judge_duel(other.sides)})
     for _ in range(2):
-        replace_ratios(filled, record.duel_run, judge_duel(record.sides))
+        replace_ratios(filled, {record.duel_run: judge_duel(record.sides)})
     assert len(ratio_frame(filled)) == 6
-    replace_ratios(filled, record.duel_run, [])
+    replace_ratios(filled, {record.duel_run: []})
     assert list(ratio_frame(filled)["duel_run"]) == [OTHER_RUN] * 3
 
 

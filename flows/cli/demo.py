@@ -1,0 +1,48 @@
+"""The command `deadheat demo`: the dashboard of a made-up year."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+from benchcore.demo.findings import write_findings
+from benchcore.demo.story import DAYS, MADE_UP
+from benchcore.demo.write import open_demo, write_nights
+from benchcore.running.plans import today
+from benchcore.store.database import open_database
+from flows.cli import options
+from flows.cli.printing import print_json, print_line
+
+_NUM_PAGES = 2
+"""Newest nights that get a page."""
+_FOLDER = "Write into this folder: a new one, or one of an earlier demo (default demo)."
+_DAYS = f"End with so many nights (default {DAYS})."
+_LAST = "Let this be the last night (default: today, UTC)."
+
+
+def demo(
+    folder: Annotated[Path, options.option("--folder", "FOLDER", _FOLDER)] = Path("demo"),
+    days: Annotated[int, options.option("--days", "COUNT", _DAYS, min=2, max=DAYS)] = DAYS,
+    last: Annotated[
+        datetime | None, options.option("--last", "DATE", _LAST, formats=["%Y-%m-%d"])
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Build the dashboard of a made-up year, without measuring anything.
+
+    Everything in it says that it is made up. An earlier demo in the folder is replaced.
+    """
+    from dashboards.publish import publish_campaign  # Altair takes a second
+
+    day = today() if last is None else last.date()
+    state = open_demo(folder)
+    nights = write_nights(state, day, days)
+    engine = open_database(state.database_url)
+    write_findings(engine, day)
+    pages = [publish_campaign(state, each.plan.campaign) for each in nights[-_NUM_PAGES:]]
+    if as_json:
+        print_json({"note": MADE_UP, "state": str(state.root), "dashboard": str(pages[-1])})
+        return
+    print_line(MADE_UP)
+    print_line(f"Dashboard: {pages[-1]}")

@@ -1,0 +1,107 @@
+"""One made-up fortnight is stored once for all tests; a second one tests the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+from command_line import run_here
+from result_documents import spool_document
+
+from benchcore.demo import story
+from benchcore.demo.documents import make_document
+from benchcore.demo.findings import write_findings
+from benchcore.demo.write import open_demo, write_nights
+from benchcore.running.plans import load_campaign
+from benchcore.state import State
+from benchcore.store.database import Engine, open_database
+from benchcore.store.documents import read_document
+from benchcore.store.events import list_events
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.frames.duels import duel_frame
+from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.suspicions import list_suspicions
+
+LAST = date(2026, 11, 22)
+DAYS = 40
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[State, Engine]]:
+    state = open_demo(tmp_path_factory.mktemp("demo") / "new")
+    write_nights(state, LAST, DAYS)
+    engine = open_database(state.database_url)
+    write_findings(engine, LAST)
+    yield state, engine
+    engine.dispose()
+
+
+def test_every_campaign_device_and_plan_says_that_it_is_made_up(
+    made_up: tuple[State, Engine],
+) -> None:
+    state, engine = made_up
+    duels = duel_frame(engine)
+    assert set(duels["campaign"].str.startswith("nightly-demo-")) == {True}
+    assert set(duels["device_model"]) == {"Made-up GPU 80 GB"}
+    assert set(duels["node"]) == {"made-up-node"}
+    assert load_campaign(state, duels["campaign"].iloc[-1]).notes == (story.MADE_UP,)
+
+
+def test_the_documents_fit_the_schema_of_measured_ones(tmp_path: Path) -> None:
+    state = open_demo(tmp_path / "one")
+    night = write_nights(state, LAST, 1)[0]
+    for duel in night.plan.duels:
+        document = make_document(night, duel, 0)
+        assert document["campaign"] == "nightly-demo-2026-11-22"
+        assert read_document(spool_document(tmp_path, document)) == document
+
+
+def test_a_made_up_history_has_all_that_pages_show(made_up: tuple[State, Engine]) -> None:
+    _, engine = made_up
+    ratios = ratio_frame(engine)
+    newest = ratios.loc[ratios["campaign"] == f"nightly-demo-{LAST}"]
+    assert set(newest["kind"]) == {"cross_framework", "cross_version"}
+    assert 0 < (~newest["counts"]).sum() < newest["counts"].sum()
+    contenders = contender_frame(engine, f"nightly-demo-{LAST}")
+    assert set(contenders["status"]) == {"ok", "crash"}
+    measured = contenders.loc[contenders["status"] == "ok"]
+    for column in ("gross_mj", "net_mj", "allocator_peak_bytes", "latency_p95_ns"):
+        assert measured[column].notna().any()
+    assert contenders["compute_share"].max() < 1
+    assert {"open", "confirmed"} <= {row["state"] for row in list_suspicions(engine)}
+
+
+def test_what_releases_changed_is_found_in_the_right_framework(
+    made_up: tuple[State, Engine],
+) -> None:
+    _, engine = made_up
+    events = {(each["series"], each["culprit"]): each for each in list_events(engine)}
+    slower_jax = events["resnet50 infer_b1_bf16: jax-jit against torch-compile", "jax"]
+    faster_torch = events["resnet50 train_b32_bf16: jax-jit against torch-compile", "torch"]
+    assert slower_jax["ratio"] == pytest.approx(1 / 1.09, rel=0.02)
+    assert faster_torch["ratio"] == pytest.approx(0.955, rel=0.02)
+    assert slower_jax["since"] == "2026-11-18"
+    assert slower_jax["opened_at"] < "2026-11-23"
+
+
+def test_demo_publishes_pages_and_never_touches_anything_else(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    open_demo(folder)  # an earlier demo, which the next one replaces
+    ended = run_here("demo", "--folder", str(folder), "--days", "2", "--last", str(LAST))
+    assert ended.returncode == 0, ended.stderr
+    page = folder / "site" / "index.html"
+    assert story.MADE_UP.replace("`", "") in page.read_text().replace("`", "")
+    assert ended.stdout.splitlines() == [story.MADE_UP, f"Dashboard: {page}"]
+
+    (tmp_path / "precious").write_text("results")
+    refused = run_here("demo", "--folder", str(tmp_path))
+    assert refused.returncode == 2
+    assert "choose another with --folder" in refused.stderr
+    assert (tmp_path / "precious").exists()
+
+    elsewhere = {"DEADHEAT_DATABASE_URL": "sqlite:////real.db"}
+    refused = run_here("demo", "--folder", str(tmp_path / "new"), environ=elsewhere)
+    assert refused.returncode == 2
+    assert "unset it" in refused.stderr
