@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from filelock import FileLock
 
+from benchcore.demo.write import read_mark
 from benchcore.state import State
 from benchcore.store.campaigns import list_campaigns
 from benchcore.store.database import Engine, open_database
@@ -89,7 +90,8 @@ def _add_campaign(
     entry |= {"verdict": verdict, "pages": _list_pages(state.site, name)}
     others = [each for each in catalog["campaigns"] if each["name"] != name]
     catalog["campaigns"] = sorted([*others, entry], key=lambda each: (each["at"], each["name"]))
-    replace_text(state.site / name / "index.html", render_shell(TONIGHT, root="../", campaign=name))
+    shell = render_shell(TONIGHT, root="../", campaign=name, notice=read_mark(state))
+    replace_text(state.site / name / "index.html", shell)
 
 
 def _list_pages(site: Path, name: str) -> list[list[str]]:
@@ -139,7 +141,7 @@ def _finish(files: SiteFiles, catalog: dict[str, Any], state: State, engine: Eng
     files.write("pages/runs", runs_page(catalog))
     files.write("pages/health", health_page(state, catalog, measure_calibration(engine)))
     files.flush()
-    write_shared(state.site)
+    write_shared(state.site, read_mark(state))
 
 
 def _write_verdicts(

@@ -48,6 +48,12 @@ def open_demo(folder: Path) -> State:
     return state
 
 
+def read_mark(state: State) -> str:
+    """What every page of a demo says; "" = the state folder is not a demo's."""
+    mark = state.root / _MARK
+    return mark.read_text(encoding="utf-8").strip() if mark.is_file() else ""
+
+
 def write_nights(state: State, last: date, num_days: int) -> list[DemoNight]:
     """Store the nights until `last` with their verdicts; returns them, oldest first."""
     nights = [_plan_night(last, days_ago) for days_ago in reversed(range(num_days))]

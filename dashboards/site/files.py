@@ -89,8 +89,11 @@ def replace_text(path: Path, text: str) -> bool:
     return True
 
 
-def write_shared(root: Path) -> None:
-    """What all pages share: scripts, style, Vega, chart specifications, and the pages' shells."""
+def write_shared(root: Path, notice: str) -> None:
+    """What all pages share: scripts, style, Vega, chart specifications, and the pages' shells.
+
+    Every page begins with `notice`, unless it is empty.
+    """
     for path in sorted(_ASSETS.iterdir()):
         replace_text(root / "assets" / path.name, path.read_text("utf-8"))
     replace_text(root / "assets" / "vega.js", vega_bundle())
@@ -98,11 +101,24 @@ def write_shared(root: Path) -> None:
     body = "".join(f"deadheat.{key} = {escape_json(value)};\n" for key, value in shared.items())
     replace_text(root / "assets" / "shared.js", body)
     for each in PAGES:
-        replace_text(root / each.file, render_shell(each))
+        replace_text(root / each.file, render_shell(each, notice=notice))
 
 
-def render_shell(page: Page, *, root: str = "", campaign: str = "") -> str:
+def render_shell(page: Page, *, root: str = "", campaign: str = "", notice: str = "") -> str:
     """A page without its content, which its script loads. `root`: the way to the site's root."""
+    return _load_template().render(
+        page=page,
+        navigation=NAVIGATION,
+        root=root,
+        campaign=campaign,
+        notice=notice,
+        policy=POLICY,
+        scripts=[*SCRIPTS, "shared.js", page.script],
+    )
+
+
+@lru_cache(maxsize=1)
+def _load_template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -110,14 +126,7 @@ def render_shell(page: Page, *, root: str = "", campaign: str = "") -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2").render(
-        page=page,
-        navigation=NAVIGATION,
-        root=root,
-        campaign=campaign,
-        policy=POLICY,
-        scripts=[*SCRIPTS, "shared.js", page.script],
-    )
+    return environment.get_template("page.html.j2")
 
 
 @lru_cache(maxsize=1)

@@ -51,7 +51,7 @@ class Campaign:
     def kind(self) -> Kind:
         """`nightly` for a profile's own campaign, `release` for a new version's."""
         profile = self.plan.profile if self.plan else ""
-        if profile in PROFILES or (not profile and self.name.startswith("nightly-")):
+        if profile in PROFILES or self.name.startswith("nightly-"):
             return "nightly"
         return "release" if profile == "release" else "ad-hoc"
 

@@ -14,8 +14,6 @@ from benchcore.store.database import open_database
 from flows.cli import options
 from flows.cli.printing import print_json, print_line
 
-_NUM_PAGES = 2
-"""Newest nights that get a page."""
 _FOLDER = "Write into this folder: a new one, or one of an earlier demo (default demo)."
 _DAYS = f"End with so many nights (default {DAYS})."
 _LAST = "Let this be the last night (default: today, UTC)."
@@ -40,9 +38,9 @@ def demo(
     nights = write_nights(state, day, days)
     engine = open_database(state.database_url)
     write_findings(engine, day)
-    pages = [publish_campaign(state, each.plan.campaign) for each in nights[-_NUM_PAGES:]]
+    page = publish_campaign(state, nights[-1].plan.campaign)  # a new site gets every night
     if as_json:
-        print_json({"note": MADE_UP, "state": str(state.root), "dashboard": str(pages[-1])})
+        print_json({"note": MADE_UP, "state": str(state.root), "dashboard": str(page)})
         return
     print_line(MADE_UP)
-    print_line(f"Dashboard: {pages[-1]}")
+    print_line(f"Dashboard: {page}")
