@@ -81,8 +81,8 @@ def _add_campaign(
         files.write(f"duels/{run}", page)
     files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds))
     add_night(files, catalog, campaign)
-    nights = [each["name"] for each in catalog["campaigns"] if each["kind"] != "ad-hoc"]
-    refresh_certificates(files, engine, campaign, nights)
+    known = [each["name"] for each in catalog["campaigns"]]
+    refresh_certificates(files, engine, campaign, known)
     remember_locks(files, raw, campaign.contenders)
     _remember_versions(files, campaign)
     num_bytes = files.flush()

@@ -11,6 +11,10 @@ import altair as alt
 
 # Mid-tones of the Okabe-Ito palette: safe for colour-blind readers, readable on white and black.
 FRAMEWORK_COLORS = {"JAX": "#2f80c3", "PyTorch": "#d5761a", "Python": "#8a8f98"}
+# None is a framework's.
+_STAGE_COLORS = (
+    *("#6b7280", "#a3a9b3", "#8b7fb0", "#b3a6d9", "#5f4b8b", "#7a9a7e", "#b8a06a", "#a87f7f"),
+)
 _SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
 _TICK = "format(datum.value, '~r') + 'x'"
 _ALARM = "#c2410c"
@@ -84,7 +88,7 @@ def history() -> dict[str, Any]:
     """
     brush = alt.selection_interval(name="brush", encodings=["x"])
     time = alt.X("time:T", title=None, axis=alt.Axis(format="%d %b", grid=False, tickCount=6))
-    zoomed = time.scale(domain=brush)
+    zoomed = time.scale(domain=brush, padding=10)
     value = alt.Y(
         "value:Q",
         title=None,
@@ -95,7 +99,7 @@ def history() -> dict[str, Any]:
     overview = (
         alt.Chart(_named("points"))
         .mark_line(strokeWidth=1, aria=False)
-        .encode(x=time.axis(None), y=value.axis(None), detail="line:N")
+        .encode(x=time.axis(None).scale(padding=10), y=value.axis(None), detail="line:N")
         .add_params(brush)
         .properties(height=_OVERVIEW_HEIGHT, width=600)
     )
@@ -206,7 +210,7 @@ def stages() -> dict[str, Any]:
             color=alt.Color(
                 "stage:N",
                 sort=alt.EncodingSortField(field="order", op="min"),
-                scale=alt.Scale(scheme="tableau10"),
+                scale=alt.Scale(range=list(_STAGE_COLORS)),
                 legend=alt.Legend(orient="top", title=None, columns=4),
             ),
             order="order:Q",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,11 +11,11 @@ from urllib.parse import urlencode
 
 from benchcore.verdict.confirmation.event_states import NEXT
 from benchcore.verdict.history.conditions import describe_changes
-from dashboards.formatting import FRAMEWORKS, format_count, is_missing
+from dashboards.formatting import format_count, is_missing
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.names import name_case_in_words
-from dashboards.site.news import describe_change, find_culprit, format_change
+from dashboards.site.news import describe_change, find_culprit, find_size, format_change
 from dashboards.site.pairs import series_of
 
 _CLOSED = ("fixed", "invalid", "duplicate", "accepted", "wont_fix", "improvement")
@@ -148,13 +149,7 @@ def _row(change: Change, now: datetime) -> dict[str, blocks.Cell]:
 
 def _size(change: Change) -> blocks.Cell:
     """The confirmation's change, else the history's."""
-    found = (change["finding"] or {}).get("change") or {}
-    if found.get("log_ratio") is not None:
-        values = [found.get(name) for name in ("log_ratio", "low", "high")]
-        ratio, *ends = [None if each is None else math.exp(each) for each in values]
-    else:
-        ratio, *ends = change["ratio"], change["low"], change["high"]
-    assert ratio is not None
+    ratio, *ends = find_size(change)
     interval = ""
     if all(each is not None and not is_missing(each) for each in ends):
         interval = " to ".join(format_change(float(str(each))) for each in ends)
@@ -164,8 +159,7 @@ def _size(change: Change) -> blocks.Cell:
 def _blame(change: Change) -> str:
     if change["event"] is None:
         return "not measured yet" if change["state"] == "open" else ""
-    culprit = find_culprit(change)
-    return FRAMEWORKS.get(culprit.partition(" ")[0], culprit)
+    return find_culprit(change)
 
 
 def _versions(change: Change) -> str:
@@ -187,18 +181,11 @@ def _evidence(change: Change) -> Block:
         ("Found", finding.get("reason") or change["reason"]),
         ("First seen", f"{change['since']:%Y-%m-%d}, {change['trigger']}"),
         ("Conditions that changed", conditions or "none"),
-        ("Old and new night", _runs(change)),
-        ("Measured again", ", ".join(finding.get("campaigns", [])) or "not recorded"),
         ("Device", change["case"]["device_model"]),
         ("Next states", ", ".join(NEXT[event["state"]]).replace("_", " ")),
     ]
     campaigns = [blocks.link(each, f"{each}/index.html") for each in finding.get("campaigns", [])]
-    pairs += [(f"Evidence {place}", each) for place, each in enumerate(campaigns, 1)]
-    commands = (
-        f"deadheat confirm {change['id']}\n"
-        f"deadheat bisect {change['id']}\n"
-        f"deadheat events acknowledge {event['id']} --as STATE --by NAME"
-    )
+    pairs += [("Measured again in", each) for each in campaigns]
     before, after = (f"duel.html#run={change[run]}" for run in ("before_run", "after_run"))
     links = blocks.text(
         blocks.link("history", series_address(change)),
@@ -213,14 +200,29 @@ def _evidence(change: Change) -> Block:
         links,
         blocks.facts(pairs),
         _candidates(finding.get("candidates", [])),
-        blocks.details("Measure it again, or close it", [blocks.code(commands)]),
+        blocks.details("Measure it again, or close it", [blocks.code(list_commands(change))]),
         _history(event),
     ]
     return blocks.section(title, listed, id=_anchor(change))
 
 
-def _runs(change: Change) -> str:
-    return f"{change['before_run']} and {change['after_run']}"
+def list_commands(change: Change) -> str:
+    """One command per line: compare old and new version of each side that changed, search the
+    version between them, and close the event."""
+    key, event = change["key"], change["event"]["id"]
+    case = f"--case {key.case_name}"
+    versions = (change["versions"]["before"], change["versions"]["after"])
+    lines: list[str] = []
+    for arm, old, new in zip((key.a_arm, key.b_arm), *versions, strict=True):
+        framework = arm.partition("-")[0]
+        if old and new and old != new:
+            sides = f"--a {framework}=={new} --b {framework}=={old}"
+            lines.append(f"deadheat compare {key.workload} {case} {sides}")
+            ends = f"--good {old} --bad {new} --event {event}"
+            found = f"deadheat bisect {framework} --workload {key.workload} {case}"
+            lines.append(f"{found} {ends}")
+    lines.append(f"deadheat events acknowledge {event} --as investigating --by YOU")
+    return "\n".join(shlex.join(shlex.split(line)) for line in lines)
 
 
 def _candidates(rows: Sequence[Mapping[str, Any]]) -> Block | None:

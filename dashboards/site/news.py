@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from benchcore.protocol import name_case
+from dashboards.formatting import FRAMEWORKS
 from dashboards.frames import counting, newest_pairs
 from dashboards.site.gather import Campaign
 from dashboards.site.names import name_case_in_words
@@ -83,7 +84,7 @@ def describe_change(change: Mapping[str, Any]) -> str:
     if change["event"] is not None and alert:
         coded = name_case(key.workload, key.case_name, key.track)
         return str(alert).partition(" Device: ")[0].replace(coded, words)
-    percent = format_change(change["ratio"])
+    percent = format_change(find_size(change)[0])
     noun = change["metric"].noun
     about = f"The {noun} ratio of {words}"
     if change["event"] is not None:
@@ -93,10 +94,20 @@ def describe_change(change: Mapping[str, Any]) -> str:
 
 
 def find_culprit(change: Mapping[str, Any]) -> str:
-    """Who a confirmation blames: `torch`, `infrastructure`, `unknown`."""
+    """Who a confirmation blames: `PyTorch`, `infrastructure`, `unknown`."""
     finding = change["finding"] or {}
     culprit = finding.get("culprit") or "not measured again"
-    return str(finding.get("names", {}).get(culprit, culprit))
+    name = str(finding.get("names", {}).get(culprit, culprit))
+    return FRAMEWORKS.get(name, name)
+
+
+def find_size(change: Mapping[str, Any]) -> tuple[float, float | None, float | None]:
+    """The ratio of new level to old and its interval: a confirmation's, else the history's."""
+    found = (change["finding"] or {}).get("change") or {}
+    if found.get("log_ratio") is None:
+        return change["ratio"], change["low"], change["high"]
+    ends = [None if found[name] is None else math.exp(found[name]) for name in ("low", "high")]
+    return math.exp(found["log_ratio"]), ends[0], ends[1]
 
 
 def format_change(ratio: float) -> str:

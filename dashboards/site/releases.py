@@ -20,7 +20,7 @@ from dashboards.site.names import name_case_in_words, name_file
 
 _SAME_PAIR = ("a_framework", "a_version", "b_version")
 _LEVELS = (0.01, 0.05, 0.15, 0.4)
-_MOST_NIGHTS = 60
+_MOST_CAMPAIGNS = 60
 _COPIED = (
     *("workload", "case_name", "track", "device_fingerprint", "device_model", "a_arm", "metric"),
     *("noun", "certificate", "bound", "change", "low", "high", "reason", "num_samples"),
@@ -29,27 +29,29 @@ _COPIED = (
 
 
 def refresh_certificates(
-    files: SiteFiles, engine: Engine, campaign: Campaign, nights: Sequence[str]
+    files: SiteFiles, engine: Engine, campaign: Campaign, campaigns: Sequence[str]
 ) -> None:
-    """Certify again the releases that the campaign measured, from it and the newest `nights`; keep
-    what is known of others."""
+    """Certify again the releases that the campaign measured, from it and the newest `campaigns`;
+    keep what is known of others."""
     pairs = campaign.ratios.loc[campaign.ratios["kind"] == "cross_version"]
     touched = {tuple(row[key] for key in _SAME_PAIR) for row in pairs.to_dict("records")}
     if not touched:
         return
-    campaigns = [*nights[-_MOST_NIGHTS:], campaign.name]
-    cases = _index_cases(campaign)
+    read = {*campaigns[-_MOST_CAMPAIGNS:], campaign.name}
+    known = files.read("releases") or []
+    names = ("workload", "case_name")
+    cases = {
+        tuple(each[name] for name in names): {key: each[key] for key in ("words", "batch")}
+        for each in known
+    }
+    cases |= _index_cases(campaign)
     found = [
         {key: row[key] for key in _COPIED} | cases[row["workload"], row["case_name"]]
-        for row in list_certificates(engine, campaigns=sorted(set(campaigns)))
+        for row in list_certificates(engine, campaigns=sorted(read))
         if tuple(row[key] for key in _SAME_PAIR) in touched
         and (row["workload"], row["case_name"]) in cases
     ]
-    kept = [
-        each
-        for each in files.read("releases") or []
-        if tuple(each[key] for key in _SAME_PAIR) not in touched
-    ]
+    kept = [each for each in known if tuple(each[key] for key in _SAME_PAIR) not in touched]
     files.write("releases", [*kept, *found])
 
 
@@ -176,10 +178,15 @@ def _release_section(
     key: tuple[str, ...], rows: Sequence[Mapping[str, Any]], locks: Mapping[str, Any]
 ) -> Block:
     counts = Counter(row["certificate"] for row in rows)
+    changed = [row for row in rows if row["certificate"] in ("better", "worse")]
+    rest = [row for row in rows if row not in changed]
     named = ", ".join(f"{counts[each]} {each}" for each in _ORDER if counts[each])
     listed = [
         blocks.text(f"Of {format_count(len(rows), 'test')}: {named}.", tone="answer"),
-        _certificate_table(key, rows),
+        _certificate_table(key, changed, "Certificates of changes, largest first."),
+        blocks.details(f"Unchanged or not shown ({len(rest)})", [_certificate_table(key, rest)])
+        if rest
+        else None,
         _lock_table(locks.get(key[2]), locks.get(key[1])),
     ]
     return blocks.section(_title(key), listed, id=_anchor(key))
@@ -188,7 +195,9 @@ def _release_section(
 _ORDER = ("worse", "better", "unchanged", "not shown")
 
 
-def _certificate_table(key: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Block | None:
+def _certificate_table(
+    key: Sequence[str], rows: Iterable[Mapping[str, Any]], caption: str = "Certificates."
+) -> Block | None:
     ordered = sorted(
         rows, key=lambda row: (_ORDER.index(row["certificate"]), -abs(row["change"] or 0))
     )
@@ -215,7 +224,6 @@ def _certificate_table(key: Sequence[str], rows: Iterable[Mapping[str, Any]]) ->
         column("samples", "Samples", align="number"),
         column("reason", "Reason"),
     )
-    caption = "Certificates, changes first."
     return blocks.table(f"certificates-{_anchor(key)}", caption, columns, listed)
 
 
@@ -243,5 +251,5 @@ def _lock_table(old: Mapping[str, str] | None, new: Mapping[str, str] | None) ->
     rows = [{"name": each, "old": old.get(each, ""), "new": new.get(each, "")} for each in names]
     columns = (column("name", "Package"), column("old", "Before"), column("new", "After"))
     table = blocks.table("locks", "Packages that differ between both locks.", columns, rows)
-    summary = f"{format_count(len(rows), 'package')} differ between the locks"
+    summary = f"Differences between the locks: {format_count(len(rows), 'package')}"
     return blocks.details(summary, [table])

@@ -50,7 +50,7 @@ deadheat.blocks = (() => {
     const lines = [[block.corner, ...block.columns.map(plain)],
       ...block.rows.map((row) => [plain(row.head), ...row.cells.map(plain)])];
     return deadheat.tables.frame(block, h("table", { class: "heat" },
-      h("caption", {}, block.caption), h("thead", {}, head), h("tbody", {}, ...body)), () => lines);
+      h("caption", {}, h("span", {}, block.caption)), h("thead", {}, head), h("tbody", {}, ...body)), () => lines);
   }
 
   const kinds = {

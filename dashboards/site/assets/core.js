@@ -18,7 +18,8 @@ const deadheat = (() => {
   function h(tag, attributes, ...children) {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes || {})) {
-      if (value === null || value === undefined || value === false || value === "") continue;
+      if (value === null || value === undefined || value === false) continue;
+      if (value === "" && name !== "value") continue; // an option's empty value means all
       if (name === "href") element.setAttribute("href", value.startsWith("#") ? value : safeAddress(value));
       else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
       else element.setAttribute(name, value === true ? "" : value);

@@ -22,13 +22,19 @@ deadheat.tables = (() => {
     return String(a).localeCompare(String(b), "en", { numeric: true });
   }
 
+  // Words need room on a phone, where a column would otherwise be one word wide.
+  function classOf(column, value) {
+    const text = value && typeof value === "object" ? String(value.text) : String(value || "");
+    return column.align || (text.length > 20 ? "wide" : null);
+  }
+
   function table(block) {
     const { cell, plain } = deadheat.blocks;
     let rows = block.rows;
     const body = h("tbody", {});
     const draw = () => body.replaceChildren(...rows.map((row) => h("tr", { id: row.id },
       ...block.columns.map((column, place) => h(place ? "td" : "th",
-        { scope: place ? null : "row", class: column.align || null }, ...cell(row[column.key]))))));
+        { scope: place ? null : "row", class: classOf(column, row[column.key]) }, ...cell(row[column.key]))))));
     const heads = block.columns.map((column) => {
       const name = column.help ? { title: column.help } : {};
       const button = h("button", { type: "button", ...name }, column.name);
@@ -56,7 +62,7 @@ deadheat.tables = (() => {
     draw();
     const lines = () => [block.columns.map((column) => column.name),
       ...rows.map((row) => block.columns.map((column) => plain(row[column.key])))];
-    return frame(block, h("table", {}, h("caption", {}, block.caption),
+    return frame(block, h("table", {}, h("caption", {}, h("span", {}, block.caption)),
       h("thead", {}, h("tr", {}, ...heads)), body), lines, search);
   }
 

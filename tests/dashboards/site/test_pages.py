@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from manual import check_command
 from playwright.sync_api import Browser, Page, sync_playwright
-from site_nights import HOSTILE, NIGHTS, name_night
+from site_nights import ADHOC, HOSTILE, NIGHTS, name_night
+
+from dashboards.site.files import SiteFiles
 
 pytestmark = pytest.mark.browser
 FLAGS = (
@@ -19,6 +22,7 @@ FLAGS = (
 CASE = "mlp.train_b128.00112233445566ff"
 DUEL = f"{(NIGHTS - 1) * 100 + 2:016x}"
 """Of the last night, the training of the MLP."""
+NEWEST_STEP = ("0.12.1", "median_step_ns")
 CRASHED = f"{(NIGHTS - 1) * 100 + 5:016x}"
 PAGES = {
     "index.html": 0,
@@ -135,10 +139,45 @@ def test_filters_stay_in_the_address(browser: Browser, site: Path) -> None:
     assert state == "model=MLP&use=training"
     page = visit.open(site, f"index.html#{state}")
     assert page.locator(".heat tbody th").all_inner_texts() == ["MLP, training, fp32"]
+    page.get_by_label("Use case").select_option("all")
+    page.get_by_label("Model").select_option("all")
+    assert page.url.partition("#")[2] == ""
+    assert page.locator(".heat tbody tr").count() == 5
     page = visit.open(site, "index.html#pair=eager&model=<img src=x>")
     assert "No pair fits these filters." in page.locator("#grid").inner_text()
     assert visit.complaints == []
     visit.context.close()
+
+
+def test_a_release_keeps_its_certificates_after_a_run_of_one_case(site: Path) -> None:
+    rows = SiteFiles(site).read("releases")
+    newest = [row for row in rows if (row["a_version"], row["metric"]) == NEWEST_STEP]
+    assert len({row["words"] for row in newest}) == 6
+    moved = {row["words"]: row["certificate"] for row in newest}
+    assert moved["MLP, training, batch 128, fp32"] == "worse"
+
+
+def test_the_night_leads_with_its_confirmed_change(site: Path) -> None:
+    night = SiteFiles(site).read(f"campaigns/{name_night(NIGHTS - 1)}")
+    about = "The step time ratio of MLP, training, batch 128, fp32"
+    assert night["sentence"] == f"{about} changed by \u22125.8 %; blamed: JAX."
+    quiet = SiteFiles(site).read(f"campaigns/{name_night(3)}")
+    assert quiet["sentence"] == "Nothing moved in 6 cases."
+    run = SiteFiles(site).read(f"campaigns/{ADHOC}")
+    assert run["sentence"].startswith("Nothing counts: in 5 of 5 pairs outputs differ")
+    catalog = SiteFiles(site).read("catalog")
+    assert catalog["newest_night"] == name_night(NIGHTS - 1)  # not the run, which is newer
+
+
+def test_the_commands_of_an_event_can_be_run(site: Path) -> None:
+    page = SiteFiles(site).read("pages/events")
+    (event,) = [each for each in page["blocks"] if each.get("id") == "event-1"]
+    (details,) = [each for each in event["blocks"] if each["kind"] == "details"]
+    commands = details["blocks"][0]["text"].splitlines()
+    assert [each.split()[1] for each in commands] == 2 * ["compare", "bisect"] + ["events"]
+    assert "--a jax==0.12.1 --b jax==0.12.0" in commands[0]
+    for command in commands:
+        check_command(command)
 
 
 def test_hostile_text_stays_text(browser: Browser, site: Path) -> None:
