@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,12 +73,12 @@ def _add_campaign(
 ) -> None:
     campaign = read_campaign(state, engine, name)
     raw = read_raw_times(engine, name)
-    counts = count_pairs(campaign)
+    counts, pages = count_pairs(campaign), _list_pages(state.site, name)
     verdict = "" if campaign.kind == "nightly" else write_run_verdict(campaign)
     workarounds = list_workarounds(engine, name)
     for run, page in list_duels(campaign, raw):
         files.write(f"duels/{run}", page)
-    files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds))
+    files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds, pages))
     add_night(files, catalog, campaign)
     known = [each["name"] for each in catalog["campaigns"]]
     refresh_certificates(files, engine, campaign, known)
@@ -87,17 +86,17 @@ def _add_campaign(
     _remember_versions(files, campaign)
     num_bytes = files.flush()
     entry = describe_entry(campaign, counts, num_bytes)
-    entry |= {"verdict": verdict, "pages": _list_pages(state.site, name)}
+    entry |= {"verdict": verdict, "pages": pages}
     others = [each for each in catalog["campaigns"] if each["name"] != name]
     catalog["campaigns"] = sorted([*others, entry], key=lambda each: (each["at"], each["name"]))
     shell = render_shell(TONIGHT, root="../", campaign=name, notice=read_mark(state))
     replace_text(state.site / name / "index.html", shell)
 
 
-def _list_pages(site: Path, name: str) -> list[list[str]]:
+def _list_pages(site: Path, name: str) -> list[tuple[str, str]]:
     """Titles and addresses of a campaign's further pages."""
     return [
-        [title, f"{quote(name, safe='')}/{file}"]
+        (title, f"{quote(name, safe='')}/{file}")
         for file, title in _EXTRA.items()
         if (site / name / file).is_file()
     ]
@@ -181,5 +180,5 @@ def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
         drop_night(files, catalog, campaign)
         catalog["campaigns"] = [each for each in catalog["campaigns"] if each["name"] != campaign]
         files.path_of(f"campaigns/{campaign}").unlink(missing_ok=True)
-        shutil.rmtree(state.site / campaign, ignore_errors=True)
+        (state.site / campaign / "index.html").unlink(missing_ok=True)
         _finish(files, catalog, state, open_database(state.database_url))

@@ -34,9 +34,13 @@ _NO_WORKLOADS = ("matmul", "copy", "noop", "digest", "faulty")
 
 
 def describe_campaign(
-    campaign: Campaign, sentence: str, workaround_rows: Sequence[Mapping[str, Any]] = ()
+    campaign: Campaign,
+    sentence: str,
+    workaround_rows: Sequence[Mapping[str, Any]] = (),
+    pages: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """What `data/campaigns/NAME.js` holds. `sentence` is the verdict that leads the page."""
+    """What `data/campaigns/NAME.js` holds. `sentence` is the verdict that leads the page; `pages`
+    are the titles and addresses of the campaign's further pages."""
     cells = list_cells(campaign)
     measured = {key for cell in cells for key in cell["metrics"]}
     return {
@@ -50,7 +54,7 @@ def describe_campaign(
             {"key": each.key, "title": each.heading} for each in _OF_GRID if each.key in measured
         ],
         "cells": cells,
-        "top": _list_top(campaign),
+        "top": [*_list_top(campaign), *[blocks.text(blocks.link(*each)) for each in pages]],
         "blocks": _list_blocks(campaign, workaround_rows),
     }
 

@@ -85,7 +85,7 @@ def test_a_broken_model_gets_no_ratio_onto_the_page(
     assert not ratio["counts"]
     publish_campaign(state, "broken")
     page = SiteFiles(state.site).read("campaigns/broken")
-    assert page["sentence"].startswith("Nothing counts in this run: ")
+    assert page["sentence"].startswith("Nothing counts: in 1 of 1 pairs")
     assert "not the same function" in str(page["blocks"])
     (cell,) = page["cells"]
     assert not cell["counts"] and cell["metrics"] == {}

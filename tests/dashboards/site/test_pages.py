@@ -165,6 +165,7 @@ def test_the_night_leads_with_its_confirmed_change(site: Path) -> None:
     assert quiet["sentence"] == "Nothing moved in 6 cases."
     run = SiteFiles(site).read(f"campaigns/{ADHOC}")
     assert run["sentence"].startswith("Nothing counts: in 5 of 5 pairs outputs differ")
+    assert f"{ADHOC}/waterfall.html" in str(run["top"])
     catalog = SiteFiles(site).read("catalog")
     assert catalog["newest_night"] == name_night(NIGHTS - 1)  # not the run, which is newer
 
