@@ -35,15 +35,9 @@ Row = dict[str, str]
 _VERDICTS = ("same", "different", "unknown")
 
 
-def list_ratios(ratios: pd.DataFrame) -> list[Row]:
-    """One row a pair: who against whom, how much, which verdict and why. What does not count is
-    no ratio, and so has no number here."""
-    rows = [describe_ratio_row(row) for row in ratios.to_dict("records")]
-    return sorted(rows, key=lambda row: (row["case"], row["a"], row["b"]))
-
-
 def describe_ratio_row(row: dict[str, Any]) -> Row:
-    """A pair as text: sides, speedup, verdict, reason, settings and starts."""
+    """A pair as text: sides, speedup, verdict, reason, settings and starts. What does not count is
+    no ratio, and so has no number."""
     verdict = row["verdict"] if row["verdict"] in _VERDICTS else "unknown"
     counts = row["counts"] is True or row["counts"] == 1
     speedup = format_speedup(row["log_ratio"], row["low"], row["high"])

@@ -101,8 +101,10 @@ def _describe_cell(
         "device": str(row["device_model"]),
         "pair": arm_label(row["b_arm"]) or FRAMEWORKS.get(row["b_framework"], row["b_framework"]),
         "fair": is_fair(row),
-        **{name: round_log(row[key]) for name, key in _LOGS},
-        "shown": format_speedup(row["log_ratio"], row["low"], row["high"]),
+        **{name: round_log(row[key]) if counts else None for name, key in _LOGS},
+        "shown": format_speedup(row["log_ratio"], row["low"], row["high"])
+        if counts
+        else "withheld",
         "verdict": str(row["verdict"]),
         "counts": counts,
         "reason": "" if counts else voids.shorten(row["reason"]),

@@ -23,10 +23,10 @@ from dashboards.formatting import (
 from dashboards.frames import is_fair, newest_pairs, of_campaign
 from dashboards.tables import (
     describe_length,
+    describe_ratio_row,
     describe_weights,
     list_contenders,
     list_costs,
-    list_ratios,
     measured_costs,
 )
 from flows.cli.report import print_costs
@@ -47,6 +47,10 @@ PAIR = {
     "verdict": "different",
     "scope": "this node, over 3 compilations",
 }
+
+
+def _describe_ratios(ratios: pd.DataFrame) -> list[dict[str, str]]:
+    return [describe_ratio_row(row) for row in ratios.to_dict("records")]
 
 
 @pytest.mark.parametrize(
@@ -196,16 +200,18 @@ def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
     row = PAIR | {"verdict": "unknown", "scope": "this start", "low": NAN, "high": NAN}
     assert "a suspicion from a single start" in describe_ratio(row)
     frames = sample_frames(num_nights=1)
-    (wording,) = {row["starts"] for row in list_ratios(frames.ratios) if row["starts"][0] == "1"}
+    (wording,) = {
+        row["starts"] for row in _describe_ratios(frames.ratios) if row["starts"][0] == "1"
+    }
     assert wording == "1 (this start: a suspicion only)"
     none = frames.ratios.head(1).assign(num_starts=0, scope="this start")
-    assert list_ratios(none)[0]["starts"] == "0"
+    assert _describe_ratios(none)[0]["starts"] == "0"
 
 
 def test_the_table_of_ratios_says_over_how_many_compilations_an_interval_is() -> None:
     frame = sample_frames(num_nights=1).ratios.head(1).assign(num_starts=5)
     for scope in ("this node, over 3 compilations", "this node, within one compilation"):
-        assert list_ratios(frame.assign(scope=scope))[0]["starts"] == f"5 ({scope})"
+        assert _describe_ratios(frame.assign(scope=scope))[0]["starts"] == f"5 ({scope})"
 
 
 @pytest.mark.parametrize(("log_ratio", "faster"), [(0.1, "eager"), (-0.1, "compiled")])
@@ -214,7 +220,7 @@ def test_the_faster_of_two_settings_is_named_by_its_setting(log_ratio: float, fa
     eager = {"a_framework": "torch", "a_version": "2.15.0", "a_arm": "torch-eager"}
     other = {"b_framework": "torch", "b_version": "2.15.0", "b_arm": "torch-compile"}
     row = {**eager, **other, "kind": "cross_setting", "verdict": "different"}
-    (shown,) = list_ratios(frame.assign(**row, log_ratio=log_ratio))
+    (shown,) = _describe_ratios(frame.assign(**row, log_ratio=log_ratio))
     assert shown["direction"] == f"PyTorch 2.15.0 {faster} faster"
 
 
@@ -245,7 +251,7 @@ def test_each_pair_reports_its_parity(parity: dict[str, object], words: str) -> 
     ratios = of_campaign(sample_frames(num_nights=1).ratios, nightly_campaign(0)).head(1)
     columns = {"fair": True, "differences": [], "violations": [], **parity}
     changed = ratios.assign(**{name: [value] for name, value in columns.items()})
-    assert [row["parity"] for row in list_ratios(changed)] == [words]
+    assert [row["parity"] for row in _describe_ratios(changed)] == [words]
 
 
 def test_a_pair_is_fair_by_its_manifest_and_not_by_its_name() -> None:

@@ -1,0 +1,26 @@
+"""A pair as a row of text: what does not count has no number, and an outlier is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sample_frames import sample_frames
+
+from dashboards.tables import describe_ratio_row
+
+
+def _pair(**changes: Any) -> dict[str, Any]:
+    ratios = sample_frames(num_nights=1).ratios
+    return {**ratios[ratios["counts"].eq(True)].to_dict("records")[0], **changes}
+
+
+def test_a_pair_that_does_not_count_has_no_number_in_tables() -> None:
+    row = describe_ratio_row(_pair(counts=False))
+    assert (row["speedup"], row["counts"]) == ("withheld", "does not count")
+    assert "x" in describe_ratio_row(_pair(counts=True))["speedup"]
+
+
+def test_a_convolution_at_a_multiple_of_the_others_time_is_called_an_outlier() -> None:
+    slow = {"verdict": "different", "log_ratio": 1.2, "low": 1.1, "high": 1.3}
+    assert " an outlier" in describe_ratio_row(_pair(workload="convolution", **slow))["direction"]
+    assert " an outlier" not in describe_ratio_row(_pair(workload="resnet50", **slow))["direction"]
