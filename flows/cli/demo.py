@@ -15,8 +15,8 @@ from flows.cli import options
 from flows.cli.printing import print_json, print_line
 
 _FOLDER = "Write into this folder: a new one, or one of an earlier demo (default demo)."
-_DAYS = f"End with so many nights (default {DAYS})."
-_LAST = "Let this be the last night (default: today, UTC)."
+_DAYS = f"Write so many nights (default {DAYS})."
+_LAST = "End with this night (default: today, UTC)."
 
 
 def demo(
