@@ -133,7 +133,7 @@ def wait_until(service: Service, ready: Callable[[], bool], timeout_s: float) ->
     too long; one that this process started and that ends is stopped."""
     until = time.monotonic() + timeout_s
     while not ready():
-        ended = not find(service) or (service.mark in _started and _has_ended(service))
+        ended = _has_ended(service)
         if ended or time.monotonic() >= until:
             if ended:
                 stop(service)
@@ -146,8 +146,13 @@ def wait_until(service: Service, ready: Callable[[], bool], timeout_s: float) ->
 
 
 def _has_ended(service: Service) -> bool:
-    """Whether its supervisor has had to start it again."""
-    return supervisor.ENDED in service.log.read_text(encoding="utf-8", errors="replace")
+    """Whether nothing of it runs; of one that this process started, whether its supervisor ended or
+    had to start it again. A process that has just been started has no mark yet."""
+    started = _started.get(service.mark)
+    if started is None:
+        return not find(service)
+    log = service.log.read_text(encoding="utf-8", errors="replace")
+    return started.poll() is not None or supervisor.ENDED in log
 
 
 def _read_end(log: Path) -> str:
