@@ -13,6 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from benchcore import variables
+from benchcore.running.slurm.slots import name_slot
 
 _POLL_S = 0.2
 _MOST_S = 12 * 3600.0
@@ -48,9 +49,11 @@ def hold_device(
 
 def _identify(device: str) -> str:
     """A GPU by its name and by which GPUs are visible; a CPU by the cores that this process may
-    use, as two allocations on one node don't share theirs."""
+    use, as two allocations on one node don't share theirs, and by its slot, as an allocation with
+    fewer cores than GPUs shares them on purpose."""
     if device == "cpu":
-        facts = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        facts = f"{cores}{name_slot()}"
     else:
         facts = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     shown = device.replace(":", "-")

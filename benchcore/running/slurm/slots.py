@@ -38,6 +38,11 @@ def split_allocation(gpus: Sequence[str], cpus: Collection[int]) -> list[Slot]:
     return [Slot(gpu, tuple(ordered[at * share : (at + 1) * share])) for at, gpu in enumerate(gpus)]
 
 
+def name_slot() -> str:
+    """The slot that this process is in, within its allocation; "" = in none."""
+    return f"slot of {os.environ.get(_GPUS, '')}" if _CPUS in os.environ else ""
+
+
 def pin_to_slot() -> None:
     """Pin this thread and its children to the CPUs of its slot, if it is in one."""
     if cpus := os.environ.get(_CPUS):
