@@ -139,21 +139,61 @@ def find_smallest_visible(
     `nights` has the log ratios of each night's starts; only starts of one night are compared. None
     = too few to estimate the spread of starts.
     """
-    from scipy import optimize, stats
+    from scipy import optimize
 
+    spread = measure_spread(nights)
+    if spread is None or spread.starts <= _NO_SPREAD:  # exactly equal starts are not independent
+        return None
+    error = spread.starts / math.sqrt(num_starts)
+    found = optimize.root_scalar(
+        lambda shift: _find_power(shift, num_starts, alpha) - POWER, bracket=(0.0, 100.0)
+    )
+    return error * float(found.root)
+
+
+def find_fewest_starts(
+    spread: Spread, shift: float, power: float = 0.95, alpha: float = ALPHA, most: int = 100
+) -> int | None:
+    """The fewest starts that detect a log ratio of `shift` with this power; None = more than
+    `most`. Never fewer than a confirmation's first look makes."""
+    for num in range(STARTS, most + 1):
+        if (
+            _find_power(shift * math.sqrt(num) / max(spread.starts, _NO_SPREAD), num, alpha)
+            >= power
+        ):
+            return num
+    return None
+
+
+def _find_power(shift: float, num_starts: int, alpha: float) -> float:
+    """The power of a two-sided t-test at a shift in standard errors."""
+    from scipy import stats
+
+    critical = stats.t.ppf(1 - alpha / 2, num_starts - 1)
+    return float(stats.nct.sf(critical, num_starts - 1, shift))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Standard deviations of log ratios: of the starts of one night, and of the nights beyond what
+    their starts explain (None = fewer than three nights)."""
+
+    starts: float
+    nights: float | None
+
+
+def measure_spread(nights: Iterable[Sequence[float]]) -> Spread | None:
+    """From the log ratios of each night's starts; None = too few starts. The variance between
+    nights is the analysis of variance's: their means' less what the starts give to it."""
     kept = [np.asarray(night, float) for night in nights if len(night) > 1]
     freedom = sum(len(night) - 1 for night in kept)
     if freedom < FEWEST_FREEDOM:
         return None
     squares = sum(float(((night - night.mean()) ** 2).sum()) for night in kept)
-    error = math.sqrt(squares / freedom / num_starts)
-    if error <= _NO_SPREAD:  # exactly equal starts are not independent
-        return None
-    critical = stats.t.ppf(1 - alpha / 2, num_starts - 1)
-
-    def lacks(shift: float) -> float:
-        """The missing power at a shift, in standard errors."""
-        return float(stats.nct.sf(critical, num_starts - 1, shift)) - POWER
-
-    found = optimize.root_scalar(lacks, bracket=(0.0, 100.0))
-    return error * float(found.root)
+    variance = squares / freedom
+    if len(kept) < FEWEST_STARTS:
+        return Spread(starts=math.sqrt(variance), nights=None)
+    means = np.array([night.mean() for night in kept])
+    explained = variance * float(np.mean([1 / len(night) for night in kept]))
+    beyond = max(0.0, float(means.var(ddof=1)) - explained)
+    return Spread(starts=math.sqrt(variance), nights=math.sqrt(beyond))

@@ -12,10 +12,13 @@ from scipy import stats
 from benchcore.verdict.confirmation.decide import Start
 from benchcore.verdict.confirmation.error_rates import (
     CalibrationRun,
+    Spread,
     compute_rates,
     count,
+    find_fewest_starts,
     find_smallest_visible,
     judge_run,
+    measure_spread,
 )
 
 
@@ -146,6 +149,32 @@ def test_the_smallest_effect_is_found_in_four_of_five_cases(num_starts: int) -> 
     assert smallest is not None
     found = stats.ttest_1samp(rng.normal(smallest, spread, (4000, num_starts)), 0, axis=1)
     assert np.mean(found.pvalue <= 0.01) == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize("shift", [0.008, 0.02, 0.05])
+def test_the_fewest_starts_find_the_change_in_nineteen_of_twenty_cases(shift: float) -> None:
+    rng = np.random.default_rng(4)
+    spread = Spread(starts=0.01, nights=None)
+    fewest = find_fewest_starts(spread, shift)
+    assert fewest is not None
+    found = stats.ttest_1samp(rng.normal(shift, 0.01, (4000, fewest)), 0, axis=1)
+    power = float(np.mean(found.pvalue <= 0.01))
+    assert power >= 0.94
+    if fewest > 5:
+        found = stats.ttest_1samp(rng.normal(shift, 0.01, (4000, fewest - 1)), 0, axis=1)
+        assert float(np.mean(found.pvalue <= 0.01)) < 0.96
+    assert find_fewest_starts(spread, shift / 100) is None
+
+
+def test_the_spread_of_nights_is_what_starts_do_not_explain() -> None:
+    rng = np.random.default_rng(5)
+    for between in (0.0, 0.03):
+        nights = [rng.normal(level, 0.01, 4) for level in rng.normal(0, between, 400)]
+        spread = measure_spread(nights)
+        assert spread is not None and spread.nights is not None
+        assert spread.starts == pytest.approx(0.01, rel=0.1)
+        assert spread.nights == pytest.approx(between, abs=0.003)
+    assert measure_spread([[0.1, 0.2]] * 7) is None
 
 
 @pytest.mark.parametrize(
