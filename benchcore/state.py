@@ -47,6 +47,11 @@ class State:
         return self.root / "proofs"
 
     @property
+    def history(self) -> Path:
+        """Suspicions, events and what people did about them, one document each."""
+        return self.root / "history"
+
+    @property
     def datasets(self) -> Path:
         """Listings of image folders, one file each."""
         return self.root / "datasets"

@@ -26,6 +26,7 @@ from benchcore.running.plans import load_campaign, progress_log
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.duels import duel_frame
+from benchcore.store.history_documents import keep_history, load_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.campaign import judge_and_list
@@ -85,6 +86,7 @@ def ingest_results(*, root: str) -> list[str]:
     state = open_state(Path(root))
     engine = open_database(state.database_url)
     report, refused = ingest_spool(engine, state), ingest_proofs(engine, state)
+    refused += load_history(engine, state)  # into a new database
     return [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]
 
 
@@ -104,6 +106,7 @@ def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
     engine = open_database(state.database_url)
     rows = judge_and_list(engine, campaign)
     refresh_suspicions(engine)
+    keep_history(engine, state)
     return rows
 
 

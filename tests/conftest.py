@@ -11,6 +11,7 @@ from threading import Thread
 import pytest
 from hypothesis import HealthCheck, settings
 from local_slurm import LocalSlurm, need_slurm
+from postgres_server import serve_postgres
 from prefect_server import Template, serve_prefect
 
 from benchcore.environments.build import provision
@@ -123,6 +124,13 @@ def framework_python(
 ) -> Callable[[str], Path]:
     """The Python of the newest environment of a framework."""
     return lambda framework: Path(framework_environment(framework).python)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a PostgreSQL; each test makes a database of its own in it."""
+    with serve_postgres(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

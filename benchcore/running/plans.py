@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 from benchcore.cell.measure.host import describe_device
 from benchcore.environments.interpreters import find_interpreters
@@ -21,7 +22,7 @@ from benchcore.planning.requests import Placement, parse_arm
 from benchcore.planning.tracks import TUNED_TRACK
 from benchcore.planning.tuned import use_tuned
 from benchcore.progress import ProgressLog
-from benchcore.protocol import DuelLimits
+from benchcore.protocol import SCHEMA, DuelLimits
 from benchcore.running.sites import check_site, load_site
 from benchcore.state import State
 
@@ -52,6 +53,19 @@ def load_campaign(state: State, campaign: str) -> Plan:
             f"{', '.join(known) or 'none yet'}; start one with `deadheat nightly`"
         )
     return _load_saved(path)
+
+
+def recall_plan(state: State, campaign: str) -> Plan:
+    """The plan of a campaign; an empty one where only its documents are left. Raises as
+    `load_campaign`."""
+    matrix.check_campaign(campaign)
+    if (state.campaigns / campaign / "plan.json").exists() or not any(
+        (state.spool / campaign).glob("*.json")
+    ):
+        return load_campaign(state, campaign)
+    note = "the plan is lost, so this page shows what was measured, not what was planned"
+    empty: dict[str, Any] = {"releases": {}, "duels": (), "notes": (note,)}
+    return Plan(schema=SCHEMA, campaign=campaign, profile="unknown", site="local", **empty)
 
 
 def _load_saved(path: Path) -> Plan:

@@ -27,6 +27,7 @@ __all__ = [
     "begin_writing",
     "check_database",
     "count_rows",
+    "database_file",
     "downgrade",
     "is_database_error",
     "is_disk_full",
@@ -65,8 +66,7 @@ def _bring_up_to_date(engine: Engine) -> None:
         raise UserError(
             f"wanted a database of this version, got {engine.url.render_as_string()} of another "
             f"one (revision {current}). Move it away, or set DEADHEAT_DATABASE_URL to a new one; "
-            "then run `deadheat ingest`, which rebuilds it from the spool. Findings, events and "
-            "notes are not in the spool and do not come back"
+            "then run `deadheat rebuild`, which makes it again from the documents"
         )
     if current != scripts.get_current_head():
         upgrade(engine)
@@ -172,6 +172,14 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
 def _begin_sqlite(connection: Connection) -> None:
     mode = connection.get_execution_options().get("sqlite_begin", "DEFERRED")
     connection.exec_driver_sql(f"BEGIN {mode}")
+
+
+def database_file(url: str) -> Path | None:
+    """The file of an SQLite database; None for a server."""
+    parsed = _make_engine(url).url
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return None
+    return Path(parsed.database)
 
 
 def is_disk_full(error: Exception) -> bool:

@@ -10,6 +10,7 @@ import typer
 from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.events import annotate_event, list_events, move_event, show_event
+from benchcore.store.history_documents import keep_history
 from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import OUT, print_json, print_line, print_rows
@@ -79,6 +80,7 @@ def acknowledge(
     """Move an event to another state. Accepted, wont_fix and improvement move the baseline."""
     engine = _open(state)
     move_event(engine, event, to, who=by, note=note)
+    keep_history(engine, open_state(state))
     _print_state(engine, event, as_json)
 
 
@@ -94,6 +96,7 @@ def annotate(
     """Add a note to an event, or assign it."""
     engine = _open(state)
     annotate_event(engine, event, who=by, note=note, owner=owner)
+    keep_history(engine, open_state(state))
     _print_state(engine, event, as_json)
 
 

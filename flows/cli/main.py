@@ -96,6 +96,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "Load result documents and proofs from the state folder into the database.",
             "cli.report",
         ),
+        ("rebuild", "Make the database again from documents alone."),
         ("report", "Publish a campaign's dashboard again from the database."),
         ("demo", "Build the dashboard of a made-up year, without measuring anything."),
         ("wandb", "Send campaigns to Weights & Biases.", "cli.wandb_sync"),

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.running.plans import load_campaign
+from benchcore.running.plans import recall_plan
 from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.frames.profiles import list_bottlenecks
+from benchcore.store.history_documents import load_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.metrics import METRICS
 from benchcore.store.proofs import ingest_proofs
@@ -51,6 +52,7 @@ def ingest(state: options.State = options.STATE, as_json: options.Json = False) 
     opened = open_state(state)
     engine = open_database(opened.database_url)
     report, refused = ingest_spool(engine, opened), ingest_proofs(engine, opened)
+    refused += load_history(engine, opened)  # into a new database
     if as_json:
         print_json({**dataclasses.asdict(report), "refused_proofs": refused})
     else:
@@ -74,7 +76,7 @@ def check(
     from data_checks.check import check_campaign  # Great Expectations takes seconds
 
     opened = open_state(state)
-    load_campaign(opened, campaign)
+    recall_plan(opened, campaign)
     engine = open_database(opened.database_url)
     report = check_campaign(engine, campaign)
     rows = judge_and_list(engine, campaign)
@@ -96,7 +98,7 @@ def report(
     from dashboards.publish import publish_campaign  # Altair, which `ingest` does without
 
     opened = open_state(state)
-    notes = load_campaign(opened, campaign).notes
+    notes = recall_plan(opened, campaign).notes
     page = publish_campaign(opened, campaign)
     found = _read_report(open_database(opened.database_url), campaign)
     if as_json:

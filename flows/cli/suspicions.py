@@ -6,6 +6,7 @@ import dataclasses
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
+from benchcore.store.history_documents import keep_history
 from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.store.series import list_short, read_series
 from benchcore.store.suspicions import list_modes, list_suspicions, refresh_suspicions
@@ -24,9 +25,11 @@ def suspicions(
     older version in the same duel.
     """
     wanted = TRACKED if metric is None else (find_tracked(metric).key,)
-    engine = open_database(open_state(state).database_url)
+    opened = open_state(state)
+    engine = open_database(opened.database_url)
     series = read_series(engine, metrics=wanted)
     found = refresh_suspicions(engine, series)
+    keep_history(engine, opened)
     rows = [row for row in list_suspicions(engine) if row["metric"] in wanted]
     modes = list_modes(series, found)
     if as_json:

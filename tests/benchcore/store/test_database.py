@@ -36,9 +36,9 @@ def tables(engine: Engine) -> set[str]:
     return set(inspect(engine).get_table_names()) - {"alembic_version"}
 
 
-def test_a_new_database_has_the_tables_of_the_models(engine: Engine) -> None:
-    assert tables(engine) == TABLES
-    with engine.connect() as connection:
+def test_a_new_database_has_the_tables_of_the_models(each_engine: Engine) -> None:
+    assert tables(each_engine) == TABLES
+    with each_engine.connect() as connection:
         context = MigrationContext.configure(
             connection, opts={"compare_type": True, "compare_server_default": True}
         )
@@ -52,11 +52,11 @@ def test_a_model_without_its_migration_is_noticed(engine: Engine) -> None:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata)
 
 
-def test_migrations_can_be_reversed_and_repeated(engine: Engine) -> None:
-    downgrade(engine, "base")
-    assert tables(engine) == set()
-    upgrade(engine)
-    assert tables(engine) == TABLES
+def test_migrations_can_be_reversed_and_repeated(each_engine: Engine) -> None:
+    downgrade(each_engine, "base")
+    assert tables(each_engine) == set()
+    upgrade(each_engine)
+    assert tables(each_engine) == TABLES
 
 
 def test_an_interrupted_migration_leaves_nothing_behind(
@@ -87,7 +87,7 @@ def test_a_database_from_before_the_first_release_is_refused_with_what_to_do(
     with old.begin() as connection:
         connection.execute(text("CREATE TABLE alembic_version (version_num TEXT)"))
         connection.execute(text("INSERT INTO alembic_version VALUES ('0015')"))
-    with pytest.raises(UserError, match=r"revision 0015\).*`deadheat ingest`, which rebuilds it"):
+    with pytest.raises(UserError, match=r"revision 0015\).*`deadheat rebuild`, which makes it"):
         open_database(url)
     assert inspect(old).get_table_names() == ["alembic_version"]
     old.dispose()
@@ -138,19 +138,19 @@ def test_sqlite_is_safe_for_several_processes(engine: Engine) -> None:
     assert pragmas == {"journal_mode": "wal", "foreign_keys": 1, "busy_timeout": 60_000}
 
 
-def test_a_row_without_its_duel_run_is_refused(engine: Engine) -> None:
+def test_a_row_without_its_duel_run_is_refused(each_engine: Engine) -> None:
     mark = FailedCheckRow(
         duel_run="0" * 16, suite="s", expectation="e", reason="r", checked_at=datetime.now(UTC)
     )
-    with pytest.raises(IntegrityError, match="FOREIGN KEY"), begin_writing(engine) as session:
+    with pytest.raises(IntegrityError, match="FOREIGN KEY"), begin_writing(each_engine) as session:
         session.add(mark)
 
 
-def test_a_failed_write_leaves_nothing(engine: Engine) -> None:
-    with pytest.raises(RuntimeError, match="half-way"), begin_writing(engine) as session:
+def test_a_failed_write_leaves_nothing(each_engine: Engine) -> None:
+    with pytest.raises(RuntimeError, match="half-way"), begin_writing(each_engine) as session:
         session.execute(text("DROP TABLE ratio"))
         raise RuntimeError("half-way")
-    assert tables(engine) == TABLES
+    assert tables(each_engine) == TABLES
 
 
 def test_times_come_back_in_utc_and_need_a_zone() -> None:

@@ -1,0 +1,141 @@
+"""Makes the database again from documents alone: rows, checks, ratios, suspicions and events."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+
+from benchcore.errors import UserError
+from benchcore.state import State
+from benchcore.store.campaigns import list_campaigns
+from benchcore.store.database import (
+    Engine,
+    database_file,
+    downgrade,
+    is_database_error,
+    open_database,
+    upgrade,
+)
+from benchcore.store.duels import judge_campaign
+from benchcore.store.history_documents import keep_history, load_history
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.proofs import ingest_proofs
+from benchcore.store.suspicions import refresh_suspicions
+from data_checks.check import check_campaign
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """What a database was made of, and what could not be used, each with its reason."""
+
+    duel_runs: int
+    campaigns: int
+    refused: tuple[str, ...]
+    kept: str | None
+    """Where the database from before is."""
+
+
+def rebuild_database(
+    state: State, report: Callable[[str], None], folders: Sequence[Path] = ()
+) -> Rebuilt:
+    """Make the database again from the documents of the state folder, after taking in those of
+    other `folders` (`spool/` and `proofs/`, as in `results/`). No plan is needed.
+
+    An SQLite file takes the old one's place only once it is complete. Tables of PostgreSQL are
+    emptied and filled again. Raises UserError.
+    """
+    for folder in folders:
+        _take_in(folder, state)
+    _save_history(state, report)
+    path = database_file(state.database_url)
+    if path is None:
+        engine = open_database(state.database_url)
+        downgrade(engine, "base")
+        upgrade(engine)
+        return _fill(engine, state, report, kept=None)
+    with FileLock(f"{path}.rebuild.lock"):
+        new = path.with_name(f"{path.name}.new")
+        _remove(new)
+        engine = open_database(f"sqlite:///{new}")
+        old = path.with_name(f"{path.name}.old") if path.exists() else None
+        done = _fill(engine, state, report, kept=str(old) if old else None)
+        if old is not None:
+            _move(path, old)
+        _move(new, path)
+    return done
+
+
+def _fill(
+    engine: Engine, state: State, report: Callable[[str], None], *, kept: str | None
+) -> Rebuilt:
+    ingested = ingest_spool(engine, state)
+    refused = [f"{each.path}: {each.reason}" for each in ingested.rejected]
+    refused += ingest_proofs(engine, state)
+    campaigns = list_campaigns(engine)
+    for number, campaign in enumerate(campaigns, 1):
+        report(f"checking and judging {campaign} ({number} of {len(campaigns)})")
+        check_campaign(engine, campaign)
+        judge_campaign(engine, campaign)
+    refused += load_history(engine, state)
+    refresh_suspicions(engine)
+    keep_history(engine, state)
+    engine.dispose()
+    return Rebuilt(
+        duel_runs=len(ingested.ingested),
+        campaigns=len(campaigns),
+        refused=tuple(refused),
+        kept=kept,
+    )
+
+
+def _save_history(state: State, report: Callable[[str], None]) -> None:
+    """What people did goes into documents first, if the old database can still be read."""
+    path = database_file(state.database_url)
+    if path is not None and not path.exists():
+        return
+    try:
+        engine = open_database(state.database_url)
+        keep_history(engine, state)
+        engine.dispose()
+    except Exception as error:
+        if not (isinstance(error, UserError) or is_database_error(error)):
+            raise
+        if path is None:
+            raise
+        report(f"the database can't be read ({str(error)[:200]}): events come from their documents")
+
+
+def _take_in(folder: Path, state: State) -> None:
+    """Copy the documents of another folder that are not here. Raises UserError if it has none."""
+    documents = [*folder.glob("spool/*/*.json"), *folder.glob("proofs/*.json")]
+    documents += folder.glob("history/*.json")
+    if not documents:
+        raise UserError(
+            f"wanted a folder with documents in spool/CAMPAIGN/, got {str(folder)!r}; choose a "
+            "state folder or one of results/"
+        )
+    for document in documents:
+        target = state.root / document.relative_to(folder)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(f"{target.name}.part")
+            shutil.copyfile(document, part)
+            part.replace(target)
+
+
+def _move(path: Path, target: Path) -> None:
+    """With SQLite's log of what is not in the file yet, which belongs to it."""
+    _remove(target)
+    for end in ("-wal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + end).rename(target.with_name(target.name + end))
+
+
+def _remove(path: Path) -> None:
+    for end in ("-wal", "-shm", ""):
+        path.with_name(path.name + end).unlink(missing_ok=True)

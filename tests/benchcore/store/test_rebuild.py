@@ -1,0 +1,138 @@
+"""The database is made again from documents, table by table as it was, on both engines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from result_documents import JAX, TORCH, make_history, spool_document
+from sqlalchemy import select
+
+from benchcore.errors import UserError
+from benchcore.running.plans import recall_plan
+from benchcore.state import State
+from benchcore.store.database import Engine, open_database
+from benchcore.store.duels import judge_campaign
+from benchcore.store.events import annotate_event, list_events, move_event, store_finding
+from benchcore.store.history_documents import keep_history, load_history
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.models import Base
+from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
+from benchcore.verdict.confirmation.decide import Finding
+from benchcore.verdict.samples import Judgement
+from data_checks.check import check_campaign
+from data_checks.rebuild import rebuild_database
+
+NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
+MOVED = Judgement(verdict="different", log_ratio=0.06, low=0.05, high=0.07, p=1e-4, reason="")
+FOUND = Finding(
+    num_starts=5,
+    change=MOVED,
+    a=MOVED,
+    b=None,
+    control=MOVED,
+    level=0.2,
+    verdict="confirmed",
+    culprit="a",
+    reason="said so",
+)
+_WHEN_IT_RAN = {"ingested_at", "checked_at", "judged_at"}
+
+
+def _dump(engine: Engine) -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table, but for the times at which a step ran."""
+    dumped: dict[str, list[dict[str, Any]]] = {}
+    with engine.connect() as connection:
+        for table in Base.metadata.sorted_tables:
+            columns = [each for each in table.columns if each.name not in _WHEN_IT_RAN]
+            if table.name in ("failed_check", "proof"):
+                columns = [each for each in columns if each.name != "id"]
+            rows = [dict(each) for each in connection.execute(select(*columns)).mappings()]
+            dumped[table.name] = sorted(rows, key=str)
+    return dumped
+
+
+@pytest.fixture
+def triaged(state: State, each_engine: Engine) -> Engine:
+    """Nights with a shift that was confirmed, accepted and annotated; the checks really ran."""
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.06 * (np.arange(16) >= 10)
+    for document in make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10):
+        spool_document(state.spool, document)
+    ingest_spool(each_engine, state)
+    check_campaign(each_engine, "history")
+    judge_campaign(each_engine, "history")
+    return each_engine
+
+
+def _triage(engine: Engine, state: State) -> int:
+    refresh_suspicions(engine)
+    suspicions = choose_suspicions(engine)
+    assert suspicions
+    store_finding(engine, suspicions[0], FOUND, alert={"text": "JAX is slower", "details": {}})
+    (event,) = list_events(engine)
+    annotate_event(engine, event["id"], who="ada", owner="ada", note="looking")
+    move_event(engine, event["id"], "accepted", who="ada", note="a new baseline")
+    keep_history(engine, state)
+    return event["id"]
+
+
+def test_a_rebuilt_database_is_the_old_one_table_by_table(state: State, triaged: Engine) -> None:
+    event = _triage(triaged, state)
+    before = _dump(triaged)
+    assert all(before[each] for each in ("ratio", "suspicion", "event", "event_change"))
+    triaged.dispose()
+    done = rebuild_database(state, lambda text: None)
+    assert (done.campaigns, done.duel_runs, done.refused) == (1, 16, ())
+    again = open_database(state.database_url)
+    assert _dump(again) == before
+    # Numbers go on after those that were loaded.
+    annotate_event(again, event, who="bob", note="after the rebuild")
+    again.dispose()
+
+
+def test_a_damaged_database_is_made_again_and_kept(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    spool_document(state.spool, make_history([0.1])[0])
+    path = state.root / "deadheat.db"
+    path.write_bytes(b"SQLite format 3\0" + b"no page" * 600)
+    damaged = path.read_bytes()
+    notes: list[str] = []
+    done = rebuild_database(state, notes.append)
+    assert "can't be read" in notes[0] and done.duel_runs == 1
+    assert done.kept == f"{path}.old" and Path(done.kept).read_bytes() == damaged
+    again = open_database(state.database_url)
+    assert len(_dump(again)["duel_run"]) == 1
+    again.dispose()
+
+
+def test_documents_of_another_folder_are_taken_in_without_a_plan(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    results = tmp_path / "results"
+    spool_document(results / "spool", make_history([0.1])[0])
+    done = rebuild_database(state, lambda text: None, [results])
+    assert done.duel_runs == 1
+    assert "the plan is lost" in recall_plan(state, "history").notes[0]
+    with pytest.raises(UserError, match=r"wanted a folder with documents"):
+        rebuild_database(state, lambda text: None, [tmp_path / "nowhere"])
+
+
+def test_history_is_loaded_into_an_empty_database_only_and_damage_is_reported(
+    state: State, triaged: Engine
+) -> None:
+    _triage(triaged, state)
+    assert load_history(triaged, state) == []  # it has suspicions
+    (path,) = [each for each in state.history.glob("*.json") if '"accepted"' in each.read_text()]
+    path.write_text(path.read_text()[:100])
+    triaged.dispose()
+    other = open_database(f"sqlite:///{state.root / 'other.db'}")
+    ingest_spool(other, state)
+    (refused,) = load_history(other, state)
+    assert "it is damaged" in refused and list_events(other) == []
+    other.dispose()
