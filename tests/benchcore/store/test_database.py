@@ -142,7 +142,8 @@ def test_a_row_without_its_duel_run_is_refused(each_engine: Engine) -> None:
     mark = FailedCheckRow(
         duel_run="0" * 16, suite="s", expectation="e", reason="r", checked_at=datetime.now(UTC)
     )
-    with pytest.raises(IntegrityError, match="FOREIGN KEY"), begin_writing(each_engine) as session:
+    no_parent = pytest.raises(IntegrityError, match=r"(?i)foreign key")
+    with no_parent, begin_writing(each_engine) as session:
         session.add(mark)
 
 

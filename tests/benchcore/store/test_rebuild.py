@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import run_here
 from result_documents import JAX, TORCH, make_history, spool_document
 from sqlalchemy import select
 
@@ -55,19 +57,14 @@ def _dump(engine: Engine) -> dict[str, list[dict[str, Any]]]:
     return dumped
 
 
-@pytest.fixture
-def triaged(state: State, each_engine: Engine) -> Engine:
+def _triage(engine: Engine, state: State) -> int:
     """Nights with a shift that was confirmed, accepted and annotated; the checks really ran."""
     logs = np.random.default_rng(4).normal(0.2, 0.005, 16) + 0.06 * (np.arange(16) >= 10)
     for document in make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10):
         spool_document(state.spool, document)
-    ingest_spool(each_engine, state)
-    check_campaign(each_engine, "history")
-    judge_campaign(each_engine, "history")
-    return each_engine
-
-
-def _triage(engine: Engine, state: State) -> int:
+    ingest_spool(engine, state)
+    check_campaign(engine, "history")
+    judge_campaign(engine, "history")
     refresh_suspicions(engine)
     suspicions = choose_suspicions(engine)
     assert suspicions
@@ -79,11 +76,13 @@ def _triage(engine: Engine, state: State) -> int:
     return event["id"]
 
 
-def test_a_rebuilt_database_is_the_old_one_table_by_table(state: State, triaged: Engine) -> None:
-    event = _triage(triaged, state)
-    before = _dump(triaged)
+def test_a_rebuilt_database_is_the_old_one_table_by_table(
+    state: State, each_engine: Engine
+) -> None:
+    event = _triage(each_engine, state)
+    before = _dump(each_engine)
     assert all(before[each] for each in ("ratio", "suspicion", "event", "event_change"))
-    triaged.dispose()
+    each_engine.dispose()
     done = rebuild_database(state, lambda text: None)
     assert (done.campaigns, done.duel_runs, done.refused) == (1, 16, ())
     again = open_database(state.database_url)
@@ -101,10 +100,11 @@ def test_a_damaged_database_is_made_again_and_kept(
     path = state.root / "deadheat.db"
     path.write_bytes(b"SQLite format 3\0" + b"no page" * 600)
     damaged = path.read_bytes()
-    notes: list[str] = []
-    done = rebuild_database(state, notes.append)
-    assert "can't be read" in notes[0] and done.duel_runs == 1
-    assert done.kept == f"{path}.old" and Path(done.kept).read_bytes() == damaged
+    done = run_here("rebuild", "--state", str(state.root), "--json")
+    assert done.returncode == 0 and "can't be read" in done.stderr, done
+    printed = json.loads(done.stdout)
+    assert printed["duel_runs"] == 1 and printed["kept"] == f"{path}.old"
+    assert Path(printed["kept"]).read_bytes() == damaged
     again = open_database(state.database_url)
     assert len(_dump(again)["duel_run"]) == 1
     again.dispose()
@@ -124,13 +124,13 @@ def test_documents_of_another_folder_are_taken_in_without_a_plan(
 
 
 def test_history_is_loaded_into_an_empty_database_only_and_damage_is_reported(
-    state: State, triaged: Engine
+    state: State, engine: Engine
 ) -> None:
-    _triage(triaged, state)
-    assert load_history(triaged, state) == []  # it has suspicions
+    _triage(engine, state)
+    assert load_history(engine, state) == []  # it has suspicions
     (path,) = [each for each in state.history.glob("*.json") if '"accepted"' in each.read_text()]
     path.write_text(path.read_text()[:100])
-    triaged.dispose()
+    engine.dispose()
     other = open_database(f"sqlite:///{state.root / 'other.db'}")
     ingest_spool(other, state)
     (refused,) = load_history(other, state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +80,12 @@ def test_an_alert_that_was_refused_is_sent_by_the_next_confirmation_and_once(
             assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
     text = "Event 1: caused by torch: &lt;b&gt;"
     assert alerts == [{"text": text, "event": 1, "events": [1], "culprit": "torch", "size": 0.0}]
+    assert _read_history(root)["event"]["unsent_alert"] is None  # a rebuild won't send it again
+
+
+def _read_history(root: Path) -> dict[str, Any]:
+    (path,) = (root / "history").glob("*.json")
+    return json.loads(path.read_text())
 
 
 def test_an_event_is_listed_shown_annotated_and_acknowledged(root: Path) -> None:
@@ -89,6 +96,9 @@ def test_an_event_is_listed_shown_annotated_and_acknowledged(root: Path) -> None
         root, "acknowledge", "1", "--as", "accepted", "--by", "bob", "--note", "by design"
     )
     shown = _run_events(root, "show", "1")
+    document = _read_history(root)
+    assert [each["who"] for each in document["changes"]] == ["deadheat", "ann", "bob"]
+    assert document["event"]["state"] == "accepted"
     assert "Event 1, accepted: mlp tiny: jax-jit against torch-compile" in shown
     for text in (
         "Owner: bob",
