@@ -34,6 +34,7 @@ from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.ingest import ingest_spool
 from dashboards.frames import counting
 from dashboards.publish import publish_campaign
+from dashboards.site.files import SiteFiles
 from data_checks.check import check_campaign
 
 Found = dict[str, Any]
@@ -220,8 +221,10 @@ def test_a_study_never_becomes_the_first_page_nor_its_headline(tmp_path: Path) -
     plan = draft_study(RESNET, Placement(campaign=CAMPAIGN))
     save_plan(plan, campaign_folder(state, CAMPAIGN) / "plan.json")
     page = publish_campaign(state, CAMPAIGN)
-    assert not (state.site / "index.html").exists()
-    assert "<h1>Nothing counts" in page.read_text()
+    assert page == state.site / CAMPAIGN / "index.html"
+    files = SiteFiles(state.site)
+    assert files.read("catalog")["newest_night"] == ""
+    assert files.read(f"campaigns/{CAMPAIGN}")["sentence"].startswith("Nothing counts")
 
 
 def test_a_defect_voids_a_duel_that_would_count(tmp_path: Path) -> None:
