@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from benchcore.demo import story
 from benchcore.errors import UserError
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import PROFILES
@@ -26,6 +27,7 @@ from dashboards.formatting import FRAMEWORKS
 from dashboards.site.run_times import RunTimes, time_last_run
 
 Kind = Literal["nightly", "release", "ad-hoc"]
+_NIGHTS = {*PROFILES, story.PROFILE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,7 @@ class Campaign:
     def kind(self) -> Kind:
         """`nightly` for a profile's own campaign, `release` for a new version's."""
         profile = self.plan.profile if self.plan else ""
-        if profile in PROFILES or self.name.startswith("nightly-"):
+        if profile in _NIGHTS or (not profile and self.name.startswith("nightly-")):
             return "nightly"
         return "release" if profile == "release" else "ad-hoc"
 
