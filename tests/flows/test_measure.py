@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from command_line import Ended, run_here
@@ -83,17 +85,17 @@ def _wait_until(condition: Callable[[], bool]) -> None:
 def test_a_failed_conductor_is_retried_reported_and_can_be_rerun(
     tmp_path: Path, prefect_api: None
 ) -> None:
-    ring = take_snapshot(open_state(tmp_path).snapshots)
-    conductor = ring / "benchcore" / "cell" / "conductor.py"
-    conductor.rename(ring / "away.py")
-    failed = _run(tmp_path, "broken")
+    ring = tmp_path / "broken ring"  # not the snapshot, which is repaired before use
+    shutil.copytree(take_snapshot(open_state(tmp_path).snapshots), ring)
+    (ring / "benchcore" / "cell" / "conductor.py").unlink()
+    with mock.patch("benchcore.running.duels.take_snapshot", return_value=ring):
+        failed = _run(tmp_path, "broken")
     assert failed.returncode == 1, failed.stderr
     assert "no duel left a result" in failed.stderr
     assert "No module named 'benchcore.cell.conductor'" in failed.stderr
     log = (tmp_path / "campaigns" / "broken" / "progress.jsonl").read_text()
     begun = [line for line in log.splitlines() if '"begun"' in line and '"duel"' in line]
     assert len(begun) == 2  # tried once more
-    (ring / "away.py").rename(conductor)
     repaired = _run(tmp_path, "broken")
     assert repaired.returncode == 0, repaired.stderr
     assert json.loads(repaired.stdout)["failures"] == []
