@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from prefect import flow
-from prefect.artifacts import create_table_artifact
 from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
 from benchcore.errors import UserError
-from benchcore.experiments.bisect import BisectRequest, run_bisection
+from benchcore.experiments.bisect import BisectRequest, is_undecided, list_rounds, run_bisection
 from benchcore.experiments.pairs import BisectTarget
 from benchcore.experiments.rounds import RunContext, check_looks
 from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation.decide import LOOKS
+from tasks.artifacts import show_table
 from tasks.campaign_run import TaskMeasurer
 from tasks.form import (
     Bound,
@@ -31,8 +31,6 @@ from tasks.form import (
     Starts,
     Workload,
 )
-
-_COLUMNS = ("purpose", "old", "new", "verdict", "ratio", "low", "high", "starts", "reason")
 
 
 @flow(name="bisect", flow_run_name="bisect-{framework}-{good}-{bad}", validate_parameters=True)
@@ -91,13 +89,5 @@ def bisect(  # noqa: PLR0913 - a form's fields
         found = run_bisection(request, state, TaskMeasurer(state))
     except UserError as error:
         return Failed(message=str(error))
-    return _conclude(found)
-
-
-def _conclude(found: dict[str, Any]) -> RunState[Any]:
-    """List the rounds on the run's page; its final state has the summary."""
-    rounds = [row for each in (found, *found["dependencies"]) for row in each["rounds"]]
-    table = [{name: row[name] for name in _COLUMNS} for row in rounds]
-    create_table_artifact(key="bisection", table=table, description=found["summary"])
-    unknown = found["verdict"] in ("unknown", "unverified")
-    return (Failed if unknown else Completed)(message=found["summary"])
+    show_table("bisection", list_rounds(found), found["summary"])
+    return (Failed if is_undecided(found) else Completed)(message=found["summary"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from prefect import flow
-from prefect.artifacts import create_table_artifact
 from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
@@ -18,6 +17,7 @@ from benchcore.state import default_root, open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.calibration import measure_calibration
 from dashboards.error_rates import list_rates, summarise_error_rates
+from tasks.artifacts import show_table
 from tasks.campaign_run import TaskMeasurer
 from tasks.form import NumRuns, ProfileName, SiteName
 
@@ -42,6 +42,5 @@ def calibrate(
         return Failed(message=str(error))
     found = measure_calibration(open_database(state.database_url))
     summary = summarise_error_rates(found)
-    if rates := list_rates(found):
-        create_table_artifact(key="calibration", table=rates, description=summary)
+    show_table("calibration", list_rates(found), summary)
     return Completed(message=summary)

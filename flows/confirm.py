@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prefect import flow
-from prefect.artifacts import create_table_artifact
 from prefect.client.schemas.objects import State as RunState
 from prefect.states import Completed, Failed
 
 from benchcore.errors import UserError
-from benchcore.experiments.confirm import ConfirmRequest, run_confirmation
+from benchcore.experiments.confirm import ConfirmRequest, count_verdicts, run_confirmation
 from benchcore.experiments.rounds import RunContext, check_looks
 from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation.decide import LOOKS
 from tasks.alerts import draw_suspicion, emit_shift, use_stored_addresses
+from tasks.artifacts import show_table
 from tasks.campaign_run import TaskMeasurer
 from tasks.form import ConfirmMinutes, ProfileName, SiteName, Starts, SuspicionIds
 
@@ -57,15 +56,6 @@ def confirm(
         return Failed(message=str(error))
     for each in found.alerts:
         emit_shift(each)
-    summary = _count(found.rows)
-    if found.rows:
-        table = [{name: row[name] for name in _COLUMNS} for row in found.rows]
-        create_table_artifact(key="confirmation", table=table, description=summary)
+    summary = count_verdicts(found.rows)
+    show_table("confirmation", found.rows, summary, _COLUMNS)
     return Failed(message="; ".join(found.unsent)) if found.unsent else Completed(message=summary)
-
-
-def _count(rows: Sequence[Mapping[str, Any]]) -> str:
-    """`2 suspicions: 1 confirmed, 1 open`."""
-    verdicts = [str(row["verdict"]) for row in rows]
-    counted = ", ".join(f"{verdicts.count(each)} {each}" for each in sorted({*verdicts}))
-    return f"{len(rows)} suspicions: {counted}" if rows else "no suspicion is open"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
-from prefect.artifacts import create_markdown_artifact, create_progress_artifact
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+)
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
@@ -28,6 +33,18 @@ def name_key(kind: str, campaign: str) -> str:
     `ratios-nightly-laptop`, so that the artifacts of each night are versions of it."""
     family = _RUN.sub("", campaign)
     return re.sub("[^a-z0-9]+", "-", f"{kind}-{family}")
+
+
+def show_table(
+    key: str,
+    rows: Sequence[Mapping[str, Any]],
+    description: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> None:
+    """Show rows as a table on the run's page, with these columns or all. No rows, no table."""
+    if rows:
+        table = [{name: row[name] for name in columns or row} for row in rows]
+        create_table_artifact(key=key, table=table, description=description)
 
 
 def attach_logs(folder: Path, title: str, campaign: str) -> None:

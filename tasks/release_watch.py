@@ -17,7 +17,11 @@ from benchcore.environments import release_watch
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.release_watch import IndexCheck, WatchedRelease
 from benchcore.environments.version_requests import pick_interpreters
+from benchcore.experiments.alerts import describe_release
+from benchcore.experiments.release import CERTIFICATE_COLUMNS, ReleaseVerdict, list_details
 from benchcore.state import State, open_state
+from tasks.alerts import alert
+from tasks.artifacts import show_table
 
 
 @task(task_run_name="look", cache_policy=NO_CACHE)
@@ -93,3 +97,31 @@ def settle(
             **details,
         },
     )
+
+
+def conclude(
+    framework: str,
+    version: str,
+    attempt: int,
+    *,
+    failure: str,
+    found: ReleaseVerdict | None,
+    state: State,
+) -> str:
+    """Show the certificates on the run's page, record the outcome and send the alert; its text.
+
+    `failure` is empty if all went well; `found` is None if nothing was judged.
+    """
+    text, details = "", dict[str, Any]()
+    if found is not None:
+        text = describe_release(framework, version, found.request.old, found.rows, found.trends)
+        details = list_details(found, state.link_page(found.request.campaign))
+        show_table(f"release-{framework}", found.rows, text, CERTIFICATE_COLUMNS)
+    if failure:
+        text = f"{framework} {version} failed: {failure}" + (f". {text}" if text else "")
+    root, payload = str(state.root), {"text": text, **details}
+    settle(framework, version, failure=failure, root=root, details=payload)
+    named = {"framework": framework, "version": version, **details}
+    campaign = None if found is None else found.request.campaign
+    alert(f"release-{framework}-{version}-{attempt}", text, named, root, campaign=campaign)
+    return text

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from prefect.client.schemas.objects import State
 
+from benchcore.running.shards import Shard
 from benchcore.running.slurm.own_job import OwnJob
 from tasks import measurement
 from tasks.measurement import Ended
@@ -68,3 +69,33 @@ def open_slots(job: OwnJob | None) -> Iterator[Slots]:
 
     with open_dask_slots(job.gpus) as slots:
         yield slots
+
+
+def measure_in_slots(
+    duels: dict[str, str], shard: Shard, job: OwnJob | None, root: str
+) -> tuple[dict[str, str], list[str]]:
+    """Measure a shard's duels, as many at a time as there are slots, until the job is about to end.
+
+    `duels` has their titles by id. Why duels left no result, and those that are handed back.
+    """
+    order: dict[str, Any] = {"campaign": shard.campaign, "root": root, "job": job}
+    order["log"] = measurement.shard_log(shard, root)
+    lost, rest, waiting = dict[str, str](), list(duels), list(duels)
+    with open_slots(job) as slots:
+        first = waiting[: slots.num]
+        while waiting or slots.num_busy:
+            if waiting and slots.num_busy < slots.num:
+                duel_run = waiting.pop(0)
+                if duel_run in first or measurement.has_time(shard, duel_run, job):
+                    slots.begin(duels[duel_run], duel_run, **order)
+                else:
+                    waiting.clear()
+                continue
+            duel_run, ended = slots.wait()
+            if measurement.ran_out_of_time(ended) and duel_run not in first:
+                waiting.clear()
+                continue
+            rest.remove(duel_run)
+            if not ended.is_completed():
+                lost[duel_run] = str(ended.message)
+    return lost, rest

@@ -31,6 +31,7 @@ from benchcore.verdict.confirmation.version_search import bisect as search
 
 _MOST_BETWEEN = 200
 _AUTHOR = "deadheat bisect"
+_ROUND_COLUMNS = ("purpose", "old", "new", "verdict", "ratio", "low", "high", "starts", "reason")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +143,17 @@ def _search_versions(
     ]
     summaries = [described["summary"], *(each["summary"] for each in described["dependencies"])]
     return {**described, "summary": "; ".join(summaries)}
+
+
+def list_rounds(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rounds of a bisection, as rows of a table: first of versions, then of packages."""
+    rounds = [row for each in (found, *found["dependencies"]) for row in each["rounds"]]
+    return [{name: row[name] for name in _ROUND_COLUMNS} for row in rounds]
+
+
+def is_undecided(found: Mapping[str, Any]) -> bool:
+    """Whether a bisection ended without an answer."""
+    return found["verdict"] in ("unknown", "unverified")
 
 
 def draft_round(

@@ -4,7 +4,7 @@ environments against new ones, judged after 5, 8 and 12 starts, until each is de
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -221,3 +221,10 @@ def _describe_machine(machine: MachineCheck | None) -> dict[str, Any] | None:
 def describe_ratio(found: Judgement | None) -> dict[str, Any] | None:
     """A judgement as a ratio with its 95 % interval; None = that side is unchanged."""
     return None if found is None else {**found.ratios, "verdict": found.verdict}
+
+
+def count_verdicts(rows: Sequence[Mapping[str, Any]]) -> str:
+    """`2 suspicions: 1 confirmed, 1 open`, from the rows of a confirmation."""
+    verdicts = [str(row["verdict"]) for row in rows]
+    counted = ", ".join(f"{verdicts.count(each)} {each}" for each in sorted({*verdicts}))
+    return f"{len(rows)} suspicions: {counted}" if rows else "no suspicion is open"

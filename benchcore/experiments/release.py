@@ -10,16 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchcore.environments.interpreters import find_interpreters
+from benchcore.environments.version_index import find_previous_release
+from benchcore.environments.version_requests import parse_request, pick_interpreters
 from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.compare import list_differences
-from benchcore.experiments.rounds import Measurer
+from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.matrix import Plan, PlannedDuel, make_plan
 from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.release_profile import pit_versions
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duel_process import result_path
 from benchcore.running.duels import load_environment, store_environments
-from benchcore.running.plans import load_campaign
+from benchcore.running.plans import draft_plan, is_planned, load_campaign, save_campaign
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
@@ -32,13 +36,27 @@ STARTS = 5
 """Fresh starts of a case, each a duel of its own: one value of every metric."""
 _ROUNDS = 6
 _DIFFERENCES = ("package", "effective")
+CERTIFICATE_COLUMNS = (
+    "workload",
+    "case_name",
+    "a_arm",
+    "metric",
+    "certificate",
+    "change",
+    "low",
+    "high",
+    "num_samples",
+    "again",
+    "reason",
+)
+"""What a run's page and an alert show of a certificate."""
 _OF_ROW = ("workload", "case_name", "track", "device_fingerprint", "a_arm", "metric")
 _Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRequest:
-    """A release whose campaign was measured, and the time for its fresh starts."""
+    """A release with a planned campaign, and the time for its fresh starts."""
 
     framework: str
     new: str
@@ -64,6 +82,47 @@ class ReleaseVerdict:
     differences: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     lost: list[str] = field(default_factory=list[str])
     trends: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+def plan_release(
+    framework: str, version: str, attempt: int, context: RunContext, budget_s: float, state: State
+) -> ReleaseRequest:
+    """The request of one attempt at a release, whose campaign has a plan: the saved one, else a new
+    one against the release before it. Raises UserError."""
+    new = str(parse_request(f"{framework}=={version}").version)
+    campaign = f"release-{framework}-{new}-{attempt}".replace("+", "-")
+    if not is_planned(state, campaign):
+        old = find_previous_release(framework, new, pick_interpreters(find_interpreters(), None))
+        pitted = pit_versions(context.profile, framework, (new, old), name="release")
+        plan = draft_plan(pitted, site=context.site, campaign=campaign, state=state)
+        save_campaign(plan, state)
+    releases = load_campaign(state, campaign).releases.values()
+    (old,) = {each.version for each in releases if each.framework == framework} - {new}
+    return ReleaseRequest(
+        framework=framework, new=new, old=old, campaign=campaign, budget_s=budget_s
+    )
+
+
+def describe_failures(rows: Sequence[Mapping[str, Any]], version: str) -> str:
+    """The failures of the new version; those of others are not news of this release."""
+    of_new = [row for row in rows if str(row["name"]).endswith(f"-{version.lower()}")]
+    return "; ".join(
+        f"{row['case']}, {row['name']}: {row['status']} in {row['stage']}: {row['reason']}"
+        for row in of_new
+    )
+
+
+def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
+    """What the alert and the event hold beside the sentence."""
+    return {
+        "previous": found.request.old,
+        "dashboard": dashboard,
+        "certificates": [{name: row[name] for name in CERTIFICATE_COLUMNS} for row in found.rows],
+        "trends": found.trends,
+        "differences": found.differences,
+        "lost": found.lost,
+        "search": write_search(found),
+    }
 
 
 def judge_release(request: ReleaseRequest, state: State, measurer: Measurer) -> ReleaseVerdict:

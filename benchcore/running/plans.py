@@ -37,6 +37,11 @@ def campaign_folder(state: State, campaign: str) -> Path:
     return folder
 
 
+def is_planned(state: State, campaign: str) -> bool:
+    """Whether the campaign has a saved plan, which a run that is started again resumes."""
+    return (campaign_folder(state, campaign) / "plan.json").exists()
+
+
 def progress_log(state: State, campaign: str) -> ProgressLog:
     """The campaign's progress log."""
     return ProgressLog(campaign_folder(state, campaign) / "progress.jsonl")

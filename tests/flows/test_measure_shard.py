@@ -93,7 +93,8 @@ def test_unmeasured_duels_are_given_up_or_returned(
     begun, lost, rest = outcome
     slots, measuring = _Slots(num, ends), _Measuring(no_time_from)
     monkeypatch.setattr(measure_shard, "measurement", measuring)
-    monkeypatch.setattr(measure_shard, "open_slots", lambda job: nullcontext(slots))
+    monkeypatch.setattr("tasks.slots.measurement", measuring)
+    monkeypatch.setattr("tasks.slots.open_slots", lambda job: nullcontext(slots))
     if lost:
         with pytest.raises(CampaignIncompleteError, match=ends[lost[0]]):
             measure_shard.measure_shard.fn("night", "0" * 16, "token")

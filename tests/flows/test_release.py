@@ -39,7 +39,7 @@ def _publish(built: Mapping[str, EnvironmentRecord], patched: pytest.MonkeyPatch
         )
 
     patched.setattr("benchcore.running.plans.resolve", resolve)
-    patched.setattr("flows.release.find_previous_release", lambda *given: "1.1")
+    patched.setattr("benchcore.experiments.release.find_previous_release", lambda *given: "1.1")
     patched.setattr(
         "benchcore.running.duels.provision", lambda release, *given, **named: built[release.version]
     )

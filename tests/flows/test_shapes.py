@@ -15,6 +15,15 @@ LIMIT = 60
 _COMPUTING = ("sqlalchemy", "pandas", "numpy", "scipy", "benchcore.store.models")
 
 
+def list_other_functions(source: str) -> Iterator[str]:
+    """Functions and classes of a module that are not flows."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = [ast.unparse(each).partition("(")[0] for each in node.decorator_list]
+            if "flow" not in names:
+                yield node.name
+
+
 def list_long_flows(source: str) -> Iterator[str]:
     """Functions with the decorator `@flow` of LIMIT lines or more, with it."""
     for node in ast.walk(ast.parse(source)):
@@ -43,6 +52,7 @@ def list_computing_imports(source: str) -> Iterator[str]:
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
 def test_a_flow_contains_only_order_fan_out_and_retries(path: Path) -> None:
     assert [*list_long_flows(path.read_text())] == []
+    assert [*list_other_functions(path.read_text())] == []
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("cli/*.py")), ids=lambda path: path.stem)
@@ -54,6 +64,7 @@ def test_a_long_flow_and_a_computing_command_are_found() -> None:
     body = "    pass\n" * LIMIT
     assert [*list_long_flows(f"@flow(name='n')\ndef long():\n{body}")] == ["long"]
     assert [*list_long_flows(f"def no_flow():\n{body}")] == []
+    assert [*list_other_functions("@flow\ndef one(): ...\ndef count(): ...")] == ["count"]
     bad = (
         "import pandas\nfrom sqlalchemy import select\nfrom benchcore.verdict.starts import certify"
     )

@@ -1,0 +1,32 @@
+"""Look for releases of the frameworks, and start a run of the flow `release` for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+from prefect.client.schemas.objects import State as RunState
+from prefect.states import Completed, Failed
+
+from benchcore.state import default_root, open_state
+from tasks import release_watch
+from tasks.form import ProfileName, SiteName
+
+
+@flow(name="watch-releases")
+def watch_releases(profile: ProfileName = "laptop", site: SiteName = "local") -> RunState[Any]:
+    """Look for new releases, and have each measured once.
+
+    Args:
+        profile: Profile whose cases are measured.
+        site: Where to measure.
+    """
+    root = str(open_state(default_root()).root)
+    release_watch.find_lost(root)
+    found = release_watch.look(root)
+    for each in found.pending:
+        release_watch.send(each, profile=profile, site=site, root=root)
+    news = ", ".join(f"{each.package} {each.version}" for each in found.new) or "nothing new"
+    if found.errors:
+        return Failed(message=f"{news}; not all could be asked: {'; '.join(found.errors)}")
+    return Completed(message=news)
