@@ -87,7 +87,6 @@ def _make_series(logs: np.ndarray) -> Series:
         a_arm="jax-jit",
         b_arm="torch-eager",
         device_fingerprint="0" * 16,
-        method=1,
     )
     nights = [
         Night(

@@ -200,7 +200,6 @@ def _make_nights(rng: np.random.Generator, one: SimulatedSeries, number: int) ->
         a_arm="jax-jit",
         b_arm="torch-eager",
         device_fingerprint="0" * 16,
-        method=1,
     )
     for night, state in enumerate(one.state_of_night):
         own = rng.normal(0, _OWN * one.noise * math.sqrt(2 / 3))  # of both sides, over three starts

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.store.models import ContenderRun, DuelRun
 from benchcore.verdict.history.conditions import Conditions
+from benchcore.verdict.history.series import METHOD_CONDITION
 
 _LIBRARIES = ("cudnn", "cublas", "nccl")
 _PINNED = ("previous", "control", "pinned")
@@ -55,7 +56,7 @@ def _of_machine(
         "clock policy": device.get("clock_policy"),
         "kernel": host["system"],
         "node": node,
-        "METHOD": str(method),
+        METHOD_CONDITION: str(method),
         "host": f"{host['cpus']} CPUs, {host['cpu_model']}" if device["kind"] == "gpu" else None,
     }
     return {name: value for name, value in known.items() if value is not None}

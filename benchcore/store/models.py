@@ -312,7 +312,6 @@ class SuspicionRow(Base):
     a_arm: Mapped[str] = mapped_column(String(100))
     b_arm: Mapped[str] = mapped_column(String(100))
     device_fingerprint: Mapped[str] = mapped_column(String(16))
-    method: Mapped[int]
     checkpoint: Mapped[str | None] = mapped_column(String(64))
     metric: Mapped[str] = mapped_column(String(100))
     control: Mapped[str | None] = mapped_column(String(100))

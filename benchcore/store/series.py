@@ -15,9 +15,10 @@ from benchcore.store.conditions import read_conditions
 from benchcore.store.metric_values import aggregate, read_contenders
 from benchcore.store.metrics import Metric, find_tracked
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
+from benchcore.verdict.history.bridges import bridge_conditions
 from benchcore.verdict.history.controls import link_controls
 from benchcore.verdict.history.series import STEP_TIME, Night, Series, SeriesKey, make_series
-from benchcore.verdict.history.thresholds import FEWEST_NIGHTS
+from benchcore.verdict.history.thresholds import FEWEST_NIGHTS, SeriesScale
 
 _ROLLING = ("newest", "system")
 """Roles whose version is whatever there is that night; pinned ones have no history."""
@@ -34,7 +35,9 @@ IN_SERIES = (
 )
 """What a pair of a duel run must be to belong to a series: both frameworks' newest versions, or one
 framework's newest against its control."""
-_OF_DUEL = ("workload", "case_name", "track", "device_fingerprint", "method", "checkpoint")
+_OF_DUEL = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
+_Pair = tuple[str, str, str, str, float | None]
+"""Both contenders, their environments, and the log ratio of their step times."""
 _Values = Mapping[tuple[str, str, str], float]
 """By duel run, contender and metric."""
 
@@ -53,7 +56,10 @@ def read_series(
     conditions = read_conditions(engine)
     with Session(engine) as session:
         values = _read_values(session, wanted, condition)
+        others = _read_controls(session, condition)
         for duel, ratio, a_environment, b_environment in _read_pairs(session, condition):
+            pairs = others.get((duel.id, ratio.a_arm, ratio.b_arm), ())
+            pairs = pairs if ratio.kind == "cross_framework" else ()
             for metric in wanted:
                 sides = [values.get((duel.id, name, metric.key)) for name in (ratio.a, ratio.b)]
                 log_ratio = _measure_ratio(metric, ratio, sides)
@@ -71,16 +77,20 @@ def read_series(
                         a_version=ratio.a_version,
                         b_version=ratio.b_version,
                         conditions=conditions[duel.id],
+                        controls=_measure_controls(metric, duel.id, pairs, values),
                         values=None if None in sides else cast(tuple[float, float], tuple(sides)),
                     )
                     nights[key].append(night)
     scales = {each.key: each.scale for each in wanted if each.scale is not None}
     keys = sorted(nights, key=lambda key: key.title)
-    return [
-        make_series(nights[key] if key.control is None else link_controls(nights[key]), scale)
-        for key in keys
-        if (scale := scales[key.metric])
-    ]
+    return [_connect(key, nights[key], scale) for key in keys if (scale := scales[key.metric])]
+
+
+def _connect(key: SeriesKey, nights: Iterable[Night], scale: SeriesScale) -> Series:
+    """One series, across conditions that changed and controls that rolled."""
+    bridged, bridges = bridge_conditions(nights, scale)
+    linked = bridged if key.control is None else link_controls(bridged)
+    return make_series(linked, scale, bridges)
 
 
 def _match(only: SeriesKey | None) -> Iterable[ColumnElement[bool]]:
@@ -109,6 +119,48 @@ def _read_pairs(session: Session, condition: ColumnElement[bool]) -> Iterable[An
     return session.execute(query)
 
 
+def _read_controls(
+    session: Session, condition: ColumnElement[bool]
+) -> Mapping[tuple[str, str, str], list[_Pair]]:
+    """By duel run and arms: the pairs across frameworks with an older version in them, in the duel
+    runs with such a pair."""
+    runs = select(PairRatio.duel_run).join(DuelRun, DuelRun.id == PairRatio.duel_run)
+    one, other = aliased(ContenderRun), aliased(ContenderRun)
+    query = (
+        select(
+            *(PairRatio.duel_run, PairRatio.a_arm, PairRatio.b_arm, PairRatio.a, PairRatio.b),
+            *(one.environment_key, other.environment_key, PairRatio.log_ratio),
+        )
+        .join(one, and_(one.duel_run == PairRatio.duel_run, one.name == PairRatio.a))
+        .join(other, and_(other.duel_run == PairRatio.duel_run, other.name == PairRatio.b))
+        .where(
+            PairRatio.counts,
+            PairRatio.kind == "cross_framework",
+            or_(PairRatio.a_role.in_(CONTROLS), PairRatio.b_role.in_(CONTROLS)),
+            PairRatio.duel_run.in_(runs.where(condition)),
+        )
+    )
+    found = defaultdict[tuple[str, str, str], list[_Pair]](list)
+    for duel_run, a_arm, b_arm, *pair in session.execute(query):
+        found[duel_run, a_arm, b_arm].append(cast(_Pair, tuple(pair)))
+    return found
+
+
+def _measure_controls(
+    metric: Metric, duel_run: str, pairs: Iterable[_Pair], values: _Values
+) -> dict[tuple[str, str], float]:
+    """The log ratio of these pairs of a duel run, by their environments."""
+    found: dict[tuple[str, str], float] = {}
+    for a, b, a_environment, b_environment, of_step in pairs:
+        log_ratio = of_step
+        if metric.key != STEP_TIME:
+            sides = [values.get((duel_run, name, metric.key)) for name in (a, b)]
+            log_ratio = _measure_amounts(metric, sides)
+        if log_ratio is not None:
+            found[a_environment, b_environment] = log_ratio
+    return found
+
+
 def _key_of(duel: DuelRun, ratio: PairRatio, metric: str) -> SeriesKey:
     control = None if ratio.kind == "cross_framework" else cast(Role, ratio.b_role)
     return SeriesKey(
@@ -124,6 +176,10 @@ def _measure_ratio(metric: Metric, ratio: PairRatio, sides: Sequence[float | Non
     if metric.key == STEP_TIME:
         assert ratio.log_ratio is not None, "what counts has a ratio"
         return ratio.log_ratio
+    return _measure_amounts(metric, sides)
+
+
+def _measure_amounts(metric: Metric, sides: Sequence[float | None]) -> float | None:
     a, b = sides
     return None if a is None or b is None else metric.log_ratio(a, b)
 

@@ -218,7 +218,9 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
             after=row.after_run,
             opened=row.opened_at.date().toordinal(),
         )
-        levels = measure_levels(series, suspected).less(before.offset)
+        own = after.bridged - before.bridged if row.trigger == "bridge" else 0.0
+        levels = measure_levels(series, suspected).under(series.nights[-1].bridged, own)
+        levels = levels.less(before.offset)
         run = session.get_one(DuelRun, after.duel_run)
         sides = dict(_read_sides(session, before, after))
         if before.b_version != after.b_version and key.control is not None:

@@ -17,7 +17,7 @@ _FAR = 5.0
 """Robust standard deviations at which a night's distance is cut off: an outlier night counts as a
 far one, and a second mode counts whole."""
 _MOST_CORRELATED = 0.8
-_LASTING = ("shift", "drift")
+_LASTING = ("shift", "drift", "bridge")
 """Triggers that say that a level has lasted; the others only ask whether a framework moved."""
 
 
@@ -51,6 +51,16 @@ class HistoryLevels:
             before=self.before - offset,
             after=self.after - offset,
             fresh=tuple(each - offset for each in self.fresh),
+        )
+
+    def under(self, bridged: float, own: float) -> HistoryLevels:
+        """The same levels as the conditions have them that moved the ratio by `bridged` in all,
+        of that `own` between the level before and the one after."""
+        return replace(
+            self,
+            before=self.before + bridged - own,
+            after=self.after + bridged,
+            fresh=tuple(each + bridged for each in self.fresh),
         )
 
     def share(self, num_nights: int) -> float:
@@ -98,7 +108,7 @@ def measure_levels(
         num_before=len(old),
         num_after=num_after,
         spread=measure_spread(old) if nights.trigger in _LASTING else None,
-        correlation=_measure_correlation(old),
+        correlation=measure_correlation(old),
         fresh=tuple(
             logs[row]
             for row in range(since, end)
@@ -117,6 +127,12 @@ def measure_spread(logs: np.ndarray) -> float | None:
     return math.sqrt(float(residuals @ residuals) / (len(logs) - 1))
 
 
+def measure_level(logs: np.ndarray) -> float:
+    """The mean of the nights, in which single outliers count as no more than `_FAR` deviations."""
+    middle = float(np.median(logs))
+    return middle + float(_clip(logs - middle).mean())
+
+
 def _clip(residuals: np.ndarray) -> np.ndarray:
     far = _FAR * robust_deviation(residuals)
     return (
@@ -126,7 +142,7 @@ def _clip(residuals: np.ndarray) -> np.ndarray:
     )
 
 
-def _measure_correlation(logs: np.ndarray) -> float:
+def measure_correlation(logs: np.ndarray) -> float:
     """Of neighbouring nights about their median, clipped as for the spread; 0 if it is below what
     chance shows among so many nights."""
     clipped = _clip(logs - np.median(logs))

@@ -1,10 +1,10 @@
-"""A series: one ratio of one metric over nights, on one device, by one method. Any difference in
-these makes another series, and they are never mixed."""
+"""A series: one ratio of one metric over nights, on one device. Any difference in these makes
+another series, and they are never mixed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 
@@ -12,17 +12,19 @@ import numpy as np
 
 from benchcore.errors import UserError
 from benchcore.protocol import Role, name_case
-from benchcore.verdict.history.conditions import Conditions
-from benchcore.verdict.history.thresholds import STEP_SCALE, SeriesScale
+from benchcore.verdict.history.conditions import ConditionChange, Conditions, describe_changes
+from benchcore.verdict.history.thresholds import LASTING_NIGHTS, STEP_SCALE, SeriesScale
 
 STEP_TIME = "median_step_ns"
 """The key of the metric whose ratio every duel judges, in `benchcore.store.metrics`."""
+METHOD_CONDITION = "METHOD"
+"""The condition that holds the number of the measuring method."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class SeriesKey:
     """What all nights of a series have in common: the case, both arms without their versions, the
-    device, the method, and the metric.
+    device, and the metric.
 
     `control` is the role of the older environment of a's own framework that is side b: what the
     machine does cancels in their ratio. None = b is the other framework.
@@ -34,7 +36,6 @@ class SeriesKey:
     a_arm: str
     b_arm: str
     device_fingerprint: str
-    method: int
     checkpoint: str | None = None
     metric: str = STEP_TIME
     control: Role | None = None
@@ -55,7 +56,9 @@ class Night:
 
     `values` are both sides' amounts in the metric's unit; None where only the ratio is judged.
     `offset` was added to what the duel measured, where the control is another one than at first
-    (`benchcore.verdict.history.controls`).
+    (`benchcore.verdict.history.controls`). `bridged` was taken from it, because a condition moved
+    the level; `controls` are the ratios of all pairs of the same arms in its duel, by their
+    environments, before either (`benchcore.verdict.history.bridges`).
     """
 
     key: SeriesKey
@@ -69,6 +72,8 @@ class Night:
     a_version: str = ""
     b_version: str = ""
     offset: float = 0.0
+    bridged: float = 0.0
+    controls: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     values: tuple[float, float] | None = None
     conditions: Conditions = field(default_factory=dict[str, str])
 
@@ -79,12 +84,55 @@ class Night:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bridge:
+    """How far conditions that changed on the night `at` moved log(T_b / T_a), by the ratio of a
+    `pair` of environments that so many nights measured before and after; None = not known.
+
+    `applied`: the move was taken from the nights since, so that the series goes on across it.
+    """
+
+    at: datetime
+    changes: tuple[ConditionChange, ...]
+    pair: tuple[str, str] | None = None
+    num_before: int = 0
+    num_after: int = 0
+    log_ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    applied: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why the move is not known; empty = it can be measured."""
+        if self.pair is None:
+            return "no two environments were measured on both sides of it"
+        if min(self.num_before, self.num_after) >= LASTING_NIGHTS:
+            return ""
+        return (
+            f"its control pair was measured in {self.num_before} nights before and "
+            f"{self.num_after} after; it takes {LASTING_NIGHTS} of each"
+        )
+
+    @property
+    def words(self) -> str:
+        """The change and what it did, as one sentence without a full stop."""
+        changed = f"{describe_changes(self.changes)} on {self.at:%Y-%m-%d}"
+        if self.log_ratio is None or self.low is None or self.high is None:
+            return f"{changed} is not bridged: {self.reason}"
+        middle, low, high = map(math.expm1, (self.log_ratio, self.low, self.high))
+        effect = "is bridged" if self.applied else "moved nothing that matters"
+        move = f"{middle:+.1%} ({low:+.1%} to {high:+.1%})"
+        return f"{changed} {effect}: {move} between the same environments"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Series:
-    """At least one night, oldest first, one per date."""
+    """At least one night, oldest first, one per date, and the bridges between them."""
 
     key: SeriesKey
     nights: tuple[Night, ...]
     scale: SeriesScale = STEP_SCALE
+    bridges: tuple[Bridge, ...] = ()
 
     @property
     def values(self) -> np.ndarray:
@@ -97,12 +145,14 @@ class Series:
         return np.array([night.number for night in self.nights], float)
 
 
-def make_series(nights: Iterable[Night], scale: SeriesScale = STEP_SCALE) -> Series:
+def make_series(
+    nights: Iterable[Night], scale: SeriesScale = STEP_SCALE, bridges: Iterable[Bridge] = ()
+) -> Series:
     """The series of these nights, in any order, on the scale of its metric. If a date was measured
     twice, the last run counts.
 
-    Raises UserError without nights, for nights of several devices, methods, cases or arms, and for
-    a ratio that is not a number.
+    Raises UserError without nights, for nights of several devices, cases or arms, and for a ratio
+    that is not a number.
     """
     given = sorted(nights, key=lambda night: (night.at, night.duel_run))
     if not given:
@@ -117,7 +167,7 @@ def make_series(nights: Iterable[Night], scale: SeriesScale = STEP_SCALE) -> Ser
                 f"run {night.duel_run!r}; leave out nights that don't count"
             )
     by_date = {night.number: night for night in given}
-    return Series(key=key, nights=tuple(by_date.values()), scale=scale)
+    return Series(key=key, nights=tuple(by_date.values()), scale=scale, bridges=tuple(bridges))
 
 
 def _describe_mixture(key: SeriesKey, other: SeriesKey) -> str:

@@ -17,7 +17,7 @@ from benchcore.verdict.history.conditions import (
 )
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.levels import measure_spread
-from benchcore.verdict.history.series import Night, Series
+from benchcore.verdict.history.series import METHOD_CONDITION, Night, Series
 from benchcore.verdict.history.thresholds import (
     DRIFT_DEVIATIONS,
     FEWEST_BEFORE,
@@ -33,9 +33,12 @@ from benchcore.verdict.history.thresholds import (
 )
 from benchcore.verdict.samples import t_quantile
 
-Trigger = Literal["shift", "edge", "version", "condition", "drift"]
+Trigger = Literal["shift", "edge", "version", "condition", "drift", "bridge"]
 """A new level in the history; outliers in the last nights; a change that came with a new
-environment, or with a new condition such as a driver; small changes that add up since an anchor."""
+environment, or with a new condition such as a driver; small changes that add up since an anchor;
+a lasting condition that moved two environments which stayed the same."""
+_LASTING = ("shift", "bridge")
+"""Triggers for a level that has lasted, and that more nights can make of the others."""
 State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
 """`passed`: the series returned to the old level before it was measured again."""
 
@@ -124,6 +127,7 @@ def suspect(
         ]
     if not suspicions:
         suspicions = _suspect_drift(series, baseline)
+    suspicions += _suspect_bridges(series, baseline)
     suspicions = [each for each in suspicions if _is_counted(series, each)]
     suspicions = [_add_conditions(series, each, conditions) for each in suspicions]
     return tuple(sorted(suspicions, key=lambda each: each.since.number))
@@ -155,9 +159,26 @@ def _add_conditions(
         if found.before.number < night.number <= found.after.number
         for change in new
     ]
-    if found.trigger == "condition" or not between:
+    if found.trigger in ("condition", "bridge") or not between:
         return found
     return replace(found, reason=f"{found.reason}; changed meanwhile: {describe_changes(between)}")
+
+
+def _suspect_bridges(series: Series, baseline: int | None) -> list[Suspicion]:
+    """The conditions that moved the level. History doesn't show these, as it goes on across them;
+    what a new METHOD moved is our own doing."""
+    rows = {night.at: row for row, night in enumerate(series.nights)}
+    found: list[Suspicion] = []
+    for each in series.bridges:
+        row = rows.get(each.at, 0)
+        of_method = any(change.name == METHOD_CONDITION for change in each.changes)
+        is_accepted = baseline is not None and each.at.toordinal() <= baseline + SAME_SHIFT_NIGHTS
+        if row == 0 or not each.applied or of_method or is_accepted:
+            continue
+        assert each.log_ratio is not None and each.low is not None and each.high is not None
+        placed = _place(series, row, "bridge", math.exp(each.log_ratio), each.words)
+        found.append(replace(placed, low=math.exp(each.low), high=math.exp(each.high)))
+    return found
 
 
 def _place(series: Series, index: int, trigger: Trigger, ratio: float, reason: str) -> Suspicion:
@@ -311,7 +332,7 @@ def reconcile(
         if same is None:
             changes.append(SuspicionUpdate(known=None, found=each))
             continue
-        grown = each.trigger == "shift" and same.trigger != "shift"
+        grown = each.trigger in _LASTING and same.trigger not in _LASTING
         again = grown or _has_lasted(each, same, today)
         if same.state == "open" or (again and same.state != "confirmed"):
             changes.append(SuspicionUpdate(known=same.id, found=each))

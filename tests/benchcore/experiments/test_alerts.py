@@ -49,7 +49,6 @@ def _suspicion(jax: tuple[str, str], torch: tuple[str, str]) -> SuspicionRecord:
         a_arm="jax-jit",
         b_arm="torch-eager",
         device_fingerprint="0",
-        method=1,
     )
     (a_old, a_new), (b_old, b_new) = (
         [_side(framework, each) for each in versions]

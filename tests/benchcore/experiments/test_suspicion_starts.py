@@ -57,7 +57,6 @@ def _subject(**changes: object) -> SuspicionRecord:
         a_arm="jax-jit",
         b_arm="torch-eager",
         device_fingerprint=describe_device("cpu")["fingerprint"],
-        method=1,
     )
     subject = SuspicionRecord(
         id=7,

@@ -11,7 +11,7 @@ from result_documents import JAX, TORCH, make_history
 from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.series import read_series
-from benchcore.store.suspicions import list_suspicions, refresh_suspicions
+from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
 LOGS = np.random.default_rng(4).normal(0.2, 0.005, 24)
@@ -51,7 +51,7 @@ def test_one_shift_stays_one_suspicion(state: State, engine: Engine) -> None:
     assert found["since"] == "2026-01-17"
 
 
-def test_a_series_goes_on_under_a_new_driver_and_its_suspicion_names_it(
+def test_a_series_goes_on_across_a_new_driver_whose_suspicion_says_what_it_moved(
     state: State, engine: Engine
 ) -> None:
     documents = make_history(SHIFTED)
@@ -74,7 +74,38 @@ def test_a_series_goes_on_under_a_new_driver_and_its_suspicion_names_it(
     refresh_suspicions(engine)
     (found,) = list_suspicions(engine)
     assert found["conditions"] == [{"name": "driver", "old": "570.1", "new": "580.2"}]
-    assert found["reason"].endswith("; changed meanwhile: driver 570.1 to 580.2")
+    assert (found["trigger"], found["since_run"]) == ("bridge", f"{16:016x}")
+    assert found["ratio"] == pytest.approx(math.exp(0.06), abs=0.01)
+    assert found["reason"].startswith("driver 570.1 to 580.2 on 2026-01-17 is bridged: +5.9% (")
+    assert np.log(series.values[16:]).mean() == pytest.approx(0.2, abs=0.005)
+    levels = read_suspicion(engine, found["id"]).levels
+    assert levels.before == pytest.approx(0.2, abs=0.005)
+    assert levels.after == pytest.approx(0.26, abs=0.005)
+    assert levels.spread is not None
+
+
+def test_a_series_goes_on_across_a_new_method_by_the_same_environments(
+    state: State, engine: Engine
+) -> None:
+    """Fresh starts are measured by the new method, so levels are those that it would have seen."""
+    documents = make_history(SHIFTED, later=[NEW_JAX, TORCH], since=16)
+    for night, document in enumerate(documents):
+        document["method"] = 1 if night < 8 else 2
+    plain = make_history([log + 0.1 * (night >= 8) for night, log in enumerate(SHIFTED)])
+    for document, moved in zip(documents, plain, strict=True):
+        document["contenders"][1]["starts"] = moved["contenders"][1]["starts"]
+    keep_history(engine, state, documents)
+    (series,) = read_series(engine)
+    assert len(series.nights) == 24
+    assert [bridge.applied for bridge in series.bridges] == [True]
+    assert series.bridges[0].log_ratio == pytest.approx(0.1, abs=0.01)
+    refresh_suspicions(engine)
+    (found,) = list_suspicions(engine)
+    assert (found["trigger"], found["since_run"]) == ("shift", f"{16:016x}")
+    assert found["ratio"] == pytest.approx(math.exp(0.06), abs=0.01)
+    levels = read_suspicion(engine, found["id"]).levels
+    assert levels.before == pytest.approx(0.3, abs=0.01)
+    assert levels.after == pytest.approx(0.36, abs=0.01)
 
 
 def test_an_outlier_in_the_last_night_passes_if_later_nights_are_as_before(

@@ -13,7 +13,7 @@ _FIRST = datetime(2026, 1, 1, 3, tzinfo=UTC)
 
 def _series(logs: np.ndarray) -> Series:
     names = ("workload", "case_name", "track", "a_arm", "b_arm", "device_fingerprint")
-    key = SeriesKey(**dict.fromkeys(names, "x"), method=1)
+    key = SeriesKey(**dict.fromkeys(names, "x"))
     nights = [
         Night(
             key=key,

@@ -20,7 +20,6 @@ KEY = SeriesKey(
     a_arm="jax-jit",
     b_arm="torch-eager",
     device_fingerprint="0" * 16,
-    method=1,
 )
 
 
@@ -60,7 +59,7 @@ def test_a_series_is_sorted_and_the_last_run_of_a_date_counts() -> None:
     ("other", "words"),
     [
         ({"device_fingerprint": "1" * 16}, "device_fingerprint '0000000000000000' and '1111"),
-        ({"method": 2}, "method 1 and 2"),
+        ({"control": "previous"}, "control None and 'previous'"),
         ({"checkpoint": "c" * 64, "track": "tuned"}, "checkpoint None and 'cccc"),
     ],
 )

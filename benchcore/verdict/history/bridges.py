@@ -1,0 +1,152 @@
+"""Bridges: what a lasting new condition, such as a driver or METHOD, did to a series' level, by a
+pair whose environments stayed the same across it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from benchcore.verdict.history.conditions import ConditionChange, list_condition_changes
+from benchcore.verdict.history.levels import measure_correlation, measure_level, measure_spread
+from benchcore.verdict.history.series import METHOD_CONDITION, Bridge, Night
+from benchcore.verdict.history.thresholds import (
+    LASTING_NIGHTS,
+    LEVEL_NIGHTS,
+    STEP_SCALE,
+    SeriesScale,
+)
+from benchcore.verdict.samples import t_quantile
+
+_Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Period:
+    """Nights under the same lasting conditions, and what changed just before them."""
+
+    changes: tuple[ConditionChange, ...]
+    nights: tuple[Night, ...]
+
+    @property
+    def has_new_method(self) -> bool:
+        return any(each.name == METHOD_CONDITION for each in self.changes)
+
+
+def bridge_conditions(
+    nights: Iterable[Night], scale: SeriesScale = STEP_SCALE
+) -> tuple[list[Night], list[Bridge]]:
+    """The nights as if their conditions had stayed those of the first one, oldest first, and a
+    bridge for every lasting change.
+
+    The control pair is two environments that were measured on both sides of the change, in the
+    same duels: what moved their ratio is the condition. Its move is taken from all later nights if
+    its 95 % interval excludes 0 and it matters on the metric's scale; a move by METHOD always is.
+    Without such a pair a new METHOD begins the series anew. Until both sides have
+    `LASTING_NIGHTS` nights, those of a new METHOD wait outside the series.
+    """
+    periods = _split(sorted(nights, key=lambda each: (each.at, each.duel_run)))
+    kept, bridges, offset = list(periods[0].nights) if periods else [], list[Bridge](), 0.0
+    for before, after in pairwise(periods):
+        found = _measure(before.nights, after, scale)
+        bridges.append(found)
+        offset += found.log_ratio if found.applied and found.log_ratio is not None else 0.0
+        if after.has_new_method and not found.applied:
+            if found.num_after and after is periods[-1]:
+                continue  # they wait
+            kept, offset = [], 0.0
+        kept += [replace(n, log_ratio=n.log_ratio - offset, bridged=offset) for n in after.nights]
+    return kept, bridges
+
+
+def _split(nights: Sequence[Night]) -> list[_Period]:
+    rows = [(0, list[ConditionChange]()), *_find_lasting(nights)] if nights else []
+    ends = [row for row, _ in rows[1:]] + [len(nights)]
+    return [
+        _Period(changes=tuple(changes), nights=tuple(nights[row:end]))
+        for (row, changes), end in zip(rows, ends, strict=True)
+    ]
+
+
+def _find_lasting(nights: Sequence[Night]) -> list[tuple[int, list[ConditionChange]]]:
+    """The rows at which a condition changed and stayed, so far: jobs that alternate between nodes
+    change nothing that lasts. A new METHOD always counts."""
+    known, filled = dict[str, str](), list[dict[str, str]]()
+    for night in nights:
+        known = {**known, **night.conditions}
+        filled.append(known)
+    found: list[tuple[int, list[ConditionChange]]] = []
+    for row, (old, new) in enumerate(pairwise(filled), start=1):
+        before = filled[max(0, row - LASTING_NIGHTS) : row]
+        after = filled[row : row + LASTING_NIGHTS]
+        changes = [
+            each
+            for each in list_condition_changes(old, new)
+            if each.name == METHOD_CONDITION
+            or (
+                all(one.get(each.name) == each.old for one in before)
+                and all(one[each.name] == each.new for one in after)
+            )
+        ]
+        if changes:
+            found.append((row, changes))
+    return found
+
+
+def _measure(before: Sequence[Night], after: _Period, scale: SeriesScale) -> Bridge:
+    """The move of the pair that most nights near the change have on both sides."""
+    found = Bridge(at=after.nights[0].at, changes=after.changes)
+    sides = before[-LEVEL_NIGHTS:], after.nights[:LEVEL_NIGHTS]
+    pair, old, new = _choose_pair(*sides)
+    if pair is None:
+        return found
+    found = replace(found, pair=pair, num_before=len(old), num_after=len(new))
+    if found.reason:
+        return found
+    move, half = _compare(np.array(old), np.array(new), scale)
+    is_real = abs(move) > half and abs(move) >= math.log1p(scale.smallest)
+    return replace(
+        found,
+        log_ratio=move,
+        low=move - half,
+        high=move + half,
+        applied=is_real or after.has_new_method,
+    )
+
+
+def _choose_pair(
+    before: Sequence[Night], after: Sequence[Night]
+) -> tuple[_Pair | None, list[float], list[float]]:
+    """The pair of environments that both sides measured most often, and its ratios; the newest
+    versions come first among equals."""
+    old, new = _collect(before), _collect(after)
+    shared = [pair for pair in new if pair in old]
+    if not shared:
+        return None, [], []
+    pair = max(shared, key=lambda each: min(len(old[each]), len(new[each])))
+    return pair, old[pair], new[pair]
+
+
+def _collect(nights: Sequence[Night]) -> dict[_Pair, list[float]]:
+    found = dict[_Pair, list[float]]()
+    for night in nights:
+        own = (night.a_environment, night.b_environment)
+        for pair, log_ratio in {own: night.log_ratio, **night.controls}.items():
+            found.setdefault(pair, []).append(log_ratio)
+    return found
+
+
+def _compare(old: np.ndarray, new: np.ndarray, scale: SeriesScale) -> tuple[float, float]:
+    """How far the level moved, and half of its 95 % interval: Student's t with one spread for both
+    sides, wider where neighbouring nights are correlated."""
+    freedom = len(old) + len(new) - 2
+    squares = sum(
+        (len(each) - 1) * max(measure_spread(each) or 0.0, scale.noise_floor) ** 2
+        for each in (old, new)
+    )
+    rho = max(measure_correlation(each) for each in (old, new))
+    variance = squares / freedom * (1 / len(old) + 1 / len(new)) * (1 + rho) / (1 - rho)
+    return measure_level(new) - measure_level(old), t_quantile(0.975, freedom) * math.sqrt(variance)

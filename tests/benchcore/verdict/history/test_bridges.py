@@ -1,0 +1,154 @@
+"""A series goes on across a new condition, less what that condition moved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from benchcore.verdict.history.bridges import bridge_conditions
+from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
+from benchcore.verdict.history.suspicions import suspect
+
+KEY = SeriesKey(
+    workload="mlp",
+    case_name="tiny",
+    track="default",
+    a_arm="jax-jit",
+    b_arm="torch-eager",
+    device_fingerprint="0" * 16,
+)
+NOISE = np.random.default_rng(1).normal(0, 0.004, 30)
+
+
+def _nights(
+    logs: Sequence[float] | np.ndarray, conditions: Mapping[str, tuple[int, str, str]]
+) -> list[Night]:
+    """`conditions` by name: the night since which its value is the second of these."""
+    return [
+        Night(
+            key=KEY,
+            at=datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=row),
+            duel_run=f"{row:016x}",
+            log_ratio=float(log),
+            a="jax-1",
+            b="torch-2",
+            a_environment="jax-1",
+            b_environment="torch-2",
+            conditions={
+                n: old if row < since else new for n, (since, old, new) in conditions.items()
+            },
+        )
+        for row, log in enumerate(logs)
+    ]
+
+
+def _bridge(nights: Sequence[Night]) -> Series:
+    kept, bridges = bridge_conditions(nights)
+    return make_series(kept, bridges=bridges)
+
+
+DRIVER = {"driver": (18, "570.1", "580.2")}
+
+
+def test_a_driver_that_moves_nothing_leaves_the_nights_as_they_are() -> None:
+    series = _bridge(_nights(NOISE, DRIVER))
+    (bridge,) = series.bridges
+    assert not bridge.applied
+    assert bridge.low is not None and bridge.high is not None
+    assert bridge.low < 0 < bridge.high
+    assert "driver 570.1 to 580.2 on 2026-01-19 moved nothing that matters" in bridge.words
+    assert [night.log_ratio for night in series.nights] == NOISE.tolist()
+    assert suspect(series) == ()
+
+
+def test_a_series_goes_on_across_a_driver_that_moves_it_and_names_the_driver() -> None:
+    moved = NOISE + 0.05 * (np.arange(30) >= 18)
+    series = _bridge(_nights(moved, DRIVER))
+    (bridge,) = series.bridges
+    assert bridge.applied
+    assert bridge.log_ratio == pytest.approx(0.05, abs=0.005)
+    assert bridge.low is not None and bridge.high is not None
+    assert 0.04 < bridge.low < 0.05 < bridge.high < 0.06
+    assert np.median(np.log(series.values[18:])) == pytest.approx(0.0, abs=0.003)
+    assert (bridge.num_before, bridge.num_after) == (10, 10)
+    (found,) = suspect(series)
+    assert (found.trigger, found.since.number) == ("bridge", series.nights[18].number)
+    assert found.ratio == pytest.approx(math.exp(0.05), abs=0.005)
+    assert found.reason == bridge.words
+
+
+def test_a_shift_after_a_bridge_is_found_at_its_own_size() -> None:
+    rows = np.arange(40)
+    logs = np.random.default_rng(2).normal(0, 0.004, 40) + 0.05 * (rows >= 14)
+    nights = _nights(logs + 0.04 * (rows >= 28), {"driver": (14, "570.1", "580.2")})
+    found = {each.trigger: each for each in suspect(_bridge(nights))}
+    assert set(found) == {"bridge", "shift"}
+    assert found["shift"].ratio == pytest.approx(math.exp(0.04), abs=0.006)
+
+
+def test_a_series_goes_on_across_a_method_and_waits_for_its_bridge() -> None:
+    moved = NOISE + 0.10 * (np.arange(30) >= 18)
+    nights = _nights(moved, {"METHOD": (18, "1", "2")})
+    waiting = _bridge(nights[:20])
+    assert len(waiting.nights) == 18
+    assert "10 nights before and 2 after; it takes 3 of each" in waiting.bridges[0].words
+    series = _bridge(nights)
+    assert len(series.nights) == 30
+    assert series.bridges[0].log_ratio == pytest.approx(0.10, abs=0.005)
+    assert suspect(series) == ()
+
+
+def test_without_a_pair_that_stayed_a_new_method_begins_anew_and_a_driver_is_not_bridged() -> None:
+    moved = NOISE + 0.10 * (np.arange(30) >= 18)
+    for condition, left in (("METHOD", 12), ("driver", 30)):
+        nights = _nights(moved, {condition: (18, "1", "2")})
+        nights[18:] = [replace(night, a_environment="jax-2") for night in nights[18:]]
+        series = _bridge(nights)
+        assert len(series.nights) == left
+        assert series.bridges[0].words.endswith(
+            "no two environments were measured on both sides of it"
+        )
+
+
+def test_the_older_version_bridges_a_driver_that_came_with_a_release() -> None:
+    """The release is 6 % and the driver 5 %: what stays in the series is the release."""
+    nights = _nights(NOISE + 0.11 * (np.arange(30) >= 18), DRIVER)
+    old = ("jax-1", "torch-2")
+    nights[18:] = [
+        replace(
+            night,
+            a_environment="jax-2",
+            a="jax-2",
+            controls={old: night.log_ratio - 0.06},
+        )
+        for night in nights[18:]
+    ]
+    series = _bridge(nights)
+    assert series.bridges[0].pair == old
+    assert series.bridges[0].log_ratio == pytest.approx(0.05, abs=0.005)
+    assert np.median(np.log(series.values[18:])) == pytest.approx(0.06, abs=0.004)
+    assert {each.trigger for each in suspect(series)} == {"bridge", "shift"}
+
+
+def test_nodes_that_alternate_are_no_lasting_change() -> None:
+    nights = [
+        replace(night, conditions={"node": "ab"[row % 2]})
+        for row, night in enumerate(_nights(NOISE, {}))
+    ]
+    assert _bridge(nights).bridges == ()
+
+
+def test_the_interval_of_a_bridge_covers_the_truth() -> None:
+    rng = np.random.default_rng(5)
+    covered = 0
+    for _ in range(200):
+        logs = rng.normal(0, 0.005, 20) + 0.03 * (np.arange(20) >= 10)
+        (bridge,) = bridge_conditions(_nights(logs, {"driver": (10, "1", "2")}))[1]
+        assert bridge.low is not None and bridge.high is not None
+        covered += bridge.low <= 0.03 <= bridge.high
+    assert covered >= 184
