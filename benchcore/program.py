@@ -17,6 +17,10 @@ REFERENCE = "fp64"
 """Precision of the reference: float64 throughout. No case is timed in it."""
 
 
+class UnsupportedError(Exception):
+    """The case or the settings need something that this device lacks: not a failure."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Arrays:
     """The same initial parameters and inputs for every contender, by canonical name."""

@@ -18,8 +18,7 @@ from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
-from benchcore.cell.runtime import UnsupportedError
-from benchcore.program import REFERENCE
+from benchcore.program import REFERENCE, UnsupportedError
 from benchcore.protocol import parse_device
 
 # Duration events that JAX reports for each compilation, and our stages (jax.monitoring; names as

@@ -11,10 +11,6 @@ from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
 
 
-class UnsupportedError(Exception):
-    """The case or the settings need something that this device lacks: not a failure."""
-
-
 class Runtime(Protocol):
     """One framework, as the contender uses it."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
-from benchcore.cell.runtime import UnsupportedError
+from benchcore.program import UnsupportedError
 
 
 class StdlibRuntime:

@@ -16,8 +16,7 @@ from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings
-from benchcore.cell.runtime import UnsupportedError
-from benchcore.program import REFERENCE
+from benchcore.program import REFERENCE, UnsupportedError
 from benchcore.protocol import parse_device
 
 # The rounding of float32 operands; in the bf16 cases no matmul has float32 operands.

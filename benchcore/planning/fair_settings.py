@@ -22,6 +22,7 @@ _GPU_ONLY: Choices = {
     "cudnn_benchmark": ("on",),
     "workaround": ("no-triton-gemm",),
     "attention": ("efficient", "cudnn"),
+    "kernel": ("pallas", "triton"),
 }
 _ONLY_FOR = {
     "donate": "train",

@@ -10,13 +10,16 @@ from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
 from benchcore.planning.tracks import Arm
 from benchcore.workloads.settings import (
+    BATCHING,
     JAX_ATTENTION,
     JAX_COMPILE,
+    JAX_KERNEL,
     JAX_OPTIONS,
     JAX_PER_SAMPLE,
     TORCH_ATTENTION,
     TORCH_COMPILE,
     TORCH_IMAGE_OPTIONS,
+    TORCH_KERNEL,
     TORCH_PER_SAMPLE,
     Options,
 )
@@ -27,12 +30,16 @@ _OPTIONS: Mapping[str, Options] = {
         **JAX_OPTIONS,
         **JAX_ATTENTION,
         **JAX_PER_SAMPLE,
+        **BATCHING,
+        **JAX_KERNEL,
     },
     "torch": {
         "compile": TORCH_COMPILE,
         **TORCH_IMAGE_OPTIONS,
         **TORCH_ATTENTION,
         **TORCH_PER_SAMPLE,
+        **BATCHING,
+        **TORCH_KERNEL,
     },
     "stdlib": {"compile": ("none",)},
 }

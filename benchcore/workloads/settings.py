@@ -42,6 +42,11 @@ JAX_OPTIONS: Options = {
 (XLA's CUDA graphs) and `workaround` only on GPUs."""
 JAX_ATTENTION: Options = {"attention": ("usual", "cudnn")}
 """The `implementation` of `jax.nn.dot_product_attention`; cuDNN needs a GPU and half precision."""
+BATCHING: Options = {"batching": ("vmap", "loop", "batched")}
+"""How N networks are put together: `vmap`, one after the other, or one batched operation."""
+JAX_KERNEL: Options = {"kernel": ("compiler", "pallas")}
+TORCH_KERNEL: Options = {"kernel": ("compiler", "triton")}
+"""Who writes the kernel: the compiler, or we, in the framework's language for kernels."""
 TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
 TORCH_TRAINING: Options = {"optimizer": ("usual", "foreach", "fused", "compiled")}
 """How torch's optimiser updates the parameters: as torch chooses, with one kernel per operation for
@@ -87,6 +92,7 @@ class BuildSettings:
     attention: str = "usual"
     optimizer: str = "usual"
     batching: str = "vmap"
+    kernel: str = "compiler"
     chunk: str = "whole"
     per_sample: str = "vmap"
     defects: frozenset[str] = frozenset()

@@ -23,7 +23,7 @@ from benchcore.cell.loader.client import LoaderFailedError
 from benchcore.cell.proof.canary import CanaryContradictsError
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.cell.result.contender import Cause
-from benchcore.cell.runtime import UnsupportedError
+from benchcore.program import UnsupportedError
 
 INFRASTRUCTURE = "infrastructure"
 """Status of a failure that no contender caused: it ends the duel and is not in a result."""

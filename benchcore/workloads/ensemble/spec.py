@@ -19,12 +19,11 @@ from benchcore.program import Arrays
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.ensemble.reference import compute_reference
 from benchcore.workloads.rotation import roll
-from benchcore.workloads.settings import JAX_OPTIONS, TORCH_OPTIONS, Options
+from benchcore.workloads.settings import BATCHING, JAX_OPTIONS, TORCH_OPTIONS, Options
 
-_BATCHING: Options = {"batching": ("vmap", "loop", "batched")}
 SETTINGS: Mapping[str, Options] = {
-    "jax": {"xla": JAX_OPTIONS["xla"], **_BATCHING},
-    "torch": {**TORCH_OPTIONS, **_BATCHING},
+    "jax": {"xla": JAX_OPTIONS["xla"], **BATCHING},
+    "torch": {**TORCH_OPTIONS, **BATCHING},
 }
 NUM_BUFFERS = 2
 """A step that returns what it computed before is found out by its second input."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from benchcore.errors import UserError
+from benchcore.planning.catalog import list_sides, list_workloads, options_of
 from benchcore.planning.profiles import PROFILES
 from benchcore.planning.requests import USUAL, parse_arm
 from benchcore.planning.tracks import TRACKS
 from benchcore.running.plans import AdhocDuel, draft_duel
+from benchcore.workloads.settings import DEFECTS
 
 
 def test_a_contender_is_a_request_and_its_settings() -> None:
@@ -38,6 +40,14 @@ def test_a_contender_is_a_request_and_its_settings() -> None:
 )
 def test_an_arm_is_named_for_what_it_chooses(text: str, name: str) -> None:
     assert parse_arm(text).name == name
+
+
+@pytest.mark.parametrize("workload", list_workloads())
+def test_every_setting_of_a_workload_can_be_asked_for(workload: str) -> None:
+    for framework in list_sides(workload):
+        for key, values in options_of(workload, framework).items():
+            for value in () if key == DEFECTS else values:
+                assert parse_arm(f"{framework},{key}={value}").settings[key] == value
 
 
 def test_profiles_and_tracks_name_their_arms_the_same_way() -> None:
