@@ -124,7 +124,7 @@ class Side(BaseModel):
         description=(
             "Non-default settings. compile, layout, cudnn_benchmark and optimizer are PyTorch's; "
             "donate, command_buffers, workaround and xla are JAX's; "
-            "attention, batching, chunk and kernel are of both; per_sample is PyTorch's."
+            "aggregate, attention, batching, chunk and kernel are of both; per_sample is PyTorch's."
         ),
         max_length=6,
     )

@@ -10,6 +10,7 @@ from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
 from benchcore.planning.tracks import Arm
 from benchcore.workloads.settings import (
+    AGGREGATE,
     BATCHING,
     JAX_ATTENTION,
     JAX_COMPILE,
@@ -32,6 +33,7 @@ _OPTIONS: Mapping[str, Options] = {
         **JAX_PER_SAMPLE,
         **BATCHING,
         **JAX_KERNEL,
+        **AGGREGATE,
     },
     "torch": {
         "compile": TORCH_COMPILE,
@@ -40,6 +42,7 @@ _OPTIONS: Mapping[str, Options] = {
         **TORCH_PER_SAMPLE,
         **BATCHING,
         **TORCH_KERNEL,
+        **AGGREGATE,
     },
     "stdlib": {"compile": ("none",)},
 }

@@ -67,6 +67,8 @@ JAX_PER_SAMPLE: Options = {"chunk": _CHUNKS}
 """Samples whose gradients are in memory at a time."""
 TORCH_PER_SAMPLE: Options = {"chunk": _CHUNKS, "per_sample": ("vmap", "loop")}
 """`per_sample`: `vmap(grad)` of torch.func, or a backward pass for every sample."""
+AGGREGATE: Options = {"aggregate": ("scatter", "sparse")}
+"""How a graph's messages are summed: added to their targets, or by a sparse matrix product."""
 DEFECTS = "defects"
 """The setting that makes a side wrong on purpose, for the defect study
 (`experiments.defect_switches`): defects joined by `+`. No ratio of such a side counts."""
@@ -95,6 +97,7 @@ class BuildSettings:
     kernel: str = "compiler"
     chunk: str = "whole"
     per_sample: str = "vmap"
+    aggregate: str = "scatter"
     defects: frozenset[str] = frozenset()
 
     @property

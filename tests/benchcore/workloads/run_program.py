@@ -181,6 +181,7 @@ def _recorded_jits(job: dict[str, Any], facts: dict[str, Any]) -> Iterator[None]
             )
             return result
 
+        call.eval_shape = compiled.eval_shape  # type: ignore[attr-defined] # JAX's own sparse code
         return call
 
     with mock.patch.object(jax, "jit", jit):
@@ -475,6 +476,67 @@ def _with_clip(clip: float) -> Callable[[ModuleType], Any]:
     return patch
 
 
+def _altered_layers(alter: Callable[[Any, ModuleType], None]) -> Callable[[ModuleType], Any]:
+    """Every layer of a network that both sides write themselves passes through `alter`."""
+
+    def patch(module: ModuleType) -> Any:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        networks = module.networks
+        real = networks.build
+
+        def build(case: Any, arrays: Arrays, wanted: Any, network: Any) -> Program:
+            for each in network.modules():
+                alter(each, torch)
+            return real(case, arrays, wanted, network)
+
+        return mock.patch.object(networks, "build", build)
+
+    return patch
+
+
+def _two_groups(layer: Any, torch: ModuleType) -> None:
+    if isinstance(layer, torch.nn.GroupNorm):
+        layer.num_groups = 2
+
+
+def _small_epsilon(layer: Any, torch: ModuleType) -> None:
+    if isinstance(layer, torch.nn.LayerNorm):
+        layer.eps = 1e-6
+
+
+def _looks_ahead(layer: Any, torch: ModuleType) -> None:
+    if type(layer).__name__ == "_Block":
+        layer._causal = False
+
+
+def _in_tanh_gelu(module: ModuleType) -> Any:
+    functional = sys.modules["benchcore.workloads.networks.transformer.in_torch"].functional
+    real = functional.gelu
+    return mock.patch.object(functional, "gelu", functools.partial(real, approximate="tanh"))
+
+
+def _loss_of_last_token(module: ModuleType) -> Any:
+    """Of a text's last token alone, not the mean of all."""
+    networks = module.networks
+    real = networks.compute_loss
+
+    def compute_loss(forward: Callable[..., Any], inputs: Any) -> Any:
+        return real(lambda *given: forward(*given)[:, -1:], (*inputs[:-1], inputs[-1][:, -1:]))
+
+    return mock.patch.object(networks, "compute_loss", compute_loss)
+
+
+def _altered_edges(alter: Callable[..., Any]) -> Callable[[ModuleType], Any]:
+    """A graph's messages are summed along other edges."""
+
+    def patch(module: ModuleType) -> Any:
+        real = module._scatter
+        return mock.patch.object(module, "_scatter", lambda *given: real(*alter(*given)))
+
+    return patch
+
+
 def _no_operators(module: ModuleType) -> Any:
     """torchvision beside a torch of another build: its operator library does not load."""
     assert "torchvision" not in sys.modules, "run this in a process of its own"
@@ -537,6 +599,29 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
     "clipped_mean": (_same, _altered_gradients(_average)),
     "norms_without_biases": (_same, _altered_gradients(_drop_biases)),
     "unclipped": (_same, _with_clip(1e6)),
+    "two_groups": (_same, _altered_layers(_two_groups)),
+    "other_epsilon": (_same, _altered_layers(_set_on_norms(eps=1e-3))),
+    "other_momentum": (_same, _altered_layers(_set_on_norms(momentum=0.01))),
+    "biased_statistics": (_same, _altered_layers(_own_variance(biased=True, fast=False))),
+    "transposed_in_cifar": (
+        _with_param("layer2.0.conv2.weight", lambda array: array.swapaxes(2, 3)),
+        _unpatched,
+    ),
+    "small_epsilon": (_same, _altered_layers(_small_epsilon)),
+    "looks_ahead": (_same, _altered_layers(_looks_ahead)),
+    "in_tanh_gelu": (_same, _in_tanh_gelu),
+    "query_for_key": (_with_param("blocks.0.qkv.weight", _swap_query_and_key), _unpatched),
+    "loss_of_last_token": (_same, _loss_of_last_token),
+    "reversed_edges": (
+        _same,
+        _altered_edges(lambda value, sources, targets, weights: (value, targets, sources, weights)),
+    ),
+    "unweighted_edges": (
+        _same,
+        _altered_edges(
+            lambda value, sources, targets, weights: (value, sources, targets, weights * 0 + 1)
+        ),
+    ),
     "no_operators": (_same, _no_operators),
 }
 

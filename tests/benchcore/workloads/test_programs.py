@@ -136,6 +136,24 @@ MUTATED = [
         Job(workload="mnist_cnn", case="tiny_per_sample_grad", arm="torch", mutation=mutation)
         for mutation in ("clipped_mean", "unclipped", "norms_without_biases")
     ),
+    *(
+        Job(workload=workload, case=f"tiny_{use_case}", arm="torch", mutation=mutation)
+        for workload, use_case, mutations in (
+            ("cifar_resnet", "infer", "other_epsilon transposed_in_cifar"),
+            ("cifar_resnet", "train", "other_momentum biased_statistics"),
+            ("cifar_resnet", "per_sample_grad", "two_groups unclipped"),
+            ("text_classifier", "infer", "in_tanh_gelu small_epsilon"),
+            ("text_classifier", "train", "query_for_key"),
+            ("text_classifier", "per_sample_grad", "unclipped"),
+            ("small_lm", "infer", "looks_ahead"),
+            ("small_lm", "train", "loss_of_last_token"),
+            ("small_lm", "per_sample_grad", "unclipped"),
+            ("graph_gcn", "infer", "reversed_edges"),
+            ("graph_gcn", "train", "unweighted_edges"),
+            ("graph_gcn", "per_sample_grad", "unclipped"),
+        )
+        for mutation in mutations.split()
+    ),
     Job(workload="mlp", case="tiny_infer", arm="jax", mutation="transposed_matrix"),
     Job(workload="mlp", case="tiny_train", arm="torch", mutation="transposed_matrix"),
     Job(workload="mlp", case="tiny_train", arm="torch", mutation="no_momentum"),
@@ -149,6 +167,9 @@ PROVEN = {
     ("mobilenet_v3_small", "tiny_infer"),
     ("mnist_cnn", "tiny_train"),
     ("mnist_cnn", "tiny_per_sample_grad"),
+    ("cifar_resnet", "tiny_train"),
+    ("small_lm", "tiny_infer"),
+    ("graph_gcn", "tiny_train"),
     ("mlp", "tiny_train_bf16_autocast"),
 }
 """Cases that are held against float64 too, right and with every mistake: one for each mistake, and
@@ -172,9 +193,19 @@ OPTIONAL = [
         ("mnist_cnn", "tiny_per_sample_grad_norms", "jax", ("chunk", "1")),
         ("mnist_cnn", "tiny_per_sample_grad", "torch", ("chunk", "2")),
         ("mnist_cnn", "tiny_per_sample_grad", "torch", ("per_sample", "loop")),
+        ("small_lm", "tiny_per_sample_grad", "torch", ("per_sample", "loop")),
+        ("graph_gcn", "tiny_train", "jax", ("aggregate", "sparse")),
+        ("graph_gcn", "tiny_train", "torch", ("aggregate", "sparse")),
+        ("graph_gcn", "tiny_per_sample_grad", "jax", ("aggregate", "sparse")),
     )
 ]
 """Other ways to compute the same: among them a backward pass for every sample."""
+UNBATCHED = Job(
+    workload="graph_gcn",
+    case="tiny_per_sample_grad",
+    arm="torch",
+    option=("aggregate", "sparse"),
+)
 BIASED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="bias_before_norm")
 TRUNCATED = Job(
     workload="mobilenet_v3_small", case="tiny_infer", arm="jax", mutation="truncated_channels"
@@ -282,6 +313,7 @@ def outcomes(
             *HANDED,
             *HANDED_WRONG,
             *OPTIONAL,
+            UNBATCHED,
             OWN_NORMS,
             MISNAMED,
             BIASED,
@@ -372,7 +404,9 @@ def test_a_programs_precision_is_reported_equally_on_both_sides(
 @pytest.mark.parametrize("job", RIGHT, ids=_key)
 def test_program_uses_nothing_deprecated(job: Job, outcomes: Outcomes) -> None:
     ours = str(ROOT / "benchcore")
-    assert [text for text in outcomes[job.key].facts["warnings"] if text.startswith(ours)] == []
+    seen = [text for text in outcomes[job.key].facts["warnings"] if text.startswith(ours)]
+    # See known-issues.md: attention under vmap on a CPU. Slow, and not deprecated.
+    assert [text for text in seen if "the batching rule for aten::_scaled" not in text] == []
 
 
 @pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "torch"], ids=_key)
@@ -393,6 +427,14 @@ def test_another_way_to_compute_it_agrees_with_the_default(job: Job, outcomes: O
     assert _disagreements(job, outcomes[usual.key].before, outcomes[job.key].before) == {}
 
 
+@pytest.mark.parametrize(
+    "job", [job for job in RIGHT if job.case.startswith("tiny_per_sample_grad")], ids=_key
+)
+def test_some_samples_are_clipped_and_some_are_not(job: Job, outcomes: Outcomes) -> None:
+    norms = outcomes[job.key].before["norms"]
+    assert norms.min() < _spec(job.workload).cases[job.case].clip < norms.max()
+
+
 @pytest.mark.parametrize("job", [job for job in RIGHT if _spec(job.workload).reference], ids=_key)
 def test_program_agrees_with_the_float64_reference(job: Job, outcomes: Outcomes) -> None:
     spec = _spec(job.workload)
@@ -407,6 +449,11 @@ def test_the_batch_norm_of_a_mistake_agrees_without_the_mistake(
 ) -> None:
     partner = Job(workload=job.workload, case=job.case, arm="jax")
     assert _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before) == {}
+
+
+@pytest.mark.parametrize("job", [UNBATCHED], ids=_key)
+def test_a_sparse_product_under_vmap_is_refused_with_advice(job: Job, outcomes: Outcomes) -> None:
+    assert "choose per_sample=loop or aggregate=scatter" in outcomes[job.key].facts["refused"]
 
 
 @pytest.mark.parametrize("job", [BIASED], ids=_key)

@@ -1,0 +1,66 @@
+"""The graph convolutional network as a module: `index_add`, or a product with a sparse matrix."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from benchcore.program import Arrays, Program, Settings
+from benchcore.workloads.graph_gcn.spec import SETTINGS, SIZES, Case, Widths
+from benchcore.workloads.networks import in_torch as networks
+from benchcore.workloads.settings import TORCH_COMPILE, read_settings
+
+
+def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
+    """Set up the network on the device in the settings."""
+    wanted = read_settings(settings, TORCH_COMPILE, SETTINGS["torch"])
+    under_vmap = case.use_case == "per_sample_grad" and wanted.per_sample == "vmap"
+    if under_vmap and wanted.aggregate == "sparse":
+        raise ValueError(
+            "wanted aggregate=sparse under vmap, which torch has no batching rule for; "
+            "choose per_sample=loop or aggregate=scatter"
+        )
+    return networks.build(case, arrays, wanted, _Gcn(SIZES[case.size], wanted.aggregate))
+
+
+class _Gcn(nn.Module):
+    def __init__(self, widths: Widths, aggregate: str) -> None:
+        super().__init__()
+        self._names = [name for name, _, _ in widths.layers]
+        self._aggregate = _scatter if aggregate == "scatter" else _multiply
+        for name, inputs, outputs in widths.layers:
+            self.add_module(name, nn.Linear(inputs, outputs))
+
+    def forward(
+        self,
+        features: torch.Tensor,
+        sources: torch.Tensor,
+        targets: torch.Tensor,
+        weights: torch.Tensor,
+    ) -> torch.Tensor:
+        """All neighbourhoods become one graph: their nodes are numbered through."""
+        batch, nodes = features.shape[:2]
+        offsets = torch.arange(0, batch * nodes, nodes, device=features.device)[:, None]
+        sources, targets = (sources + offsets).flatten(), (targets + offsets).flatten()
+        value = features.flatten(0, 1)
+        for index, name in enumerate(self._names):
+            layer = self.get_submodule(name)
+            value = functional.relu(value) if index else value
+            value = value @ layer.weight.T
+            value = self._aggregate(value, sources, targets, weights.flatten()) + layer.bias
+        return value.view(batch, nodes, -1)[:, 0]
+
+
+def _scatter(
+    value: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor
+) -> torch.Tensor:
+    messages = value[sources] * weights[:, None]
+    return torch.zeros_like(value).index_add(0, targets, messages)
+
+
+def _multiply(
+    value: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor
+) -> torch.Tensor:
+    places = torch.stack([targets, sources])
+    return torch.sparse_coo_tensor(places, weights, (len(value), len(value))) @ value

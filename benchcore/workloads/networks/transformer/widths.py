@@ -1,0 +1,63 @@
+"""A transformer with norms before its blocks: widths, shapes and products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchcore.workloads.networks.case import Product
+
+EPSILON = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Widths:
+    """`outputs` are classes, or with `causal` the next token's logits at every place."""
+
+    vocabulary: int
+    tokens: int
+    features: int
+    heads: int
+    blocks: int
+    outputs: int
+    causal: bool
+
+    @property
+    def hidden(self) -> int:
+        """Of the two-layer perceptrons."""
+        return 4 * self.features
+
+
+def list_shapes(widths: Widths) -> dict[str, tuple[int, ...]]:
+    """Of every parameter, in the torch module's order."""
+    features = widths.features
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embedding.weight": (widths.vocabulary, features),
+        "position_embedding.weight": (widths.tokens, features),
+    }
+    for index in range(widths.blocks):
+        name = f"blocks.{index}"
+        shapes |= _norm(f"{name}.norm1", features)
+        shapes |= _linear(f"{name}.qkv", features, 3 * features)
+        shapes |= _linear(f"{name}.projection", features, features)
+        shapes |= _norm(f"{name}.norm2", features)
+        shapes |= _linear(f"{name}.fc1", features, widths.hidden)
+        shapes |= _linear(f"{name}.fc2", widths.hidden, features)
+    return shapes | _norm("norm", features) | _linear("head", features, widths.outputs)
+
+
+def _norm(name: str, features: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (features,), f"{name}.bias": (features,)}
+
+
+def _linear(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
+def list_products(widths: Widths) -> Iterator[Product]:
+    """Of one example. Attention counts its masked half, too: no kernel here is sure to skip it."""
+    tokens, features = widths.tokens, widths.features
+    for _ in range(widths.blocks):
+        yield Product(macs=tokens * features * (4 * features + 2 * widths.hidden))
+        yield Product(macs=2 * tokens * tokens * features)
+    yield Product(macs=(tokens if widths.causal else 1) * features * widths.outputs)
