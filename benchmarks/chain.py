@@ -19,14 +19,14 @@ import numpy as np
 from benchcore.verdict.confirmation.decide import LOOKS, Finding, Start, decide
 from benchcore.verdict.history.detect import detect_shifts
 from benchcore.verdict.history.levels import HistoryLevels, SuspectedNights, measure_levels
-from benchcore.verdict.history.series import Night, Series, SeriesKey
-from benchcore.verdict.history.suspicions import (
+from benchcore.verdict.history.matching import (
     State,
     StoredSuspicion,
-    Suspicion,
+    list_explained,
     reconcile,
-    suspect,
 )
+from benchcore.verdict.history.series import Night, Series, SeriesKey
+from benchcore.verdict.history.suspicions import Suspicion, suspect
 
 NOISES = (0.003, 0.007, 0.02)
 STATES = ("shared", "independent")
@@ -275,9 +275,10 @@ def _refresh(one: SimulatedSeries, night: int) -> list[int]:
     """Open, keep or let pass the suspicions of a series; the ids of the open ones."""
     nights = one.nights[: night + 1]
     series = Series(key=nights[0].key, nights=nights)
-    found = suspect(series, None, detect_shifts(series.values, series.numbers))
-    today = nights[-1].number
-    for change in reconcile(found, [each.stored for each in one.known.values()], today):
+    known, today = [each.stored for each in one.known.values()], nights[-1].number
+    history = detect_shifts(series.values, series.numbers)
+    found = suspect(series, None, history, list_explained(known))
+    for change in reconcile(found, known, today):
         number = len(one.known) if change.known is None else change.known
         if change.found is None:
             _set_state(one, number, "passed")
@@ -288,6 +289,7 @@ def _refresh(one: SimulatedSeries, night: int) -> list[int]:
             number=change.found.since.number,
             ratio=change.found.ratio,
             state="open",
+            compared=(change.found.before.number, change.found.after.number),
         )
         opened = one.known[number].opened if number in one.known else today
         one.known[number] = Kept(stored=stored, found=change.found, opened=opened)

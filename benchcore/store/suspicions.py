@@ -27,14 +27,13 @@ from benchcore.verdict.history.conditions import (
 )
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.levels import SuspectedNights, measure_levels
+from benchcore.verdict.history.matching import StoredSuspicion, list_explained, reconcile
 from benchcore.verdict.history.modes import describe_modes
 from benchcore.verdict.history.series import Night, Series, SeriesKey
 from benchcore.verdict.history.suspicions import (
     Priority,
-    StoredSuspicion,
     Suspicion,
     rank_by_priority,
-    reconcile,
     suspect,
 )
 
@@ -55,9 +54,12 @@ def refresh_suspicions(engine: Engine, series: Sequence[Series] | None = None) -
     for each, history in zip(given, found_of, strict=True):
         last = each.nights[-1]
         with begin_writing(engine) as session:
-            found = suspect(each, _read_baseline(session, each.key), history)
             rows = {row.id: row for row in _read_rows(session, each.key)}
-            for change in reconcile(found, [_known(row) for row in rows.values()], last.number):
+            days = {night.duel_run: night.number for night in each.nights}
+            known = [_known(row, days) for row in rows.values()]
+            baseline = _read_baseline(session, each.key)
+            found = suspect(each, baseline, history, list_explained(known))
+            for change in reconcile(found, known, last.number):
                 if change.known is None:
                     assert change.found is not None
                     row = SuspicionRow(**dataclasses.asdict(each.key), opened_at=last.at)
@@ -112,7 +114,8 @@ def _of_series(key: SeriesKey) -> Select[tuple[SuspicionRow]]:
     return query
 
 
-def _known(row: SuspicionRow) -> StoredSuspicion:
+def _known(row: SuspicionRow, days: Mapping[str, int]) -> StoredSuspicion:
+    before, after = days.get(row.before_run), days.get(row.after_run)
     return StoredSuspicion(
         id=row.id,
         trigger=row.trigger,  # type: ignore[arg-type]
@@ -120,6 +123,7 @@ def _known(row: SuspicionRow) -> StoredSuspicion:
         ratio=row.ratio,
         state=row.state,  # type: ignore[arg-type]
         answered=row.updated_at.date().toordinal() if row.state in _ANSWERED else None,
+        compared=None if before is None or after is None else (before, after),
     )
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
-from chain import Event, Outcome, Site, rate, simulate
+import chain
+import numpy as np
+import pytest
+from chain import Event, Outcome, SimulatedSeries, Site, Truth, rate, simulate
 
 SMALL = Site(series=42, nights=26, shifts=6, machine_shifts=0, seed=4)
 
@@ -35,3 +39,52 @@ def test_false_and_repeated_events_are_counted() -> None:
     assert row["false infrastructure"] == 1
     outcome.events = [replace(right, culprit="infrastructure")]
     assert rate(outcome)[0]["wrongly blamed"] == 1
+
+
+def _run(
+    monkeypatch: pytest.MonkeyPatch, releases: tuple[int, ...], truths: list[Truth], off: int = 0
+) -> list[tuple[int, str]]:
+    """The events (night of the change, culprit) of 4 series of 22 nights with these changes, and
+    an outlier in night `off`."""
+    monkeypatch.setattr(chain, "RELEASES", releases)
+    site = Site(series=4, nights=22, shifts=0, machine_shifts=0)
+    outcome = Outcome(site=site, series=[])
+    rng = np.random.default_rng(6)
+    for number in range(site.series):
+        state = rng.normal(0.0, 0.003, site.nights)
+        if off:
+            state[off] += 0.06
+        one = SimulatedSeries(
+            noise=0.003,
+            state="independent",
+            bimodal=False,
+            share=0.0,
+            apart=0.0,
+            truths=truths,
+            state_of_night=state,
+        )
+        one.nights = tuple(chain._make_nights(rng, one, number))
+        outcome.series.append(one)
+    for night in range(site.nights):
+        chain._run_night(rng, outcome, night)
+    return [(event.since, event.culprit) for event in outcome.events]
+
+
+@pytest.mark.parametrize("second", [0.05, -0.05])
+def test_two_releases_three_nights_apart_are_blamed_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, second: float
+) -> None:
+    truths = [
+        Truth(night=14, culprit="a", log_ratio=0.05),
+        Truth(night=17, culprit="b", log_ratio=second),
+    ]
+    found = Counter(_run(monkeypatch, (14, 17), truths))
+    assert found == {(14, "a"): 4, (17, "b"): 4}
+
+
+def test_an_outlier_after_a_confirmed_release_does_not_confirm_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for off in (16, 18, 19):
+        truths = [Truth(night=14, culprit="a", log_ratio=0.05)]
+        assert Counter(_run(monkeypatch, (14,), truths, off)) == {(14, "a"): 4}

@@ -133,8 +133,7 @@ def _choose_pair(
 def _collect(nights: Sequence[Night]) -> dict[_Pair, list[float]]:
     found = dict[_Pair, list[float]]()
     for night in nights:
-        own = (night.a_environment, night.b_environment)
-        for pair, log_ratio in {own: night.log_ratio, **night.controls}.items():
+        for pair, log_ratio in {night.environments: night.log_ratio, **night.controls}.items():
             found.setdefault(pair, []).append(log_ratio)
     return found
 

@@ -78,6 +78,11 @@ class Night:
     conditions: Conditions = field(default_factory=dict[str, str])
 
     @property
+    def environments(self) -> tuple[str, str]:
+        """Those of both sides."""
+        return self.a_environment, self.b_environment
+
+    @property
     def number(self) -> int:
         """Days, by the UTC date."""
         return self.at.date().toordinal()

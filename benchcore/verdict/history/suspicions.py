@@ -1,9 +1,9 @@
-"""Suspected changes of a series, matched with stored suspicions: one per shift."""
+"""Suspected changes of a series, and which of them to confirm first."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
@@ -24,7 +24,6 @@ from benchcore.verdict.history.thresholds import (
     LASTING_NIGHTS,
     LEVEL_NIGHTS,
     SAME_SHIFT_NIGHTS,
-    TRACE_NIGHTS,
     UNSURE_NIGHTS,
     VERSION_ALPHA,
     VERSION_BEFORE,
@@ -37,10 +36,6 @@ Trigger = Literal["shift", "edge", "version", "condition", "drift", "bridge"]
 """A new level in the history; outliers in the last nights; a change that came with a new
 environment, or with a new condition such as a driver; small changes that add up since an anchor;
 a lasting condition that moved two environments which stayed the same."""
-_LASTING = ("shift", "bridge")
-"""Triggers for a level that has lasted, and that more nights can make of the others."""
-State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
-"""`passed`: the series returned to the old level before it was measured again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,38 +54,19 @@ class Suspicion:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredSuspicion:
-    """A suspicion that is kept: since which day, which way, and what came of it.
-
-    `answered` is the day of the answer; None = open, or not known.
-    """
-
-    id: int
-    trigger: Trigger
-    number: int
-    ratio: float
-    state: State
-    answered: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SuspicionUpdate:
-    """A change to the stored ones: open one (`known` None), update one, or mark one as passed
-    (`found` None)."""
-
-    known: int | None
-    found: Suspicion | None
-
-
 def suspect(
-    series: Series, baseline: int | None = None, found: Detection | None = None
+    series: Series,
+    baseline: int | None = None,
+    found: Detection | None = None,
+    explained: Sequence[tuple[int, int]] = (),
 ) -> tuple[Suspicion, ...]:
     """Suspect shifts and edges of a series' history, versions and conditions that came with a
     change, and drift, in the order of nights. A reason names the conditions that changed with it.
 
     `baseline` is the day from which people accepted the level; earlier changes are not suspected
     again. None = the first night. `found` is the result of `detect_series`, if already known.
+    `explained` are the days that confirmed suspicions compared, before and after: what they say of
+    a release is not asked again.
     """
     found = found or detect_series(series)
     lasting = len(series.nights) - LASTING_NIGHTS
@@ -116,10 +92,10 @@ def suspect(
     releases = _list_changes(series)
     conditions = find_new_conditions([night.conditions for night in series.nights])
     changes = [row for row in range(len(conditions)) if row in releases or conditions[row]]
-    suspicions = [_enclose_release(series, each, changes) for each in suspicions]
-    near = SAME_SHIFT_NIGHTS
+    known = [row for row in changes if _is_explained(series.nights[row].number, explained)]
+    suspicions = [_enclose_release(series, each, changes, known) for each in suspicions]
     for event in _suspect_changes(series, changes, conditions, found):
-        if not any(abs(event.since.number - each.since.number) <= near for each in suspicions):
+        if not any(_covers(each, event) for each in suspicions):
             suspicions.append(event)
     if baseline is not None:
         suspicions = [
@@ -197,30 +173,54 @@ def _list_changes(series: Series) -> list[int]:
     return [
         row
         for row in range(1, len(series.nights))
-        if _environments(series.nights[row - 1]) != _environments(series.nights[row])
+        if series.nights[row - 1].environments != series.nights[row].environments
     ]
 
 
-def _environments(night: Night) -> tuple[str, str]:
-    return night.a_environment, night.b_environment
+def _is_explained(number: int, explained: Sequence[tuple[int, int]]) -> bool:
+    return any(before < number <= after for before, after in explained)
 
 
-def _enclose_release(series: Series, found: Suspicion, changes: Sequence[int]) -> Suspicion:
+def _covers(found: Suspicion, change: Suspicion) -> bool:
+    """Whether the nights that it compares are before and after that change."""
+    near = abs(change.since.number - found.since.number) <= SAME_SHIFT_NIGHTS
+    return near and found.before.number < change.since.number <= found.after.number
+
+
+def _enclose_release(
+    series: Series, found: Suspicion, changes: Sequence[int], known: Sequence[int]
+) -> Suspicion:
     """The same, with the nights to compare moved apart so that a new environment near the change
-    lies between them: noise misplaces a change by some nights."""
-    near = [
-        row
-        for row in changes
-        if abs(series.nights[row].number - found.since.number) <= SAME_SHIFT_NIGHTS
-    ]
+    lies between them: noise misplaces a change by some nights. One that is `known` to have changed
+    something, or not, stays outside, unless it is where the change begins."""
+
+    def distance(row: int) -> int:
+        return abs(series.nights[row].number - found.since.number)
+
+    near = [row for row in changes if distance(row) <= SAME_SHIFT_NIGHTS]
     if not near:
         return found
-    before, after = series.nights[min(near) - 1], series.nights[max(near)]
-    return replace(
+    if min(near, key=distance) in known:
+        return _exclude_known(series, found, known)
+    new = [row for row in near if row not in known]
+    before, after = series.nights[min(new) - 1], series.nights[max(new)]
+    widened = replace(
         found,
         before=min(found.before, before, key=lambda night: night.number),
         after=max(found.after, after, key=lambda night: night.number),
     )
+    return _exclude_known(series, widened, known)
+
+
+def _exclude_known(series: Series, found: Suspicion, known: Sequence[int]) -> Suspicion:
+    before, after = found.before, found.after
+    for row in known:
+        night = series.nights[row]
+        if before.number < night.number < found.since.number:
+            before = night
+        elif found.since.number < night.number <= after.number:
+            after = series.nights[row - 1]
+    return replace(found, before=before, after=after)
 
 
 def _suspect_changes(
@@ -311,71 +311,6 @@ def _name_change(before: Night, after: Night) -> str:
         if getattr(before, f"{side}_environment") != getattr(after, f"{side}_environment")
     ]
     return " and ".join(changed)
-
-
-def reconcile(
-    found: Sequence[Suspicion], known: Sequence[StoredSuspicion], today: int | None = None
-) -> list[SuspicionUpdate]:
-    """The changes to a series' stored suspicions, given its current ones.
-
-    A suspicion that was answered stays so, unless more nights made a shift of what was less, or it
-    is unknown and has lasted twice as long by the day `today` as when it was answered. An open one
-    that history shows no more has passed. A confirmed one explains every later trace of it.
-    """
-    left = list(known)
-    matches = {number: _take(left, each, _is_same) for number, each in enumerate(found)}
-    for number, each in enumerate(found):
-        matches[number] = matches[number] or _take(left, each, _is_trace)
-    changes: list[SuspicionUpdate] = []
-    for number, each in enumerate(found):
-        same = matches[number]
-        if same is None:
-            changes.append(SuspicionUpdate(known=None, found=each))
-            continue
-        grown = each.trigger in _LASTING and same.trigger not in _LASTING
-        again = grown or _has_lasted(each, same, today)
-        if same.state == "open" or (again and same.state != "confirmed"):
-            changes.append(SuspicionUpdate(known=same.id, found=each))
-    changes += [SuspicionUpdate(known=one.id, found=None) for one in left if one.state == "open"]
-    return changes
-
-
-def _take(
-    left: list[StoredSuspicion],
-    found: Suspicion,
-    is_same: Callable[[Suspicion, StoredSuspicion], bool],
-) -> StoredSuspicion | None:
-    """Take the nearest of these, of equally near ones the newest, out of the list."""
-    same = min(
-        (one for one in left if is_same(found, one)),
-        key=lambda one: (abs(one.number - found.since.number), -one.id),
-        default=None,
-    )
-    if same is not None:
-        left.remove(same)
-    return same
-
-
-def _is_same(found: Suspicion, known: StoredSuspicion) -> bool:
-    later = known.number - found.since.number
-    if found.trigger == "version" and 0 <= later <= SAME_SHIFT_NIGHTS:
-        return True  # these starts compared both environments, whichever way the nights went
-    same_way = (found.ratio > 1) == (known.ratio > 1)
-    return same_way and abs(later) <= SAME_SHIFT_NIGHTS
-
-
-def _is_trace(found: Suspicion, known: StoredSuspicion) -> bool:
-    """Whether a confirmed shift, which history shows nowhere else, explains what it shows here."""
-    if known.state != "confirmed" or (found.ratio > 1) != (known.ratio > 1):
-        return False
-    since = known.number - found.since.number
-    return since >= 0 if found.trigger == "drift" else abs(since) <= TRACE_NIGHTS
-
-
-def _has_lasted(found: Suspicion, known: StoredSuspicion, today: int | None) -> bool:
-    if known.state != "unknown" or known.answered is None or today is None:
-        return False
-    return today - found.since.number >= 2 * max(known.answered - found.since.number, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

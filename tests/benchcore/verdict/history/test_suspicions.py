@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from benchcore.errors import UserError
+from benchcore.verdict.history.matching import StoredSuspicion, reconcile
 from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
-from benchcore.verdict.history.suspicions import StoredSuspicion, Suspicion, reconcile, suspect
+from benchcore.verdict.history.suspicions import Suspicion, suspect
 from benchcore.verdict.history.thresholds import SeriesScale
 
 KEY = SeriesKey(

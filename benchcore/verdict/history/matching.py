@@ -1,0 +1,127 @@
+"""Match what a history shows with stored suspicions: one shift is one suspicion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from benchcore.verdict.history.suspicions import Suspicion, Trigger
+from benchcore.verdict.history.thresholds import SAME_SHIFT_NIGHTS, TRACE_NIGHTS
+
+_LASTING = ("shift", "bridge")
+"""Triggers for a level that has lasted, and that more nights can make of the others."""
+State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
+"""`passed`: the series returned to the old level before it was measured again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSuspicion:
+    """A suspicion that is kept: since which day, which way, and what came of it.
+
+    `answered` is the day of the answer; None = open, or not known. `compared` are the days of its
+    nights before and after; None = they count no more.
+    """
+
+    id: int
+    trigger: Trigger
+    number: int
+    ratio: float
+    state: State
+    answered: int | None = None
+    compared: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuspicionUpdate:
+    """A change to the stored ones: open one (`known` None), update one, or mark one as passed
+    (`found` None)."""
+
+    known: int | None
+    found: Suspicion | None
+
+
+def reconcile(
+    found: Sequence[Suspicion], known: Sequence[StoredSuspicion], today: int | None = None
+) -> list[SuspicionUpdate]:
+    """The changes to a series' stored suspicions, given its current ones.
+
+    A suspicion that was answered stays so, unless more nights made a shift of what was less, or it
+    is unknown and has lasted twice as long by the day `today` as when it was answered. An open one
+    that history shows no more has passed. A confirmed one explains every later trace of it.
+    """
+    left = list(known)
+    matches = {number: _take(left, each, _is_same) for number, each in enumerate(found)}
+    for number, each in enumerate(found):
+        matches[number] = matches[number] or _take(left, each, _is_trace)
+    changes: list[SuspicionUpdate] = []
+    for number, each in enumerate(found):
+        same = matches[number]
+        if same is None:
+            changes.append(SuspicionUpdate(known=None, found=each))
+            continue
+        grown = each.trigger in _LASTING and same.trigger not in _LASTING
+        again = grown or _has_lasted(each, same, today)
+        if same.state == "open" or (again and same.state != "confirmed"):
+            changes.append(SuspicionUpdate(known=same.id, found=each))
+    changes += [SuspicionUpdate(known=one.id, found=None) for one in left if one.state == "open"]
+    return changes
+
+
+def _take(
+    left: list[StoredSuspicion],
+    found: Suspicion,
+    is_same: Callable[[Suspicion, StoredSuspicion], bool],
+) -> StoredSuspicion | None:
+    """Take the nearest of these, of equally near ones the newest, out of the list."""
+    same = min(
+        (one for one in left if is_same(found, one)),
+        key=lambda one: (abs(one.number - found.since.number), -one.id),
+        default=None,
+    )
+    if same is not None:
+        left.remove(same)
+    return same
+
+
+def list_explained(known: Iterable[StoredSuspicion]) -> list[tuple[int, int]]:
+    """The days that confirmed suspicions compared, for `suspect`."""
+    return [
+        each.compared
+        for each in known
+        if each.state == "confirmed" and each.compared and each.trigger != "drift"
+    ]
+
+
+def _is_same(found: Suspicion, known: StoredSuspicion) -> bool:
+    if _has_later_release(found, known):
+        return False
+    later = known.number - found.since.number
+    if found.trigger == "version" and 0 <= later <= SAME_SHIFT_NIGHTS:
+        return True  # these starts compared both environments, whichever way the nights went
+    same_way = (found.ratio > 1) == (known.ratio > 1)
+    return same_way and abs(later) <= SAME_SHIFT_NIGHTS
+
+
+def _is_trace(found: Suspicion, known: StoredSuspicion) -> bool:
+    """Whether a confirmed shift, which history shows nowhere else, explains what it shows here."""
+    if _has_later_release(found, known) or known.state != "confirmed":
+        return False
+    if (found.ratio > 1) != (known.ratio > 1):
+        return False
+    since = known.number - found.since.number
+    return since >= 0 if found.trigger == "drift" else abs(since) <= TRACE_NIGHTS
+
+
+def _has_later_release(found: Suspicion, known: StoredSuspicion) -> bool:
+    """Whether it compares environments that came after those which the known one compared."""
+    if found.trigger == "drift" or known.compared is None:
+        return False
+    is_later = found.before.number >= known.compared[1]
+    return is_later and found.before.environments != found.after.environments
+
+
+def _has_lasted(found: Suspicion, known: StoredSuspicion, today: int | None) -> bool:
+    if known.state != "unknown" or known.answered is None or today is None:
+        return False
+    return today - found.since.number >= 2 * max(known.answered - found.since.number, 1)
