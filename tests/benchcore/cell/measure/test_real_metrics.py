@@ -74,7 +74,7 @@ def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
     return read_document(run_duel(order, state, snapshot, lambda event: None))
 
 
-@pytest.mark.parametrize(("framework", "mode"), [("jax", "jit"), ("torch", "max-autotune")])
+@pytest.mark.parametrize(("framework", "mode"), [("jax", "jit"), ("torch", "default")])
 def test_the_first_starts_compile_with_empty_caches_and_the_others_reuse_them(
     framework_environment: Environments, state: State, snapshot: Path, framework: str, mode: str
 ) -> None:
