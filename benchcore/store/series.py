@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -200,6 +201,21 @@ def _read_values(
             if value is not None:
                 found[(*contender, metric.key)] = value
     return found
+
+
+def describe_series(series: Series) -> dict[str, Any]:
+    """Its key, its number of nights, and how far each changed condition moved it."""
+    bridges = [
+        {
+            "since": each.at.date().isoformat(),
+            "ratio": None if each.log_ratio is None else math.exp(each.log_ratio),
+            "applied": each.applied,
+            "words": each.words,
+        }
+        for each in series.bridges
+    ]
+    key = dataclasses.asdict(series.key)
+    return {**key, "nights": len(series.nights), "bridges": bridges}
 
 
 def list_short(series: Sequence[Series]) -> Iterator[str]:

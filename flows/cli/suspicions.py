@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from typing import Any
-
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.history_documents import keep_history
 from benchcore.store.metrics import TRACKED, find_tracked
-from benchcore.store.series import list_short, read_series
+from benchcore.store.series import describe_series, list_short, read_series
 from benchcore.store.suspicions import list_modes, list_suspicions, refresh_suspicions
-from benchcore.verdict.history.series import Series
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_rows
 
@@ -36,7 +31,7 @@ def suspicions(
     rows = [row for row in list_suspicions(engine) if row["metric"] in wanted]
     modes = list_modes(series, found)
     if as_json:
-        listed = [_describe(each) for each in series]
+        listed = [describe_series(each) for each in series]
         print_json({"suspicions": rows, "series": listed, "modes": modes})
         return
     if rows:
@@ -65,21 +60,6 @@ def suspicions(
         print_line(f"{each['series']}: {each['words']}")
     for line in list_short(series):
         print_line(line)
-
-
-def _describe(series: Series) -> dict[str, Any]:
-    """Its key, its number of nights, and what the conditions moved that changed meanwhile."""
-    bridges = [
-        {
-            "since": each.at.date().isoformat(),
-            "ratio": None if each.log_ratio is None else math.exp(each.log_ratio),
-            "applied": each.applied,
-            "words": each.words,
-        }
-        for each in series.bridges
-    ]
-    key = dataclasses.asdict(series.key)
-    return {**key, "nights": len(series.nights), "bridges": bridges}
 
 
 def _interval(row: dict[str, object]) -> str | None:
