@@ -92,10 +92,12 @@ def default_root() -> Path:
 
 
 def open_state(root: Path) -> State:
-    """Create the state folder and check that it is writable. Raises UserError if it is not."""
+    """Create the state folder, for our user alone, and check that it is writable. Raises UserError
+    if it is not."""
     root = root.expanduser().absolute()
     state = State(root)
     try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (
             *(state.environments, state.snapshots, state.campaigns, state.rejected),
             state.proofs,

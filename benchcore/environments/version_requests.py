@@ -176,10 +176,15 @@ def _release(
     )
 
 
-def pick_interpreters(interpreters: list[Interpreter], python: str | None) -> list[Interpreter]:
-    """The newest interpreter of each minor version that the user allows, newest first."""
+def check_python(python: str | None) -> None:
+    """Raises UserError for what can be no version of Python."""
     if python is not None and not re.fullmatch(r"3\.\d{1,2}(\.\d{1,2})?", python):
         raise UserError(f"wanted a Python version such as '3.12' or '3.12.1', got {_shown(python)}")
+
+
+def pick_interpreters(interpreters: list[Interpreter], python: str | None) -> list[Interpreter]:
+    """The newest interpreter of each minor version that the user allows, newest first."""
+    check_python(python)
     by_minor: dict[str, Interpreter] = {}
     for each in sorted(interpreters, key=lambda one: one.release, reverse=True):
         if python is None or f"{each.version}.".startswith(f"{python}."):

@@ -18,12 +18,15 @@ from packaging.version import InvalidVersion, Version
 from benchcore.cell.document import end_case, spec_case
 
 _MAX_PROBLEMS = 10
+MOST_BYTES = 64 * 2**20
+"""Of a document; the largest that were measured have 0.2 MiB."""
 _MAX_SHOWN = 80
 _MAX_MESSAGE = 300
 
 
 def read_document(path: Path) -> dict[str, Any]:
     """The document at `<campaign>/<duel_run>.json`. Raises ValueError naming what is wrong."""
+    check_size(path)
     document = _parse(path.read_bytes())
     problems = (
         [*_unstorable(document, "$")]
@@ -35,6 +38,12 @@ def read_document(path: Path) -> dict[str, Any]:
         shown = [*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
         raise ValueError("; ".join(shown))
     return document
+
+
+def check_size(path: Path) -> None:
+    """Refuse a document that would fill the memory. Raises ValueError."""
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise ValueError(f"wanted a document of at most {MOST_BYTES} bytes, got {size}")
 
 
 def _parse(content: bytes) -> Any:

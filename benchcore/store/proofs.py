@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.state import State
 from benchcore.store.database import begin_writing
-from benchcore.store.documents import find_schema_problems
+from benchcore.store.documents import check_size, find_schema_problems
 from benchcore.store.models import Proof
 
 
@@ -38,6 +38,7 @@ def ingest_proofs(engine: Engine, state: State) -> list[str]:
     refused = []
     for path in sorted(state.proofs.glob("*.json")):
         try:
+            check_size(path)
             document = json.loads(path.read_text(encoding="utf-8"))
             if problems := [*find_schema_problems(document, "proof")]:
                 raise ValueError(problems[0])

@@ -28,6 +28,15 @@ def argument(metavar: str, text: str) -> Any:
     return typer.Argument(metavar=metavar, help=text)
 
 
+def _check_python(given: str | None) -> str | None:
+    """Before a server or an environment is started for it."""
+    if given is not None:
+        from benchcore.environments.version_requests import check_python  # `--help` needs none
+
+        check_python(given)
+    return given
+
+
 STATE = Path("state")
 State = Annotated[
     Path,
@@ -58,7 +67,7 @@ _NAME = "Name the campaign; an existing name resumes it (default: "
 Campaign = Annotated[str | None, option("--campaign", "NAME", f"{_NAME}a new name).")]
 Night = Annotated[str | None, option("--campaign", "NAME", f"{_NAME}nightly-PROFILE-DATE, UTC).")]
 _PYTHON = "Build environments on this Python, such as 3.12 (default: the newest supported)."
-Python = Annotated[str | None, option("--python", "VERSION", _PYTHON)]
+Python = Annotated[str | None, option("--python", "VERSION", _PYTHON, callback=_check_python)]
 Device = Annotated[str, option("--device", "NAME", "Measure on cpu, cuda, cuda:N or tpu.")]
 _BOUND = "Call a change below this the same, as a share: 0.01 is 1 %."
 Bound = Annotated[float, option("--bound", "RATIO", _BOUND, min=0.001, max=0.5)]

@@ -33,3 +33,13 @@ def test_the_database_is_at_the_configured_url(
     assert state.database_url == f"sqlite:///{tmp_path / 'deadheat.db'}"
     monkeypatch.setenv("DEADHEAT_DATABASE_URL", "postgresql+psycopg://somewhere/deadheat")
     assert state.database_url == "postgresql+psycopg://somewhere/deadheat"
+
+
+def test_a_new_state_folder_is_for_its_user_alone_and_an_old_one_keeps_its_mode(
+    tmp_path: Path,
+) -> None:
+    assert open_state(tmp_path / "new").root.stat().st_mode & 0o777 == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o770)
+    assert open_state(shared).root.stat().st_mode & 0o777 == 0o770

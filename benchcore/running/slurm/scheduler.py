@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 _SECONDS = 30
+_REFUSED = ("SBATCH_", "SLURM_", "LD_", "PYTHON")
+_CODE = frozenset({"PATH", "BASH_ENV", "ENV"})
+"""With LD_* and PYTHON*, what decides which code runs."""
 _UNREACHABLE = re.compile(r"unable to contact|timed out|connection refused|slurmdbd", re.IGNORECASE)
 
 
@@ -76,14 +79,14 @@ def list_nodes(partition: str) -> list[str]:
 
 
 def check_environ(environment: Mapping[str, str]) -> dict[str, str]:
-    """A job's variables, checked. Raises SlurmRefusedError for a bad name, and for one of Slurm's,
-    which would override the script's options."""
+    """A job's variables, checked. Raises SlurmRefusedError for a bad name, for one of Slurm's,
+    which would override the script's options, and for one that decides which code runs."""
     for name, value in environment.items():
-        own = name.startswith(("SBATCH_", "SLURM_"))
-        if own or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
+        refused = name in _CODE or name.startswith(_REFUSED)
+        if refused or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in value:
             raise SlurmRefusedError(
-                f"wanted names of variables that are not Slurm's own, got {name[:100]!r}; "
-                "remove it from 'env'"
+                "wanted names of variables that neither are Slurm's own nor choose the code that "
+                f"runs (PATH, LD_*, PYTHON*), got {name[:100]!r}; remove it from 'env'"
             )
     return dict(environment)
 

@@ -16,7 +16,7 @@ from result_documents import (
     spool_document,
 )
 
-from benchcore.store.documents import read_document
+from benchcore.store.documents import MOST_BYTES, read_document
 
 Document = dict[str, Any]
 
@@ -166,6 +166,14 @@ def test_a_file_that_is_not_a_document_is_refused(
     with pytest.raises(ValueError) as caught:
         read_document(path)
     assert message in str(caught.value)
+
+
+def test_a_document_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    with path.open("wb") as stream:
+        stream.truncate(MOST_BYTES + 1)  # a hole: takes no space
+    with pytest.raises(ValueError, match="wanted a document of at most"):
+        read_document(path)
 
 
 def test_an_infinite_number_is_refused(tmp_path: Path) -> None:

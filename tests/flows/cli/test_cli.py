@@ -37,6 +37,7 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ("nightly --python $(id)", "wanted a Python version such as '3.12' or '3.12.1'"),
         ("nightly --profile nope", "no profile 'nope'; profiles are laptop, ci"),
         ("nightly --site nope", "no site 'nope'; sites are bad, local"),
         ("nightly --site bad", "as TOML in "),

@@ -67,8 +67,11 @@ def test_the_environment_is_passed_beside_the_script(script: Script, slurm: Loca
     assert "SECRET=" not in text
 
 
-@pytest.mark.parametrize("name", ["SBATCH_WRAP", "SLURM_CONF", "A B", "", "A=B"])
-def test_an_environment_that_would_change_sbatch_is_refused(name: str) -> None:
+_LOADED = ["LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV"]
+
+
+@pytest.mark.parametrize("name", ["SBATCH_WRAP", "SLURM_CONF", "A B", "", "A=B", *_LOADED])
+def test_an_environment_that_would_change_sbatch_or_the_code_is_refused(name: str) -> None:
     with pytest.raises(SlurmRefusedError, match="remove it from 'env'"):
         scheduler.check_environ({name: "x"})
 
