@@ -14,6 +14,7 @@ from pathlib import Path
 from benchcore.cell.channel import Channel
 from benchcore.cell.conductor import Conductor
 from benchcore.cell.contender import Contender
+from benchcore.cell.group import follow_leader
 from benchcore.cell.measure.machine_probe import serve_probe
 from benchcore.cell.process import die_with_parent
 from benchcore.cell.proof.run import ProofRun
@@ -22,7 +23,7 @@ from benchcore.protocol import BEAT_S, decode_order, decode_proof_order, write_j
 
 def main(arguments: list[str]) -> int:
     """Run one role: `conductor|proof ORDER RESULT SCRATCH`, or
-    `contender|probe READ_FD WRITE_FD`."""
+    `contender|member|probe READ_FD WRITE_FD`."""
     die_with_parent()
     role, *rest = arguments
     if role in ("conductor", "proof"):
@@ -36,14 +37,18 @@ def main(arguments: list[str]) -> int:
             run = ProofRun(decode_proof_order(document), scratch).run
         write_json(result_path, run())
         shutil.rmtree(scratch / "caches", ignore_errors=True)
-    elif role in ("contender", "probe"):
+    elif role in ("contender", "member", "probe"):
         channel = Channel(*(int(argument) for argument in rest))
         if role == "contender":
             Contender(channel).serve()
+        elif role == "member":
+            follow_leader(channel)
         else:
             serve_probe(channel)
     else:
-        raise SystemExit(f"wanted the role conductor, contender, probe or proof, got {role!r}")
+        raise SystemExit(
+            f"wanted the role conductor, contender, member, probe or proof, got {role!r}"
+        )
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.program import Arrays
+from benchcore.program import Arrays, Program
 from benchcore.workloads.contract import import_spec
 from benchcore.workloads.settings import INJECTED_SLOWDOWN
 
@@ -44,15 +44,28 @@ def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
     return Arrays(params={name: params[name] for name in wanted}, inputs=arrays.inputs)
 
 
-def bind_program(order: Mapping[str, Any], case: Any, arrays: Arrays) -> BoundProgram:
-    """The workload's program for an order's framework, device and settings, with its inputs."""
-    name = f"benchcore.workloads.{order['workload']}.in_{order['framework']}"
-    module = importlib.import_module(name)
-    given = {key: value for key, value in order["settings"].items() if key != INJECTED_SLOWDOWN}
-    program = module.build(case, arrays, {**given, "device": order["device"]})
+def bind_program(
+    order: Mapping[str, Any],
+    case: Any,
+    arrays: Arrays,
+    lead: Callable[[Program], Program] = lambda program: program,
+) -> BoundProgram:
+    """The workload's program for an order's framework, device and settings, with its inputs.
+
+    `lead` lets the other processes of a group make the calls that this one makes.
+    """
+    program = lead(build_program(order, case, arrays))
     bound = BoundProgram(program, import_spec(order["workload"]), case, arrays)
     inject_slowdown(bound, order["settings"])
     return bound
+
+
+def build_program(order: Mapping[str, Any], case: Any, arrays: Arrays) -> Program:
+    """The workload's program for an order's framework, device and settings."""
+    name = f"benchcore.workloads.{order['workload']}.in_{order['framework']}"
+    module = importlib.import_module(name)
+    given = {key: value for key, value in order["settings"].items() if key != INJECTED_SLOWDOWN}
+    return module.build(case, arrays, {**given, "device": order["device"]})
 
 
 def inject_slowdown(bound: BoundProgram, settings: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ from benchcore.cell.building import bind_program, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.document import size_case
 from benchcore.cell.failures.status import classify_exception
+from benchcore.cell.group import Group
 from benchcore.cell.loader.client import LoaderClient
 from benchcore.cell.loader.epochs import Trainer
 from benchcore.cell.measure import energy, memory, timing
@@ -23,7 +24,7 @@ from benchcore.cell.measure.metric_probes import PROBES, probe_metrics
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.case import digest, save_proof
 from benchcore.cell.proof.manifest import read_manifest
-from benchcore.cell.runtime import Runtime, load_runtime
+from benchcore.cell.runtime import ALONE, Runtime, load_runtime
 from benchcore.program import Arrays
 from benchcore.protocol import DataMode
 from benchcore.workloads.contract import Spec, import_spec
@@ -49,6 +50,7 @@ class Contender:
         self._group_size = 1
         self._data_path: str | None = None
         self._products: dict[str, Any] | None = None
+        self._group: Group | None = None
         self._inspect_batch: Callable[[], Mapping[str, Any]] = dict
 
     def serve(self) -> None:
@@ -92,29 +94,35 @@ class Contender:
         else:
             self._prepare_program(_find_case(self._spec, order))
 
-    def _initialise(self, precision: str) -> None:
-        """Initialise the device in a precision, and check it with the canary."""
+    def _initialise(self, precision: str, devices: int = 1) -> None:
+        """Initialise the devices in a precision, and check the first one with the canary."""
         self._device = self._order["device"]
         with self._timed("init"):
+            if devices > 1 and self.runtime.one_process_per_device:
+                self._group = Group(self._order, devices)
+                self._channel.send({"stage": "init", "members": self._group.pids})
             self.runtime.initialise(
                 device=self._device,
                 precision=precision,
                 threads=self._order["threads"],
                 settings=self._order["settings"],
+                devices=devices,
+                place=self._group.place(0) if self._group else ALONE,
             )
         self._stage = "canary"
         self._canary = run_canary(self.runtime.canary, precision)
 
     def _prepare_program(self, case: Any) -> None:
         order = self._order
-        self._initialise(case.precision)
+        self._initialise(case.precision, getattr(case, "devices", 1))
         # The program's counters start here, without what the canary compiled and allocated.
         before = self.runtime.compile_seconds()
         counts = self._count_compilations()
         self._baseline_bytes = memory.take_baseline(self._device)
         arrays = put_weights(self._make_arrays(case), order["checkpoint"])
         with self._timed("build"):
-            self.program = bind_program(order, case, arrays)
+            lead = self._group.lead if self._group else lambda program: program
+            self.program = bind_program(order, case, arrays, lead)
         with self._timed("first_run"):
             self._run_steps(1)
         outputs = self.program.step()

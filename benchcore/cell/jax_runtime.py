@@ -18,6 +18,7 @@ from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
+from benchcore.cell.runtime import ALONE, Place, name_devices
 from benchcore.program import REFERENCE, UnsupportedError
 from benchcore.protocol import parse_device
 
@@ -42,7 +43,9 @@ _MATMUL_PRECISION = {
 
 
 class JaxRuntime:
-    """JAX on one device."""
+    """JAX on one device, or on several, which one process of JAX's uses."""
+
+    one_process_per_device = False
 
     def __init__(self) -> None:
         self._clock = NestedClock(_STAGES)
@@ -68,7 +71,14 @@ class JaxRuntime:
         self._num_cache_hits += event == _CACHE_HIT
 
     def initialise(
-        self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
+        self,
+        *,
+        device: str,
+        precision: str,
+        threads: int,
+        settings: Mapping[str, Any],
+        devices: int = 1,
+        place: Place = ALONE,
     ) -> None:
         """Set the matmul precision and wait for one array on the device.
 
@@ -91,10 +101,14 @@ class JaxRuntime:
         }.get(precision, "float32")
         self._jax.config.update("jax_enable_x64", precision == REFERENCE)
         self._jax.config.update("jax_default_matmul_precision", _MATMUL_PRECISION[precision])
-        self._device = self._find_device(device)
+        self._num_devices = devices
+        if device == "cpu" and devices > 1:  # parts of the CPU, with one pool of threads
+            self._jax.config.update("jax_num_cpu_devices", devices)
+        self._device = self._find_device(device, devices)
         self._jax.block_until_ready(self._jax.device_put(0.0, self._device))
 
-    def _find_device(self, name: str) -> Any:
+    def _find_device(self, name: str, devices: int) -> Any:
+        """The first of as many devices."""
         wanted = parse_device(name)
         if wanted.kind == "cpu":
             return self._jax.devices("cpu")[0]
@@ -108,9 +122,10 @@ class JaxRuntime:
                 f"wanted device {name!r}, but JAX {self._jax.__version__} finds none ({why}); "
                 "choose 'cpu', or a build for CUDA"
             ) from error
-        if wanted.ordinal >= len(found):
+        if wanted.ordinal + devices > len(found):
             raise UnsupportedError(
-                f"wanted device {name!r}, but JAX finds {len(found)} GPUs; choose one of these"
+                f"wanted {name_devices(name, devices)}, but JAX finds {len(found)} GPUs; "
+                "choose a case with fewer devices, or a machine with more"
             )
         return found[wanted.ordinal]
 
@@ -190,7 +205,9 @@ class JaxRuntime:
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """Of what XLA made of the step, and of the jaxpr of several steps."""
         return describe(
-            lambda: inspect_compiled(program.lower(), self._compile(program)),
+            lambda: inspect_compiled(
+                program.lower(), self._compile(program), devices=self._num_devices
+            ),
             lambda: count_asked(self._jax, program.plain_step, MOST_COUNTED),
         )
 
@@ -219,8 +236,8 @@ class JaxRuntime:
         }
 
     def address(self, array: Any) -> int:
-        """Address of an array on a single device."""
-        return array.unsafe_buffer_pointer()
+        """Address of an array on the first of its devices."""
+        return array.addressable_shards[0].data.unsafe_buffer_pointer()
 
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """Read from the arrays, and from the program itself, traced again."""

@@ -47,6 +47,13 @@ class ContenderProcess:
         self._oom_kills = oom_kills
         self._stage = "import"
         self._frozen = False
+        self._members: list[int] = []
+        """Its other processes, where it uses several devices."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all processes of a contender that uses several devices; the first one leads."""
+        return [self.pid, *self._members]
 
     @property
     def pid(self) -> int:
@@ -55,9 +62,10 @@ class ContenderProcess:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it is stopped now, or has ended."""
+        """Whether it is stopped now, or has ended: every process of it."""
         waiting = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
-        return os.waitid(os.P_PID, self.pid, waiting) is not None
+        leader = os.waitid(os.P_PID, self.pid, waiting) is not None
+        return leader and all(map(_is_stopped, self._members))
 
     def freeze(self) -> None:
         """Stop the whole process group and wait until it has stopped (or ended).
@@ -100,6 +108,7 @@ class ContenderProcess:
                 answer = self._channel.receive(timeout_s)
                 if "stage" in answer:
                     self._stage = str(answer["stage"])
+                    self._members = answer.get("members", self._members)
                     on_stage(self._stage)
                 elif "failed" in answer:
                     raise ContenderFailedError(**answer["failed"])
@@ -154,6 +163,15 @@ class ContenderProcess:
         self._channel.close()
         self.kill()
         self._oom_kills.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process that is not our child is stopped, or has ended."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return status.rpartition(")")[2].split()[0] in "TtZX"
 
 
 def start_contender(

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process stands in the group that uses several devices, which meets at the file
+    `rendezvous`. The usual contender is alone."""
+
+    rank: int = 0
+    size: int = 1
+    rendezvous: str = ""
+
+
+ALONE = Place()
+
+
+def name_devices(first: str, number: int) -> str:
+    """Words for so many devices, for messages."""
+    return f"device {first!r}" if number == 1 else f"{number} devices from {first!r} on"
 
 
 class Runtime(Protocol):
@@ -18,8 +37,18 @@ class Runtime(Protocol):
         """Import the framework (timed as the stage `import`)."""
         ...
 
+    one_process_per_device: bool
+    """Whether a contender with several devices is a group of processes."""
+
     def initialise(
-        self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
+        self,
+        *,
+        device: str,
+        precision: str,
+        threads: int,
+        settings: Mapping[str, Any],
+        devices: int = 1,
+        place: Place = ALONE,
     ) -> None:
         """Initialise the device and set the precision switches (the stage `init`).
 

@@ -245,7 +245,7 @@ class StartRunner:
     ) -> None:
         """One block at its `turn` (round and position)."""
         process, start = running[name], self.contenders[name]["starts"][-1]
-        own_pids = frozenset(each.pid for each in running.values())
+        own_pids = frozenset(pid for each in running.values() for pid in each.pids)
         what, message = "block", {}
         if self._loader is not None:
             own_pids |= {self._loader.pid}

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.canary import Operands, Products
+from benchcore.cell.runtime import ALONE, Place
 from benchcore.program import UnsupportedError
 
 
@@ -19,10 +20,21 @@ class StdlibRuntime:
     def import_framework(self) -> None:
         """There is none."""
 
+    one_process_per_device = False
+
     def initialise(
-        self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
+        self,
+        *,
+        device: str,
+        precision: str,
+        threads: int,
+        settings: Mapping[str, Any],
+        devices: int = 1,
+        place: Place = ALONE,
     ) -> None:
-        """Only the CPU is supported."""
+        """Only the CPU is supported, as one device."""
+        if devices > 1 and not self.one_process_per_device:
+            raise UnsupportedError(f"wanted {devices} devices, but stdlib has one")
         if device != "cpu":
             raise UnsupportedError(f"wanted device {device!r}, but stdlib runs on 'cpu' only")
 

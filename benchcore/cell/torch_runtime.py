@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -9,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.explain.products import MOST_COUNTED, describe
+from benchcore.cell.explain.products import MOST_COUNTED, Flops, describe
 from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings
+from benchcore.cell.runtime import ALONE, Place, name_devices
 from benchcore.program import REFERENCE, UnsupportedError
 from benchcore.protocol import parse_device
 
@@ -39,7 +41,9 @@ _AMPERE = (8, 0)
 
 
 class TorchRuntime:
-    """torch on one device."""
+    """torch on one device; for several, each has a process."""
+
+    one_process_per_device = True
 
     def import_framework(self) -> None:
         """Import torch."""
@@ -48,7 +52,14 @@ class TorchRuntime:
         self._torch = torch
 
     def initialise(
-        self, *, device: str, precision: str, threads: int, settings: Mapping[str, Any]
+        self,
+        *,
+        device: str,
+        precision: str,
+        threads: int,
+        settings: Mapping[str, Any],
+        devices: int = 1,
+        place: Place = ALONE,
     ) -> None:
         """Set threads and the precision switches; bring up the device with one tensor."""
         torch = self._torch
@@ -56,20 +67,41 @@ class TorchRuntime:
             raise ValueError(
                 f"wanted precision {precision!r}, but torch here has {sorted(_FP32_PRECISION)}"
             )
-        if device != "cpu" and parse_device(device).ordinal >= torch.cuda.device_count():
-            raise UnsupportedError(
-                f"wanted device {device!r}, but torch {torch.__version__} finds "
-                f"{torch.cuda.device_count()} GPUs; choose 'cpu', or a build for CUDA"
-            )
+        if device != "cpu":
+            last = parse_device(device).ordinal + place.size - 1
+            if last >= torch.cuda.device_count():
+                raise UnsupportedError(
+                    f"wanted {name_devices(device, place.size)}, but torch {torch.__version__} "
+                    f"finds {torch.cuda.device_count()} GPUs; "
+                    "choose 'cpu', a build for CUDA, or a case with fewer devices"
+                )
+            device = f"cuda:{parse_device(device).ordinal + place.rank}"
+        self._place = place
         self._refuse_missing(device, precision)
         self._precision = precision
         torch.backends.cudnn.benchmark = settings.get("cudnn_benchmark", "off") == "on"
         self._choose_attention(settings.get("attention", "usual"))
-        torch.set_num_threads(threads)
+        torch.set_num_threads(max(1, threads // place.size))
         self._set_precision(_FP32_PRECISION[precision])
         self._device = torch.device(device)
         torch.zeros(1, device=self._device)
         self._wait()
+        if place.size > 1:
+            self._join(place)
+
+    def _join(self, place: Place) -> None:
+        """Meet the other processes of the group. NCCL has not been run on a GPU."""
+        cpu = self._device.type == "cpu"
+        if cpu:  # gloo looks the machine's own name up otherwise
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        else:
+            self._torch.cuda.set_device(self._device)
+        self._torch.distributed.init_process_group(
+            "gloo" if cpu else "nccl",
+            init_method=f"file://{place.rendezvous}",
+            rank=place.rank,
+            world_size=place.size,
+        )
 
     def _choose_attention(self, wanted: str) -> None:
         """Leave `scaled_dot_product_attention` one kernel; `usual` leaves it all. Where that one
@@ -207,8 +239,12 @@ class TorchRuntime:
         )
         return describe(
             lambda: inspect_compiled(self._torch, step, mode, on_gpu=self._device.type == "cuda"),
-            lambda: count_asked(self._torch, step, MOST_COUNTED),
+            lambda: self._of_group(count_asked(self._torch, step, MOST_COUNTED)),
         )
+
+    def _of_group(self, flops: Flops) -> Flops:
+        """All processes of a group do as much as this one."""
+        return {dtypes: each * self._place.size for dtypes, each in flops.items()}
 
     def _dynamo(self) -> Any:
         """The compiler, if the workload imported it: eager work never imports it."""
@@ -253,7 +289,7 @@ class TorchRuntime:
             matmul = conv = output_dtype
         return {
             "device": "cpu" if cpu else "gpu",
-            "threads": str(torch.get_num_threads()),
+            "threads": str(torch.get_num_threads() * self._place.size),
             "data_path": "device" if here else "host",
             "param_dtype": dtype,
             "output_dtype": output_dtype,

@@ -50,6 +50,8 @@ def _count(equation: Any, live: Sequence[bool]) -> Iterator[tuple[str, int]]:
     if name == "cond":  # the branch with the most work
         inner = [max(inner, key=lambda each: sum(flops for _, flops in each), default=[])]
     times = equation.params["length"] if name == "scan" else 1
+    if name == "shard_map":  # what is inside is one device's
+        times = equation.params["mesh"].size
     yield from ((dtypes, flops * times) for each in inner for dtypes, flops in each)
 
 
@@ -94,19 +96,22 @@ _FORMULAS: dict[str, Callable[..., int]] = {
 }
 
 
-def inspect_compiled(lowered: Any, compiled: Any) -> Compiled:
-    """The optimised program. Its FLOPs are compared with those of the program before it was
-    optimised, both by XLA's own cost analysis, which counts arithmetic of every kind."""
+def inspect_compiled(lowered: Any, compiled: Any, *, devices: int = 1) -> Compiled:
+    """The optimised program, which is that of one of so many devices. Their FLOPs are compared with
+    those of the program before it was optimised, both by XLA's own cost analysis, which counts
+    arithmetic of every kind."""
     if compiled is None:
         return Compiled(dtypes=(), share=None, why="the workload has no compiled form of its step")
     text = compiled.as_text() or ""
+    if devices > 1 and "manual_computation" in (lowered.as_text() or ""):
+        devices = 1  # it was one device's program from the start
     before, after = (_read_flops(each.cost_analysis()) for each in (lowered, compiled))
     why = ""
     if "custom-call(" in text:
         why = "XLA's cost analysis does not count calls of libraries"
     elif not before or after is None:
         why = "XLA's cost analysis has no FLOPs of it"
-    share = None if why or not before or after is None else after / before
+    share = None if why or not before or after is None else devices * after / before
     return Compiled(dtypes=list_product_dtypes(text), share=share, why=why)
 
 

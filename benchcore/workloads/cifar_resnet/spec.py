@@ -74,7 +74,7 @@ def list_blocks(case: Case) -> Iterator[Block]:
 
 def has_batch_norms(case: Case) -> bool:
     """Else it has group norms."""
-    return case.use_case != "per_sample_grad"
+    return case.use_case != "per_sample_grad" and case.devices == 1
 
 
 def _shapes(case: Case) -> dict[str, tuple[int, ...]]:

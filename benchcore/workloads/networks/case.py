@@ -6,6 +6,7 @@ The last input is `labels`; an example has one row of every input.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ TRACE_STEPS = 3
 PROOF_TRACE_STEPS = 10
 LEARNING_RATE = 0.02
 MOMENTUM = 0.9
+BATCH = "batch"
+"""JAX's name of the axis that inputs are spread over on several devices."""
 NORM_FLOOR = 1e-12
 """Added to the norm that a gradient is divided by: a sample may have none."""
 
@@ -47,6 +50,8 @@ class Case:
     """Largest norm of a sample's gradient in the clipped sum: set so that the seeded weights give
     some samples a larger one, and some a smaller one."""
     trace_steps: int = TRACE_STEPS
+    devices: int = 1
+    """On which the batch is spread evenly; all hold all parameters."""
 
 
 def make_cases(
@@ -84,7 +89,13 @@ def make_cases(
         for name, use_case, batch, reduction in wanted
         for end, precision in precisions
     }
-    return _make_tiny(clip) | cases
+    spread = {
+        f"{name}_x{devices}": dataclasses.replace(case, devices=devices)
+        for name, case in cases.items()
+        if case.use_case != "infer" and case.size == "base" and case.batch >= 32
+        for devices in (2, 4)
+    }
+    return _make_tiny(clip) | cases | spread
 
 
 _REDUCTIONS: tuple[tuple[str, Reduction], ...] = (("", "clipped_sum"), ("_norms", "norms"))
@@ -96,7 +107,7 @@ def _make_tiny(clip: float) -> dict[str, Case]:
         ("train", "train", "clipped_sum"),
         *((f"per_sample_grad{end}", "per_sample_grad", each) for end, each in _REDUCTIONS),
     ]
-    return {
+    tiny = {
         f"tiny_{name}": Case(
             use_case=use_case,
             batch=8,
@@ -107,6 +118,8 @@ def _make_tiny(clip: float) -> dict[str, Case]:
         )
         for name, use_case, reduction in named
     }
+    two = [f"tiny_{name}" for name in ("train", "per_sample_grad")]
+    return tiny | {f"{name}_x2": dataclasses.replace(tiny[name], devices=2) for name in two}
 
 
 def make_proofs(clip: float) -> dict[str, Case]:
@@ -285,7 +298,7 @@ def tolerances(case: Case, gradient: float, *, normed: bool) -> dict[str, float]
     for name in ("update", "travel"):
         if name in found:  # a difference of two parameters has lost a digit or two
             found[name] = min(10 * gradient, 5e-2)
-    if normed and case.use_case == "train":
+    if normed and case.use_case == "train" and case.devices == 1:
         found["statistics"] = 1e-5
     if case.precision == "fp32_ieee":
         return found

@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from benchcore.program import REFERENCE, Arrays, ByName, Program
-from benchcore.workloads.networks.case import LEARNING_RATE, MOMENTUM, Case, is_statistic
-from benchcore.workloads.networks.per_sample.in_jax import make_per_sample
+from benchcore.workloads.networks.case import BATCH, LEARNING_RATE, MOMENTUM, Case, is_statistic
+from benchcore.workloads.networks.per_sample.in_jax import make_per_sample, on_every_device
 from benchcore.workloads.settings import BuildSettings
 
 Params = dict[str, jax.Array]
@@ -51,7 +52,10 @@ class _Placed:
     """Where arrays go, and how."""
 
     network: Network
-    device: jax.Device
+    device: jax.Device | Sharding
+    """Of parameters: one device, or a copy on each."""
+    spread: jax.Device | Sharding
+    """Of inputs: the same device, or a part on each."""
     dtype: jnp.dtype
     wanted: BuildSettings
 
@@ -69,7 +73,7 @@ class _Placed:
             name: np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if array.ndim == 4 else array
             for name, array in inputs.items()
         }
-        placed = jax.device_put(own, self.device)
+        placed = jax.device_put(own, self.spread)
         return {
             name: array.astype(self.dtype) if array.dtype == jnp.float32 else array
             for name, array in placed.items()
@@ -89,9 +93,11 @@ def on_host(array: jax.Array) -> np.ndarray:
 
 def build(case: Case, arrays: Arrays, wanted: BuildSettings, network: Network) -> Program:
     """Set up the network on the device in the settings."""
+    kept, spread = _find_devices(case, wanted)
     placed = _Placed(
         network=network,
-        device=jax.devices(wanted.platform)[wanted.ordinal],
+        device=kept,
+        spread=spread,
         dtype=jnp.float64 if case.precision == REFERENCE else jnp.float32,
         wanted=wanted,
     )
@@ -103,7 +109,25 @@ def build(case: Case, arrays: Arrays, wanted: BuildSettings, network: Network) -
             placed,
             lambda params, inputs: {"logits": network.forward(params, inputs)[0]},
         )
-    return _without_state(arrays, placed, make_per_sample(case, placed.wanted, _loss_of(network)))
+    of_samples = make_per_sample(case, wanted, _loss_of(network))
+    if isinstance(kept, NamedSharding):
+        of_samples = on_every_device(of_samples, kept.mesh)
+    return _without_state(arrays, placed, of_samples)
+
+
+def _find_devices(
+    case: Case, wanted: BuildSettings
+) -> tuple[jax.Device | Sharding, jax.Device | Sharding]:
+    """Where parameters go, and where inputs: to all of a mesh, and spread over it."""
+    devices = jax.devices(wanted.platform)[wanted.ordinal :][: case.devices]
+    if case.devices == 1:
+        return devices[0], devices[0]
+    if len(devices) < case.devices:
+        raise ValueError(
+            f"wanted {case.devices} devices, got {len(devices)}; start JAX with as many"
+        )
+    mesh = Mesh(np.array(devices), (BATCH,))
+    return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec(BATCH))
 
 
 Outputs = Mapping[str, Any]
@@ -197,7 +221,11 @@ def _optimizer() -> optax.GradientTransformation:
 
 def _train(arrays: Arrays, placed: _Placed) -> Program:
     function = _train_step(placed.network)
-    compiled = jax.jit(function, donate_argnums=(0,) if placed.wanted.donate == "yes" else ())
+    options: dict[str, Any] = {}
+    if isinstance(placed.device, Sharding):
+        options["out_shardings"] = placed.device
+    donated = (0,) if placed.wanted.donate == "yes" else ()
+    compiled = jax.jit(function, donate_argnums=donated, **options)
 
     def start(given: ByName) -> _State:
         arrays = placed.place(given)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from benchcore.program import REFERENCE, Arrays, ByName, Program
 from benchcore.workloads.networks.case import LEARNING_RATE, MOMENTUM, Case
@@ -27,15 +27,22 @@ class _Placed:
     module: nn.Module
     dtype: torch.dtype
     layout: torch.memory_format
+    devices: int
     labelled: bool
     wanted: BuildSettings
 
     def place(self, inputs: ByName) -> Inputs:
-        """Indices as int64, images in the layout."""
-        return tuple(self._place_one(array) for array in inputs.values())
+        """This process's part: indices as int64, images in the layout."""
+        return tuple(self._place_one(self._take_part(array)) for array in inputs.values())
+
+    def _take_part(self, array: np.ndarray) -> np.ndarray:
+        if self.devices == 1:
+            return array
+        size = len(array) // self.devices
+        return array[distributed.get_rank() * size :][:size]
 
     def _place_one(self, array: np.ndarray) -> torch.Tensor:
-        tensor = torch.tensor(array, device=self.wanted.device)
+        tensor = torch.tensor(array, device=next(self.module.parameters()).device)
         if not tensor.is_floating_point():
             return tensor.long()
         tensor = tensor.to(self.dtype)
@@ -66,7 +73,10 @@ class _Placed:
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """By torch, unless the settings say `none`."""
         mode = self.wanted.compile
-        return function if mode == "none" else torch.compile(function, mode=mode, fullgraph=True)
+        if mode == "none":
+            return function
+        whole = self.devices == 1  # DistributedDataParallel's hooks can't be compiled
+        return torch.compile(function, mode=mode, fullgraph=whole)
 
 
 def build(case: Case, arrays: Arrays, wanted: BuildSettings, module: nn.Module) -> Program:
@@ -74,12 +84,12 @@ def build(case: Case, arrays: Arrays, wanted: BuildSettings, module: nn.Module) 
     layout = torch.channels_last if wanted.layout == "channels_last" else torch.contiguous_format
     dtype = torch.float64 if case.precision == REFERENCE else torch.float32
     check_names(module, arrays.params)
+    device = _find_device(case, wanted)
     placed = _Placed(
-        module=module.to(wanted.device, dtype, memory_format=layout).train(
-            case.use_case == "train"
-        ),
+        module=module.to(device, dtype, memory_format=layout).train(case.use_case == "train"),
         dtype=dtype,
         layout=layout,
+        devices=case.devices,
         labelled=case.use_case != "infer",
         wanted=wanted,
     )
@@ -93,6 +103,19 @@ def build(case: Case, arrays: Arrays, wanted: BuildSettings, module: nn.Module) 
         )
     step = make_per_sample(case, wanted, placed.module, compute_loss, placed.compile)
     return _without_state(placed, torch.enable_grad, step)
+
+
+def _find_device(case: Case, wanted: BuildSettings) -> torch.device:
+    """Of this process: on several devices each has its own, by its place in the group."""
+    if case.devices == 1:
+        return torch.device(wanted.device)
+    if not distributed.is_initialized() or distributed.get_world_size() != case.devices:
+        raise ValueError(
+            f"wanted a group of {case.devices} processes; let the cell start the contender"
+        )
+    if wanted.platform == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", wanted.ordinal + distributed.get_rank())
 
 
 def check_names(module: nn.Module, params: ByName) -> None:
@@ -152,7 +175,8 @@ def _train(placed: _Placed) -> Program:
     for name, param in params.items():  # zeros: step 1 is then the one that SGD defines
         optimizer.state[param]["momentum_buffer"] = momentum[name]
     update = torch.compile(optimizer.step) if wanted.optimizer == "compiled" else optimizer.step
-    loss_function = placed.compile(lambda *inputs: compute_loss(module, inputs))
+    forward = _spread(placed)
+    loss_function = placed.compile(lambda *inputs: compute_loss(forward, inputs))
     owed = list(params.values())
     address = owed[-1].data_ptr()
 
@@ -161,7 +185,11 @@ def _train(placed: _Placed) -> Program:
         loss = loss_function(*inputs)
         loss.backward()
         update()
-        return loss.detach(), owed
+        loss = loss.detach()
+        if placed.devices > 1:
+            distributed.all_reduce(loss)
+            loss /= placed.devices
+        return loss, owed
 
     def reset(given: ByName) -> None:
         placed.reset(given)
@@ -188,6 +216,14 @@ def _train(placed: _Placed) -> Program:
         },
         held=held,
     )
+
+
+def _spread(placed: _Placed) -> nn.Module:
+    """On several devices gradients are averaged while the backward pass runs. Every process has
+    the same parameters already."""
+    if placed.devices == 1:
+        return placed.module
+    return nn.parallel.DistributedDataParallel(placed.module, broadcast_buffers=False)
 
 
 def to_host(tensor: torch.Tensor) -> np.ndarray:

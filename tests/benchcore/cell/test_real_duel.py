@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,20 @@ def test_both_frameworks_agree_and_their_ratio_counts(
     assert jax["effective"]["versions"]["jax"] == jax["version"]
     assert jax["starts"][0]["stages"]["compile"] > 0
     assert torch["effective"]["versions"]["torch"].startswith(torch["version"])
+
+
+@pytest.mark.parametrize("use_case", ["train", "per_sample_grad"])
+def test_two_processes_of_torch_agree_with_two_devices_of_jax(
+    framework_environment: Environments, state: State, snapshot: Path, use_case: str
+) -> None:
+    order = _order(framework_environment, use_case, **SHORT)
+    order = dataclasses.replace(order, workload="mnist_cnn", case=f"tiny_{use_case}_x2")
+    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    failures = [contender["failure"] for contender in document["contenders"]]
+    assert [contender["status"] for contender in document["contenders"]] == ["ok", "ok"], failures
+    assert document["duel"]["sizes"]["devices"] == 2
+    assert document["equivalence"]
+    assert all(row["agrees"] for row in document["equivalence"])
 
 
 @pytest.mark.parametrize(

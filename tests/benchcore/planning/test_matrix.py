@@ -313,7 +313,7 @@ def test_a_replicate_gets_a_different_name() -> None:
             "nope",
             "bare",
             "stdlib",
-            "no workload 'nope'; workloads are convolution, copy, digest",
+            "no workload 'nope'; workloads are cifar_resnet, convolution, copy, digest",
         ),
         ("../mlp", "bare", "stdlib", "no workload '../mlp'"),
         ("noop", "huge", "stdlib", "no case 'huge' in workload 'noop'; cases are bare"),

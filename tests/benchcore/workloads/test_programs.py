@@ -49,7 +49,7 @@ def _spec(workload: str) -> Any:
 
 
 def _tiny_cases(workload: str) -> list[str]:
-    names = list(_spec(workload).cases)
+    names = [name for name in _spec(workload).cases if not name.endswith("_x2")]
     return [name for name in names if name.startswith("tiny")] or names
 
 
@@ -200,6 +200,18 @@ OPTIONAL = [
     )
 ]
 """Other ways to compute the same: among them a backward pass for every sample."""
+SPREAD = [
+    Job(workload=workload, case=f"tiny_{use_case}_x2", arm="jax")
+    for workload, use_case in (
+        ("mnist_cnn", "train"),
+        ("mnist_cnn", "per_sample_grad"),
+        ("cifar_resnet", "per_sample_grad"),
+        ("text_classifier", "per_sample_grad"),
+        ("small_lm", "train"),
+        ("graph_gcn", "train"),
+    )
+]
+"""On two parts of the CPU. Real duels hold them against two processes of torch."""
 UNBATCHED = Job(
     workload="graph_gcn",
     case="tiny_per_sample_grad",
@@ -265,7 +277,10 @@ def _launch(python: str | Path, jobs: list[Job], folder: Path) -> Outcomes:
     passive = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     environment = {**os.environ, **passive, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool, which imports torch once more
-    environment["XLA_FLAGS"] = "--xla_backend_optimization_level=1"  # the least CPU time in all
+    environment["XLA_FLAGS"] = (
+        "--xla_backend_optimization_level=1 "  # the least CPU time in all
+        "--xla_force_host_platform_device_count=2"
+    )
     script = Path(__file__).with_name("run_program.py")
     done = subprocess.run(
         [str(python), "-P", "-s", str(script), str(listed)],
@@ -314,6 +329,7 @@ def outcomes(
             *HANDED_WRONG,
             *OPTIONAL,
             UNBATCHED,
+            *SPREAD,
             OWN_NORMS,
             MISNAMED,
             BIASED,
@@ -338,6 +354,7 @@ def _wanted(items: list[pytest.Item], jobs: list[Job]) -> list[Job]:
     requested = [item.callspec.params["job"] for item in mine if "job" in item.fixturenames]
     if len(requested) < len(mine):  # one that names no job may look at any
         return jobs
+    requested += [_alone(job) for job in requested if job in SPREAD]
     for job in [job for job in requested if job.exact]:  # a proof rests on four outcomes
         requested += [
             dataclasses.replace(job, exact=False),
@@ -350,6 +367,11 @@ def _wanted(items: list[pytest.Item], jobs: list[Job]) -> list[Job]:
         if job in requested
         or (job in [*RIGHT, *HANDED] and (job.workload, job.case, job.handed) in cases)
     ]
+
+
+def _alone(job: Job) -> Job:
+    """The same on a single device."""
+    return dataclasses.replace(job, case=job.case.removesuffix("_x2"))
 
 
 def _difference(one: np.ndarray, other: np.ndarray) -> float:
@@ -449,6 +471,11 @@ def test_the_batch_norm_of_a_mistake_agrees_without_the_mistake(
 ) -> None:
     partner = Job(workload=job.workload, case=job.case, arm="jax")
     assert _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before) == {}
+
+
+@pytest.mark.parametrize("job", SPREAD, ids=_key)
+def test_two_devices_compute_what_one_does(job: Job, outcomes: Outcomes) -> None:
+    assert _disagreements(job, outcomes[_alone(job).key].before, outcomes[job.key].before) == {}
 
 
 @pytest.mark.parametrize("job", [UNBATCHED], ids=_key)

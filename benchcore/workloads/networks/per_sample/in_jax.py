@@ -7,8 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
 
-from benchcore.workloads.networks.case import NORM_FLOOR, Case
+from benchcore.program import UnsupportedError
+from benchcore.workloads.networks.case import BATCH, NORM_FLOOR, Case
 from benchcore.workloads.settings import BuildSettings
 
 Params = dict[str, jax.Array]
@@ -40,9 +42,37 @@ def make_per_sample(
         }
         return {"norms": norms, "clipped_sum": clipped}
 
-    if wanted.chunk == "whole" or int(wanted.chunk) >= case.batch:
+    if wanted.chunk == "whole" or int(wanted.chunk) >= case.batch // case.devices:
         return of_chunk
     return _in_turn(of_chunk, int(wanted.chunk))
+
+
+def on_every_device(
+    function: Callable[[Params, Inputs], dict[str, Any]], mesh: Mesh
+) -> Callable[[Params, Inputs], dict[str, Any]]:
+    """The function of each device's samples, and the sum over all devices.
+
+    XLA's automatic partitioning gets the gradients of single samples wrong where there are
+    convolutions (benchcore/known-issues.md).
+    """
+    if "shard_map" not in vars(jax):
+        raise UnsupportedError(f"wanted jax.shard_map, which JAX {jax.__version__} lacks")
+
+    def on_one(params: Params, inputs: Inputs) -> dict[str, Any]:
+        found = function(params, inputs)
+        if "clipped_sum" in found:
+            found["clipped_sum"] = jax.lax.psum(found["clipped_sum"], BATCH)
+        return found
+
+    def on_all(params: Params, inputs: Inputs) -> dict[str, Any]:
+        specs = {"norms": PartitionSpec(BATCH), "clipped_sum": PartitionSpec()}
+        first = jax.tree.map(lambda each: each[: each.shape[0] // mesh.size], inputs)
+        out = {name: specs[name] for name in jax.eval_shape(function, params, first)}
+        given = (PartitionSpec(), PartitionSpec(BATCH))
+        mapped = jax.shard_map(on_one, mesh=mesh, in_specs=given, out_specs=out, check_vma=False)
+        return mapped(params, inputs)
+
+    return on_all
 
 
 def _in_turn(

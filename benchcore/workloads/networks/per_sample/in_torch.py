@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import distributed
 
 from benchcore.workloads.networks.case import NORM_FLOOR, Case
 from benchcore.workloads.settings import BuildSettings
@@ -29,7 +30,8 @@ def make_per_sample(
     if wanted.per_sample == "loop":
         size, of_chunk = 1, _make_of_one(params, module, loss_of)
     else:
-        size = case.batch if wanted.chunk == "whole" else min(int(wanted.chunk), case.batch)
+        own = case.batch // case.devices
+        size = own if wanted.chunk == "whole" else min(int(wanted.chunk), own)
         of_chunk = _make_of_chunk(params, buffers, module, loss_of)
 
     def reduce(inputs: Inputs) -> tuple[torch.Tensor, Tensors]:
@@ -56,9 +58,25 @@ def make_per_sample(
             for name, each in clipped.items():
                 total[name] = total[name].add_(each) if name in total else each
         joined = norms[0] if len(norms) == 1 else torch.cat(norms)
+        if case.devices > 1:
+            joined, total = _gather(joined, total)
         return {"norms": joined, "clipped_sum": total} if total else {"norms": joined}
 
     return step
+
+
+def _gather(norms: torch.Tensor, total: Tensors) -> tuple[torch.Tensor, Tensors]:
+    """The norms of all devices, and the sum over them, in one message each."""
+    everyone = norms.new_empty(distributed.get_world_size() * len(norms))
+    distributed.all_gather_into_tensor(everyone, norms)
+    if not total:
+        return everyone, total
+    flat = torch.cat([each.flatten() for each in total.values()])
+    distributed.all_reduce(flat)
+    parts = flat.split([each.numel() for each in total.values()])
+    return everyone, {
+        name: part.view_as(each) for (name, each), part in zip(total.items(), parts, strict=True)
+    }
 
 
 def _make_of_chunk(
