@@ -62,10 +62,10 @@ class DaskSlots:
 
 
 @contextmanager
-def open_dask_slots(gpus: Sequence[str]) -> Iterator[DaskSlots]:
+def open_dask_slots(gpus: Sequence[str], devices: int = 1) -> Iterator[DaskSlots]:
     """A Dask cluster of this machine while the body runs. It requires a certificate that is kept in
     memory here: nodes have other users."""
-    slots = split_allocation(gpus, os.sched_getaffinity(0))
+    slots = split_allocation(gpus, os.sched_getaffinity(0), devices)
     security = Security.temporary()
     shared = {"host": "127.0.0.1", "protocol": "tls://", "security": security}
     shared |= {"dashboard": False, "dashboard_address": "127.0.0.1:0"}

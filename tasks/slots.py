@@ -1,4 +1,4 @@
-"""Where a shard's duels are measured: one after the other, or side by side, one per GPU."""
+"""Where a shard's duels are measured: one after the other, or side by side on GPUs of their own."""
 
 from __future__ import annotations
 
@@ -59,15 +59,16 @@ class _OneSlot:
 
 
 @contextmanager
-def open_slots(job: OwnJob | None) -> Iterator[Slots]:
-    """One slot per GPU of the job around this process; a single one if it has fewer than two."""
-    if job is None or len(job.gpus) < 2:
+def open_slots(job: OwnJob | None, devices: int = 1) -> Iterator[Slots]:
+    """One slot per so many GPUs of the job around this process; a single one where they make no
+    two."""
+    if job is None or len(job.gpus) < 2 * devices:
         yield _OneSlot()
         return
     # This import takes a second, which shards of one GPU save.
     from tasks.dask_slots import open_dask_slots
 
-    with open_dask_slots(job.gpus) as slots:
+    with open_dask_slots(job.gpus, devices) as slots:
         yield slots
 
 
@@ -81,7 +82,7 @@ def measure_in_slots(
     order: dict[str, Any] = {"campaign": shard.campaign, "root": root, "job": job}
     order["log"] = measurement.shard_log(shard, root)
     lost, rest, waiting = dict[str, str](), list(duels), list(duels)
-    with open_slots(job) as slots:
+    with open_slots(job, shard.devices) as slots:
         first = waiting[: slots.num]
         while waiting or slots.num_busy:
             if waiting and slots.num_busy < slots.num:

@@ -199,7 +199,7 @@ class Dispatch:
             self._send(shard, deployment)
 
     def _send(self, shard: Shard, deployment: UUID) -> None:
-        asked = find_pool(self.site, shard.pool)[1]
+        asked = find_pool(self.site, shard.pool)[1].with_devices(shard.devices)
         asked = asked.model_copy(update={"exclude": (*asked.exclude, *shard.exclude)})
         run_deployment(
             deployment,

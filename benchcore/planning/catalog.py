@@ -129,6 +129,12 @@ def check_checkpoint(workload: str, checkpoint: object) -> None:
         )
 
 
+def count_devices(workload: str, case: str) -> int:
+    """How many devices a case uses; 1 where the workload or case no longer exists."""
+    cases = load_spec(workload).cases if workload in list_workloads() else {}
+    return getattr(cases.get(spec_case(case)), "devices", 1)
+
+
 def is_faulty(workload: str) -> bool:
     """Whether the workload fails on purpose."""
     return load_spec(workload).injects_faults

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
 from benchcore.errors import UserError
+from benchcore.planning.seed0 import CELLS, Cell
 from benchcore.planning.tracks import (
     CONTROL_ARMS,
     DEFAULT_TRACK,
@@ -245,8 +246,38 @@ def h100() -> Profile:
     )
 
 
+def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
+    """The first seed's matrix: four networks, trained and for gradients of samples, on one device
+    and on two. On two CPU cores within an hour; two devices are then parts of the CPU."""
+    limits = DuelLimits(
+        max_starts=5,
+        compilations=1,
+        rounds=8,
+        max_rounds=20,
+        warm_up_limit_s=2.0,
+        budget_s=40,
+    )
+    matches = [
+        Match(
+            workload=cell.workload,
+            case=cell.case,
+            arms=(JAX_NEWEST, TORCH_COMPILE),
+            expected_s=90,
+        )
+        for cell in cells
+    ]
+    sentinels = list_sentinels(device, "fp32_ieee", (JAX_NEWEST, TORCH_EAGER), limits)
+    return Profile(
+        name="seed0",
+        matches=(*sentinels, *matches),
+        device=device,
+        limits=limits,
+        needs=frozenset({"compiler"}),
+    )
+
+
 PROFILES: Mapping[str, Callable[[], Profile]] = {
-    each.__name__: each for each in (laptop, ci, smoke, h100)
+    each.__name__: each for each in (laptop, ci, smoke, h100, seed0)
 }
 
 

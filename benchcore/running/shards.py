@@ -21,6 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from benchcore.errors import CampaignIncompleteError, UserError
+from benchcore.planning.catalog import count_devices
 from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.planning.tracks import DEFAULT_TRACK
 from benchcore.protocol import SCHEMA, write_json
@@ -53,7 +54,9 @@ class Shard:
     num_guessed: int
     """Duels of a kind that was never measured on this site, so their seconds are the plan's."""
     slots: int = 1
-    """Duels that run side by side, one per GPU."""
+    """Duels that run side by side, each on GPUs of its own."""
+    devices: int = 1
+    """GPUs that each duel uses."""
     exclude: tuple[str, ...] = ()
     """Nodes that the job must not use."""
 
@@ -135,7 +138,6 @@ def cut_shards(
         for place, duel in enumerate(missing)
     ]
     folder = _folder(state, plan.campaign)
-    slots = max(1, allocation.gpus)
     target_s = 0.0 if plan.separate_nodes else min(site.shard_minutes * 60, usable_s)
     excluded = dict(
         zip(
@@ -144,7 +146,7 @@ def cut_shards(
             strict=True,
         )
     )
-    for packed in pack(items, target_s, 1 if plan.separate_nodes else slots):
+    for packed in pack(items, target_s, 1 if plan.separate_nodes else allocation.gpus):
         duel_runs = [item.duel_run for item in packed.items]
         number = sum(1 for _ in folder.glob("*.json"))
         named = json.dumps([plan.campaign, packed.pool, duel_runs, number])
@@ -156,7 +158,8 @@ def cut_shards(
             pool=packed.pool,
             seconds={item.duel_run: item.expected_s for item in packed.items},
             num_guessed=sum(item.guessed for item in packed.items),
-            slots=slots,
+            slots=_count_slots(allocation.gpus, packed.devices),
+            devices=packed.devices,
             exclude=excluded[duel_runs[0]] if plan.separate_nodes and nodes else (),
         )
         write_json(folder / f"{shard.id}.json", dataclasses.asdict(shard))
@@ -174,6 +177,8 @@ class PackingItem:
     expected_s: float
     value: float
     guessed: bool = False
+    devices: int = 1
+    """GPUs that it uses."""
 
 
 @dataclass
@@ -181,6 +186,7 @@ class PackedShard:
     """The duels of one allocation, in the order of measuring."""
 
     pool: str
+    devices: int = 1
     items: list[PackingItem] = field(default_factory=list)
 
     def seconds_with(self, item: PackingItem, slots: int) -> float:
@@ -196,9 +202,14 @@ def span(seconds: Iterable[float], slots: int) -> float:
     return max(ends)
 
 
-def pack(items: Iterable[PackingItem], target_s: float, slots: int = 1) -> list[PackedShard]:
-    """Put every duel into the first shard of its pool that has room for it. A shard measures
-    `slots` duels side by side.
+def _count_slots(gpus: int, devices: int) -> int:
+    """How many duels an allocation measures side by side."""
+    return max(1, gpus // devices)
+
+
+def pack(items: Iterable[PackingItem], target_s: float, gpus: int = 1) -> list[PackedShard]:
+    """Put every duel into the first shard of its pool and number of devices that has room for it.
+    A shard measures as many duels side by side as `gpus` suffice for.
 
     Shards, and the duels in each, are sorted by value, highest first. No shard is longer than
     `target_s`, except one with a single duel that is longer by itself.
@@ -206,11 +217,11 @@ def pack(items: Iterable[PackingItem], target_s: float, slots: int = 1) -> list[
     shards: list[PackedShard] = []
     for item in sorted(items, key=lambda each: -each.value):
         for shard in shards:
-            fits = shard.seconds_with(item, slots) <= target_s
-            if shard.pool == item.pool and fits:
+            fits = shard.seconds_with(item, _count_slots(gpus, item.devices)) <= target_s
+            if (shard.pool, shard.devices) == (item.pool, item.devices) and fits:
                 break
         else:
-            shard = PackedShard(item.pool)
+            shard = PackedShard(item.pool, item.devices)
             shards.append(shard)
         shard.items.append(item)
     return shards
@@ -229,6 +240,7 @@ def _make_item(
         expected_s=duel.expected_s if seconds is None else seconds,
         value=1e6 * rank + place,
         guessed=seconds is None,
+        devices=count_devices(duel.workload, duel.case),
     )
 
 

@@ -37,6 +37,10 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("compare", "Measure which of two versions or settings is faster on one case."),
         ("train", "Train on an image folder on both sides, and compare their epochs."),
         (
+            "seed0",
+            "Compare JAX and PyTorch on one benchmark and use case of the first seed's matrix.",
+        ),
+        (
             "defects",
             "Reproduce known benchmarking errors: how far each moves the ratio, what detects it.",
         ),

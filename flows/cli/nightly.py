@@ -55,7 +55,7 @@ def nightly(
             wait_minutes=wait / 60,
         )
 
-    _print_outcome(run_flow(measure, opened, name, (profile, site, pool, python)), as_json)
+    print_outcome(run_flow(measure, opened, name, (profile, site, pool, python)), as_json)
 
 
 _CONTENDER = "Measure this contender; repeat for more: jax@newest, torch==2.15.0,compile=none."
@@ -100,10 +100,11 @@ def run(
             device=device or "cpu",
         )
         drafted = draft_duel(wanted, place)
-    _print_outcome(measure_plan(drafted, opened, place.pool, wait_s=wait), as_json)
+    print_outcome(measure_plan(drafted, opened, place.pool, wait_s=wait), as_json)
 
 
-def _print_outcome(outcome: dict[str, Any], as_json: bool) -> None:
+def print_outcome(outcome: dict[str, Any], as_json: bool) -> None:
+    """What a campaign found. Exit code 1 if nothing counts."""
     void = outcome["void"]
     if as_json:
         print_json(outcome)

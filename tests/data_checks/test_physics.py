@@ -118,6 +118,22 @@ def test_steps_ten_times_too_fast_are_invalid_physics(start: int | None, state: 
     assert "2147 GFLOP/s" in marks["jax-0.9", "invalid_physics"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "case", "marked"),
+    [("gpu", "train_b32_x2", 0), ("gpu", "train_b32", 1), ("cpu", "train_b32_x2", 1)],
+)
+def test_a_step_on_two_gpus_may_take_half_the_time_of_one(
+    kind: str, case: str, marked: int, state: State
+) -> None:
+    """Devices of a CPU are parts of it: they make nothing possible that it is not capable of."""
+    document = hurry(candidate(flops=int(0.9 * FLOPS)), 2)
+    document["duel"] |= {"workload": "text_classifier", "case": case, "use_case": "train"}
+    documents = [matmul(), copy(), document]
+    for each in documents:
+        each["allocation"]["device"]["kind"] = kind
+    assert len(marks_of(state, *documents)) == marked
+
+
 def test_an_impossible_contender_has_that_status_everywhere_and_its_duel_counts_nowhere(
     state: State,
 ) -> None:

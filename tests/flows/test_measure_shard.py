@@ -45,7 +45,7 @@ class _Measuring:
         self.report: tuple[list[str], list[str]] | None = None
 
     def open_shard(self, campaign: str, *_: str) -> Any:
-        return SimpleNamespace(campaign=campaign)
+        return SimpleNamespace(campaign=campaign, devices=1)
 
     def prove_shard(self, *_: Any, **__: Any) -> None: ...
     def find_job(self, _: Any) -> None: ...
@@ -94,7 +94,7 @@ def test_unmeasured_duels_are_given_up_or_returned(
     slots, measuring = _Slots(num, ends), _Measuring(no_time_from)
     monkeypatch.setattr(measure_shard, "measurement", measuring)
     monkeypatch.setattr("tasks.slots.measurement", measuring)
-    monkeypatch.setattr("tasks.slots.open_slots", lambda job: nullcontext(slots))
+    monkeypatch.setattr("tasks.slots.open_slots", lambda job, devices: nullcontext(slots))
     if lost:
         with pytest.raises(CampaignIncompleteError, match=ends[lost[0]]):
             measure_shard.measure_shard.fn("night", "0" * 16, "token")

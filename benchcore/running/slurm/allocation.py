@@ -41,3 +41,8 @@ class Allocation(BaseModel):
     container_image: _Image | None = Field(
         None, description="Container image of the job, if Slurm has pyxis."
     )
+
+    def with_devices(self, devices: int) -> Allocation:
+        """At least as many GPUs, for a case that uses several; one without GPUs stays so."""
+        gpus = max(self.gpus, devices) if self.gpus else 0
+        return self.model_copy(update={"gpus": gpus})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchcore.errors import UserError
@@ -74,6 +75,11 @@ def write_batch_script(job: BatchJob) -> str:
         + "".join(f"module load {shlex.quote(module)}\n" for module in modules)
         + f"exec {shlex.join(job.command)}\n"
     )
+
+
+def write_local_script(folder: str, command: Sequence[str]) -> str:
+    """The same for this machine, without Slurm."""
+    return f"#!/bin/bash\nset -e\ncd -- {shlex.quote(folder)}\nexec {shlex.join(command)}\n"
 
 
 def list_options(job: BatchJob) -> list[str]:

@@ -1,4 +1,5 @@
-"""Slots: equal parts of an allocation with one GPU each, in which duels run side by side."""
+"""Slots: equal parts of an allocation with one GPU each, or as many as a duel uses, in which duels
+run side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ _CPUS = "DEADHEAT_SLOT_CPUS"
 
 @dataclass(frozen=True)
 class Slot:
-    """A GPU, as CUDA_VISIBLE_DEVICES names it, and its CPUs."""
+    """Its GPU or GPUs, as CUDA_VISIBLE_DEVICES names them, and its CPUs."""
 
     gpu: str
     cpus: tuple[int, ...]
@@ -29,9 +30,11 @@ def list_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(gpu for gpu in named.split(",") if gpu and gpu != "NoDevFiles")
 
 
-def split_allocation(gpus: Sequence[str], cpus: Collection[int]) -> list[Slot]:
-    """One slot per GPU with an equal share of neighbouring CPUs, mostly of one socket. CPUs are
-    shared only if there are fewer than GPUs."""
+def split_allocation(gpus: Sequence[str], cpus: Collection[int], devices: int = 1) -> list[Slot]:
+    """One slot per so many GPUs with an equal share of neighbouring CPUs, mostly of one socket.
+    CPUs are shared only if there are fewer than slots. GPUs that fill no slot are left out."""
+    starts = range(0, len(gpus) - devices + 1, devices)
+    gpus = [",".join(gpus[start : start + devices]) for start in starts]
     ordered, share = sorted(cpus), len(cpus) // len(gpus)
     if not share:
         return [Slot(gpu, (ordered[at % len(ordered)],)) for at, gpu in enumerate(gpus)]

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, not_, or_, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import leave_out_degraded
-from benchcore.planning.catalog import winograd_share
+from benchcore.planning.catalog import count_devices, winograd_share
 from benchcore.protocol import Status
 from benchcore.store.frames.reading import select_columns
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
@@ -93,9 +93,11 @@ def _void_where_both_are_beyond(
 def _judge(row: Mapping[str, Any], sentinels: Sentinels) -> RooflineCheck:
     """By the fastest start: one that left its work out shows, however slow the others were."""
     gpu = row["device"]["kind"] == "gpu"
+    # A ceiling is one GPU's. Several devices of a CPU are parts of it.
+    devices = count_devices(row["workload"], row["case_name"]) if gpu else 1
     work = Work(
-        flops=row["flops_per_step"],
-        least_bytes=row["least_bytes_per_step"],
+        flops=row["flops_per_step"] / devices,
+        least_bytes=row["least_bytes_per_step"] / devices,
         winograd_share=winograd_share(row["workload"], row["case_name"]),
         cache_bytes=GPU_CACHE_BYTES if gpu else row["host"].get("cache_bytes"),
     )

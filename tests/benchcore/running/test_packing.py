@@ -77,8 +77,17 @@ def test_duels_of_equal_priority_stay_in_the_order_of_the_plan() -> None:
 
 def test_duels_side_by_side_share_a_shards_time() -> None:
     items = [PackingItem(duel_run=str(n), pool="h100", expected_s=40, value=0) for n in range(9)]
-    assert [len(shard.items) for shard in pack(items, TARGET_S, slots=2)] == [4, 4, 1]
+    assert [len(shard.items) for shard in pack(items, TARGET_S, gpus=2)] == [4, 4, 1]
     assert span([60, 50, 40, 10], 2) == 90
+
+
+def test_duels_on_several_gpus_have_shards_of_their_own() -> None:
+    items = [
+        PackingItem(duel_run=f"{n}", pool="h100", expected_s=40, value=-n, devices=1 + n % 2)
+        for n in range(8)
+    ]
+    shards = pack(items, TARGET_S, gpus=2)
+    assert [(each.devices, len(each.items)) for each in shards] == [(1, 4), (2, 2), (2, 2)]
 
 
 def _seconds(shard: PackedShard) -> float:

@@ -110,6 +110,13 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
             "compare mlp --case infer_b128 --a jax --b torch --track tuned --b-set compile=none",
             "wanted no settings for track 'tuned'",
         ),
+        (
+            "seed0 --benchmark cats --use-case 1",
+            "of mnist, cifar10, nlp, gnn and a use case of 1, 2",
+        ),
+        ("seed0 --benchmark mnist --use-case 5", "got 'mnist' and 5"),
+        ("seed0 --benchmark mnist --use-case 1 --site nope --dry-run", "no site 'nope'"),
+        ("seed0 --benchmark mnist --use-case 1 --scripts nope --dry-run", "with --scripts"),
         ("tune nope", "no workload 'nope'"),
         ("tune mlp --case nope", "no case 'nope' in workload 'mlp'"),
         ("tune mlp --use-case train", "match: tiny_train"),
@@ -242,7 +249,7 @@ def test_the_help_lists_each_command_as_the_command_describes_itself() -> None:
 
 _VERBS = re.compile(
     r"(Add|Assign|Begin|Build|Call|Choose|Compile|Crop|Decode|End|Find|Ignore|Judge|Keep|Leave|Load|"
-    r"Measure|Name|Print|Prove|Read|Record|Repeat|Reproduce|Run|Serve|Set|Start|Stop|Submit|Take|Train|"
+    r"Measure|Name|Print|Prove|Read|Record|Repeat|Reproduce|Run|Serve|Set|Show|Start|Stop|Submit|Take|Train|"
     r"Try|Use|Wait|Write) "
 )
 """How a help text begins. A verb that is missing here can be added."""
@@ -321,3 +328,13 @@ def test_the_template_of_an_unknown_site_or_pool_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=words):
         _show_shard("--site", "slurm-local", *arguments)
+
+
+def test_a_dry_run_of_seed0_writes_both_scripts_and_measures_nothing(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    command = ("seed0", "--benchmark", "nlp", "--use-case", "4", "--state", state, "--dry-run")
+    done = run_here(*command, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    scripts = [Path(each).name for each in json.loads(done.stdout)["scripts"]]
+    assert scripts == ["jax_nlp_4.sh", "torch_nlp_4.sh"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == scripts

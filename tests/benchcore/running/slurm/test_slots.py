@@ -17,6 +17,12 @@ def test_slots_divide_the_cpus_without_overlap() -> None:
     ]
 
 
+def test_a_slot_may_have_several_gpus() -> None:
+    slots = split_allocation(["0", "1", "2", "3", "4"], {0, 1, 2, 3}, devices=2)
+    assert slots == [Slot("0,1", (0, 1)), Slot("2,3", (2, 3))]
+    assert list_gpus(slots[1].environ) == ("2", "3")
+
+
 @pytest.mark.parametrize(
     ("named", "gpus"), [("0,1", ("0", "1")), ("", ()), ("NoDevFiles", ()), (None, ())]
 )
