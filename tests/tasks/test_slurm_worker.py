@@ -132,7 +132,7 @@ def _deploy(client: SyncPrefectClient, folder: Path) -> UUID:
         name="probe",
         entrypoint="slurm_probe.probe",
         work_pool_name=POOL,
-        job_variables={"env": {"PYTHONPATH": str(Path(__file__).parent)}, "minutes": 5},
+        job_variables={"minutes": 5},  # a job has the variables of its worker
     )
 
 

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[3]
 ALLOWED = {
     "jax": {"jax", "jaxlib", "flax", "optax"},
     "torch": {"torch", "torchvision"},
+    "triton": {"torch", "triton"},
 }
 
 

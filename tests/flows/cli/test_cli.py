@@ -129,7 +129,7 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("tune mlp --case tiny_train --jax torch", "wanted a version of jax with --jax"),
         ("tune mlp --case tiny_train --torch $(id)", "'$(id)'"),
         ("tune mlp --case tiny_train --device cuda:x", "no device 'cuda:x'"),
-        ("equivalence", "or --all, got None; there are efficientnet_b0, mlp"),
+        ("equivalence", "or --all, got None; there are cifar_resnet, efficientnet_b0, "),
         ("equivalence noop", "or --all, got 'noop'"),
         ("equivalence mlp --all", "both a workload and --all"),
         ("equivalence mlp --precision fp7", "no precision 'fp7'; precisions are fp32_ieee"),
