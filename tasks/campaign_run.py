@@ -24,7 +24,7 @@ from benchcore.running.quiet_machine import wait_for_quiet
 from benchcore.running.sites import load_site
 from benchcore.running.void_duels import set_aside_void
 from benchcore.state import State
-from benchcore.store.database import open_database
+from benchcore.store.database import is_disk_full, open_database
 from benchcore.store.reports.campaign import list_failures
 from benchcore.store.reports.void import explain_void
 from tasks import measurement, pipeline
@@ -126,6 +126,9 @@ def _measure_all(plan: Plan, state: State, update: Callable[[], None]) -> list[s
             duel.title, duel.duel_run, **where, return_state=True
         )
         if not ended.is_completed():
+            error = ended.result(raise_on_failure=False)
+            if isinstance(error, Exception) and is_disk_full(error):
+                raise error  # no further duel could be kept
             lost.append(f"{duel.title}: {ended.message}")
         update()
     return lost

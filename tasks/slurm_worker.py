@@ -243,7 +243,7 @@ def _name_page(run: FlowRun) -> str | None:
 
 
 def _is_alive(job: Job) -> bool:
-    return judge_state(job.state) in (Fate.WAITS, Fate.RUNS)
+    return judge_state(job.state, job.reason) in (Fate.WAITS, Fate.RUNS)
 
 
 def _of_type(*types: StateType) -> FlowRunFilterState:

@@ -18,8 +18,8 @@ from benchcore.planning.snapshot import take_snapshot
 from benchcore.state import State
 from benchcore.store.database import is_disk_full
 
-LEFT = 870_000
-"""Bytes: more than a plan, a document, the database and compiled modules, less than the page."""
+NO_DOCUMENT, NO_PAGE = 70_000, 870_000
+"""Bytes: too few for a duel and its document, and enough for them but not for the page."""
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("prefect_api")
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Of so little space that the plan fits, the duel's document does, and the page does not."""
+    """With a snapshot on it, whose size grows with the project."""
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=30m", "tmpfs", str(folder)]
@@ -35,11 +35,16 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     if done.returncode:
         pytest.skip(f"no disk of a size of its own: {done.stderr.strip()}")
     take_snapshot(State(folder / "state").snapshots)
-    space = os.statvfs(folder)
-    with (folder / "ballast").open("wb") as file:
-        file.write(bytes(space.f_bavail * space.f_frsize - LEFT))
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+def _leave(disk: Path, size: int) -> None:
+    """Fill the disk up to so many bytes."""
+    ballast = disk / "ballast"
+    ballast.unlink(missing_ok=True)
+    space = os.statvfs(disk)
+    ballast.write_bytes(bytes(space.f_bavail * space.f_frsize - size))
 
 
 def _run(plan: Path, disk: Path) -> subprocess.CompletedProcess[str]:
@@ -52,9 +57,12 @@ def test_a_full_disk_is_reported_and_results_are_kept(disk: Path, tmp_path: Path
     plan = tmp_path / "plan.json"
     command = [DEADHEAT, "plan", "--profile", "smoke", "--json"]
     plan.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
-    full = _run(plan, disk)
-    assert full.returncode == 1
-    assert "the disk is full" in full.stderr and "Traceback" not in full.stderr
+    for size in (NO_DOCUMENT, NO_PAGE):
+        assert not list(disk.glob("state/spool/nightly-*/*.json"))
+        _leave(disk, size)
+        full = _run(plan, disk)
+        assert full.returncode == 1
+        assert "the disk is full" in full.stderr and "Traceback" not in full.stderr
     (document,) = disk.glob("state/spool/nightly-*/*.json")
     kept = document.read_bytes()
     (disk / "ballast").unlink()

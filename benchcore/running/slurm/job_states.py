@@ -55,15 +55,15 @@ _NEVER_STARTS = (
 """Reasons why a waiting job will never start."""
 
 
-def judge_state(state: str) -> Fate:
+def judge_state(state: str, reason: str = "") -> Fate:
     """The meaning of a state such as 'NODE_FAIL' or 'CANCELLED by 1000'. An unknown state counts as
     running: nothing is given up, and nothing is started twice."""
-    return _STATES.get(_first_word(state), (Fate.RUNS, ""))[0]
+    return _look_up(state, reason)[0]
 
 
 def describe_job(job_id: str, state: str, reason: str = "") -> str:
     """'Slurm job 7 lost its node (NODE_FAIL, NodeDown)'."""
-    text = _STATES.get(_first_word(state), (Fate.RUNS, "is in an unknown state"))[1]
+    text = _look_up(state, reason)[1]
     details = [_first_word(state)] + ([reason] if reason not in ("", "None") else [])
     return f"Slurm job {job_id} {text} ({', '.join(details)})"
 
@@ -71,6 +71,14 @@ def describe_job(job_id: str, state: str, reason: str = "") -> str:
 def never_starts(state: str, reason: str) -> bool:
     """Whether a waiting job will never start."""
     return judge_state(state) is Fate.WAITS and reason in _NEVER_STARTS
+
+
+def _look_up(state: str, reason: str) -> tuple[Fate, str]:
+    """A job that Slurm could not launch is FAILED, as one that ended with an error is."""
+    name = _first_word(state)
+    if name == "FAILED" and reason == "JobLaunchFailure":
+        name = "LAUNCH_FAILED"
+    return _STATES.get(name, (Fate.RUNS, "is in an unknown state"))
 
 
 def _first_word(state: str) -> str:

@@ -59,7 +59,7 @@ def decide(run: RunView, jobs: Sequence[Job]) -> Decision:
     if not jobs:
         return _decide_without_job(run)
     job = jobs[-1]
-    fate, text = judge_state(job.state), describe_job(job.job_id, job.state, job.reason)
+    fate, text = judge_state(job.state, job.reason), describe_job(job.job_id, job.state, job.reason)
     cancelling = run.phase == "cancelling" or run.cancel_requested
     if fate in (Fate.WAITS, Fate.RUNS):
         return _decide_alive(run, job, text)
@@ -101,7 +101,7 @@ def _decide_alive(run: RunView, job: Job, text: str) -> Decision:
 def _decide_lost(run: RunView, jobs: Sequence[Job], text: str) -> Decision:
     if run.phase == "pending" and run.since_s < GRACE_S:
         return Decision(Action.WAIT)  # the next attempt may be being submitted now
-    lost = sum(judge_state(job.state) is Fate.LOST for job in jobs)
+    lost = sum(judge_state(job.state, job.reason) is Fate.LOST for job in jobs)
     if lost < MAX_ATTEMPTS:
         again = f"{text}; attempt {lost + 1} of {MAX_ATTEMPTS}"
         return Decision(Action.SUBMIT_AGAIN, again, jobs[-1].job_id)

@@ -41,6 +41,10 @@ def _decide(*jobs: Job, **of_run: Any) -> Decision:
         ("CANCELLED+", "", Fate.CANCELLED, "was cancelled (CANCELLED)"),
         ("PREEMPTED", "", Fate.LOST, "was preempted by another job (PREEMPTED)"),
         ("NODE_FAIL", "NodeDown", Fate.LOST, "lost its node (NODE_FAIL, NodeDown)"),
+        (
+            *("FAILED", "JobLaunchFailure", Fate.LOST),
+            "could not be launched on its node (FAILED, JobLaunchFailure)",
+        ),
         ("BOOT_FAIL", "", Fate.LOST, "lost its node, which did not boot (BOOT_FAIL)"),
         ("PENDING", "Resources", Fate.WAITS, "waits in the queue (PENDING, Resources)"),
         ("COMPLETING", "", Fate.RUNS, "is ending (COMPLETING)"),
@@ -51,7 +55,7 @@ def _decide(*jobs: Job, **of_run: Any) -> Decision:
 def test_every_job_state_has_a_meaning_and_a_message(
     state: str, reason: str, fate: Fate, words: str
 ) -> None:
-    assert judge_state(state) is fate
+    assert judge_state(state, reason) is fate
     assert describe_job("7", state, reason).startswith(f"Slurm job 7 {words}")
 
 
