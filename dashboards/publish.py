@@ -35,7 +35,7 @@ from dashboards.site.tonight import describe_campaign
 
 LAYOUT = 1
 """Number of the data's layout. A site of another number is built again from the database."""
-_EXTRA = {"defects.html": "Defect study", "waterfall.html": "Waterfall"}
+_EXTRA = {"defects.html": "Defect study", "waterfall.html": "Waterfall", "sweep.html": "Sweep"}
 
 
 def publish_campaign(state: State, campaign: str) -> Path:

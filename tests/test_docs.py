@@ -48,7 +48,7 @@ COMMANDS = {
 }
 _READ = {"workloads": (0,), "plan": (0,), "shard": (0,), "verify": (0, 1)}
 """What shows something and changes nothing, with the exit codes it may have."""
-_MEASURE = ("run", "compare", "seed0", "defects", "waterfall", "train", "tune", "nightly")
+_MEASURE = ("run", "compare", "seed0", "sweep", "defects", "waterfall", "train", "tune", "nightly")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from benchcore.environments.version_requests import parse_request
@@ -28,7 +29,15 @@ from benchcore.verdict.samples import swap_factors
 MIN_STARTS = 5
 """Fresh processes per side: several are needed to see what differs between processes."""
 
-_USUAL_PRECISION = "fp32_ieee"
+_USUAL: Mapping[str, Any] = {
+    "precision": "fp32_ieee",
+    "devices": 1,
+    "size": "base",
+    "reduction": "clipped_sum",
+}
+"""Of several cases that match, the one with these fields is meant; and rather none of tiny size."""
+_ABSENT = {"devices": 1}
+"""What a case means that lacks the field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +62,11 @@ class CompareRequest:
     """SHA-256 of the file with the weights of both sides, from `take_checkpoint`."""
 
 
-def find_case(workload: str, case_filter: CaseFilter) -> str:
-    """The only case that matches, by default in plain fp32. Raises UserError with the available
-    ones."""
+def find_case(
+    workload: str, case_filter: CaseFilter, more: Mapping[str, Any] = MappingProxyType({})
+) -> str:
+    """The only case that matches, where several do the usual one: in plain fp32, on one device.
+    `more` are further fields that the case must have. Raises UserError with the available ones."""
     cases = load_spec(workload).cases
     if case_filter.case is not None:
         check_case(workload, case_filter.case)
@@ -63,15 +74,21 @@ def find_case(workload: str, case_filter: CaseFilter) -> str:
         key: value
         for key, value in dataclasses.asdict(case_filter).items()
         if key != "case" and value is not None
-    }
+    } | dict(more)
     fitting = [
         name
         for name, case in cases.items()
         if case_filter.case in (None, name)
-        and all(getattr(case, key) == value for key, value in wanted.items())
+        and all(getattr(case, key, _ABSENT.get(key)) == value for key, value in wanted.items())
     ]
-    plain = [name for name in fitting if cases[name].precision == _USUAL_PRECISION]
-    if len(plain) == 1 and case_filter.precision is None:
+    usual = {key: value for key, value in _USUAL.items() if key not in wanted}
+    plain = [
+        name
+        for name in fitting
+        if all(getattr(cases[name], key, value) == value for key, value in usual.items())
+    ]
+    plain = [name for name in plain if not name.startswith("tiny")] or plain
+    if len(plain) == 1:
         return plain[0]
     if len(fitting) == 1:
         return fitting[0]
@@ -81,7 +98,7 @@ def find_case(workload: str, case_filter: CaseFilter) -> str:
     similar = {
         name: case
         for name, case in cases.items()
-        if case.precision == (case_filter.precision or _USUAL_PRECISION)
+        if case.precision == (case_filter.precision or _USUAL["precision"])
     }
     raise UserError(
         f"wanted {of_case} of {workload!r}{filters}, but {came}; there are "

@@ -35,6 +35,10 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("plan", "Show what a night would measure, with today's versions."),
         ("run", "Measure a saved plan, or one duel of your own.", "cli.nightly"),
         ("compare", "Measure which of two versions or settings is faster on one case."),
+        (
+            "sweep",
+            "Compare two sides over several batches, devices or sizes: one plan, and a curve.",
+        ),
         ("train", "Train on an image folder on both sides, and compare their epochs."),
         (
             "seed0",

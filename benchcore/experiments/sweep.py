@@ -1,0 +1,147 @@
+"""A sweep: two contenders on several cases that differ in one thing, such as the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchcore.errors import UserError
+from benchcore.experiments.compare import MIN_STARTS, find_case, list_plain_arms
+from benchcore.planning.catalog import load_spec
+from benchcore.planning.matrix import Plan
+from benchcore.planning.profiles import Match, Profile, list_sentinels
+from benchcore.planning.requests import USUAL, CaseFilter, Placement, parse_arm
+from benchcore.protocol import DuelLimits
+from benchcore.running.plans import draft_named
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.reports.campaign import list_contenders
+
+Varied = Literal["batch", "devices", "size"]
+_MOST = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRequest:
+    """What varies, over which values, between which sides. A side is a version request and its
+    settings."""
+
+    workload: str
+    case_filter: CaseFilter
+    varied: Varied
+    values: Sequence[int | str]
+    a: Sequence[str]
+    b: Sequence[str]
+    starts: int = MIN_STARTS
+    budget_s: float = 60.0
+    device: str = "cpu"
+
+
+def draft_sweep(
+    request: SweepRequest, place: Placement = USUAL, state: State | None = None
+) -> Plan:
+    """One duel per value, after the device's ceilings. Raises UserError."""
+    _check(request)
+    names = [
+        find_case(request.workload, request.case_filter, {request.varied: value})
+        for value in request.values
+    ]
+    limits = DuelLimits(
+        starts=request.starts,
+        compilations=min(MIN_STARTS, request.starts),
+        budget_s=request.budget_s,
+    )
+    arms = tuple(parse_arm(",".join(side)) for side in (request.a, request.b))
+    matches = [
+        Match(workload=request.workload, case=name, arms=arms, expected_s=request.budget_s)
+        for name in names
+    ]
+    precision = load_spec(request.workload).cases[names[0]].precision
+    plain = list_plain_arms(request.a[0], request.b[0])
+    sentinels = list_sentinels(
+        request.device, precision, plain, limits, besides=(request.workload, names[0])
+    )
+    profile = Profile(
+        name="sweep", matches=(*sentinels, *matches), limits=limits, device=request.device
+    )
+    return draft_named(profile, f"sweep-{request.workload}", place, state)
+
+
+def _check(request: SweepRequest) -> None:
+    values = request.values
+    if not 2 <= len(values) <= _MOST or len(set(values)) < len(values):
+        raise UserError(
+            f"wanted 2 to {_MOST} different values of {request.varied}, got "
+            f"{', '.join(map(str, values))[:100]!r}; write for example --batches 1,8,32"
+        )
+    if not (2 <= request.starts <= 100 and 0 <= request.budget_s <= 1e6):  # nan, too
+        raise UserError(
+            f"wanted --starts from 2 to 100 and --budget from 0 to 1e+06, got {request.starts} "
+            f"and {request.budget_s!r}; write for example --starts 3 --budget 60"
+        )
+
+
+def conclude_sweep(
+    plan: Plan, request: SweepRequest, state: State, ratios: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What a measured sweep found: one point per value, with both sides and their ratio, a to b.
+    A side that failed there has its status in place of numbers."""
+    listed = list_contenders(open_database(state.database_url), plan.campaign)
+    of_side = {(each["case"], each["name"]): each for each in listed}
+    found = {row["duel_run"]: row for row in ratios}
+    points = list[dict[str, Any]]()
+    duels = plan.duels[-len(request.values) :]
+    for value, duel in zip(request.values, duels, strict=True):
+        ratio = found.get(duel.duel_run)
+        a, b = (of_side.get((duel.title, each.name), {}) for each in duel.contenders)
+        points.append(
+            {
+                "value": value,
+                "case": duel.title,
+                "a": _measure_side(a),
+                "b": _measure_side(b),
+                "ratio": None if ratio is None else _orient(ratio, duel.contenders[0].name),
+            }
+        )
+    a, b = (each.name for each in duels[0].contenders)
+    return {
+        "workload": request.workload,
+        "varied": request.varied,
+        "names": {"a": a, "b": b},
+        "points": points,
+    }
+
+
+_MEASURED = ("median_step_ns", "items_per_s", "process_peak_bytes", "allocator_peak_bytes")
+
+
+def _measure_side(row: Mapping[str, Any]) -> dict[str, Any]:
+    measured = {key: row.get(key) for key in _MEASURED}
+    return {"status": row.get("status", "not measured"), **measured}
+
+
+def _orient(ratio: Mapping[str, Any], a: str) -> dict[str, Any]:
+    """How many times as fast a is as b, whichever of them the stored pair names first."""
+    kept = {key: ratio[key] for key in ("verdict", "counts", "reason")}
+    ends = {key: ratio[key] for key in ("speedup", "low", "high")}
+    if ratio["a"] != a:
+        turned = {"speedup": ends["speedup"], "low": ends["high"], "high": ends["low"]}
+        ends = {key: each and 1 / each for key, each in turned.items()}
+    return {**ends, **kept}
+
+
+def list_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The curve as a flat table, one row per value, as a CSV file has it."""
+    return [
+        {
+            found["varied"]: point["value"],
+            "case": point["case"],
+            **{f"{side}_{key}": value for side in ("a", "b") for key, value in point[side].items()},
+            **(point["ratio"] or dict.fromkeys(_RATIO)),
+        }
+        for point in found["points"]
+    ]
+
+
+_RATIO = ("speedup", "low", "high", "verdict", "counts", "reason")

@@ -1,0 +1,110 @@
+"""A sweep's table, its chart and its page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from dashboards.formatting import format_bytes, format_ns, format_rate, format_speedup
+from dashboards.templating import render_template, write_page
+
+# Safe for color-blind readers on white and black; each line also has its own marks.
+_COLORS = ("#2f80c3", "#d5761a")
+_AXES = {"batch": "Batch", "devices": "Devices", "size": "Size"}
+
+
+def list_points(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per value: both sides as text, their ratio, and why a number is missing."""
+    return [
+        {
+            found["varied"]: point["value"],
+            "case": point["case"],
+            **{side: _describe_side(point[side]) for side in ("a", "b")},
+            **{f"{side} per s": _format_rate(point[side]) for side in ("a", "b")},
+            **{f"{side} memory": _format_memory(point[side]) for side in ("a", "b")},
+            **_describe_ratio(point["ratio"]),
+        }
+        for point in found["points"]
+    ]
+
+
+def _describe_side(side: Mapping[str, Any]) -> str:
+    took = side["median_step_ns"]
+    return side["status"] if side["status"] != "ok" or took is None else format_ns(took)
+
+
+def _format_rate(side: Mapping[str, Any]) -> str:
+    return "" if side["items_per_s"] is None else format_rate(side["items_per_s"])
+
+
+def _format_memory(side: Mapping[str, Any]) -> str:
+    """The peak of the device's allocator, on a CPU that of the process."""
+    peak = side["allocator_peak_bytes"] or side["process_peak_bytes"]
+    return "" if peak is None else format_bytes(peak)
+
+
+def _describe_ratio(ratio: Mapping[str, Any] | None) -> dict[str, Any]:
+    if ratio is None or ratio["speedup"] is None:
+        return {"speedup": "", "verdict": "", "counts": "no", "note": ""}
+    logs = [math.nan if ratio[key] is None else math.log(ratio[key]) for key in _ENDS]
+    return {
+        "speedup": format_speedup(*logs),
+        "verdict": ratio["verdict"],
+        "counts": "yes" if ratio["counts"] else "no",
+        "note": "" if ratio["counts"] else ratio["reason"],
+    }
+
+
+_ENDS = ("speedup", "low", "high")
+
+
+def sweep_chart(found: Mapping[str, Any]) -> alt.Chart:
+    """Samples per second of both sides over what varies."""
+    varied, names = found["varied"], found["names"]
+    values = [
+        {"value": point["value"], "side": names[side], "rate": point[side]["items_per_s"]}
+        for point in found["points"]
+        for side in ("a", "b")
+        if point[side]["items_per_s"] is not None
+    ]
+    order = [point["value"] for point in found["points"]]
+    color = alt.Scale(domain=[names["a"], names["b"]], range=list(_COLORS))
+    return (
+        alt.Chart(alt.InlineData(values=values))
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("value:O", sort=order, title=_AXES[varied], axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("rate:Q", title="samples per second", scale=alt.Scale(zero=True)),
+            color=alt.Color("side:N", scale=color, title=None, legend=alt.Legend(orient="top")),
+            shape=alt.Shape("side:N", title=None, legend=None),
+        )
+        .properties(
+            width="container",
+            height=260,
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+            description=f"Samples per second of both sides over {_AXES[varied].lower()}. "
+            "The table below holds the same numbers.",
+        )
+    )
+
+
+def publish_sweep(found: Mapping[str, Any], folder: Path) -> Path:
+    """Write `sweep.html` into the folder atomically; returns its path."""
+    return write_page(render_sweep(found), folder, "sweep.html")
+
+
+def render_sweep(found: Mapping[str, Any]) -> str:
+    """The page's HTML. Every string from a result is escaped."""
+    chart = sweep_chart(found)
+    return render_template(
+        "sweep.html.j2",
+        {"sweep": chart.to_dict()},
+        found=found,
+        axis=_AXES[found["varied"]],
+        points=list_points(found),
+        description=chart.description,
+    )

@@ -1,0 +1,132 @@
+"""The command `deadheat sweep`: a comparison over several batches, devices or sizes."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchcore.errors import UserError
+from benchcore.experiments.sweep import (
+    SweepRequest,
+    Varied,
+    conclude_sweep,
+    draft_sweep,
+    list_rows,
+)
+from benchcore.planning.requests import USUAL, CaseFilter, Placement
+from benchcore.state import open_state
+from dashboards.publish import publish_campaign
+from dashboards.sweep_page import list_points, publish_sweep
+from flows.cli import options
+from flows.cli.in_process import measure_plan
+from flows.cli.options import expand_groups, option
+from flows.cli.printing import print_json, print_line, print_rows
+
+_BATCHES = "Measure the cases with these batch sizes: 1,8,32,128."
+_DEVICES = "Measure the cases on these numbers of devices: 1,2,4."
+_SIZES = "Measure the cases of these sizes of the network: base,large."
+_CSV = "Write the curve into this file, too."
+_BUDGET = "Add no starts to a value after this long."
+_STARTS = "Start both sides this many times per value."
+
+
+@expand_groups
+def sweep(
+    workload: options.Workload,
+    a: options.SideA,
+    b: options.SideB,
+    use_case: options.UseCase = None,
+    precision: options.Precision = None,
+    batch: options.Batch = None,
+    batches: Annotated[str | None, option("--batches", "LIST", _BATCHES)] = None,
+    devices: Annotated[str | None, option("--devices", "LIST", _DEVICES)] = None,
+    sizes: Annotated[str | None, option("--sizes", "LIST", _SIZES)] = None,
+    a_set: options.SetA = None,
+    b_set: options.SetB = None,
+    starts: Annotated[int, option("--starts", "COUNT", _STARTS)] = 3,
+    budget: Annotated[float, option("--budget", "SECONDS", _BUDGET)] = 60.0,
+    device: options.Device = "cpu",
+    csv_file: Annotated[Path | None, option("--csv", "FILE", _CSV)] = None,
+    place: Placement = USUAL,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
+) -> None:
+    """Compare two sides over several batches, devices or sizes: one plan, and a curve.
+
+    A side that fails at a value, such as out of memory, has its status there. Exit code 1 if no
+    value was measured on both sides.
+    """
+    varied, values = _read_values(batches, devices, sizes)
+    request = SweepRequest(
+        workload=workload,
+        case_filter=CaseFilter(use_case=use_case, batch=batch, precision=precision),
+        varied=varied,
+        values=values,
+        a=(a, *(a_set or ())),
+        b=(b, *(b_set or ())),
+        starts=starts,
+        budget_s=budget,
+        device=device,
+    )
+    opened = open_state(state)
+    drafted = draft_sweep(request, place, opened)
+    outcome = measure_plan(drafted, opened, place.pool)
+    found = conclude_sweep(drafted, request, opened, outcome["ratios"])
+    page = publish_sweep(found, opened.site / drafted.campaign)
+    publish_campaign(opened, drafted.campaign)  # once more: now there is a page to link to
+    if csv_file is not None:
+        _write_csv(found, csv_file)
+    if as_json:
+        print_json({"campaign": drafted.campaign, "page": str(page), **found})
+    else:
+        _print(found, page)
+    if all(point["ratio"] is None for point in found["points"]):
+        raise typer.Exit(1)
+
+
+def _read_values(
+    batches: str | None, devices: str | None, sizes: str | None
+) -> tuple[Varied, tuple[int | str, ...]]:
+    """What varies, and its values."""
+    lists: dict[Varied, str | None] = {"batch": batches, "devices": devices, "size": sizes}
+    given: list[tuple[Varied, str]] = [
+        (varied, text) for varied, text in lists.items() if text is not None
+    ]
+    if len(given) != 1:
+        raise UserError(
+            f"wanted one of --batches, --devices and --sizes, got {len(given)}; "
+            "write for example --batches 1,8,32"
+        )
+    ((varied, text),) = given
+    parts = [part.strip() for part in text.split(",")]
+    if varied == "size":
+        return varied, tuple(parts)
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise UserError(
+            f"wanted numbers separated by commas, got {text[:100]!r}; write for example 1,8,32"
+        )
+    return varied, tuple(int(part) for part in parts)
+
+
+def _write_csv(found: Mapping[str, Any], path: Path) -> None:
+    rows = list_rows(found)
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise UserError(
+            f"wanted to write {str(path)!r}, but {error}; choose another file with --csv"
+        ) from error
+
+
+def _print(found: Mapping[str, Any], page: Path) -> None:
+    columns = (found["varied"], "a", "b", "a per s", "b per s", "speedup", "verdict", "counts")
+    title = f"{found['workload']}: a is {found['names']['a']}, b is {found['names']['b']}"
+    print_rows(list_points(found), columns, title=title)
+    print_line(f"Page: {page}")

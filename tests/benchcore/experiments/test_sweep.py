@@ -1,0 +1,81 @@
+"""A sweep is one plan with a duel per value, and a curve with a point per value."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchcore.errors import UserError
+from benchcore.experiments import sweep as module
+from benchcore.experiments.compare import find_case
+from benchcore.experiments.sweep import SweepRequest, conclude_sweep, draft_sweep, list_rows
+from benchcore.planning.requests import CaseFilter
+from benchcore.state import open_state
+
+
+def _request(**changes: Any) -> SweepRequest:
+    given = {
+        "workload": "mnist_cnn",
+        "case_filter": CaseFilter(use_case="train", batch=32),
+        "varied": "devices",
+        "values": (1, 2, 4),
+        "a": ("stdlib",),
+        "b": ("stdlib",),
+    }
+    return SweepRequest(**{**given, **changes})
+
+
+@pytest.mark.parametrize(
+    ("more", "case"),
+    [({}, "train_b32"), ({"devices": 2}, "train_b32_x2"), ({"size": "large"}, "large_train_b32")],
+)
+def test_the_usual_case_is_meant_unless_another_is_named(more: dict[str, Any], case: str) -> None:
+    assert find_case("mnist_cnn", CaseFilter(use_case="train", batch=32), more) == case
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"values": (1,)}, "wanted 2 to 20 different values of devices, got '1'"),
+        ({"values": (2, 2)}, "wanted 2 to 20 different values"),
+        ({"values": (1, 3)}, "devices '3', but none matches"),
+        ({"workload": "mlp"}, "devices '2', but none matches"),
+        ({"starts": 1}, "wanted --starts from 2"),
+        ({"budget_s": float("nan")}, "got 5 and nan"),
+    ],
+)
+def test_a_meaningless_sweep_is_refused(changes: dict[str, Any], words: str) -> None:
+    case_filter = CaseFilter(use_case="train", batch=128 if "workload" in changes else 32)
+    with pytest.raises(UserError, match=words):
+        draft_sweep(_request(case_filter=case_filter, **changes))
+
+
+def test_a_curve_has_a_point_per_value_also_where_a_side_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(workload="noop", case_filter=CaseFilter(), values=(1, 2))
+    monkeypatch.setattr(module, "find_case", lambda workload, given, more: "bare")
+    plan = draft_sweep(request)
+    one, two = plan.duels[0], dataclasses.replace(plan.duels[1], duel_run="b" * 16, case="other")
+    plan = dataclasses.replace(plan, duels=(one, two))
+    names = [each.name for each in one.contenders]
+    quick = {"status": "ok", "median_step_ns": 1e6, "items_per_s": 32e3}
+    rows = [
+        {"case": one.title, "name": names[0], **quick},
+        {"case": one.title, "name": names[1], "status": "oom", "median_step_ns": None},
+    ]
+    monkeypatch.setattr(module, "list_contenders", lambda engine, campaign: rows)
+    said = {"verdict": "different", "counts": True, "reason": ""}
+    turned = {"a": names[1], "b": names[0], "speedup": 0.5, "low": 0.4, "high": 0.8, **said}
+    ratios = [{"duel_run": two.duel_run, **turned}]
+    found = conclude_sweep(plan, request, open_state(tmp_path / "state"), ratios)
+    first, second = found["points"]
+    assert (first["value"], first["a"]["items_per_s"], first["b"]["status"]) == (1, 32e3, "oom")
+    assert first["ratio"] is None
+    assert second["ratio"] == {"speedup": 2.0, "low": 1.25, "high": 2.5, **said}
+    table = list_rows(found)
+    assert [row["devices"] for row in table] == [1, 2]
+    assert table[0].keys() == table[1].keys()

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from site_nights import HOSTILE
+
+from dashboards.sweep_page import list_points, publish_sweep, render_sweep, sweep_chart
+
+
+def _side(step_ms: float | None, status: str = "ok") -> dict[str, Any]:
+    rate = None if step_ms is None else 1000 / step_ms
+    took = None if step_ms is None else step_ms * 1e6
+    memory = {"process_peak_bytes": 2**30, "allocator_peak_bytes": None}
+    return {"status": status, "median_step_ns": took, "items_per_s": rate, **memory}
+
+
+def found_sweep(**changes: Any) -> dict[str, Any]:
+    ratio = {"speedup": 1.25, "low": 1.2, "high": 1.3, "verdict": "different"}
+    return {
+        "workload": "mlp",
+        "varied": "batch",
+        "names": {"a": "jax-jit-1", "b": "torch-eager-2"},
+        "points": [
+            {
+                "value": 8,
+                "case": "mlp infer_b8",
+                "a": _side(4),
+                "b": _side(5),
+                "ratio": {**ratio, "counts": True, "reason": ""},
+            },
+            {
+                "value": 128,
+                "case": "mlp infer_b128",
+                "a": _side(40),
+                "b": _side(None, "oom"),
+                "ratio": None,
+            },
+        ],
+        **changes,
+    }
+
+
+def test_each_value_is_a_row_and_a_failed_side_is_named() -> None:
+    first, second = list_points(found_sweep())
+    assert first["speedup"] == "1.25x (1.20 to 1.30)"
+    assert (second["batch"], second["b"], second["speedup"]) == (128, "oom", "")
+    assert second["b per s"] == ""
+
+
+def test_the_chart_has_what_was_measured_in_the_order_of_the_values() -> None:
+    chart = sweep_chart(found_sweep()).to_dict()
+    shown = [(each["value"], each["side"]) for each in next(iter(chart["datasets"].values()))]
+    assert shown == [(8, "jax-jit-1"), (8, "torch-eager-2"), (128, "jax-jit-1")]
+    assert chart["encoding"]["x"]["sort"] == [8, 128]
+
+
+def test_hostile_strings_stay_text_and_the_page_is_complete(tmp_path: Path) -> None:
+    found = found_sweep(workload=HOSTILE, names={"a": HOSTILE, "b": "b"})
+    found["points"][1]["b"]["status"] = HOSTILE
+    page = re.sub(r'<script type="module">.*?</script>', "", render_sweep(found), flags=re.S)
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert publish_sweep(found, tmp_path).name == "sweep.html"
