@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from dashboards.formatting import (
     format_share,
     is_missing,
@@ -18,10 +16,11 @@ Row = dict[str, str]
 _VERDICTS = {True: ("same", "same program"), False: ("different", "another program")}
 
 
-def list_bottlenecks(bottlenecks: pd.DataFrame) -> list[Row]:
+def list_bottlenecks(bottlenecks: Sequence[Mapping[str, Any]]) -> list[Row]:
     """One row per contender: class, advice and reason, with the shares they rest on."""
-    rows = bottlenecks.sort_values(["workload", "case_name", "framework", "name"], kind="stable")
-    return [{**name_contender(row), **describe_bottleneck(row)} for row in rows.to_dict("records")]
+    keys = ("workload", "case_name", "framework", "name")
+    rows = sorted(bottlenecks, key=lambda row: tuple(str(row[key]) for key in keys))
+    return [{**name_contender(row), **describe_bottleneck(row)} for row in rows]
 
 
 def describe_bottleneck(row: Mapping[str, Any]) -> Row:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from dashboards.formatting import arm_label
+from dashboards.formatting import arm_label, is_missing
+
+
+def to_rows(found: pd.DataFrame | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a frame, or rows that were read from one."""
+    rows = found.to_dict("records") if isinstance(found, pd.DataFrame) else found
+    return [{str(key): value for key, value in row.items()} for row in rows]
 
 
 def of_campaign(frame: pd.DataFrame, campaign: str) -> pd.DataFrame:
@@ -26,6 +32,11 @@ def keep(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:
 def counting(ratios: pd.DataFrame) -> Any:
     """Mask of the rows that take part in statements: they passed every check and have a value."""
     return ratios["counts"].eq(True) & ratios["log_ratio"].notna()
+
+
+def does_count(row: Mapping[str, Any]) -> bool:
+    """Whether a pair takes part in statements, as `counting` has it."""
+    return row["counts"] == True and not is_missing(row["log_ratio"])  # noqa: E712
 
 
 def newest_pairs(ratios: pd.DataFrame) -> pd.DataFrame:

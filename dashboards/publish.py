@@ -14,7 +14,6 @@ from benchcore.demo.write import read_mark
 from benchcore.state import State
 from benchcore.store.campaigns import list_campaigns
 from benchcore.store.database import Engine, open_database
-from benchcore.store.frames.raw_times import read_raw_times
 from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.workarounds import list_workarounds
@@ -22,7 +21,7 @@ from dashboards.formatting import format_ns, is_missing
 from dashboards.site.duels import list_duels
 from dashboards.site.events import events_page, list_marks, open_events
 from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
-from dashboards.site.gather import Campaign, read_campaign
+from dashboards.site.gather import Campaign, read_campaigns
 from dashboards.site.guide import guide_page
 from dashboards.site.health import describe_entry, health_page, runs_page
 from dashboards.site.history import add_night, drop_night
@@ -30,7 +29,12 @@ from dashboards.site.names import name_arm, name_case_in_words
 from dashboards.site.news import count_pairs, write_run_verdict, write_verdict
 from dashboards.site.pages import TONIGHT
 from dashboards.site.pairs import case_key
-from dashboards.site.releases import refresh_certificates, releases_page, remember_locks
+from dashboards.site.releases import (
+    Touched,
+    refresh_certificates,
+    releases_page,
+    remember_locks,
+)
 from dashboards.site.tonight import describe_campaign
 
 LAYOUT = 1
@@ -52,8 +56,12 @@ def publish_campaign(state: State, campaign: str) -> Path:
         names = [campaign]
         if catalog is None:
             catalog, names = _new_catalog(), [*list_campaigns(engine), campaign]
-        for name in dict.fromkeys(names):
-            _add_campaign(files, catalog, state, engine, name)
+        touched, is_new = Touched(), len(names) > 1
+        for each in read_campaigns(state, engine, list(dict.fromkeys(names))):
+            _add_campaign(files, catalog, state, engine, each)
+            touched.add(each)
+        known = [each["name"] for each in catalog["campaigns"]]
+        refresh_certificates(files, engine, touched, None if is_new else [*known, campaign])
         _finish(files, catalog, state, engine)
     return _find_page(state.site, catalog, campaign)
 
@@ -69,20 +77,17 @@ def _new_catalog() -> dict[str, Any]:
 
 
 def _add_campaign(
-    files: SiteFiles, catalog: dict[str, Any], state: State, engine: Engine, name: str
+    files: SiteFiles, catalog: dict[str, Any], state: State, engine: Engine, campaign: Campaign
 ) -> None:
-    campaign = read_campaign(state, engine, name)
-    raw = read_raw_times(engine, name)
+    name = campaign.name
     counts, pages = count_pairs(campaign), _list_pages(state.site, name)
     verdict = "" if campaign.kind == "nightly" else write_run_verdict(campaign)
     workarounds = list_workarounds(engine, name)
-    for run, page in list_duels(campaign, raw):
+    for run, page in list_duels(campaign):
         files.write(f"duels/{run}", page)
     files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds, pages))
     add_night(files, catalog, campaign)
-    known = [each["name"] for each in catalog["campaigns"]]
-    refresh_certificates(files, engine, campaign, known)
-    remember_locks(files, raw, campaign.contenders)
+    remember_locks(files, campaign.raw, campaign.rows("contenders"))
     _remember_versions(files, campaign)
     num_bytes = files.flush()
     entry = describe_entry(campaign, counts, num_bytes)
@@ -105,11 +110,10 @@ def _list_pages(site: Path, name: str) -> list[tuple[str, str]]:
 def _remember_versions(files: SiteFiles, campaign: Campaign) -> None:
     """The newest step time of each version, case and arm, which Compare shows."""
     known = files.read("versions") or {}
-    for row in campaign.contenders.to_dict("records"):
+    for row in campaign.rows("contenders"):
         if row["status"] != "ok" or is_missing(row["median_step_ns"]):
             continue
-        row["device_fingerprint"] = campaign.first["device_fingerprint"]
-        key = case_key(row)
+        key = case_key({**row, "device_fingerprint": campaign.first["device_fingerprint"]})
         arm = name_arm(row["framework"], row["arm"])
         of_version = known.setdefault(row["framework"], {}).setdefault(str(row["version"]), {})
         of_version[f"{key} {row['arm']}"] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -29,9 +29,11 @@ from dashboards.formatting import (
     one_line,
     side_label,
 )
-from dashboards.frames import keep
+from dashboards.frames import to_rows
 
 Row = dict[str, str]
+Found = pd.DataFrame | Sequence[Mapping[str, Any]]
+"""A frame, or rows of one."""
 _VERDICTS = ("same", "different", "unknown")
 
 
@@ -109,11 +111,8 @@ def describe_failure(row: dict[str, Any]) -> Row:
     }
 
 
-def list_contenders(contenders: pd.DataFrame) -> list[Row]:
+def list_contenders(contenders: Found) -> list[Row]:
     """Step times and costs, case by case, those that are not ok first within the case."""
-    rows = contenders.assign(_ok=contenders["status"] == "ok").sort_values(
-        ["workload", "case_name", "_ok", "framework", "role", "name"], kind="stable"
-    )
     return [
         {
             **name_contender(row),
@@ -129,8 +128,18 @@ def list_contenders(contenders: pd.DataFrame) -> list[Row]:
             "build": one_line(row["build"], missing="not recorded"),
             "python": one_line(row["python_version"], missing="not recorded"),
         }
-        for row in rows.to_dict("records")
+        for row in sorted(to_rows(contenders), key=_failed_first)
     ]
+
+
+def _by_case(row: Mapping[str, Any]) -> tuple[str, ...]:
+    keys = ("workload", "case_name", "framework", "role", "name")
+    return tuple(str(row.get(key, "")) for key in keys)
+
+
+def _failed_first(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    case, rest = _by_case(row)[:2], _by_case(row)[2:]
+    return *case, row["status"] == "ok", *rest
 
 
 def describe_unsteady(row: Mapping[str, Any]) -> str:
@@ -167,22 +176,20 @@ def measured_costs(rows: list[Row]) -> dict[str, str]:
     }
 
 
-def list_costs(contenders: pd.DataFrame) -> list[Row]:
+def list_costs(contenders: Found) -> list[Row]:
     """The page's metrics of each contender that ran."""
-    ran = keep(contenders, contenders["num_blocks"] > 0)
-    rows = ran.sort_values(["workload", "case_name", "framework", "role", "name"], kind="stable")
+    ran = [row for row in to_rows(contenders) if row["num_blocks"] > 0]
     return [
         {
             **name_contender(row),
             **{metric.key: format_metric(metric, row[metric.key]) for metric in ON_PAGE},
         }
-        for row in rows.to_dict("records")
+        for row in sorted(ran, key=_by_case)
     ]
 
 
-def list_profiles(profiles: pd.DataFrame) -> list[Row]:
+def list_profiles(profiles: Found) -> list[Row]:
     """Where the time of a step goes, as the framework's profiler saw it."""
-    rows = profiles.sort_values(["workload", "case_name", "framework", "name"], kind="stable")
     return [
         {
             **name_contender(row),
@@ -194,7 +201,7 @@ def list_profiles(profiles: pd.DataFrame) -> list[Row]:
             "copied": format_bytes(row["copied_bytes"]),
             "longest": one_line(row["longest"], missing="not recorded"),
         }
-        for row in rows.to_dict("records")
+        for row in sorted(to_rows(profiles), key=_by_case)
     ]
 
 
@@ -206,7 +213,7 @@ def _compilation(row: dict[str, Any]) -> str:
     return f"{format_seconds(cold)}, then {format_seconds(warm)}"
 
 
-def list_failed_checks(marks: pd.DataFrame) -> list[Row]:
+def list_failed_checks(marks: Found) -> list[Row]:
     """What the checks objected to."""
     return [
         {
@@ -216,7 +223,7 @@ def list_failed_checks(marks: pd.DataFrame) -> list[Row]:
             "expectation": str(row["expectation"]),
             "reason": one_line(row["reason"], missing="no reason recorded"),
         }
-        for row in marks.to_dict("records")
+        for row in to_rows(marks)
     ]
 
 
@@ -225,7 +232,7 @@ def _pair_of_names(row: dict[str, Any]) -> str:
     return " against ".join(names) or "the whole duel"
 
 
-def list_equivalence(equivalence: pd.DataFrame) -> list[Row]:
+def list_equivalence(equivalence: Found) -> list[Row]:
     """How far apart the two sides' results are, disagreement first."""
     rows = [
         {
@@ -237,7 +244,7 @@ def list_equivalence(equivalence: pd.DataFrame) -> list[Row]:
             "tolerance": format_relative(row["tolerance"]),
             "agrees": _agreement(row["agrees"]),
         }
-        for row in equivalence.to_dict("records")
+        for row in to_rows(equivalence)
     ]
     return sorted(rows, key=lambda row: (row["agrees"] == "agrees", row["case"], row["pair"]))
 
@@ -248,10 +255,11 @@ def _agreement(agrees: object) -> str:
     return "agrees" if agrees else "differs"
 
 
-def list_environments(contenders: pd.DataFrame) -> list[Row]:
+def list_environments(contenders: Found) -> list[Row]:
     """The environments measured in, once each."""
     columns = ["framework", "version", "python_version", "build", "environment_key"]
-    unique = contenders.loc[:, columns].drop_duplicates().sort_values(columns[:2], kind="stable")
+    found = {tuple(str(row[key]) for key in columns): row for row in to_rows(contenders)}
+    unique = [found[key] for key in sorted(found)]
     return [
         {
             "framework": FRAMEWORKS.get(row["framework"], str(row["framework"])),
@@ -260,7 +268,7 @@ def list_environments(contenders: pd.DataFrame) -> list[Row]:
             "build": one_line(row["build"], missing="not recorded"),
             "key": one_line(row["environment_key"], missing="not recorded"),
         }
-        for row in unique.to_dict("records")
+        for row in unique
     ]
 
 
@@ -272,20 +280,22 @@ _ENDS = {
 }
 
 
-def describe_length(contenders: pd.DataFrame) -> str:
+def describe_length(contenders: Found) -> str:
     """What ended the duels: `1 duel ended when its time was spent`."""
-    ends = list(contenders.drop_duplicates("duel_run")["stopped_by"])
+    first = {row["duel_run"]: row["stopped_by"] for row in reversed(to_rows(contenders))}
+    ends = list(first.values())
     counted = [(ends.count(end), how) for end, how in _ENDS.items()]
     listed = [f"{format_count(count, 'duel')} ended {how}" for count, how in counted if count]
     return "; ".join(listed) or "a fixed number of starts"
 
 
-def describe_weights(contenders: pd.DataFrame) -> str:
+def describe_weights(contenders: Found) -> str:
     """Seeded ones, and those of each checkpoint, whose first digits end its case's name."""
-    ends = contenders.dropna(subset="checkpoint").drop_duplicates("checkpoint").to_dict("records")
-    listed = [
-        f"{each['case_name']}: of the file with SHA-256 {each['checkpoint']}" for each in ends
-    ]
+    ends = dict[str, str]()
+    for row in to_rows(contenders):
+        if not is_missing(row["checkpoint"]):
+            ends.setdefault(row["checkpoint"], row["case_name"])
+    listed = [f"{case}: of the file with SHA-256 {each}" for each, case in ends.items()]
     return "; ".join([*listed, *(["all others: seeded"] if listed else ["seeded"])])
 
 

@@ -66,7 +66,7 @@ def write_nights(state: State, last: date, num_days: int) -> list[DemoNight]:
         for night in of_batch:
             campaign = night.plan.campaign
             replace_failed_checks(engine, campaign, list(_fail_checks(night)))
-            judge_campaign(engine, campaign)
+        judge_campaign(engine, *(night.plan.campaign for night in of_batch))
     return nights
 
 

@@ -22,9 +22,9 @@ _MOST_VARIABLES = 500
 
 
 def read_conditions(
-    engine: Engine, campaign: str | None = None, runs: Sequence[str] | None = None
+    engine: Engine, campaign: str | Sequence[str] | None = None, runs: Sequence[str] | None = None
 ) -> dict[str, Conditions]:
-    """The known conditions of every duel run, by its id; of one campaign, or of these `runs`."""
+    """The known conditions of every duel run, by its id; of these campaigns, or of these `runs`."""
     if runs is not None and len(runs) > _MOST_VARIABLES:
         first = read_conditions(engine, campaign, runs[:_MOST_VARIABLES])
         return first | read_conditions(engine, campaign, runs[_MOST_VARIABLES:])
@@ -35,8 +35,9 @@ def read_conditions(
         ContenderRun.duel_run, ContenderRun.framework, ContenderRun.role, *libraries
     ).join(DuelRun, DuelRun.id == ContenderRun.duel_run)
     if campaign is not None:
-        duels = duels.where(DuelRun.campaign == campaign)
-        contenders = contenders.where(DuelRun.campaign == campaign)
+        named = [campaign] if isinstance(campaign, str) else campaign
+        duels = duels.where(DuelRun.campaign.in_(named))
+        contenders = contenders.where(DuelRun.campaign.in_(named))
     if runs is not None:
         duels = duels.where(DuelRun.id.in_(runs))
         contenders = contenders.where(DuelRun.id.in_(runs))

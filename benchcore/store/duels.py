@@ -195,12 +195,12 @@ def replace_ratios(engine: Engine, ratios: Mapping[str, Iterable[Ratio]]) -> Non
 
 
 def judge_campaign(
-    engine: Engine, campaign: str, equivalence_bound: float = EQUIVALENCE_BOUND
+    engine: Engine, *campaigns: str, equivalence_bound: float = EQUIVALENCE_BOUND
 ) -> list[Ratio]:
-    """Judge every duel run of a campaign again, and store the ratios."""
+    """Judge every duel run of these campaigns again, and store the ratios."""
     ratios = {
         record.duel_run: judge_duel(record.sides, record.exclusions, equivalence_bound)
-        for record in read_duels(engine, campaign)
+        for record in _read_records(engine, DuelRun.campaign.in_(campaigns))
     }
     replace_ratios(engine, ratios)
     return [ratio for of_duel in ratios.values() for ratio in of_duel]

@@ -54,11 +54,13 @@ def read_series(
     wanted = [find_tracked(each) for each in ((only.metric,) if only else metrics)]
     condition = and_(*IN_SERIES, *_match(only))
     nights = defaultdict[SeriesKey, list[Night]](list)
-    conditions = read_conditions(engine)
     with Session(engine) as session:
         values = _read_values(session, wanted, condition)
         others = _read_controls(session, condition)
-        for duel, ratio, a_environment, b_environment in _read_pairs(session, condition):
+        found = list(_read_pairs(session, condition))
+        runs = sorted({duel.id for duel, *_ in found}) if only else None
+        conditions = read_conditions(engine, runs=runs)
+        for duel, ratio, a_environment, b_environment in found:
             pairs = others.get((duel.id, ratio.a_arm, ratio.b_arm), ())
             pairs = pairs if ratio.kind == "cross_framework" else ()
             for metric in wanted:

@@ -8,12 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-import pandas as pd
-
 from benchcore.store.metrics import ON_PAGE
 from dashboards import bottlenecks, tables
 from dashboards.formatting import FRAMEWORKS, format_count, format_ns, is_missing, name_contender
-from dashboards.frames import keep
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign
@@ -27,26 +24,24 @@ _QUANTILES = (*(each / 20 for each in range(1, 20)), 0.99)
 _GAP = 0.6
 """Between two starts on the axis of the chart of blocks, in rounds."""
 
+Rows = Sequence[Mapping[str, Any]]
 Raw = Mapping[str, Mapping[str, Any]]
 """By contender, as `benchcore.store.frames.raw_times.read_raw_times` has it."""
 
 
-def list_duels(campaign: Campaign, raw: Mapping[str, Raw]) -> Iterator[tuple[str, Block]]:
+def list_duels(campaign: Campaign) -> Iterator[tuple[str, Block]]:
     """The id and the page of each duel of the campaign."""
     for duel in campaign.duels.to_dict("records"):
-        if duel["duel_run"] in raw:
-            yield duel["duel_run"], describe_duel(campaign, duel, raw[duel["duel_run"]])
+        raw = campaign.raw.get(duel["duel_run"])
+        if raw is not None:
+            yield duel["duel_run"], describe_duel(campaign, duel, raw)
 
 
 def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Block:
     """The page of one duel."""
     run = duel["duel_run"]
-    of_run = {
-        name: keep(frame, frame["duel_run"] == run)
-        for name, frame in vars(campaign).items()
-        if isinstance(frame, pd.DataFrame) and "duel_run" in frame.columns
-    }
-    names = {row["name"]: _label(row) for row in of_run["contenders"].to_dict("records")}
+    of_run = {name: rows.get(run, []) for name, rows in campaign.of_duels.items()}
+    names = {row["name"]: _label(row) for row in of_run["contenders"]}
     sections = [
         _head(campaign, duel, of_run["ratios"], of_run["contenders"]),
         blocks.section("Pairs", [list_pairs("pairs", of_run["ratios"])], id="pairs"),
@@ -57,6 +52,7 @@ def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Bloc
         _costs(of_run["contenders"]),
         _equivalence(of_run["equivalence"]),
         _limits(of_run["bottlenecks"], of_run["profiles"], names),
+        _programs(of_run["programs"]),
         _settings(raw, names),
     ]
     return blocks.page(name_case_in_words(duel), sections)
@@ -67,19 +63,17 @@ def _label(row: Mapping[str, Any]) -> str:
     return name_contender(row)["contender"] + (" (second copy)" if ".twin" in row["name"] else "")
 
 
-def _head(
-    campaign: Campaign, duel: Mapping[str, Any], ratios: pd.DataFrame, contenders: pd.DataFrame
-) -> Block:
+def _head(campaign: Campaign, duel: Mapping[str, Any], ratios: Rows, contenders: Rows) -> Block:
     night = blocks.link(title_campaign(campaign), f"{campaign.name}/index.html")
     when = (
         f", {duel['started_at']:%Y-%m-%d %H:%M} UTC, {duel['device_model']}, node {duel['node']}. "
     )
     parts: list[Any] = [night, when]
-    checkpoints = contenders["checkpoint"].dropna()
-    for row in ratios.to_dict("records"):
+    checkpoints = [row["checkpoint"] for row in contenders if not is_missing(row["checkpoint"])]
+    for row in ratios:
         id = pair_id(row)
         if id is not None:
-            row["checkpoint"] = checkpoints.iloc[0] if len(checkpoints) else None
+            row = {**row, "checkpoint": next(iter(checkpoints), None)}
             state = urlencode({"case": case_key(row), "pair": id})
             parts += [blocks.link("History", f"series.html#{state}"), ". "]
             break
@@ -87,7 +81,7 @@ def _head(
     return blocks.text(*parts, f"Its document: {document}", tone="aside")
 
 
-def _failed_checks(failed: pd.DataFrame) -> Block | None:
+def _failed_checks(failed: Rows) -> Block | None:
     rows = tables.list_failed_checks(failed)
     columns = (
         column("contender", "Contender"),
@@ -109,7 +103,7 @@ def _tracebacks(raw: Raw, names: Mapping[str, str]) -> Block | None:
     return blocks.section("Tracebacks", listed, id="tracebacks") if listed else None
 
 
-def _times(raw: Raw, names: Mapping[str, str], contenders: pd.DataFrame) -> Block | None:
+def _times(raw: Raw, names: Mapping[str, str], contenders: Rows) -> Block | None:
     points = _list_points(raw, names)
     if not points:
         return None
@@ -187,7 +181,7 @@ def _latencies(raw: Raw, names: Mapping[str, str]) -> Block | None:
     return blocks.chart("latencies", words, points=points)
 
 
-def _contender_table(contenders: pd.DataFrame) -> Block | None:
+def _contender_table(contenders: Rows) -> Block | None:
     rows = tables.list_contenders(contenders)
     columns = (
         column("contender", "Contender"),
@@ -225,7 +219,7 @@ def _stages(raw: Raw, names: Mapping[str, str]) -> Block | None:
     return blocks.section("Start-up", [shown], id="stages", aside=words)
 
 
-def _costs(contenders: pd.DataFrame) -> Block | None:
+def _costs(contenders: Rows) -> Block | None:
     rows: list[Row] = tables.list_costs(contenders)
     measured = tables.measured_costs(rows)
     columns = [column("contender", "Contender")]
@@ -238,8 +232,8 @@ def _costs(contenders: pd.DataFrame) -> Block | None:
     return shown and blocks.section("Latency, memory and energy", [shown], id="costs")
 
 
-def _equivalence(frame: pd.DataFrame) -> Block | None:
-    rows = tables.list_equivalence(frame)
+def _equivalence(found: Rows) -> Block | None:
+    rows = tables.list_equivalence(found)
     columns = (
         column("pair", "Pair"),
         column("quantity", "Quantity"),
@@ -253,8 +247,8 @@ def _equivalence(frame: pd.DataFrame) -> Block | None:
     return shown and blocks.section("Did both compute the same?", [shown], id="equivalence")
 
 
-def _limits(frame: pd.DataFrame, profiles: pd.DataFrame, names: Mapping[str, str]) -> Block | None:
-    rows = bottlenecks.list_bottlenecks(frame)
+def _limits(found: Rows, profiles: Rows, names: Mapping[str, str]) -> Block | None:
+    rows = bottlenecks.list_bottlenecks(found)
     columns = (
         column("contender", "Contender"),
         column("bottleneck", "Limited by"),
@@ -265,14 +259,28 @@ def _limits(frame: pd.DataFrame, profiles: pd.DataFrame, names: Mapping[str, str
         column("outside", "Outside kernels", align="number"),
     )
     shown = blocks.table("bottlenecks", "What limits a step.", columns, rows)
-    listed = [_roofline(frame, names), shown, _profile_table(profiles)]
-    found = [each for each in listed if each]
-    return blocks.section("What limits the speed of a step?", found, id="limits") if found else None
+    listed = [_roofline(found, names), shown, _profile_table(profiles)]
+    kept = [each for each in listed if each]
+    return blocks.section("What limits the speed of a step?", kept, id="limits") if kept else None
 
 
-def _roofline(frame: pd.DataFrame, names: Mapping[str, str]) -> Block | None:
-    known = frame.dropna(subset=["intensity", "ridge", "compute_share"])
-    rows = [each for each in known.to_dict("records") if each["compute_share"] > 0]
+def _programs(found: Rows) -> Block | None:
+    """Whether the sides of a pair of versions or settings ran the same compiled program."""
+    rows = bottlenecks.list_programs(found)
+    columns = (
+        column("pair", "Pair"),
+        column("verdict", "Compiled program"),
+        column("difference", "Difference"),
+    )
+    caption = "Without a difference in the program, a change of time comes from elsewhere."
+    shown = blocks.table("programs", caption, columns, rows)
+    return shown and blocks.section("Did the compiled program change?", [shown], id="programs")
+
+
+def _roofline(found: Rows, names: Mapping[str, str]) -> Block | None:
+    keys = ("intensity", "ridge", "compute_share")
+    known = [row for row in found if not any(is_missing(row[key]) for key in keys)]
+    rows = [row for row in known if row["compute_share"] > 0]
     if not rows:
         return None
     ridge = float(rows[0]["ridge"])
@@ -293,7 +301,7 @@ def _roofline(frame: pd.DataFrame, names: Mapping[str, str]) -> Block | None:
     return blocks.chart("roofline", words, points=points, roof=listed)
 
 
-def _profile_table(profiles: pd.DataFrame) -> Block | None:
+def _profile_table(profiles: Rows) -> Block | None:
     rows = tables.list_profiles(profiles)
     columns = (
         column("contender", "Contender"),

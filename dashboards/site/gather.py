@@ -1,8 +1,11 @@
-"""Reads what the pages of one campaign show. Nothing of another campaign is read."""
+"""Reads what the pages of campaigns show. Nothing of another campaign is read."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import pandas as pd
@@ -20,6 +23,7 @@ from benchcore.store.frames.duels import duel_frame, equivalence_frame, failed_c
 from benchcore.store.frames.epochs import epoch_frame
 from benchcore.store.frames.profiles import bottleneck_frame, profile_frame
 from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.frames.raw_times import read_raw_times
 from benchcore.store.frames.reading import drop_calibration_runs
 from benchcore.store.reports.campaign import list_programs
 from benchcore.store.reports.void import explain_void
@@ -45,9 +49,22 @@ class Campaign:
     profiles: pd.DataFrame
     bottlenecks: pd.DataFrame
     epochs: pd.DataFrame
-    programs: list[dict[str, Any]]
+    raw: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    """As `benchcore.store.frames.raw_times.read_raw_times` has it."""
+    of_duels: Mapping[str, Mapping[str, list[dict[str, Any]]]]
+    """The rows of each duel run, by the name of their frame; `programs` has no frame."""
     void: str | None
     """Why nothing of it counts, in one sentence; None = something does."""
+
+    @cached_property
+    def runs(self) -> list[str]:
+        """Its duel runs, oldest first."""
+        return list(self.duels["duel_run"])
+
+    def rows(self, frame: str) -> list[dict[str, Any]]:
+        """The rows of a frame, duel by duel."""
+        of_frame = self.of_duels[frame]
+        return [row for run in self.runs for row in of_frame.get(run, ())]
 
     @property
     def kind(self) -> Kind:
@@ -60,24 +77,83 @@ class Campaign:
     @property
     def first(self) -> dict[str, Any]:
         """Its first duel, for what all of them share."""
-        return {str(key): value for key, value in self.duels.iloc[0].to_dict().items()}
+        return self.rows("duels")[0]
 
     @property
     def versions(self) -> dict[str, str]:
         """The newest version of each framework, by its name in words."""
-        newest = self.contenders.loc[self.contenders["role"].isin(("newest", "system"))]
-        pairs = newest.drop_duplicates("framework")[["framework", "version"]].to_dict("records")
-        return {
-            FRAMEWORKS[each["framework"]]: str(each["version"])
-            for each in pairs
-            if each["framework"] in ("jax", "torch")
-        }
+        found = dict[str, str]()
+        for row in self.rows("contenders"):
+            if row["role"] in ("newest", "system") and row["framework"] in ("jax", "torch"):
+                found.setdefault(FRAMEWORKS[row["framework"]], str(row["version"]))
+        return found
+
+
+_AT_ONCE = 40
+"""Campaigns that are read with one query per table."""
 
 
 def read_campaign(state: State, engine: Engine, name: str) -> Campaign:
     """A campaign's rows. Raises UserError if the database has no results of it."""
-    duels = duel_frame(engine, name)
-    if duels.empty:
+    return next(read_campaigns(state, engine, [name]))
+
+
+def read_campaigns(state: State, engine: Engine, names: Sequence[str]) -> Iterator[Campaign]:
+    """The rows of each campaign, in this order. Raises UserError for one without results."""
+    for first in range(0, len(names), _AT_ONCE):
+        part = names[first : first + _AT_ONCE]
+        frames = _read_frames(engine, part)
+        raw = read_raw_times(engine, part)
+        programs = list_programs(engine, part)
+        of_duels = {name: _group_rows(frame) for name, frame in frames.items()}
+        of_duels["programs"] = _group(programs)
+        split = {name: dict(iter(each.groupby("campaign"))) for name, each in frames.items()}
+        for name in part:
+            of_one = {key: _pick(split[key].get(name), frame) for key, frame in frames.items()}
+            yield _make_campaign(state, engine, name, of_one, raw=raw, of_duels=of_duels)
+
+
+def _pick(found: pd.DataFrame | None, of_all: pd.DataFrame) -> pd.DataFrame:
+    """A campaign's rows of a frame; without any, an empty frame of the same columns."""
+    return (of_all.iloc[:0] if found is None else found).reset_index(drop=True)
+
+
+def _read_frames(engine: Engine, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+    contenders = contender_frame(engine, names)
+    return {
+        "duels": duel_frame(engine, names),
+        "ratios": ratio_frame(engine, names),
+        "contenders": drop_calibration_runs(contenders),
+        "equivalence": drop_calibration_runs(equivalence_frame(engine, names)),
+        "failed_checks": drop_calibration_runs(failed_check_frame(engine, names)),
+        "profiles": profile_frame(engine, names),
+        "bottlenecks": bottleneck_frame(engine, names, contenders),
+        "epochs": epoch_frame(engine, names),
+    }
+
+
+def _group_rows(frame: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    rows = [{str(key): each for key, each in row.items()} for row in frame.to_dict("records")]
+    return _group(rows)
+
+
+def _group(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found = defaultdict[str, list[dict[str, Any]]](list)
+    for row in rows:
+        found[row["duel_run"]].append(row)
+    return found
+
+
+def _make_campaign(
+    state: State,
+    engine: Engine,
+    name: str,
+    frames: Mapping[str, pd.DataFrame],
+    *,
+    raw: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    of_duels: Mapping[str, Mapping[str, list[dict[str, Any]]]],
+) -> Campaign:
+    if frames["duels"].empty:
         raise UserError(
             f"wanted results of campaign {name!r}, but the database holds none; "
             "run `deadheat ingest`, or measure it with `deadheat nightly`"
@@ -86,16 +162,17 @@ def read_campaign(state: State, engine: Engine, name: str) -> Campaign:
         name=name,
         plan=_find_plan(state, name),
         times=time_last_run(ProgressReader(progress_log(state, name).path).read_new()),
-        duels=duels,
-        ratios=ratio_frame(engine, name),
-        contenders=drop_calibration_runs(contender_frame(engine, name)),
-        equivalence=drop_calibration_runs(equivalence_frame(engine, name)),
-        failed_checks=drop_calibration_runs(failed_check_frame(engine, name)),
-        profiles=profile_frame(engine, name),
-        bottlenecks=bottleneck_frame(engine, name),
-        epochs=epoch_frame(engine, name),
-        programs=list_programs(engine, name),
         void=explain_void(engine, name),
+        raw=raw,
+        of_duels=of_duels,
+        duels=frames["duels"],
+        ratios=frames["ratios"],
+        contenders=frames["contenders"],
+        equivalence=frames["equivalence"],
+        failed_checks=frames["failed_checks"],
+        profiles=frames["profiles"],
+        bottlenecks=frames["bottlenecks"],
+        epochs=frames["epochs"],
     )
 
 

@@ -27,7 +27,7 @@ def add_night(files: SiteFiles, catalog: dict[str, Any], campaign: Campaign) -> 
     cases = {each["key"]: each for each in catalog["cases"]}
     drop_night(files, catalog, campaign.name)
     amounts = index_contenders(campaign)
-    for row in campaign.ratios.to_dict("records"):
+    for row in map(dict, campaign.rows("ratios")):
         pair = pair_id(row)
         if pair is None:
             continue

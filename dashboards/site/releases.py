@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-import pandas as pd
 from packaging.version import InvalidVersion, Version
 
 from benchcore.store.database import Engine
@@ -28,50 +28,59 @@ _COPIED = (
 )
 
 
+@dataclass
+class Touched:
+    """The releases that new campaigns measured, and what names their cases in words."""
+
+    releases: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]])
+    cases: dict[tuple[str, str], dict[str, Any]] = field(
+        default_factory=dict[tuple[str, str], dict[str, Any]]
+    )
+
+    def add(self, campaign: Campaign) -> None:
+        """Note the releases and cases of a campaign."""
+        for row in campaign.rows("ratios"):
+            case = {"words": name_case_in_words(row), "batch": int(row["batch"])}
+            self.cases[row["workload"], row["case_name"]] = case
+            if row["kind"] == "cross_version":
+                self.releases.add(tuple(row[key] for key in _SAME_PAIR))
+
+
 def refresh_certificates(
-    files: SiteFiles, engine: Engine, campaign: Campaign, campaigns: Sequence[str]
+    files: SiteFiles, engine: Engine, touched: Touched, campaigns: Sequence[str] | None
 ) -> None:
-    """Certify again the releases that the campaign measured, from it and the newest `campaigns`;
-    keep what is known of others."""
-    pairs = campaign.ratios.loc[campaign.ratios["kind"] == "cross_version"]
-    touched = {tuple(row[key] for key in _SAME_PAIR) for row in pairs.to_dict("records")}
-    if not touched:
+    """Certify again the touched releases, from the newest `campaigns` (None: from all); keep what
+    is known of others."""
+    if not touched.releases:
         return
-    read = {*campaigns[-_MOST_CAMPAIGNS:], campaign.name}
+    read = None if campaigns is None else sorted(set(campaigns[-_MOST_CAMPAIGNS:]))
     known = files.read("releases") or []
     names = ("workload", "case_name")
     cases = {
         tuple(each[name] for name in names): {key: each[key] for key in ("words", "batch")}
         for each in known
     }
-    cases |= _index_cases(campaign)
+    cases |= touched.cases
     found = [
         {key: row[key] for key in _COPIED} | cases[row["workload"], row["case_name"]]
-        for row in list_certificates(engine, campaigns=sorted(read))
-        if tuple(row[key] for key in _SAME_PAIR) in touched
+        for row in list_certificates(engine, campaigns=read)
+        if tuple(row[key] for key in _SAME_PAIR) in touched.releases
         and (row["workload"], row["case_name"]) in cases
     ]
-    kept = [each for each in known if tuple(each[key] for key in _SAME_PAIR) not in touched]
+    kept = [
+        each for each in known if tuple(each[key] for key in _SAME_PAIR) not in touched.releases
+    ]
     files.write("releases", [*kept, *found])
 
 
-def _index_cases(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:
-    """What names a case in words, which certificates don't hold."""
-    return {
-        (row["workload"], row["case_name"]): {
-            "words": name_case_in_words(row),
-            "batch": int(row["batch"]),
-        }
-        for row in campaign.ratios.drop_duplicates(["workload", "case_name"]).to_dict("records")
-    }
-
-
 def remember_locks(
-    files: SiteFiles, raw: Mapping[str, Mapping[str, Mapping[str, Any]]], contenders: pd.DataFrame
+    files: SiteFiles,
+    raw: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    contenders: Sequence[Mapping[str, Any]],
 ) -> None:
     """Keep the packages of each environment by framework and version, for the differences."""
     known = files.read("locks") or {}
-    versions = {(row["duel_run"], row["name"]): row for row in contenders.to_dict("records")}
+    versions = {(row["duel_run"], row["name"]): row for row in contenders}
     for run, of_run in raw.items():
         for name, each in of_run.items():
             row = versions.get((run, name))

@@ -29,6 +29,7 @@ from dashboards.site.names import name_use_case as use_case_words
 from dashboards.site.pairs import case_key, pair_id
 
 _OF_GRID = tuple(each for each in METRICS if each.key in TRACKED and each.key != STEP_TIME)
+Rows = Sequence[Mapping[str, Any]]
 _NO_WORKLOADS = ("matmul", "copy", "noop", "digest", "faulty")
 """They measure the machine or us, not a framework: the grid leaves them out."""
 
@@ -78,7 +79,7 @@ def list_cells(campaign: Campaign) -> list[dict[str, Any]]:
 
 def index_contenders(campaign: Campaign) -> dict[tuple[str, str], dict[str, Any]]:
     """The contenders' rows by duel run and name."""
-    rows = campaign.contenders.to_dict("records")
+    rows = campaign.rows("contenders")
     return {(row["duel_run"], row["name"]): row for row in rows}
 
 
@@ -142,7 +143,7 @@ def compare_metric(metric: Metric, a: Mapping[str, Any], b: Mapping[str, Any]) -
 
 def _list_conditions(campaign: Campaign) -> dict[str, str]:
     """What Compare shows where two nights differ: versions and conditions."""
-    conditions = campaign.ratios["conditions"].iloc[0] if len(campaign.ratios) else {}
+    conditions = next((row["conditions"] for row in campaign.rows("ratios")), {})
     first = campaign.first
     harness = {"Harness": f"{first['harness_version']} ({str(first['snapshot'])[:12]})"}
     return {**campaign.versions, **conditions, **harness}
@@ -167,7 +168,7 @@ def _list_top(campaign: Campaign) -> list[Block]:
 
 
 def _list_blocks(campaign: Campaign, workaround_rows: Sequence[Mapping[str, Any]]) -> list[Block]:
-    ratios = campaign.ratios
+    ratios = campaign.rows("ratios")
     sections = [
         _pair_section("versions", "Did a version move it?", ratios, "cross_version"),
         _pair_section("settings", "Which setting is faster?", ratios, "cross_setting"),
@@ -180,12 +181,12 @@ def _list_blocks(campaign: Campaign, workaround_rows: Sequence[Mapping[str, Any]
     return [each for each in sections if each]
 
 
-def _pair_section(id: str, title: str, ratios: Any, kind: str) -> Block | None:
-    rows = keep(ratios, ratios["kind"] == kind)
+def _pair_section(id: str, title: str, ratios: Rows, kind: str) -> Block | None:
+    rows = [row for row in ratios if row["kind"] == kind]
     return blocks.section(title, [list_pairs(id, rows)], id=id) if len(rows) else None
 
 
-def list_pairs(name: str, rows: Any) -> Block | None:
+def list_pairs(name: str, rows: Rows) -> Block | None:
     """A table of pairs with their intervals, verdicts and reasons."""
     shown = [
         {
@@ -197,7 +198,7 @@ def list_pairs(name: str, rows: Any) -> Block | None:
             "parity": text["parity"],
             "starts": text["starts"],
         }
-        for row in sorted(rows.to_dict("records"), key=_by_case)
+        for row in sorted(map(dict, rows), key=_by_case)
         for text in [tables.describe_ratio_row(row)]
     ]
     columns = (
@@ -232,7 +233,7 @@ def _verdict(text: Mapping[str, str], row: Mapping[str, Any]) -> blocks.Cell:
 
 
 def _failure_section(campaign: Campaign, workaround_rows: Sequence[Any]) -> Block | None:
-    failed = keep(campaign.contenders, campaign.contenders["status"] != "ok")
+    failed = [row for row in campaign.rows("contenders") if row["status"] != "ok"]
     rows = [
         {
             "case": blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
@@ -241,7 +242,7 @@ def _failure_section(campaign: Campaign, workaround_rows: Sequence[Any]) -> Bloc
             "stage": text["stage"],
             "reason": text["reason"].splitlines()[0][:300],
         }
-        for row in failed.to_dict("records")
+        for row in failed
         for text in [tables.describe_failure(row)]
     ]
     columns = (
@@ -297,8 +298,8 @@ def _fact_section(campaign: Campaign) -> Block:
         ("Measured", f"{begun:%Y-%m-%d %H:%M} to {ended:%Y-%m-%d %H:%M} UTC"),
         ("Duels", f"{len(campaign.duels)} measured{planned}"),
         ("Time", spent),
-        ("Length", tables.describe_length(campaign.contenders)),
-        ("Weights", tables.describe_weights(campaign.contenders)),
+        ("Length", tables.describe_length(campaign.rows("contenders"))),
+        ("Weights", tables.describe_weights(campaign.rows("contenders"))),
         ("Node", where),
         ("Host", tables.describe_host(first["host"]) or "not recorded"),
         *campaign_conditions(campaign),
@@ -317,5 +318,5 @@ def campaign_conditions(campaign: Campaign) -> list[tuple[str, blocks.Cell]]:
 def _environment_table(campaign: Campaign) -> Block | None:
     keys = ("framework", "version", "python", "build", "key")
     columns = [column(each, each.capitalize()) for each in keys]
-    rows = tables.list_environments(campaign.contenders)
+    rows = tables.list_environments(campaign.rows("contenders"))
     return blocks.table("environments", "The environments measured in.", columns, rows)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboards.formatting import is_missing, one_line, side_label
-from dashboards.frames import counting, keep
+from dashboards.frames import does_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign
@@ -42,10 +42,10 @@ def count_causes(campaign: Campaign) -> Counter[str]:
 
 
 def _list_voids(campaign: Campaign) -> list[tuple[dict[str, Any], str]]:
-    rows = campaign.contenders[["duel_run", "name", "status"]].itertuples(index=False)
-    statuses = {(duel_run, name): status for duel_run, name, status in rows}
-    void = keep(campaign.ratios, ~counting(campaign.ratios))
-    return [(row, find_cause(row, statuses)) for row in void.to_dict("records")]
+    rows = campaign.rows("contenders")
+    statuses = {(row["duel_run"], row["name"]): row["status"] for row in rows}
+    void = [row for row in campaign.rows("ratios") if not does_count(row)]
+    return [(row, find_cause(row, statuses)) for row in void]
 
 
 def list_section(campaign: Campaign) -> Block | None:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.planning.catalog import count_devices, winograd_share
 from benchcore.protocol import Status
-from benchcore.store.frames.reading import select_columns
+from benchcore.store.frames.reading import Campaigns, of_campaigns, select_columns
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
 from benchcore.verdict.duel.physics import (
     GPU_CACHE_BYTES,
@@ -114,7 +114,7 @@ def _judge(row: Mapping[str, Any], sentinels: Sentinels) -> RooflineCheck:
     )
 
 
-def read_sentinels(engine: Engine, campaign: str | None) -> Sentinels:
+def read_sentinels(engine: Engine, campaign: Campaigns) -> Sentinels:
     """The sentinels that did what they should: finished, and in agreement with each other. Of a
     campaign, and of those that may count for it."""
     disagrees = select(Equivalence.duel_run).where(
@@ -136,8 +136,8 @@ def read_sentinels(engine: Engine, campaign: str | None) -> Sentinels:
     sentinels = defaultdict[tuple[str, int], list[_SentinelRun]](list)
     with Session(engine) as session:
         if campaign is not None:
-            of_campaign = select(DuelRun).where(DuelRun.campaign == campaign)
-            begun = [each.started_at for each in session.scalars(of_campaign)]
+            of_campaign = of_campaigns(select(DuelRun.started_at), campaign)
+            begun = list(session.scalars(of_campaign))
             if not begun:
                 return sentinels
             oldest, newest = min(begun) - timedelta(days=RECENT_DAYS), max(begun)

@@ -14,6 +14,7 @@ from benchcore.store.frames.ceilings import add_physics, read_sentinels
 from benchcore.store.frames.reading import (
     CASE,
     OLDEST_FIRST,
+    Campaigns,
     columns_of,
     read_frame,
     select_columns,
@@ -48,7 +49,7 @@ _OF_START = (
 )
 
 
-def contender_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row a contender run; None = of every campaign.
 
     `median_step_ns` is the median of the starts' medians over the blocks that were not degraded;
@@ -111,7 +112,7 @@ def _sum_compilation(untimed: Any) -> float | None:
     return sum_compilation(untimed["stages"]) if isinstance(untimed, dict) else None
 
 
-def _latency_and_energy(engine: Engine, campaign: str | None) -> pd.DataFrame:
+def _latency_and_energy(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
     """Of each contender run, by duel run and name: what takes the samples of all its starts."""
     columns = columns_of(StartRun, "duel_run", "contender", "latency_ns", "energy")
     query = select_columns(*columns).join(StartRun, StartRun.duel_run == DuelRun.id)
@@ -135,7 +136,7 @@ def _summarise(latencies: Iterable[Any], energies: Iterable[Any]) -> dict[str, f
     return found
 
 
-def start_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def start_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row a start of a contender run, without its blocks; None = of every campaign."""
     query = select_columns(
         *CASE,

@@ -9,6 +9,7 @@ from sqlalchemy.orm import aliased
 from benchcore.store.frames.reading import (
     CASE,
     OLDEST_FIRST,
+    Campaigns,
     columns_of,
     read_frame,
     select_columns,
@@ -22,7 +23,7 @@ _OF_PROOF = (
 _PROVEN = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
 
 
-def duel_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def duel_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row a duel run: where and when it ran, and with which harness."""
     where = ("ended_at", "site", "node", "device_model", "device_fingerprint", "host")
     harness = ("harness_version", "snapshot", "method")
@@ -30,7 +31,7 @@ def duel_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     return read_frame(engine, query.order_by(*OLDEST_FIRST), campaign)
 
 
-def equivalence_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def equivalence_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row a compared quantity of a pair; None = of every campaign."""
     compared = ("a", "b", "quantity", "max_relative", "l2_relative", "tolerance", "agrees")
     query = select_columns(*CASE, *columns_of(Equivalence, *compared)).join(Equivalence)
@@ -38,7 +39,7 @@ def equivalence_frame(engine: Engine, campaign: str | None = None) -> pd.DataFra
     return read_frame(engine, query.order_by(*order), campaign)
 
 
-def proof_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def proof_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row a quantity proven of a pair of contenders: of their environments, on the duel's
     device, by the snapshot that measured them. A pair without rows was not proven."""
     one, other = aliased(ContenderRun), aliased(ContenderRun)
@@ -60,7 +61,7 @@ def proof_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     )
 
 
-def manifest_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def manifest_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row per contender that finished: the settings its arm requested, and those read back."""
     columns = columns_of(ContenderRun, "name", "arm", "framework", "settings", "effective")
     query = select_columns(*CASE, *columns).join(ContenderRun)
@@ -71,7 +72,7 @@ def manifest_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     return kept.assign(manifest=pd.Series(manifests, index=frame.index, dtype="object"))
 
 
-def product_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def product_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row per contender that finished with a framework: the FLOPs and dtypes counted of its
     step (`products`; None = not counted), and the analytic FLOPs of its case."""
     of_duel = columns_of(DuelRun, "method", "device", "flops_per_step")
@@ -84,7 +85,7 @@ def product_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     return kept.assign(products=pd.Series(found, index=frame.index, dtype="object"))
 
 
-def failed_check_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def failed_check_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row a failed expectation; None = of every campaign."""
     columns = ("contender", "other", "suite", "expectation", "reason", "checked_at")
     query = select_columns(*CASE, *columns_of(FailedCheckRow, *columns)).join(FailedCheckRow)

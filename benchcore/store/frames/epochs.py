@@ -11,7 +11,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import leave_out_degraded
-from benchcore.store.frames.reading import select_columns
+from benchcore.store.frames.reading import Campaigns, of_campaigns, select_columns
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 
 COLUMNS = (
@@ -22,7 +22,7 @@ COLUMNS = (
 )
 
 
-def epoch_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def epoch_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row an epoch of a contender that finished: medians over its starts; None = of every
     campaign.
 
@@ -37,8 +37,7 @@ def epoch_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
         .where(StartRun.epochs.is_not(None), ContenderRun.status == "ok")
         .order_by(DuelRun.started_at, ContenderRun.position, StartRun.start_index)
     )
-    if campaign is not None:
-        query = query.where(DuelRun.campaign == campaign)
+    query = of_campaigns(query, campaign)
     groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     with Session(engine) as session:
         for duel, contender, start in session.execute(query):

@@ -16,8 +16,10 @@ from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.reading import (
     CASE,
     OLDEST_FIRST,
+    Campaigns,
     columns_of,
     drop_calibration_runs,
+    of_campaigns,
     read_frame,
     select_columns,
 )
@@ -38,7 +40,7 @@ _OF_STEP = ("kernel_ns", "dispatch_ns", "num_kernels", "host_syncs", "host_copie
 _MOST_NAMED = 3
 
 
-def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def profile_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row a contender run that was profiled: where the time of a step goes.
 
     The columns of `benchcore.verdict.duel.step_profile.StepProfile`, `longest`, its longest
@@ -67,11 +69,15 @@ def profile_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
     )
 
 
-def bottleneck_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def bottleneck_frame(
+    engine: Engine, campaign: Campaigns = None, contenders: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """One row a contender run that ended well: the columns of
     `benchcore.verdict.duel.bottleneck.Bottleneck`, the shares it is judged by, and
-    `host_boundness`. Calibration runs are left out."""
-    contenders = drop_calibration_runs(contender_frame(engine, campaign))
+    `host_boundness`. Calibration runs are left out. `contenders`: their frame, if it was read."""
+    if contenders is None:
+        contenders = contender_frame(engine, campaign)
+    contenders = drop_calibration_runs(contenders)
     ran = contenders.loc[(contenders["status"] == "ok") & (contenders["num_blocks"] > 0)]
     ran = ran.loc[:, [*_NAMED, *_NUMBERS, _TIMED]].reset_index(drop=True)
     measured = _read_measured(engine, campaign)
@@ -104,7 +110,7 @@ def list_bottlenecks(
     ]
 
 
-def _read_measured(engine: Engine, campaign: str | None) -> dict[tuple[str, str], dict[str, Any]]:
+def _read_measured(engine: Engine, campaign: Campaigns) -> dict[tuple[str, str], dict[str, Any]]:
     """By duel run and contender: what the frames leave behind. The profile is of one start."""
     query = (
         select_columns(
@@ -115,8 +121,7 @@ def _read_measured(engine: Engine, campaign: str | None) -> dict[tuple[str, str]
         .join(StartRun)
         .order_by(StartRun.start_index)
     )
-    if campaign is not None:
-        query = query.where(DuelRun.campaign == campaign)
+    query = of_campaigns(query, campaign)
     found: dict[tuple[str, str], dict[str, Any]] = {}
     with Session(engine) as session:
         for row in session.execute(query).mappings():

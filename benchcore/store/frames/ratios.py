@@ -12,6 +12,7 @@ from benchcore.store.frames.duels import manifest_frame
 from benchcore.store.frames.reading import (
     CASE,
     OLDEST_FIRST,
+    Campaigns,
     columns_of,
     read_frame,
     select_columns,
@@ -23,7 +24,7 @@ Sides = Mapping[tuple[str, str], ParitySide]
 """By duel run and contender."""
 
 
-def ratio_frame(engine: Engine, campaign: str | None = None) -> pd.DataFrame:
+def ratio_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row per pair of a duel run: log(T_b / T_a), its verdict, whether the pair is fair,
     and the `conditions` of its night. None = every campaign. Calibration runs are left out."""
     of_duel = columns_of(

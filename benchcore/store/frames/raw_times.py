@@ -8,6 +8,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import find_degraded
+from benchcore.store.frames.reading import Campaigns, of_campaigns
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, StartRun
 
 _OF_START = (
@@ -16,21 +17,23 @@ _OF_START = (
 )
 
 
-def read_raw_times(engine: Engine, campaign: str) -> dict[str, dict[str, dict[str, Any]]]:
+def read_raw_times(engine: Engine, campaign: Campaigns) -> dict[str, dict[str, dict[str, Any]]]:
     """By duel run and contender: its `framework`, `traceback`, `settings`, `effective` settings,
     `packages`, and its `starts` with `blocks`: round, ns per step, and why it is degraded."""
-    contenders = (
+    contenders = of_campaigns(
         select(ContenderRun)
         .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
-        .where(DuelRun.campaign == campaign, IS_NO_CALIBRATION_RUN)
-        .order_by(ContenderRun.duel_run, ContenderRun.position)
+        .where(IS_NO_CALIBRATION_RUN)
+        .order_by(ContenderRun.duel_run, ContenderRun.position),
+        campaign,
     )
     columns = [getattr(StartRun, name) for name in _OF_START]
-    starts = (
+    starts = of_campaigns(
         select(StartRun.duel_run, StartRun.contender, *columns)
         .join(DuelRun, DuelRun.id == StartRun.duel_run)
-        .where(DuelRun.campaign == campaign, IS_NO_CALIBRATION_RUN)
-        .order_by(StartRun.duel_run, StartRun.contender, StartRun.start_index)
+        .where(IS_NO_CALIBRATION_RUN)
+        .order_by(StartRun.duel_run, StartRun.contender, StartRun.start_index),
+        campaign,
     )
     found: dict[str, dict[str, dict[str, Any]]] = {}
     kept = ("framework", "traceback", "settings", "effective", "packages", "environment_key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -20,6 +21,8 @@ CASE = (
     *(DuelRun.batch, DuelRun.precision, DuelRun.track),
 )
 OLDEST_FIRST = (DuelRun.started_at, DuelRun.id)
+Campaigns = str | Sequence[str] | None
+"""One campaign, several, or (None) all."""
 _MAY_BE_MISSING = {
     *IN_COLUMNS,
     *("steps_per_block", "compilations_in_blocks", "cache_hits", "compilation"),
@@ -40,10 +43,18 @@ def select_columns(
     return select(*columns).select_from(DuelRun)
 
 
-def read_frame(engine: Engine, query: Select[Any], campaign: str | None) -> pd.DataFrame:
-    """The rows of a query, of one campaign or (None) all."""
-    if campaign is not None:
-        query = query.where(DuelRun.campaign == campaign)
+def of_campaigns(query: Select[Any], campaign: Campaigns) -> Select[Any]:
+    """The query, of the duel runs of these campaigns only."""
+    if campaign is None:
+        return query
+    if isinstance(campaign, str):
+        return query.where(DuelRun.campaign == campaign)
+    return query.where(DuelRun.campaign.in_(campaign))
+
+
+def read_frame(engine: Engine, query: Select[Any], campaign: Campaigns) -> pd.DataFrame:
+    """The rows of a query, of these campaigns."""
+    query = of_campaigns(query, campaign)
     columns = {each["name"]: each["type"] for each in query.column_descriptions}
     with Session(engine) as session:
         rows = [tuple(row) for row in session.execute(query)]

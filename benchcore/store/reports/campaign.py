@@ -14,7 +14,7 @@ from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.profiles import profile_frame
 from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.frames.reading import drop_calibration_runs
+from benchcore.store.frames.reading import Campaigns, drop_calibration_runs, of_campaigns
 from benchcore.store.metrics import METRICS
 from benchcore.store.models import DuelRun, PairRatio, StartRun
 from benchcore.store.records import case_of
@@ -112,34 +112,32 @@ def list_profiles(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     ]
 
 
-def list_programs(engine: Engine, campaign: str) -> list[dict[str, Any]]:
+def list_programs(engine: Engine, campaign: Campaigns) -> list[dict[str, Any]]:
     """One row a pair across versions or settings: whether a runs b's program, and what differs."""
+    columns = (PairRatio.duel_run, PairRatio.a, PairRatio.b, DuelRun.workload, DuelRun.case_name)
     query = (
-        select(PairRatio, DuelRun.workload, DuelRun.case_name)
+        select(*columns)
         .join(DuelRun, DuelRun.id == PairRatio.duel_run)
-        .where(DuelRun.campaign == campaign, PairRatio.kind != "cross_framework")
+        .where(PairRatio.kind != "cross_framework")
         .order_by(DuelRun.started_at, PairRatio.duel_run, PairRatio.a, PairRatio.b)
     )
     profiles = (
         select(StartRun.duel_run, StartRun.contender, StartRun.profile)
         .join(DuelRun, DuelRun.id == StartRun.duel_run)
-        .where(DuelRun.campaign == campaign, StartRun.profile.is_not(None))
+        .where(StartRun.profile.is_not(None))
     )
     with Session(engine) as session:
         programs = {
             (duel_run, name): profile["program"]
-            for duel_run, name, profile in session.execute(profiles)
+            for duel_run, name, profile in session.execute(of_campaigns(profiles, campaign))
             if profile is not None
         }
-        pairs = session.execute(query).all()
+        pairs = session.execute(of_campaigns(query, campaign)).all()
     rows = []
-    for pair, workload, case in pairs:
-        a, b = (programs.get((pair.duel_run, name)) for name in (pair.a, pair.b))
-        change = compare_programs(b, a)
-        found = {"same": change.same, "words": change.summary}
-        rows.append(
-            {"case": name_case(workload, case), "pair": f"{pair.a} against {pair.b}", **found}
-        )
+    for duel_run, a, b, workload, case in pairs:
+        change = compare_programs(programs.get((duel_run, b)), programs.get((duel_run, a)))
+        found = {"same": change.same, "words": change.summary, "duel_run": duel_run}
+        rows.append({"case": name_case(workload, case), "pair": f"{a} against {b}", **found})
     return rows
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from statistics import median
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, Select, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import MAX_FOREIGN_CPU_SHARE
@@ -48,6 +48,8 @@ def explain_void(engine: Engine, campaign: str) -> str | None:
     """Why nothing of the campaign counts, in one sentence; None = something does, or nothing in it
     was meant to."""
     with Session(engine) as session:
+        if session.scalar(_select_pairs(campaign).where(PairRatio.counts).limit(1)) is not None:
+            return None
         failed = _explain_failures(session, campaign)
         if failed is not None:
             return failed
@@ -79,8 +81,12 @@ def _explain_failures(session: Session, campaign: str) -> str | None:
 
 
 def _read_pairs(session: Session, campaign: str) -> Sequence[PairRatio]:
+    return session.scalars(_select_pairs(campaign)).all()
+
+
+def _select_pairs(campaign: str) -> Select[tuple[PairRatio]]:
     """The pairs that a campaign is for: ceilings are measured only for the others."""
-    query = (
+    return (
         select(PairRatio)
         .join(DuelRun, DuelRun.id == PairRatio.duel_run)
         .where(
@@ -89,7 +95,6 @@ def _read_pairs(session: Session, campaign: str) -> Sequence[PairRatio]:
             DuelRun.workload.not_in(SENTINELS),
         )
     )
-    return session.scalars(query).all()
 
 
 def _lacks_ceilings(session: Session, pairs: Iterable[PairRatio]) -> bool:

@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 
 from benchcore.cell.failures.workarounds import WORKAROUNDS
 from benchcore.planning.catalog import list_workloads, load_spec, options_of
-from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.models import ContenderRun, DuelRun
+from benchcore.store.models import ContenderRun, DuelRun, PairRatio
 from benchcore.store.records import case_of
 from benchcore.verdict.samples import swap_sides
 
 _SERIES = ("workload", "case_name", "track", "device_fingerprint", "arm")
+_HAS_LADDER = (ContenderRun.framework == "jax") & ContenderRun.ladder.is_not(None)
 _FLAGS = {each.number: each.name for each in WORKAROUNDS if each.flags}
 
 Row = Mapping[str, Any]
@@ -33,6 +33,8 @@ def list_workarounds(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     of time with its interval (None = not measured, or no flag); `price_command` measures it.
     `highest` and `hlo` are those of the newest ladder.
     """
+    if not _any_ladder(engine, campaign):
+        return []
     runs = _read_runs(engine)
     crashed = {_key(each) for each in runs if each["ladder"]}
     here = {_key(each) for each in runs if each["campaign"] == campaign}
@@ -42,6 +44,16 @@ def list_workarounds(engine: Engine, campaign: str) -> list[dict[str, Any]]:
             of_series = [each for each in runs if _key(each) == key]
             rows.append(_describe(engine, of_series, runs, campaign))
     return rows
+
+
+def _any_ladder(engine: Engine, campaign: str) -> bool:
+    """Whether a case and arm of the campaign ever needed a crash ladder on this device."""
+    names = (*(getattr(DuelRun, name) for name in _SERIES[:4]), ContenderRun.arm)
+    query = select(*names).join(ContenderRun, ContenderRun.duel_run == DuelRun.id).distinct()
+    with Session(engine) as session:
+        crashed = {tuple(row) for row in session.execute(query.where(_HAS_LADDER))}
+        here = session.execute(query.where(DuelRun.campaign == campaign)) if crashed else ()
+        return any(tuple(row) in crashed for row in here)
 
 
 def _read_runs(engine: Engine) -> list[Row]:
@@ -102,18 +114,32 @@ def _describe(
 
 def _find_price(engine: Engine, life: Row, flag: str) -> dict[str, Any] | None:
     """From the newest ratio that counts of an arm with and without the flag, on this device."""
-    ratios = ratio_frame(engine)
-    arms = {life["arm"], f"{life['arm']}-workaround-{flag}"}
-    for row in reversed(ratios.to_dict("records")):
-        same = row["device_fingerprint"] == life["device_fingerprint"] and row["counts"]
-        if same and {row["a_arm"], row["b_arm"]} == arms and row["a_version"] == row["b_version"]:
-            logs = [row["log_ratio"], row["low"], row["high"]]
-            if row["a_arm"] != life["arm"]:
-                logs = [*swap_sides(*logs)]
-            factor, low, high = (round(math.exp(each), 4) for each in logs)
-            price = {"factor": factor, "low": low, "high": high, "verdict": row["verdict"]}
-            return {**price, "case": case_of(row), "version": row["a_version"]}
-    return None
+    arms = (life["arm"], f"{life['arm']}-workaround-{flag}")
+    query = (
+        select(DuelRun, PairRatio)
+        .join(PairRatio, PairRatio.duel_run == DuelRun.id)
+        .where(
+            DuelRun.device_fingerprint == life["device_fingerprint"],
+            PairRatio.counts,
+            PairRatio.a_arm.in_(arms),
+            PairRatio.b_arm.in_(arms),
+            PairRatio.a_arm != PairRatio.b_arm,
+            PairRatio.a_version == PairRatio.b_version,
+        )
+        .order_by(DuelRun.started_at.desc(), DuelRun.id.desc(), PairRatio.a.desc())
+    )
+    with Session(engine) as session:
+        found = session.execute(query.limit(1)).first()
+    if found is None:
+        return None
+    duel, ratio = found
+    logs = [ratio.log_ratio, ratio.low, ratio.high]
+    if ratio.a_arm != life["arm"]:
+        logs = [*swap_sides(*logs)]
+    factor, low, high = (round(math.exp(each), 4) for each in logs)
+    price = {"factor": factor, "low": low, "high": high, "verdict": ratio.verdict}
+    named = {name: getattr(duel, name) for name in ("workload", "case_name", "track")}
+    return {**price, "case": case_of(named), "version": ratio.a_version}
 
 
 def _write_command(

@@ -188,7 +188,9 @@ def test_the_bound_can_be_chosen(filled: Engine) -> None:
     [record] = read_duels(filled, CAMPAIGN)
     verdicts = {each.verdict for each in judge_duel(record.sides, record.exclusions, 2.0)}
     assert verdicts == {"same"}
-    assert {each.verdict for each in judge_campaign(filled, CAMPAIGN, 2.0)} == {"same"}
+    assert {each.verdict for each in judge_campaign(filled, CAMPAIGN, equivalence_bound=2.0)} == {
+        "same"
+    }
 
 
 def test_a_campaign_without_duels_has_nothing_to_judge(filled: Engine) -> None:
