@@ -48,11 +48,11 @@ def explain_void(engine: Engine, campaign: str) -> str | None:
     """Why nothing of the campaign counts, in one sentence; None = something does, or nothing in it
     was meant to."""
     with Session(engine) as session:
-        if session.scalar(_select_pairs(campaign).where(PairRatio.counts).limit(1)) is not None:
-            return None
         failed = _explain_failures(session, campaign)
         if failed is not None:
             return failed
+        if session.scalar(_select_pairs(campaign).where(PairRatio.counts).limit(1)) is not None:
+            return None
         pairs = _read_pairs(session, campaign)
         if not pairs or any(each.counts for each in pairs) or _lacks_ceilings(session, pairs):
             return None
