@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 Step = Callable[[], object]
 Synchronise = Callable[[object], None]
 
-_STEADY_BLOCKS = 5
-_STEADY_SPREAD = 0.02
+_STEADY_BLOCKS = 3
+_STEADY_CHANGE = 0.02
 _MOST_STEPS = 100_000
 _REPORT_NS = 2_000_000_000
 _GROUP_NS = 100_000_000
@@ -27,22 +27,37 @@ def warm_up(
     limit_s: float,
     block_ms: float,
 ) -> dict[str, Any]:
-    """Run blocks until the last five agree within 2 %, or until the limit; set
-    `steps_per_block`."""
+    """Run blocks until their times are steady, or until the limit; set `steps_per_block`."""
     deadline = time.perf_counter() + limit_s
     before = num_compilations()
     step_ns: float = run_steps(1)
     means: list[float] = []
+    compilations: list[int] = []
     while True:
         steps_per_block = max(1, min(_MOST_STEPS, round(block_ms * 1e6 / step_ns)))
         step_ns = run_steps(steps_per_block) / steps_per_block
         means.append(step_ns)
-        last = means[-_STEADY_BLOCKS:]
-        steady = len(last) == _STEADY_BLOCKS and max(last) <= min(last) * (1 + _STEADY_SPREAD)
+        compilations.append(num_compilations())
+        steady = is_steady(means, compilations)
         if steady or time.perf_counter() > deadline:
-            late = num_compilations() - before
+            late = compilations[-1] - before
             found = {"num_blocks": len(means), "steady": steady, "compilations": late}
             return {**found, "steps_per_block": steps_per_block}
+
+
+def is_steady(means: Sequence[float], compilations: Sequence[int]) -> bool:
+    """Whether a step takes as long as it did three blocks ago, and nothing was compiled since.
+
+    The fastest of the last three blocks is compared with the fastest of the three before: others
+    on the machine only ever make a block slower, so one quiet block in three is enough. The
+    compilations are counted after each block.
+    """
+    last, earlier = means[-_STEADY_BLOCKS:], means[-2 * _STEADY_BLOCKS : -_STEADY_BLOCKS]
+    return (
+        len(earlier) == _STEADY_BLOCKS
+        and compilations[-1] == compilations[-_STEADY_BLOCKS - 1]
+        and abs(min(last) / min(earlier) - 1) <= _STEADY_CHANGE
+    )
 
 
 def sample_latency(
