@@ -6,20 +6,22 @@ from typing import Any
 
 from prefect import flow
 
+from benchcore.planning.requests import Placement
 from benchcore.running.plans import name_night
 from benchcore.state import default_root
 from tasks import pipeline
 from tasks.campaign_run import run_campaign
-from tasks.form import CampaignName, PoolName, ProfileName, SiteName, WaitMinutes
+from tasks.form import CampaignName, Hours, PoolName, ProfileName, SiteName, WaitMinutes
 
 
 @flow(name="nightly", flow_run_name="{profile}-on-{site}", validate_parameters=True)
-def nightly(
+def nightly(  # noqa: PLR0913 - a form's fields
     profile: ProfileName = "laptop",
     site: SiteName = "local",
     pool: PoolName | None = None,
     campaign: CampaignName | None = None,
     python: str | None = None,
+    hours: Hours | None = None,
     wait_minutes: WaitMinutes = 0,
 ) -> dict[str, Any]:
     """Measure the profile's duels tonight. Run again on the same night, it resumes.
@@ -33,13 +35,13 @@ def nightly(
         campaign: Name of the campaign; empty for tonight's.
         python: Python version of every environment, such as 3.12; empty for the newest that each
             framework supports.
+        hours: Leave out what does not fit into so many hours of a device; empty for all.
         wait_minutes: Wait at most so long for others to leave the machine (site local).
     """
     root = str(default_root())
     campaign = campaign or name_night(profile)
-    pipeline.plan_campaign(
-        profile, site=site, pool=pool, campaign=campaign, root=root, python=python
-    )
+    place = Placement(site=site, pool=pool, campaign=campaign, python=python)
+    pipeline.plan_campaign(profile, place, root=root, hours=hours)
     outcome = run_campaign(campaign, root, wait_s=60 * wait_minutes)
     pipeline.report_void(outcome, root)
     pipeline.report_suspicions(campaign, root)

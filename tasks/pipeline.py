@@ -20,6 +20,7 @@ from prefect.transactions import Transaction, get_transaction
 
 from benchcore.errors import UserError
 from benchcore.planning.profiles import load_profile
+from benchcore.planning.requests import Placement
 from benchcore.running import plans
 from benchcore.running.duels import provision_release
 from benchcore.running.plans import load_campaign, progress_log
@@ -44,14 +45,9 @@ and proofs have limits of their own."""
 
 
 @task(task_run_name="plan-{profile}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
-def plan_campaign(
-    profile: str, *, site: str, campaign: str, root: str, python: str | None, pool: str | None
-) -> None:
+def plan_campaign(profile: str, place: Placement, *, root: str, hours: float | None = None) -> None:
     """Plan the campaign with today's versions, unless it has a plan."""
-    state = open_state(Path(root))
-    plans.plan_campaign(
-        load_profile(profile), site=site, campaign=campaign, state=state, python=python, pool=pool
-    )
+    plans.plan_campaign(load_profile(profile), place, open_state(Path(root)), hours=hours)
 
 
 @task(

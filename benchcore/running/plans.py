@@ -16,6 +16,7 @@ from benchcore.errors import DamagedFileError, UserError
 from benchcore.planning import checkpoints, matrix
 from benchcore.planning.calibration_runs import add_calibration_starts, number_tonight
 from benchcore.planning.catalog import check_case, load_spec
+from benchcore.planning.hours import fit_hours
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import CEILING_WORKLOADS, Match, Profile
 from benchcore.planning.requests import Placement, parse_arm
@@ -25,6 +26,8 @@ from benchcore.progress import ProgressLog
 from benchcore.protocol import SCHEMA, DuelLimits
 from benchcore.running.sites import check_site, load_site
 from benchcore.state import State
+from benchcore.store.database import database_file, open_database
+from benchcore.store.duels import DuelKind, describe_kind, read_durations
 
 _EXPECTED_S = 60.0
 
@@ -98,38 +101,31 @@ def save_campaign(plan: Plan, state: State, pool: str | None = None) -> Plan:
 
 
 def plan_campaign(
-    profile: Profile,
-    *,
-    site: str,
-    campaign: str,
-    state: State,
-    python: str | None = None,
-    pool: str | None = None,
+    profile: Profile, place: Placement, state: State, *, hours: float | None = None
 ) -> Plan:
     """The plan of a night: the saved one, else a new one with today's versions and tonight's
-    calibration runs, which is then saved.
+    calibration runs, fitted into `hours`, which is then saved.
 
-    `python` is the interpreter version of every environment, such as '3.12'; `pool` is one of the
-    site's pools. Raises UserError if the saved plan has another profile, site or pool.
+    Raises UserError if the saved plan has another profile, site or pool.
     """
-    path = campaign_folder(state, campaign) / "plan.json"
+    path = campaign_folder(state, place.campaign or name_night(profile.name)) / "plan.json"
     if path.exists():
         plan = _load_saved(path)
-        _check_same_request(plan, profile, site, pool)
+        _check_same_request(plan, profile, place)
         return plan
-    plan = draft_night(profile, site=site, campaign=campaign, state=state, python=python)
-    plan = dataclasses.replace(plan, pool=pool)
+    plan = draft_night(profile, place, state, hours=hours)
+    plan = dataclasses.replace(plan, pool=place.pool)
     matrix.save_plan(plan, path)
     return plan
 
 
-def _check_same_request(plan: Plan, profile: Profile, site: str, pool: str | None) -> None:
+def _check_same_request(plan: Plan, profile: Profile, place: Placement) -> None:
     planned = (plan.profile, plan.site, plan.pool)
-    if planned != (profile.name, load_site(site).name, pool or plan.pool):
+    if planned != (profile.name, load_site(place.site).name, place.pool or plan.pool):
         raise UserError(
             f"campaign {plan.campaign!r} was planned for profile {plan.profile!r} on site "
-            f"{plan.site!r} (pool {plan.pool!r}), got {profile.name!r} on {site!r} (pool "
-            f"{pool!r}); choose another name with --campaign"
+            f"{plan.site!r} (pool {plan.pool!r}), got {profile.name!r} on {place.site!r} (pool "
+            f"{place.pool!r}); choose another name with --campaign"
         )
 
 
@@ -144,14 +140,30 @@ def today() -> date:
 
 
 def draft_night(
-    profile: Profile, *, site: str, campaign: str, state: State, python: str | None = None
+    profile: Profile, place: Placement, state: State, *, hours: float | None = None
 ) -> Plan:
-    """The plan of a night as `plan_campaign` makes it, not saved. Its notes name the tuned duels
-    that are left out, as no best settings are known."""
-    numbers = number_tonight(profile, today())
-    return draft_plan(
-        profile, site=site, campaign=campaign, state=state, python=python, calibration=numbers
+    """The plan of a night as `plan_campaign` makes it, not saved. Its notes name the duels that are
+    left out: tuned ones without known best settings, and those for which `hours` are too few."""
+    plan = draft_plan(
+        profile,
+        site=place.site,
+        campaign=place.campaign or name_night(profile.name),
+        state=state,
+        python=place.python,
+        calibration=number_tonight(profile, today()),
     )
+    if hours is None:
+        return plan
+    known = _read_known_durations(state, plan.site)
+    return fit_hours(plan, hours, lambda duel: known.get(describe_kind(duel), duel.expected_s))
+
+
+def _read_known_durations(state: State, site: str) -> Mapping[DuelKind, float]:
+    """What earlier nights took; nothing before there is a database."""
+    file = database_file(state.database_url)
+    if file is not None and not file.exists():
+        return {}
+    return read_durations(open_database(state.database_url), site)
 
 
 def draft_plan(

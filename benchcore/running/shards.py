@@ -22,8 +22,8 @@ from filelock import FileLock, Timeout
 
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.planning.catalog import count_devices
+from benchcore.planning.hours import rank_duel
 from benchcore.planning.matrix import Plan, PlannedDuel
-from benchcore.planning.tracks import DEFAULT_TRACK
 from benchcore.protocol import SCHEMA, write_json
 from benchcore.running.duel_process import result_path
 from benchcore.running.duels import is_measured
@@ -31,7 +31,6 @@ from benchcore.running.plans import campaign_folder
 from benchcore.running.sites import find_pool, load_site
 from benchcore.state import State
 from benchcore.store.duels import DuelKind, describe_kind
-from benchcore.verdict.duel.physics import SENTINELS
 
 _RESERVE_S = 30.0
 """Time before the end of an allocation, to stop what runs and report to Prefect."""
@@ -230,15 +229,13 @@ def pack(items: Iterable[PackingItem], target_s: float, gpus: int = 1) -> list[P
 def _make_item(
     duel: PlannedDuel, pool: str, place: int, durations: Mapping[DuelKind, float]
 ) -> PackingItem:
-    """Sentinels first, as every verdict needs their ceilings; then the default track; then the
-    plan's order."""
+    """By rank, then in the plan's order."""
     seconds = None if duel.dataset else durations.get(describe_kind(duel))
-    rank = 2 if duel.workload in SENTINELS else 1 if duel.track == DEFAULT_TRACK else 0
     return PackingItem(
         duel_run=duel.duel_run,
         pool=pool,
         expected_s=duel.expected_s if seconds is None else seconds,
-        value=1e6 * rank + place,
+        value=1e6 * rank_duel(duel) + place,
         guessed=seconds is None,
         devices=count_devices(duel.workload, duel.case),
     )

@@ -26,6 +26,7 @@ def nightly(
     pool: options.Pool = None,
     campaign: options.Night = None,
     python: options.Python = None,
+    hours: options.Hours = None,
     wait: options.Wait = 0.0,
     state: options.State = options.STATE,
     as_json: options.Json = False,
@@ -52,10 +53,11 @@ def nightly(
             pool=pool,
             campaign=name,
             python=python,
+            hours=hours,
             wait_minutes=wait / 60,
         )
 
-    print_outcome(run_flow(measure, opened, name, (profile, site, pool, python)), as_json)
+    print_outcome(run_flow(measure, opened, name, (profile, site, pool, python, hours)), as_json)
 
 
 _CONTENDER = "Measure this contender; repeat for more: jax@newest, torch==2.15.0,compile=none."

@@ -100,6 +100,8 @@ Metric = Annotated[str | None, option("--metric", "NAME", _METRIC)]
 _LOOKS = "Judge after this many starts; repeat for more looks (default 5, 8, 12)."
 _WAIT = "Wait for others to leave a busy machine, at most this long (site local)."
 Wait = Annotated[float, option("--wait", "SECONDS", _WAIT, min=0.0, max=86400.0)]
+_HOURS = "Leave out what does not fit into this many hours of a device, least valuable first."
+Hours = Annotated[float | None, option("--hours", "NUMBER", _HOURS, min=0.01, max=1000.0)]
 Looks = Annotated[list[int] | None, option("--starts", "COUNT", _LOOKS)]
 _STARTS = "Start the contenders this many times."
 Starts = Annotated[int, option("--starts", "COUNT", _STARTS)]

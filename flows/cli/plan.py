@@ -9,7 +9,8 @@ import typer
 
 from benchcore.planning import matrix
 from benchcore.planning.profiles import load_profile
-from benchcore.running.plans import draft_night, name_night
+from benchcore.planning.requests import Placement
+from benchcore.running.plans import draft_night
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.reports.starts_needed import StartsNeeded, list_starts_needed
@@ -23,6 +24,7 @@ def plan(
     site: options.Site = "local",
     campaign: options.Night = None,
     python: options.Python = None,
+    hours: options.Hours = None,
     detect: Annotated[
         float | None,
         typer.Option(
@@ -43,13 +45,8 @@ def plan(
         engine = open_database(folder.database_url)
         _print_starts(list_starts_needed(engine, cases, math.log1p(detect)), detect, as_json)
         return
-    drafted = draft_night(
-        chosen,
-        site=site,
-        campaign=campaign or name_night(profile),
-        state=folder,
-        python=python,
-    )
+    place = Placement(site=site, campaign=campaign, python=python)
+    drafted = draft_night(chosen, place, folder, hours=hours)
     if as_json:
         print_json(matrix.plan_document(drafted))
         return
@@ -65,8 +62,8 @@ def plan(
         for duel in drafted.duels
     ]
     print_rows(rows, tuple(rows[0]), title=f"{drafted.campaign} on {drafted.site}")
-    hours = sum(duel.expected_s for duel in drafted.duels) / 3600
-    print_line(f"{len(rows)} duels, about {hours:.1f} h")
+    expected_h = sum(duel.expected_s for duel in drafted.duels) / 3600
+    print_line(f"{len(rows)} duels, about {expected_h:.1f} h")
     print_notes(drafted.notes)
 
 

@@ -10,6 +10,7 @@ import pytest
 from duel_orders import copy_inside_ring
 
 from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.requests import Placement
 from benchcore.planning.tracks import JAX_NEWEST, TORCH_EAGER
 from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.running import duels, equivalence, plans
@@ -66,7 +67,7 @@ def test_a_broken_model_gets_no_ratio_onto_the_page(
     for module in (duels, equivalence):
         monkeypatch.setattr(module, "take_snapshot", lambda folder: ring)
 
-    plan = plans.plan_campaign(PROFILE, site="local", campaign="broken", state=state)
+    plan = plans.plan_campaign(PROFILE, Placement(campaign="broken"), state)
     (wanted,) = equivalence.list_campaign_proofs(plan, state)
     equivalence.prove(wanted, state, lambda text: None, anew=False)
     (row,) = list_proofs(open_database(state.database_url), equivalence.proof_subject(wanted))

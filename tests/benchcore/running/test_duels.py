@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError, UserError
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import load_profile
+from benchcore.planning.requests import Placement
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running import duels, plans
 from benchcore.state import State, open_state
@@ -34,25 +36,26 @@ def state(tmp_path: Path) -> State:
     return open_state(tmp_path)
 
 
+NIGHT = Placement(campaign="night")
+
+
 @pytest.fixture
 def plan(state: State, monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setattr(plans, "resolve", _resolve)
     profile = load_profile("ci")
-    return plans.plan_campaign(profile, site="local", campaign="night", state=state)
+    return plans.plan_campaign(profile, NIGHT, state)
 
 
 def test_a_campaign_never_changes_its_plan(
     plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "resolve", None)
-    again = plans.plan_campaign(load_profile("ci"), site="local", campaign="night", state=state)
+    again = plans.plan_campaign(load_profile("ci"), NIGHT, state)
     assert again.duels == plan.duels
     with pytest.raises(UserError, match=r"\(pool None\), got 'ci' on 'local' \(pool 'h100'\)"):
-        plans.plan_campaign(
-            load_profile("ci"), site="local", pool="h100", campaign="night", state=state
-        )
+        plans.plan_campaign(load_profile("ci"), dataclasses.replace(NIGHT, pool="h100"), state)
     with pytest.raises(UserError, match="was planned for profile 'ci'"):
-        plans.plan_campaign(load_profile("laptop"), site="local", campaign="night", state=state)
+        plans.plan_campaign(load_profile("laptop"), NIGHT, state)
 
 
 def test_a_failed_environment_is_a_status_of_its_contenders_and_built_once_a_run(

@@ -1,0 +1,79 @@
+"""A night that is given few hours measures the most valuable duels, and names the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from benchcore.environments.version_requests import Release
+from benchcore.errors import UserError
+from benchcore.planning.hours import fit_hours
+from benchcore.planning.matrix import Plan, make_plan
+from benchcore.planning.profiles import load_profile
+
+RELEASES = {
+    f"{framework}{role}": Release(
+        framework=framework,  # type: ignore[arg-type]
+        version=version,
+        role=role.lstrip("@") or "newest",  # type: ignore[arg-type]
+        python=Path("/usr/bin/python3"),
+        python_version="3.13.0",
+        notes=(),
+    )
+    for framework, role, version in (
+        ("stdlib", "", "3.13.0"),
+        ("jax", "@newest", "0.12.0"),
+        ("jax", "@previous", "0.11.2"),
+        ("torch", "@newest", "2.15.0"),
+        ("torch", "@previous", "2.14.1"),
+    )
+}
+SECONDS = {"noop": 6.0, "matmul": 12.0, "copy": 12.0, "mlp": 180.0, "resnet50": 360.0}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan(load_profile("laptop"), RELEASES, campaign="night", site="local")
+
+
+def _fit(plan: Plan, seconds: float) -> Plan:
+    return fit_hours(plan, seconds / 3600, lambda duel: SECONDS[duel.workload])
+
+
+def _workloads(plan: Plan) -> list[str]:
+    return [duel.workload for duel in plan.duels]
+
+
+def test_a_night_with_enough_hours_keeps_every_duel(plan: Plan) -> None:
+    assert _fit(plan, 571) == plan
+
+
+def test_what_does_not_fit_is_left_out_and_named(plan: Plan) -> None:
+    fitted = _fit(plan, 563)
+    assert _workloads(fitted) == ["noop", "matmul", "copy", "mlp"]
+    assert fitted.notes[-1] == (
+        "left out: resnet50 infer_b1 (about 360 s) does not fit into 0.156389 h"
+    )
+
+
+def test_a_long_duel_leaves_room_for_shorter_ones_after_it(plan: Plan) -> None:
+    backwards = dataclasses.replace(plan, duels=plan.duels[::-1])
+    assert _workloads(_fit(backwards, 220)) == ["mlp", "copy", "matmul", "noop"]
+
+
+def test_sentinels_come_before_all_else(plan: Plan) -> None:
+    last = dataclasses.replace(plan, duels=(*plan.duels[3:], *plan.duels[:3]))
+    assert _workloads(_fit(last, 210)) == ["mlp", "noop", "matmul", "copy"]
+
+
+def test_the_default_track_comes_before_the_others(plan: Plan) -> None:
+    tuned = dataclasses.replace(plan.duels[3], track="tuned", duel_run="another")
+    with_tuned = dataclasses.replace(plan, duels=(tuned, *plan.duels))
+    assert [duel.track for duel in _fit(with_tuned, 210).duels] == ["default"] * 4
+
+
+def test_hours_for_sentinels_alone_are_refused_with_the_fewest_that_serve(plan: Plan) -> None:
+    with pytest.raises(UserError, match=r"0\.06 at least, got 0\.05; give it more with --hours"):
+        _fit(plan, 180)
