@@ -21,6 +21,7 @@ from benchcore.cell.loader.client import LoaderClient
 from benchcore.cell.loader.epochs import Trainer
 from benchcore.cell.measure import energy, memory, timing
 from benchcore.cell.measure.metric_probes import PROBES, probe_metrics
+from benchcore.cell.proof.agreement import LARGE
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.case import digest, save_proof
 from benchcore.cell.proof.manifest import read_manifest
@@ -269,16 +270,22 @@ class Contender:
 
         `before` the blocks it is of the known start. `after` them it is of a start that this
         process has not seen, once one more block has shown that the timed steps did their work,
-        and before that is reset the products of some more are counted.
+        and before that is reset the products of some more are counted. `large` is last: see
+        `large_values`.
         """
         self._stage = "evidence"
         runtime, other = self.runtime, None
+        case = _find_case(self._spec, self._order)
         if message["when"] == "after":
             self._check_left_behind()
             if message["count_products"]:
                 self._run_steps(self._steps_per_block)  # the state may have been reset
                 self._products = runtime.count_products(self.program)
             other = self._make_other_arrays()
+        if message["when"] == LARGE:
+            if case.precision != "fp32_ieee":
+                return []  # others have no digits left for it
+            other = self._spec.enlarge(case, self._make_other_arrays())
         found = self.program.prove(runtime.synchronise, runtime.release, other)
         evidence = {**found, **self._inspect_batch()}
         if evidence:

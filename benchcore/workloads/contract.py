@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchcore.program import Arrays, State, Steps
+from benchcore.workloads.large_values import enlarge
 from benchcore.workloads.settings import Options
 
 if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
@@ -41,6 +42,8 @@ class Spec:
     """Bytes per step that any implementation must move to or from memory."""
     tolerances: Callable[[Any], Mapping[str, float]]
     """Largest allowed max|a-b| / max(|a|, |b|) between two contenders, by quantity of evidence."""
+    enlarge: Callable[[Any, Arrays], Arrays] = enlarge
+    """Makes the start of the proof with large values."""
     num_buffers: Callable[[Any], int] = lambda case: 1
     """Sets of inputs that steps take in turn: see `rotation`."""
     num_proof_steps: Callable[[Any], int] | None = None

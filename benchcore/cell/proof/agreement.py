@@ -8,8 +8,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchcore.workloads.large_values import widen
+
 if TYPE_CHECKING:
     import numpy as np
+
+
+LARGE = "large"
+"""The moment whose evidence is of a start with large values, where tolerances are wider."""
 
 
 def find_non_finite(path: Path) -> str | None:
@@ -29,24 +35,33 @@ def compare_all(
     of the start and moment at which the two were furthest apart.
 
     `max_relative` is max|a-b| over max(max|a|, max|b|) and decides; `l2_relative` is the global
-    relative L2 distance. A quantity that one side doesn't have does not agree.
+    relative L2 distance. A quantity that one side doesn't have does not agree. A row with a wider
+    tolerance is of the start with large values.
     """
+    wider = widen(tolerances)
     rows = []
     for a, b in combinations(evidence, 2):
         shared = [moment for moment in evidence[a] if moment in evidence[b]]
         found = [
-            _compare_pair(_load(evidence[a][moment]), _load(evidence[b][moment]), tolerances)
+            _compare_pair(
+                _load(evidence[a][moment]),
+                _load(evidence[b][moment]),
+                wider if moment.endswith(LARGE) else tolerances,
+            )
             for moment in shared
         ]
-        for quantity, tolerance in tolerances.items() if found else ():
+        for quantity in tolerances if found else ():
             worst = max((each[quantity] for each in found), key=_distance)
-            rows.append({"a": a, "b": b, "quantity": quantity, "tolerance": tolerance} | worst)
+            rows.append({"a": a, "b": b, "quantity": quantity} | worst)
     return rows
 
 
 def _distance(row: Mapping[str, Any]) -> float:
-    """Infinite where the two can't be compared."""
-    return math.inf if row["max_relative"] is None else row["max_relative"]
+    """In tolerances; infinite where the two can't be compared."""
+    found, tolerance = row["max_relative"], row["tolerance"]
+    if found is None or not tolerance:
+        return math.inf if found != 0.0 else 0.0
+    return found / tolerance
 
 
 def _compare_pair(
@@ -65,7 +80,7 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 def _compare(a: np.ndarray | None, b: np.ndarray | None, tolerance: float) -> dict[str, Any]:
     import numpy as np
 
-    nothing = {"max_relative": None, "l2_relative": None, "agrees": False}
+    nothing = {"tolerance": tolerance, "max_relative": None, "l2_relative": None, "agrees": False}
     if a is None or b is None or a.shape != b.shape:
         return nothing
     scale = max(np.abs(a).max(), np.abs(b).max())
@@ -74,6 +89,7 @@ def _compare(a: np.ndarray | None, b: np.ndarray | None, tolerance: float) -> di
     max_relative = float(np.abs(a - b).max() / scale)
     norm = max(np.linalg.norm(a.ravel()), np.linalg.norm(b.ravel()))
     return {
+        "tolerance": tolerance,
         "max_relative": max_relative,
         "l2_relative": float(np.linalg.norm((a - b).ravel()) / norm),
         "agrees": max_relative <= tolerance,

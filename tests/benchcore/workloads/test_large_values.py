@@ -1,0 +1,89 @@
+"""The start of a proof with large values: what limits, epsilons and rounding do there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchcore.cell.proof.agreement import compare_all
+from benchcore.program import Arrays
+from benchcore.workloads.contract import import_spec
+from benchcore.workloads.large_values import LARGE, enlarge, widen
+from benchcore.workloads.mlp import spec as mlp
+from benchcore.workloads.vision.case import Case
+from benchcore.workloads.vit_b_16.spec import EPSILON
+
+_CASE = mlp.CASES["tiny_infer"]
+
+
+def _compute(arrays: Arrays, limit: float) -> np.ndarray:
+    """The perceptron's logits, with hidden activations of at most `limit`."""
+    value = arrays.inputs["images"].astype(np.float64)
+    *hidden, last = [name for name, _, _ in _CASE.layers]
+    for name in hidden:
+        value = value @ arrays.params[f"{name}.weight"].T + arrays.params[f"{name}.bias"]
+        value = np.clip(value, 0.0, limit)
+    return value @ arrays.params[f"{last}.weight"].T + arrays.params[f"{last}.bias"]
+
+
+def test_an_activation_that_is_limited_at_100_shows_only_with_large_values() -> None:
+    usual = mlp.make_arrays(_CASE, 3)
+    large = enlarge(_CASE, usual)
+    assert np.array_equal(_compute(usual, 100.0), _compute(usual, np.inf))
+    limited, right = _compute(large, 100.0), _compute(large, np.inf)
+    assert np.abs(limited - right).max() > 0.1 * np.abs(right).max()
+
+
+def test_every_layer_but_the_last_gets_large_biases_and_the_given_arrays_stay() -> None:
+    usual = mlp.make_arrays(_CASE, 3)
+    kept = {name: array.copy() for name, array in usual.params.items()}
+    large = enlarge(_CASE, usual)
+    assert all(np.array_equal(usual.params[name], array) for name, array in kept.items())
+    for name in ("fc0.bias", "fc1.bias"):
+        assert np.isin(LARGE, large.params[name]).sum() >= 3, name
+    assert np.array_equal(large.params["fc2.bias"], usual.params["fc2.bias"])
+    assert np.isin(LARGE, large.inputs["images"]).all()
+
+
+@pytest.mark.parametrize("workload", ["resnet50", "mobilenet_v3_small", "efficientnet_b0"])
+def test_some_channels_of_every_batch_norm_have_a_variance_near_its_epsilon(workload: str) -> None:
+    spec = import_spec(workload)
+    case: Case = spec.cases["tiny_infer"]
+    large = spec.enlarge(case, spec.make_arrays(case, 3)).params
+    variances = [array for name, array in large.items() if name.endswith("running_var")]
+    assert variances
+    assert all((each < 2e-5).any() and (each > 0.1).any() for each in variances)
+
+
+def test_the_input_of_vits_first_norm_has_a_variance_near_its_epsilon() -> None:
+    spec = import_spec("vit_b_16")
+    case: Case = spec.cases["tiny_infer"]
+    large = spec.enlarge(case, spec.make_arrays(case, 3)).params
+    assert large["encoder.pos_embedding"].var() < 10 * EPSILON
+    assert np.abs(large["encoder.layers.encoder_layer_0.mlp.0.bias"]).max() == max(LARGE)
+
+
+@pytest.mark.parametrize(("away", "agrees"), [(5e-5, True), (5e-4, False)])
+def test_large_values_are_compared_within_wider_tolerances(
+    tmp_path: Path, away: float, agrees: bool
+) -> None:
+    logits = np.linspace(0.0, 1.0, 10)
+    for name, array in (("a", logits), ("b", logits + away), ("c", logits + 2e-6)):
+        np.savez(tmp_path / f"{name}.npz", logits=array)
+    a, b, c = (tmp_path / f"{name}.npz" for name in "abc")
+    evidence = {"a": {"before": a, "start 0, large": a}, "b": {"before": c, "start 0, large": b}}
+    (row,) = compare_all(evidence, {"logits": 1e-5})
+    assert (row["agrees"], row["tolerance"]) == (agrees, 1e-4)
+    (row,) = compare_all({"a": {"start 0, after": a}, "b": {"start 0, after": b}}, {"logits": 1e-5})
+    assert (row["agrees"], row["tolerance"]) == (False, 1e-5)
+
+
+def test_no_tolerance_becomes_narrower_or_meaningless() -> None:
+    assert widen({"logits": 1e-5, "gradient": 3e-2, "update": 5e-3, "labels": 0.0}) == {
+        "logits": pytest.approx(1e-4),
+        "gradient": 3e-2,
+        "update": 1e-2,
+        "labels": 0.0,
+    }
