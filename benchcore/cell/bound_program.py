@@ -136,7 +136,7 @@ class BoundProgram:
         if self._at_start:
             left_behind.check_moved(self._at_start, self.program.state())
             self._check_next_steps(synchronise, quiet=draws())
-        elif self._outputs and self.inputs:  # else outputs depend on how many steps there were
+        elif self._outputs and self._start.inputs:  # else they depend on the number of steps
             self._check_outputs(self.program.read(last.outputs))
             self._check_outputs(self.program.read(self.step()))  # of the next inputs
 

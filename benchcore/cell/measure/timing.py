@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
+
+from benchcore.cell.nested import list_arrays
 
 Step = Callable[[], object]
 Synchronise = Callable[[object], None]
@@ -149,7 +150,8 @@ finished was overtaken by all of them."""
 def choose_group_size(outputs: object) -> int:
     """How many steps' results are retained while as many more are enqueued. At least one, so that
     the device works on it while another waits in its queue; `LARGEST_GROUP` for tiny results."""
-    return max(1, min(LARGEST_GROUP, _KEPT_BYTES // 2 // max(1, _num_bytes(outputs))))
+    num_bytes = sum(int(each.nbytes) for each in list_arrays(outputs))
+    return max(1, min(LARGEST_GROUP, _KEPT_BYTES // 2 // max(1, num_bytes)))
 
 
 def run_steps(
@@ -173,14 +175,3 @@ def run_steps(
         outputs = newer
     synchronise(outputs)
     return max(1, time.perf_counter_ns() - began)
-
-
-def _num_bytes(outputs: object) -> int:
-    """Bytes of the arrays among nested outputs; other objects count as 0."""
-    if isinstance(outputs, Mapping):
-        return sum(map(_num_bytes, outputs.values()))
-    if isinstance(outputs, list | tuple):
-        return sum(map(_num_bytes, outputs))
-    if dataclasses.is_dataclass(outputs):
-        return sum(_num_bytes(getattr(outputs, each.name)) for each in dataclasses.fields(outputs))
-    return int(getattr(outputs, "nbytes", 0))

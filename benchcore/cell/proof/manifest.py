@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from benchcore.cell.nested import list_arrays
+
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
     from benchcore.cell.runtime import Runtime
@@ -44,7 +46,7 @@ def read_manifest(
 
 def _count_input_buffers(runtime: Runtime, program: BoundProgram) -> str:
     """How many input buffers the steps were really given; `none` without inputs."""
-    if not program.inputs:
+    if next(list_arrays(program.inputs), None) is None:
         return "none"
     taken = program.rotation.watch(program.step)
     return str(len({_find_address(runtime, each) for each in taken}))
@@ -56,7 +58,7 @@ def _join_rates(rates: Iterable[float]) -> str:
 
 def _find_address(runtime: Runtime, inputs: Any) -> int:
     """Of the first array, which may have been left on the host by mistake."""
-    first = next(iter(inputs.values() if isinstance(inputs, Mapping) else inputs))
+    first = next(list_arrays(inputs))
     on_host = getattr(first, "__array_interface__", None)
     return runtime.address(first) if on_host is None else on_host["data"][0]
 

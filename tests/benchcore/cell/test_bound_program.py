@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchcore.cell.bound_program import BoundProgram, StepUnlikeProofError
+from benchcore.cell.proof.manifest import _count_input_buffers
 from benchcore.program import Arrays, Program, Steps
 from benchcore.workloads.contract import Spec
 
@@ -128,6 +129,22 @@ def test_a_right_step_leaves_the_same_evidence_again_and_passes() -> None:
     bound.prove(_wait, _wait)
     for steps in range(1, 8):  # whatever the turn at which the block ends
         bound.check_left_behind(lambda step, n=steps: [step() for _ in range(n)], _wait)
+
+
+def test_inputs_may_be_a_bare_array() -> None:
+    weight = _make_arrays(None, 1).params["weight"]
+    program = _bind(
+        Program(
+            place=lambda inputs: inputs["images"],
+            step=lambda images: images @ weight,
+            read=lambda sums: {"sums": sums},
+        ),
+        _SPEC,
+    )
+    program.prove(_wait, _wait)
+    program.check_left_behind(lambda step: step(), _wait)
+    address = SimpleNamespace(address=None)
+    assert _count_input_buffers(address, program) == "3"  # type: ignore[arg-type]
 
 
 def test_a_step_that_returns_what_it_computed_first_is_found_by_the_next_inputs() -> None:
