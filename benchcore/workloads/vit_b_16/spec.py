@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchcore.program import Arrays
-from benchcore.workloads import large_values
+from benchcore.workloads.large_values import enlarge as enlarge_any
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
 from benchcore.workloads.vision.pixels import training_arrays
@@ -171,7 +171,7 @@ def tolerances(case: Case) -> dict[str, float]:
 def enlarge(case: Case, arrays: Arrays) -> Arrays:
     """The start with large values. The first norm's input is so small that its epsilon matters; its
     biases are the usual ones, as large ones would hide it."""
-    large = large_values.enlarge(case, arrays)
+    large = enlarge_any(case, arrays)
     instead = {name: array for name, array in arrays.params.items() if ".ln" in name}
     for name, array in arrays.params.items():
         if name.startswith(("class_token", "conv_proj", "encoder.pos_embedding")):
