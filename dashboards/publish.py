@@ -16,13 +16,14 @@ from benchcore.store.campaigns import list_campaigns
 from benchcore.store.database import Engine, open_database
 from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.changes import list_changes
+from benchcore.store.reports.guide import list_answers
 from benchcore.store.reports.workarounds import list_workarounds
 from dashboards.formatting import format_ns, is_missing
 from dashboards.site.duels import list_duels
 from dashboards.site.events import events_page, list_marks, open_events
 from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
 from dashboards.site.gather import Campaign, read_campaigns
-from dashboards.site.guide import guide_page
+from dashboards.site.guide import glossary_page, guide_page
 from dashboards.site.health import describe_entry, health_page, runs_page
 from dashboards.site.history import add_night, drop_night
 from dashboards.site.names import name_arm, name_case_in_words
@@ -140,7 +141,8 @@ def _finish(files: SiteFiles, catalog: dict[str, Any], state: State, engine: Eng
     files.write("marks", list_marks(changes))
     files.write("pages/events", events_page(changes, now))
     files.write("pages/releases", releases_page(files))
-    files.write("pages/guide", guide_page(engine))
+    files.write("pages/guide", guide_page(list_answers(engine)))
+    files.write("pages/glossary", glossary_page())
     files.write("pages/runs", runs_page(catalog))
     files.write("pages/health", health_page(state, catalog, measure_calibration(engine)))
     files.flush()

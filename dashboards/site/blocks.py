@@ -86,9 +86,10 @@ def grid(
     }
 
 
-def facts(pairs: Iterable[tuple[str, Cell]]) -> Block:
-    """Terms and their values."""
-    return {"kind": "facts", "pairs": [list(pair) for pair in pairs]}
+def facts(pairs: Iterable[tuple[str, Cell]], *, ids: Sequence[str] = ()) -> Block:
+    """Terms and their values; `ids` are the anchors of the terms."""
+    anchors = {"ids": list(ids)} if ids else {}
+    return {"kind": "facts", "pairs": [list(pair) for pair in pairs], **anchors}
 
 
 def chart(name: str, description: str, **datasets: Sequence[Mapping[str, Any]]) -> Block:

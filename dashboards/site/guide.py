@@ -1,16 +1,263 @@
-"""The page Guide: which framework for me? Only from measured rows that passed the checks."""
+"""The page Guide: which framework for me, from measured rows that count; how to read a number."""
 
 from __future__ import annotations
 
-from benchcore.store.database import Engine
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from benchcore.store.metrics import METRICS
+from dashboards.formatting import (
+    FRAMEWORKS,
+    format_bytes,
+    format_count,
+    format_metric,
+    format_ns,
+    format_seconds,
+    format_speedup,
+    is_missing,
+    to_ratio,
+)
 from dashboards.site import blocks
-from dashboards.site.blocks import Block
+from dashboards.site.blocks import Block, column
+from dashboards.site.glossary import GATES, READING, list_terms
+from dashboards.site.names import (
+    name_arm,
+    name_case_in_words,
+    name_model,
+    name_precision,
+    name_use_case,
+)
 from dashboards.site.pages import PAGES
+from dashboards.site.pairs import case_key, name_pair
+from dashboards.site.voids import shorten
 
 _TITLE = next(each.title for each in PAGES if each.stem == "guide")
+_NEITHER = {"same": "equally fast within the bound", "unknown": "not shown which is faster"}
+_ENERGY = next(each for each in METRICS if each.key == "gross_mj")
+_MJ_PER_WH = 3.6e6
+_COLUMNS = (
+    column("case", "Case"),
+    column("against", "Compared"),
+    column("faster", "Faster"),
+    column("speedup", "Speedup", align="number", help="Time of PyTorch divided by time of JAX."),
+    column("since", "Since", help="The versions with which this lead began."),
+    column("step", "Step, JAX / PyTorch", align="number"),
+    column("compile", "Compilation", align="number", help="With empty caches, JAX / PyTorch."),
+    column("even", "Pays after", help="Steps until the faster side has made up for compiling."),
+    column("memory", "Peak memory", align="number", help="JAX / PyTorch."),
+    column("million", "Million items", align="number", help="Time on this device, JAX / PyTorch."),
+    column("energy", "Energy of a million", align="number", help="JAX / PyTorch."),
+    column("measured", "Measured"),
+)
+
+Answer = Mapping[str, Any]
 
 
-def guide_page(engine: Engine) -> Block:
-    """The content of `guide.html`."""
-    del engine
-    return blocks.page(_TITLE, [blocks.text("No sentence has a measured row behind it yet.")])
+def guide_page(answers: Sequence[Answer]) -> Block:
+    """The content of `guide.html`, from `benchcore.store.reports.guide.list_answers`."""
+    known = [each for each in answers if each["counts"]]
+    lead = (
+        "Answered only from pairs of the newest versions that passed every check. What is not "
+        "listed was not measured."
+    )
+    listed = [
+        blocks.text(summarise_answers(known), tone="answer"),
+        blocks.section(
+            "In one sentence each", [blocks.text(each) for each in list_sentences(known)], id="best"
+        )
+        if known
+        else None,
+        *_list_use_cases(known),
+        _unknown_section([each for each in answers if not each["counts"]]),
+        reading_section(),
+        gates_section(),
+    ]
+    return blocks.page(_TITLE, listed, lead=lead)
+
+
+def summarise_answers(known: Sequence[Answer]) -> str:
+    """`JAX is faster in 12 of 20 pairs, PyTorch in 5; for 3 neither is shown to be faster.`"""
+    if not known:
+        return "Not known yet: no pair of the newest versions counts."
+    wins = {each: sum(row["faster"] == each for row in known) for each in ("jax", "torch")}
+    none = len(known) - sum(wins.values())
+    return (
+        f"JAX is faster in {wins['jax']} of {format_count(len(known), 'pair')}, PyTorch in "
+        f"{wins['torch']}; in {none} neither is shown to be faster."
+    )
+
+
+def list_sentences(known: Sequence[Answer]) -> list[str]:
+    """One per model, use case, precision, device and pair of settings, from its measured rows."""
+    groups = defaultdict[tuple[str, ...], list[Answer]](list)
+    for row in known:
+        named = (name_model(row["workload"]), name_use_case(row["use_case"]))
+        setting = (name_precision(row["precision"]), str(row["device_model"]), _name_arms(row))
+        groups[(*named, *setting)].append(row)
+    return [_write_sentence(key, groups[key]) for key in sorted(groups)]
+
+
+def _write_sentence(key: tuple[str, ...], rows: Sequence[Answer]) -> str:
+    model, use_case, precision, device, arms = key
+    found = defaultdict[str, list[Answer]](list)
+    for row in sorted(rows, key=lambda row: row["batch"]):
+        found[row["faster"] or row["verdict"]].append(row)
+    order = ("jax", "torch", "same", "unknown")
+    parts = [_describe_lead(each, found[each]) for each in order if found[each]]
+    return f"{model}, {use_case}, {precision}, on {device}, {arms}: {'; '.join(parts)}."
+
+
+def _describe_lead(side: str, rows: Sequence[Answer]) -> str:
+    batches = ", ".join(str(each) for each in sorted({row["batch"] for row in rows}))
+    where = f"at batch {batches}"
+    if side not in FRAMEWORKS:
+        return f"{_NEITHER[side]} {where}"
+    ratios = sorted(to_ratio(abs(row["log_ratio"])) for row in rows)
+    low, high = f"{ratios[0]:.2f}x", f"{ratios[-1]:.2f}x"
+    size = low if low == high else f"{low} to {high}"
+    return f"{FRAMEWORKS[side]} {where}, {size} as fast"
+
+
+def _name_arms(row: Answer) -> str:
+    arms = (name_arm(row[f"{side}_framework"], row[f"{side}_arm"]) for side in "ab")
+    return " against ".join(arms)
+
+
+def _list_use_cases(known: Sequence[Answer]) -> list[Block | None]:
+    groups = defaultdict[str, list[Answer]](list)
+    for row in known:
+        groups[row["use_case"]].append(row)
+    return [_use_case_section(use_case, groups[use_case]) for use_case in sorted(groups)]
+
+
+def _use_case_section(use_case: str, known: Sequence[Answer]) -> Block | None:
+    rows = [describe_answer(row) for row in sorted(known, key=_by_model)]
+    caption = "The newest pair that counts of each case, device and pair of settings."
+    table = blocks.table(f"guide-{use_case}", caption, _COLUMNS, rows)
+    title = name_use_case(use_case)
+    return blocks.section(title[:1].upper() + title[1:], [table], id=f"use-{use_case}")
+
+
+def _by_model(row: Answer) -> tuple[Any, ...]:
+    return row["workload"], row["device_model"], row["precision"], row["batch"], row["b_arm"]
+
+
+def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
+    """A row of the table; what was not measured says so."""
+    state = {"case": case_key(row), "pair": name_pair(row["a_arm"], row["b_arm"], None)}
+    speedup = format_speedup(row["log_ratio"], row["low"], row["high"])
+    of_a, of_b = row["of_a"], row["of_b"]
+    return {
+        "case": blocks.link(name_case_in_words(row), f"series.html#{urlencode(state)}"),
+        "against": f"{_name_arms(row)}, {row['device_model']}",
+        "faster": FRAMEWORKS.get(
+            row["faster"], "equal" if row["verdict"] == "same" else "not shown"
+        ),
+        "speedup": blocks.number(speedup, to_ratio(row["log_ratio"])),
+        "since": describe_since(row),
+        "step": _both(of_a, of_b, "median_step_ns", format_ns),
+        "compile": _both(of_a, of_b, "cold_compile_s", format_seconds),
+        "even": describe_break_even(row["break_even"]),
+        "memory": _both(of_a, of_b, _choose_memory(of_a, of_b), format_bytes),
+        "million": _both(of_a, of_b, "items_per_s", _format_million),
+        "energy": _format_energy(row),
+        "measured": blocks.link(
+            f"{row['started_at']:%Y-%m-%d}", f"duel.html#run={row['duel_run']}"
+        ),
+    }
+
+
+def describe_since(row: Answer) -> str:
+    """`JAX 0.12.0, PyTorch 2.15.0 (2026-11-02)`, or that it was so in every night."""
+    since = row["since"]
+    if since is None:
+        return ""
+    names = [FRAMEWORKS.get(row[f"{side}_framework"], "") for side in "ab"]
+    versions = f"{names[0]} {since['a_version']}, {names[1]} {since['b_version']}"
+    when = f"{versions} ({since['started_at']:%Y-%m-%d})"
+    return f"the first night: {when}" if since["always"] else when
+
+
+def describe_break_even(steps: int | None) -> str:
+    """`1,200 steps`, `at once` where the faster side compiles no longer."""
+    if steps is None:
+        return "not known"
+    return "at once" if steps == 0 else f"{steps:,} steps"
+
+
+def _choose_memory(a: Answer, b: Answer) -> str:
+    """The allocator's peak where both sides report it, else the process's. Never mixed."""
+    both = all(not is_missing(each.get("allocator_peak_bytes")) for each in (a, b))
+    return "allocator_peak_bytes" if both else "process_peak_bytes"
+
+
+def _both(a: Answer, b: Answer, key: str, form: Any) -> str:
+    shown = [form(each.get(key)) for each in (a, b)]
+    return shown[0] if shown[0] == shown[1] else " / ".join(shown)
+
+
+def _format_million(per_s: float | None) -> str:
+    return format_seconds(None if is_missing(per_s) else 1e6 / float(str(per_s)))
+
+
+def _format_energy(row: Answer) -> str:
+    sides = (row["of_a"], row["of_b"])
+    shown = [_energy_of_million(each.get("gross_mj"), row["batch"]) for each in sides]
+    return shown[0] if shown[0] == shown[1] else " / ".join(shown)
+
+
+def _energy_of_million(step_mj: float | None, batch: int) -> str:
+    if is_missing(step_mj):
+        return format_metric(_ENERGY, None)
+    watt_hours = float(str(step_mj)) / batch * 1e6 / _MJ_PER_WH
+    return f"{watt_hours / 1000:.3g} kWh" if watt_hours >= 1000 else f"{watt_hours:.3g} Wh"
+
+
+def _unknown_section(unknown: Sequence[Answer]) -> Block | None:
+    rows = [
+        {
+            "case": blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
+            "against": f"{_name_arms(row)}, {row['device_model']}",
+            "why": shorten(row["reason"]),
+        }
+        for row in unknown
+    ]
+    columns = (column("case", "Case"), column("against", "Compared"), column("why", "Why"))
+    caption = "Measured, but no pair ever counted, so the Guide makes no statement."
+    table = blocks.table("guide-unknown", caption, columns, rows)
+    return table and blocks.section("Not known", [table], id="unknown")
+
+
+def reading_section() -> Block:
+    """How to read a number, part by part."""
+    pairs = [(term, meaning) for term, meaning in READING]
+    glossary = blocks.text("Every word: ", blocks.link("Glossary", "glossary.html"), ".")
+    return blocks.section("How to read a number", [blocks.facts(pairs), glossary], id="reading")
+
+
+def gates_section() -> Block:
+    """What each gate means: the checks that a pair passes before its number counts."""
+    columns = (
+        column("gate", "Gate"),
+        column("asks", "What it asks"),
+        column("fails", "If it fails"),
+        column("look", "Where to look"),
+    )
+    rows = [
+        {"gate": gate, "asks": asks, "fails": fails, "look": blocks.link(*look)}
+        for gate, asks, fails, look in GATES
+    ]
+    caption = "A pair that fails one gate is stored with its reason, and is part of no statement."
+    table = blocks.table("gates", caption, columns, rows)
+    return blocks.section("What makes a number count", [table], id="gates")
+
+
+def glossary_page() -> Block:
+    """The content of `glossary.html`: every word with an anchor of its own."""
+    terms = list_terms()
+    ids = [each.id for each in terms]
+    shown = blocks.facts([(each.word, each.meaning) for each in terms], ids=ids)
+    lead = "What the words on these pages mean. Each has a link of its own: glossary.html#speedup."
+    return blocks.page("Glossary", [shown], lead=lead)

@@ -32,6 +32,7 @@ PAGES = (
     Page(file="guide.html", title="Which framework for me?", nav="Guide"),
     Page(file="health.html", title="Health", nav="Health"),
     Page(file="runs.html", title="Nights and runs", nav="Runs"),
+    Page(file="glossary.html", title="Glossary"),
     Page(file="duel.html", title="Duel", script="duel_page.js"),
     Page(file="compare.html", title="Compare", script="compare_page.js"),
 )

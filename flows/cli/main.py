@@ -70,6 +70,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("certificates", "Certify per case and metric what a release changed."),
     ),
     "Understand a change": (
+        ("guide", "Show which framework is faster for your case, from pairs that count."),
         ("suspicions", "List suspected changes in all series, open ones first."),
         (
             "confirm",

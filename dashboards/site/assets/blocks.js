@@ -32,8 +32,9 @@ deadheat.blocks = (() => {
   }
 
   function facts(block) {
-    return h("dl", {}, ...block.pairs.flatMap(([term, value]) => [
-      h("dt", {}, deadheat.explain(term)), h("dd", {}, ...cell(value)),
+    const ids = block.ids || [];
+    return h("dl", {}, ...block.pairs.flatMap(([term, value], place) => [
+      h("dt", { id: ids[place] || null }, ids.length ? term : deadheat.explain(term)), h("dd", {}, ...cell(value)),
     ]));
   }
 

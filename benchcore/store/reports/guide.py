@@ -1,0 +1,159 @@
+"""Which framework is faster for each case: its newest row that counts, or why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Engine, Row, and_, case, func, select
+from sqlalchemy.orm import Session
+
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio
+from benchcore.verdict.duel.physics import SENTINELS
+
+_CASE = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
+_ARMS = ("a_arm", "b_arm")
+_SHOWN = (
+    *("campaign", "id", "started_at", "workload", "case_name", "use_case", "batch", "precision"),
+    *("track", "checkpoint", "device_model", "device_fingerprint"),
+)
+_JUDGED = ("a", "b", "a_framework", "b_framework", "a_version", "b_version", "num_starts", *_ARMS)
+_AMOUNTS = (
+    *("median_step_ns", "items_per_s", "latency_p50_ns", "cold_compile_s"),
+    *("allocator_peak_bytes", "process_peak_bytes", "gross_mj"),
+)
+_NEWEST = ("newest", "system")
+_WANTED = (
+    IS_NO_CALIBRATION_RUN,
+    PairRatio.kind == "cross_framework",
+    PairRatio.a_role.in_(_NEWEST),
+    PairRatio.b_role.in_(_NEWEST),
+    DuelRun.track.in_(("default", "tuned")),
+    DuelRun.workload.not_in((*SENTINELS, "noop", "digest", "faulty")),
+)
+_COUNTS = and_(PairRatio.counts, PairRatio.log_ratio.is_not(None))
+_A_LEADS = and_(_COUNTS, PairRatio.verdict == "different", PairRatio.log_ratio > 0)
+_B_LEADS = and_(_COUNTS, PairRatio.verdict == "different", PairRatio.log_ratio < 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a reader asks about; None = everything. Texts match a part, without regard to case."""
+
+    workload: str | None = None
+    use_case: str | None = None
+    batch: int | None = None
+    precision: str | None = None
+    device: str | None = None
+
+    def fits(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row is about what the reader asks."""
+        exact = all(
+            wanted is None or row[key] == wanted
+            for key, wanted in (("use_case", self.use_case), ("batch", self.batch))
+        )
+        texts = (
+            ("workload", self.workload),
+            ("precision", self.precision),
+            ("device_model", self.device),
+        )
+        return exact and all(
+            wanted is None or wanted.lower() in str(row[key]).lower() for key, wanted in texts
+        )
+
+
+def list_answers(engine: Engine, wanted: Wanted | None = None) -> list[dict[str, Any]]:
+    """One row per case, device and pair of arms of the newest versions.
+
+    Its newest pair that counts, with `faster` (a framework, or None), `since` (when and with
+    which versions this lead began), the amounts of both sides as `of_a` and `of_b`, and
+    `break_even`. `counts` is false where no pair ever counted; `reason` is then the newest one's.
+    """
+    with Session(engine) as session:
+        groups = list(session.execute(_select_groups()))
+        rows = [_read_answer(session, group) for group in groups]
+    rows = [row for row in rows if wanted is None or wanted.fits(row)]
+    amounts = _read_amounts(engine, rows)
+    for row in rows:
+        row["of_a"], row["of_b"] = (amounts.get((row["duel_run"], row[side]), {}) for side in "ab")
+        row["break_even"] = find_break_even(row)
+    return sorted(rows, key=lambda row: tuple(str(row[key]) for key in _CASE[:2] + _ARMS))
+
+
+def _select_groups() -> Any:
+    columns = [*(getattr(DuelRun, key) for key in _CASE), *(getattr(PairRatio, k) for k in _ARMS)]
+    newest = [
+        func.max(case((condition, DuelRun.started_at))).label(name)
+        for name, condition in (("counted", _COUNTS), ("a_led", _A_LEADS), ("b_led", _B_LEADS))
+    ]
+    query = select(*columns, func.max(DuelRun.started_at).label("measured"), *newest)
+    return _join(query).where(*_WANTED).group_by(*columns)
+
+
+def _join(query: Any) -> Any:
+    return query.select_from(DuelRun).join(PairRatio, PairRatio.duel_run == DuelRun.id)
+
+
+def _read_answer(session: Session, group: Row[Any]) -> dict[str, Any]:
+    same = [getattr(DuelRun, key).is_not_distinct_from(getattr(group, key)) for key in _CASE]
+    same += [getattr(PairRatio, key) == getattr(group, key) for key in _ARMS]
+    query = _join(select(DuelRun, PairRatio)).where(*_WANTED, *same)
+    counts = group.counted is not None
+    newest = query.where(_COUNTS) if counts else query
+    duel, pair = session.execute(newest.order_by(DuelRun.started_at.desc()).limit(1)).one()
+    row = {key: getattr(duel, key) for key in _SHOWN if key != "id"}
+    row |= {key: getattr(pair, key) for key in _JUDGED}
+    row |= {"duel_run": duel.id, "counts": counts, "reason": "" if counts else pair.reason}
+    row |= {key: getattr(pair, key) if counts else None for key in ("log_ratio", "low", "high")}
+    row["verdict"] = pair.verdict if counts else "unknown"
+    leads = counts and pair.verdict == "different"
+    a_leads = leads and pair.log_ratio > 0
+    row["faster"] = (pair.a_framework if a_leads else pair.b_framework) if leads else None
+    led, lost = (_A_LEADS, group.b_led) if a_leads else (_B_LEADS, group.a_led)
+    row["since"] = _find_since(session, query.where(led), lost) if leads else None
+    return row
+
+
+def _find_since(session: Session, leads: Any, lost: Any) -> dict[str, Any]:
+    """The first pair with this lead after the other side's last one."""
+    after: list[ColumnElement[bool]] = [] if lost is None else [DuelRun.started_at > lost]
+    duel, pair = session.execute(leads.where(*after).order_by(DuelRun.started_at).limit(1)).one()
+    versions = {key: getattr(pair, key) for key in ("a_version", "b_version")}
+    return {**versions, "started_at": duel.started_at, "always": lost is None}
+
+
+def _read_amounts(
+    engine: Engine, rows: Sequence[Mapping[str, Any]]
+) -> dict[tuple[str, str], dict[str, float | None]]:
+    """By duel run and contender."""
+    campaigns = sorted({row["campaign"] for row in rows if row["counts"]})
+    if not campaigns:
+        return {}
+    frame = contender_frame(engine, campaigns)
+    frame = frame.loc[frame["duel_run"].isin([row["duel_run"] for row in rows])]
+    return {
+        (row["duel_run"], row["name"]): {key: _to_number(row[key]) for key in _AMOUNTS}
+        for row in frame.to_dict("records")
+    }
+
+
+def _to_number(value: Any) -> float | None:
+    return None if value is None or value != value else float(value)
+
+
+def find_break_even(row: Mapping[str, Any]) -> int | None:
+    """After how many steps the faster side has also made up for its longer compilation; 0 = it
+    compiles no longer. None = no side is faster, or a compilation was not measured."""
+    if row["faster"] is None:
+        return None
+    sides = [row["of_a"], row["of_b"]]
+    fast, slow = sides if row["log_ratio"] > 0 else reversed(sides)
+    compiled = [each.get("cold_compile_s") for each in (fast, slow)]
+    steps = [each.get("median_step_ns") for each in (fast, slow)]
+    if None in compiled or None in steps or steps[0] >= steps[1]:
+        return None
+    lost_s = max(0.0, compiled[0] - compiled[1])
+    return math.ceil(lost_s * 1e9 / (steps[1] - steps[0]))

@@ -1,0 +1,70 @@
+"""The command `deadheat guide`: which framework is faster for a case, from measured pairs only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from benchcore.store.reports.guide import Wanted, list_answers
+from flows.cli import options
+from flows.cli.options import option
+from flows.cli.printing import print_json, print_line, print_rows
+
+_WORKLOAD = "Show workloads whose name has this part."
+_USE_CASE = "Show this use case: infer, train, op, ..."
+_BATCH = "Show this batch size."
+_PRECISION = "Show precisions whose name has this part, such as bf16."
+_DEVICE = "Show device models whose name has this part."
+_COLUMNS = ("case", "against", "faster", "speedup", "since", "step", "compile", "even", "energy")
+
+
+def guide(
+    workload: Annotated[str | None, option("--workload", "TEXT", _WORKLOAD)] = None,
+    use_case: Annotated[str | None, option("--use-case", "NAME", _USE_CASE)] = None,
+    batch: Annotated[int | None, option("--batch", "SIZE", _BATCH, min=1)] = None,
+    precision: Annotated[str | None, option("--precision", "TEXT", _PRECISION)] = None,
+    device: Annotated[str | None, option("--device", "TEXT", _DEVICE)] = None,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
+) -> None:
+    """Show which framework is faster for your case, from pairs that count.
+
+    Each row is the newest pair that passed every check. What is not listed was not measured.
+    """
+    wanted = Wanted(
+        workload=workload, use_case=use_case, batch=batch, precision=precision, device=device
+    )
+    rows = list_answers(open_database(open_state(state).database_url), wanted)
+    if as_json:
+        print_json(rows)
+        return
+    _print_answers(rows)
+
+
+def _print_answers(rows: list[dict[str, Any]]) -> None:
+    from dashboards.site.guide import describe_answer, list_sentences  # Altair takes a second
+
+    known = [each for each in rows if each["counts"]]
+    if not known:
+        print_line("not measured: no pair that counts is about this; `deadheat run` measures one")
+    for sentence in list_sentences(known):
+        print_line(sentence)
+    if known:
+        shown = [
+            {key: _plain(cell) for key, cell in describe_answer(each).items()} for each in known
+        ]
+        print_rows(
+            shown, _COLUMNS, title="The newest pair that counts of each case (JAX / PyTorch)"
+        )
+    for each in rows:
+        if not each["counts"]:
+            case = f"{each['workload']} {each['case_name']}"
+            print_line(
+                f"not known: {case}, {each['a_arm']} against {each['b_arm']}: {each['reason']}"
+            )
+
+
+def _plain(cell: Any) -> Any:
+    return cell["text"] if isinstance(cell, Mapping) else cell

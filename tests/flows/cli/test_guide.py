@@ -1,0 +1,91 @@
+"""The Guide says what measured pairs that count show, and nothing where there are none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import run_here
+from kept_histories import open_history
+from result_documents import JAX, TORCH, make_document
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from benchcore.state import open_state
+from benchcore.store.models import PairRatio
+from benchcore.store.reports.guide import Wanted, find_break_even, list_answers
+from dashboards.site.glossary import GATES, GLOSSARY, list_terms
+from dashboards.site.guide import guide_page, list_sentences
+
+SLOW_JAX = replace(JAX, step_ns=JAX.step_ns * 3)
+RUNS = [f"{night:016x}" for night in range(3)]
+
+
+def _nights() -> list[dict[str, Any]]:
+    """PyTorch leads in the first night, JAX in the two after it."""
+    listed = []
+    for day, (run, jax) in enumerate(zip(RUNS, (SLOW_JAX, JAX, JAX), strict=True), start=1):
+        document = make_document([jax, replace(TORCH, step_ns=JAX.step_ns * 2)], duel_run=run)
+        document["allocation"]["started_at"] = f"2026-11-{day:02}T03:00:00+00:00"
+        document["allocation"]["ended_at"] = f"2026-11-{day:02}T03:05:00+00:00"
+        listed.append(document)
+    return listed
+
+
+def test_deleting_rows_takes_their_sentences_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    engine = open_history(open_state(tmp_path), _nights())
+    (answer,) = list_answers(engine)
+    assert (answer["faster"], answer["duel_run"], answer["counts"]) == ("jax", RUNS[2], True)
+    assert answer["since"]["started_at"].day == 2 and not answer["since"]["always"]
+    assert answer["of_b"]["median_step_ns"] == pytest.approx(2 * answer["of_a"]["median_step_ns"])
+    (sentence,) = list_sentences([answer])
+    assert "JAX at batch" in sentence and "2.00x as fast" in sentence
+
+    shown = run_here("guide", "--state", str(tmp_path), "--workload", "ML")
+    assert sentence in " ".join(shown.stdout.split()), shown.stderr
+    other = run_here("guide", "--state", str(tmp_path), "--workload", "vit")
+    assert other.stdout.startswith("not measured: no pair that counts")
+    assert (
+        json.loads(run_here("guide", "--state", str(tmp_path), "--batch", "7", "--json").stdout)
+        == []
+    )
+    assert run_here("guide", "--state", str(tmp_path), "--batch", "0").returncode == 2
+
+    with Session(engine) as session, session.begin():
+        session.execute(update(PairRatio).where(PairRatio.duel_run != RUNS[0]).values(counts=False))
+    (answer,) = list_answers(engine)
+    assert (answer["faster"], answer["duel_run"]) == ("torch", RUNS[0])
+    assert "PyTorch at batch" in str(guide_page([answer]))
+    with Session(engine) as session, session.begin():
+        session.execute(update(PairRatio).values(counts=False, reason="outputs differ"))
+    (answer,) = list_answers(engine)
+    assert (answer["counts"], answer["faster"], answer["log_ratio"]) == (False, None, None)
+    assert list_answers(engine, Wanted(device="no such device")) == []
+    page = guide_page([answer])
+    assert "no pair of the newest versions counts" in str(page) and "outputs differ" in str(page)
+    assert "as fast" not in str(page["blocks"][0])
+    engine.dispose()
+
+
+def test_compilation_pays_after_the_steps_that_make_up_for_it() -> None:
+    fast = {"cold_compile_s": 3.0, "median_step_ns": 1e6}
+    slow = {"cold_compile_s": 1.0, "median_step_ns": 2e6}
+    row = {"faster": "jax", "log_ratio": 0.7, "of_a": fast, "of_b": slow}
+    assert find_break_even(row) == 2000
+    assert find_break_even({**row, "of_a": {**fast, "cold_compile_s": 0.5}}) == 0
+    assert find_break_even({**row, "of_b": {**slow, "cold_compile_s": None}}) is None
+    assert find_break_even({**row, "faster": None}) is None
+
+
+def test_every_gate_links_to_a_page_or_a_word_that_exists() -> None:
+    anchors = {each.id for each in list_terms()}
+    assert len(anchors) == len(GLOSSARY)
+    for *_, (_, address) in GATES:
+        page, _, anchor = address.partition("#")
+        assert page != "glossary.html" or anchor in anchors, address
