@@ -51,6 +51,11 @@ WANDB = Variable(
     "A project of Weights & Biases, `PROJECT` or `ENTITY/PROJECT`: every campaign is sent there. "
     "Requires `deadheat[wandb]`.",
 )
+KEEP_NIGHTS = Variable(
+    "DEADHEAT_KEEP_NIGHTS",
+    "After each night remove the files that only older ones need, as `deadheat prune` does "
+    "(default: keep all).",
+)
 PREFECT_API_URL = Variable(
     "PREFECT_API_URL",
     "The API of a Prefect server (default: a temporary server for each command). "
@@ -68,6 +73,7 @@ VARIABLES = (
     WEBHOOK_URL,
     NOTIFY,
     WANDB,
+    KEEP_NIGHTS,
     PREFECT_API_URL,
     PREFECT_API_AUTH_STRING,
 )

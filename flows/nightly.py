@@ -8,6 +8,7 @@ from prefect import flow
 
 from benchcore.planning.requests import Placement
 from benchcore.running.plans import name_night
+from benchcore.running.retention import read_keep_nights
 from benchcore.state import default_root
 from tasks import pipeline
 from tasks.campaign_run import run_campaign
@@ -38,11 +39,13 @@ def nightly(  # noqa: PLR0913 - a form's fields
         hours: Leave out what does not fit into so many hours of a device; empty for all.
         wait_minutes: Wait at most so long for others to leave the machine (site local).
     """
-    root = str(default_root())
+    root, keep_nights = str(default_root()), read_keep_nights()
     campaign = campaign or name_night(profile)
     place = Placement(site=site, pool=pool, campaign=campaign, python=python)
     pipeline.plan_campaign(profile, place, root=root, hours=hours)
     outcome = run_campaign(campaign, root, wait_s=60 * wait_minutes)
     pipeline.report_void(outcome, root)
     pipeline.report_suspicions(campaign, root)
+    if keep_nights is not None:
+        pipeline.prune_state(keep_nights, root=root)
     return outcome

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -122,6 +123,20 @@ def provision_locked(
         write_json(folder / _MARKER, dataclasses.asdict(record))
     report(f"built {name} in {folder}")
     return record
+
+
+def remove_packages(folder: Path) -> bool:
+    """Remove an environment's packages, but keep its lock; False if another process builds it. It
+    is renamed first, so that no interruption leaves a part of it that looks whole."""
+    lock = FileLock(folder.with_name(folder.name + ".lock"))
+    try:
+        with lock.acquire(timeout=0):
+            gone = (folder / "venv").rename(folder / f".removed-{uuid.uuid4().hex[:8]}")
+            contents.forget_files(folder)
+            shutil.rmtree(gone)
+    except Timeout:
+        return False
+    return True
 
 
 def _adopt(

@@ -22,6 +22,11 @@ def list_files(folder: Path) -> None:
     write_json(folder / _LIST, found)
 
 
+def forget_files(folder: Path) -> None:
+    """Remove the list, once the files are gone."""
+    (folder / _LIST).unlink(missing_ok=True)
+
+
 def is_listed(folder: Path) -> bool:
     """Whether the folder has a list that can be read."""
     return bool(_read(folder))

@@ -22,6 +22,7 @@ from benchcore.store.models import (
     FailedCheckRow,
     PairRatio,
     StartRun,
+    SuspicionRow,
 )
 from benchcore.store.records import DuelRecord, FailedCheck
 from benchcore.verdict.duel.ratios import ContenderTimes, Ratio, judge_duel
@@ -230,6 +231,16 @@ def read_durations(engine: Engine, site: str) -> Mapping[DuelKind, float]:
                 (run.ended_at - run.started_at).total_seconds()
             )
     return {kind: median(seconds[:_NEWEST]) for kind, seconds in took.items()}
+
+
+def list_open_environments(engine: Engine) -> set[str]:
+    """Keys of the environments that an undecided suspicion compares."""
+    undecided = select(SuspicionRow.before_run, SuspicionRow.since_run, SuspicionRow.after_run)
+    with Session(engine) as session:
+        rows = session.execute(undecided.where(SuspicionRow.state.in_(("open", "unknown"))))
+        runs = {run for row in rows for run in row}
+        keys = select(ContenderRun.environment_key).where(ContenderRun.duel_run.in_(runs))
+        return set(session.scalars(keys))
 
 
 def _read_arms(session: Session, duel_runs: list[str]) -> Mapping[str, list[str]]:

@@ -15,7 +15,12 @@ import pytest
 
 from benchcore.environments import build as environments
 from benchcore.environments import locks as environment_locks
-from benchcore.environments.build import is_whole, list_environments, provision
+from benchcore.environments.build import (
+    is_whole,
+    list_environments,
+    provision,
+    remove_packages,
+)
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.locks import Lock, load_template, lock_release, parse_lock
 from benchcore.environments.uv_command import UvAnswer
@@ -403,7 +408,7 @@ def test_an_unfinished_folder_is_wiped_and_built_again(
 
 
 @pytest.mark.provisions
-@pytest.mark.parametrize("harm", ["interpreter", "marker", "emptied", "half deleted"])
+@pytest.mark.parametrize("harm", ["interpreter", "marker", "emptied", "half deleted", "pruned"])
 def test_a_damaged_environment_is_built_again(
     harm: str, state: State, templates: Path, tiny: Release
 ) -> None:
@@ -411,6 +416,9 @@ def test_a_damaged_environment_is_built_again(
     if harm == "interpreter":
         Path(record.python).unlink()
         Path(record.python).symlink_to("/nowhere/python3")
+    elif harm == "pruned":
+        assert remove_packages(_folder(record)) and list_environments(state) == []
+        assert (_folder(record) / "requirements.lock").exists()
     elif harm in ("emptied", "half deleted"):
         (package,) = _folder(record).glob("venv/lib/*/site-packages/iniconfig")
         assert is_whole(record)

@@ -12,7 +12,11 @@ from sqlalchemy.orm import Session
 from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import Engine
-from benchcore.store.duels import judge_campaign, replace_failed_checks
+from benchcore.store.duels import (
+    judge_campaign,
+    list_open_environments,
+    replace_failed_checks,
+)
 from benchcore.store.events import (
     annotate_event,
     list_events,
@@ -69,6 +73,17 @@ def test_a_suspicion_names_both_sides_before_and_after_it(shifted: Engine) -> No
     assert (subject.levels.a, subject.levels.b, subject.device) == ("jax", "torch", "cpu")
     assert subject.levels.before == pytest.approx(0.2, abs=0.01)
     assert subject.levels.after == pytest.approx(0.26, abs=0.01)
+
+
+def test_environments_of_an_undecided_suspicion_are_needed_and_of_a_decided_one_not(
+    shifted: Engine,
+) -> None:
+    subject = read_suspicion(shifted, 1)
+    compared = {subject.a_old.environment_key, subject.a_new.environment_key}
+    assert compared < list_open_environments(shifted)
+    with Session(shifted) as session, session.begin():
+        session.get_one(SuspicionRow, 1).state = "confirmed"
+    assert list_open_environments(shifted) == set()
 
 
 def test_the_most_promising_suspicions_get_the_time_of_a_night_first(shifted: Engine) -> None:

@@ -255,7 +255,7 @@ def test_the_help_lists_each_command_as_the_command_describes_itself() -> None:
 
 _VERBS = re.compile(
     r"(Add|Assign|Begin|Build|Call|Choose|Compile|Crop|Decode|End|Find|Ignore|Judge|Keep|Leave|Load|"
-    r"Measure|Name|Print|Prove|Read|Record|Repeat|Reproduce|Run|Serve|Set|Show|Start|Stop|Submit|Take|Train|"
+    r"Measure|Name|Print|Prove|Read|Record|Remove|Repeat|Reproduce|Run|Serve|Set|Show|Start|Stop|Submit|Take|Train|"
     r"Try|Use|Wait|Write) "
 )
 """How a help text begins. A verb that is missing here can be added."""

@@ -1,0 +1,134 @@
+"""Which files no night needs any more, and removes them. Documents are never removed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from benchcore import variables
+from benchcore.environments.build import read_record, remove_packages
+from benchcore.errors import UserError
+from benchcore.planning.snapshot import hash_inside
+from benchcore.state import State
+
+ENVIRONMENTS = "environments"
+_WRITTEN = ("plan.json", "progress.jsonl", "finished.json")
+_REMOVED = ".removed-"
+_LEFT = ("campaigns/*/.removed-*", "environments/*/.removed-*", "snapshots/.*-*")
+"""What an interruption leaves of removing, and of taking a snapshot."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A file or folder that nothing needs. `num_bytes` is what removing it frees: files that uv's
+    cache holds as well free nothing."""
+
+    part: str
+    path: Path
+    num_bytes: int
+
+
+def read_keep_nights() -> int | None:
+    """How many nights DEADHEAT_KEEP_NIGHTS keeps; None = all. Raises UserError for other text."""
+    text = variables.KEEP_NIGHTS.read()
+    if text is None:
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
+        raise UserError(
+            f"wanted a number of nights of 1 or more in DEADHEAT_KEEP_NIGHTS, got {text[:50]!r}; "
+            "correct it, or unset it to keep all files"
+        )
+    return int(text)
+
+
+def list_sizes(state: State) -> dict[str, int]:
+    """Bytes of each part of the state folder."""
+    entries = sorted(state.root.iterdir()) if state.root.exists() else []
+    return {entry.name: _measure(entry) for entry in entries if not entry.name.endswith(".lock")}
+
+
+def list_removals(
+    state: State, keep_nights: int, needed_environments: Collection[str] = ()
+) -> list[Removal]:
+    """What goes when the newest `keep_nights` nights and all that they use stay.
+
+    A night is a day (UTC) on which a campaign ran. Of older campaigns the files of their duels go
+    (evidence, logs, caches), and the packages of environments that only they used; the lock of each
+    stays. `needed_environments` are keys of environments to keep as well. Of snapshots only today's
+    stay, and the current one.
+    """
+    old, kept = _split_campaigns(state, keep_nights)
+    needed = {*needed_environments, *_list_keys(kept)}
+    left = (path for pattern in _LEFT for path in state.root.glob(pattern))
+    return [
+        *_describe("files of duels", (each / "duels" for each in old)),
+        *_describe(ENVIRONMENTS, _list_unused(state, needed)),
+        *_describe("snapshots", (each for each in state.snapshots.glob("[!.]*/") if _is_old(each))),
+        *_describe("leftovers", (path for path in left if _is_old(path))),
+    ]
+
+
+def remove(removals: Iterable[Removal]) -> int:
+    """Remove what `list_removals` found; the bytes freed. An environment that is being built stays.
+    Interrupted, it leaves nothing that looks whole; another run removes the rest."""
+    freed = 0
+    for each in removals:
+        if each.part == ENVIRONMENTS:
+            freed += each.num_bytes if remove_packages(each.path) else 0
+        else:
+            gone = each.path
+            if not gone.name.startswith("."):
+                gone = gone.rename(gone.with_name(f"{_REMOVED}{gone.name}"))
+            shutil.rmtree(gone)
+            freed += each.num_bytes
+    return freed
+
+
+def _split_campaigns(state: State, keep_nights: int) -> tuple[list[Path], list[Path]]:
+    """The folders of older campaigns, and of those that ran on the newest days."""
+    days = {folder: _find_day(folder) for folder in sorted(state.campaigns.glob("*/"))}
+    newest = sorted({day for day in days.values() if day is not None}, reverse=True)[:keep_nights]
+    kept = [folder for folder, day in days.items() if day is None or day in newest]
+    return [folder for folder in days if folder not in kept], kept
+
+
+def _find_day(folder: Path) -> date | None:
+    """The day when something was last written; None where there is no plan, which nothing made."""
+    times = [path.stat().st_mtime for name in _WRITTEN if (path := folder / name).exists()]
+    return datetime.fromtimestamp(max(times), UTC).date() if times else None
+
+
+def _list_keys(campaigns: Iterable[Path]) -> Iterator[str]:
+    for campaign in campaigns:
+        for path in campaign.glob("environments/*.json"):
+            if (record := read_record(path)) is not None:
+                yield record.key
+
+
+def _list_unused(state: State, needed: Collection[str]) -> Iterator[Path]:
+    """Folders of environments that we installed and that can be installed again."""
+    for marker in sorted(state.environments.glob("*/environment.json")):
+        record = read_record(marker)
+        if record is not None and record.lock_sha256 is not None and record.key not in needed:
+            yield marker.parent
+
+
+def _is_old(folder: Path) -> bool:
+    """A snapshot, or what is left of one, that no process of today uses."""
+    taken = datetime.fromtimestamp(folder.stat().st_mtime, UTC).date()
+    return folder.name != hash_inside() and taken < datetime.now(UTC).date()
+
+
+def _describe(part: str, paths: Iterable[Path]) -> list[Removal]:
+    return [Removal(part, path, _measure(path, freed=True)) for path in paths if path.exists()]
+
+
+def _measure(path: Path, *, freed: bool = False) -> int:
+    """Bytes on the disk; with `freed` only of files that have no other name."""
+    files = [path] if path.is_file() else path.rglob("*")
+    found = (file.lstat() for file in files if file.is_symlink() or file.is_file())
+    return sum(each.st_blocks * 512 for each in found if each.st_nlink == 1 or not freed)

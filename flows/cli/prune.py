@@ -1,0 +1,52 @@
+"""The command `deadheat prune`: remove the files that no night needs any more."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from benchcore.running.retention import list_removals, list_sizes, remove
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from benchcore.store.duels import list_open_environments
+from flows.cli import options
+from flows.cli.options import option
+from flows.cli.printing import print_json, print_line, print_rows
+
+_KEEP = "Keep all files of this many newest nights (days with a campaign)."
+_DRY = "Remove nothing, only show what would go."
+
+
+def prune(
+    keep_nights: Annotated[int, option("--keep-nights", "COUNT", _KEEP, min=1, max=100_000)] = 30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help=_DRY)] = False,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
+) -> None:
+    """Remove files that no night needs any more, and show what takes how much.
+
+    Evidence, logs and caches of older duels, packages of environments that only these used, and
+    old snapshots. Result documents, proofs, plans, locks, pages and the database stay, and so do
+    environments that an undecided suspicion compares.
+    """
+    opened = open_state(state)
+    needed = list_open_environments(open_database(opened.database_url))
+    removals = list_removals(opened, keep_nights, needed)
+    frees = dict.fromkeys((each.part for each in removals), 0)
+    for each in removals:
+        frees[each.part] += each.num_bytes
+    freed = 0 if dry_run else remove(removals)
+    sizes = list_sizes(opened)
+    if as_json:
+        print_json({"sizes": sizes, "removals": frees, "freed": freed})
+        return
+    rows = [{"what": part, "frees": _format(size)} for part, size in frees.items()]
+    print_rows(rows, ("what", "frees"), title="Would go" if dry_run else "Removed")
+    rows = [{"in the state folder": name, "size": _format(size)} for name, size in sizes.items()]
+    print_rows(rows, ("in the state folder", "size"), title="Stays" if not dry_run else "Is there")
+    print_line(f"{_format(sum(frees.values()))} would go" if dry_run else f"{_format(freed)} freed")
+
+
+def _format(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
