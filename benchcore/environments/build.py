@@ -24,11 +24,9 @@ from benchcore.environments.interpreters import query_python
 from benchcore.environments.locks import (
     Accelerator,
     Lock,
-    Template,
-    load_template,
     lock_release,
-    template_folder,
 )
+from benchcore.environments.templates import Template, load_template, template_folder
 from benchcore.environments.uv_command import run_uv, run_uv_or_cached, shorten
 from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError, UserError
@@ -65,8 +63,7 @@ def provision(
     `report` gets progress messages. Raises EnvironmentBuildError if it can't be locked, built or
     verified, and UserError if neither the network nor uv's cache has its packages.
     """
-    folder = template_folder() if templates is None else templates
-    template = load_template(release.framework, folder)
+    template = load_template(release.framework, templates or template_folder()).add(release.extras)
     try:
         if release.framework == "stdlib" or release.role == "system":
             return _adopt(release, template, state, accelerator, report)
@@ -97,7 +94,7 @@ def provision_locked(
     template: Template | None = None,
 ) -> EnvironmentRecord:
     """The environment of a given lock, built as `provision` does. Raises as it does."""
-    template = template or load_template(release.framework, template_folder())
+    template = template or load_template(release.framework, template_folder()).add(release.extras)
     platform = _describe(release.python)["platform"]
     name, key = _name(release), _key(lock.text, release.python_version, platform)
     folder = state.environments / f"{name}-{key[:12]}"
@@ -332,7 +329,8 @@ def _describe_damage(folder: Path) -> str:
 
 
 def _name(release: Release) -> str:
-    name = f"{release.framework}-{release.version}".lower()
+    more = "".join(f"_{each}" for each in release.extras)
+    name = f"{release.framework}-{release.version}{more}".lower()
     assert _NAME.fullmatch(name), name
     return name
 

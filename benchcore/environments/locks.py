@@ -1,4 +1,4 @@
-"""The contents of an environment: its template, and the lock with hashes that uv makes from it."""
+"""The lock with hashes that uv makes from an environment's template."""
 
 from __future__ import annotations
 
@@ -6,41 +6,23 @@ import functools
 import hashlib
 import re
 import tempfile
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from importlib import resources
-from importlib.resources.abc import Traversable
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from packaging.version import Version
 
 from benchcore.cell.measure import gpu
+from benchcore.environments.templates import Template
 from benchcore.environments.uv_command import run_uv, run_uv_or_cached
 from benchcore.environments.version_requests import Release
 from benchcore.errors import EnvironmentBuildError, UserError
-from benchcore.protocol import Framework
 
 Accelerator = Literal["cpu", "cuda"]
 _LOCK_TIMEOUT_S = 600
 _PROBE_TIMEOUT_S = 15
 _CUDA_PACKAGE = re.compile(r"nvidia-.+-cu(\d\d)|jax-cuda(\d\d)-plugin")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Template:
-    """One file of `deployments/environments/`: a framework's companions and its verification."""
-
-    packages: list[str] = field(default_factory=list)
-    imports: list[str] = field(default_factory=list)
-    cuda_extras: list[str] = field(default_factory=list)
-    cuda_plugin: bool = False
-    """Whether CUDA comes as a plugin's package, so that a lock without one is none for CUDA."""
-    cuda_backends: list[str] = field(default_factory=list)
-    """Of uv's `--torch-backend`, tried where the registry's build is too new for the driver."""
-    cpu_index: bool = False
-    verification: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,36 +39,6 @@ class Lock:
     def sha256(self) -> str:
         """SHA-256 of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
-
-
-def template_folder() -> Traversable:
-    """The folder of the templates."""
-    return resources.files("deployments") / "environments"
-
-
-def load_template(framework: Framework, folder: Traversable) -> Template:
-    """Read a framework's template. Raises UserError on an unknown key or a wrong type."""
-    path = folder / f"{framework}.toml"
-    try:
-        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"wanted an environment template, got {str(path)!r}: {error}") from error
-    kinds = {
-        **dict.fromkeys(("packages", "imports", "cuda_extras", "cuda_backends"), list),
-        **dict.fromkeys(("cpu_index", "cuda_plugin"), bool),
-    }
-    known = {each.name for each in fields(Template)}
-    wrong = sorted(
-        key
-        for key, value in document.items()
-        if key not in known or not isinstance(value, kinds.get(key, str))
-    )
-    if wrong or "verification" not in document:
-        raise UserError(
-            f"wanted the keys {sorted(known)} and a verification in {str(path)!r}, got unknown or "
-            f"wrongly typed {wrong}; correct the file"
-        )
-    return Template(**document)
 
 
 def lock_release(release: Release, template: Template, accelerator: Accelerator) -> Lock:

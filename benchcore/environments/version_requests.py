@@ -23,19 +23,20 @@ from benchcore.environments.interpreters import (
     inspect_interpreter,
     query_python,
 )
+from benchcore.environments.templates import load_template, template_folder
 from benchcore.environments.version_index import Found, Later, VersionIndex
 from benchcore.errors import UserError
 from benchcore.protocol import Framework
 
 Selector = Literal["newest", "previous", "pinned", "system"]
 _REQUEST = re.compile(
-    r"(?P<framework>jax|torch)"
+    r"(?P<framework>jax|torch)(?:\[(?P<extra>[a-z0-9-]{1,30})\])?"
     r"(?:@(?P<selector>newest|previous|system)(?::(?P<python>[^\x00-\x1f]{1,1024}))?"
     r"|==(?P<version>[0-9A-Za-z.+_-]{1,64}))?"
 )
 _GRAMMAR = (
     "jax, jax@newest, jax@previous, jax==0.12.0, jax@system or jax@system:/path/to/python "
-    "(torch likewise), or stdlib"
+    "(torch likewise; torch[opacus] adds packages), or stdlib"
 )
 
 
@@ -47,13 +48,16 @@ class Request:
     selector: Selector
     version: str | None = None
     python: Path | None = None
+    extras: tuple[str, ...] = ()
+    """Named sets of further packages, as its template lists them."""
 
     def __str__(self) -> str:
         if self.framework == "stdlib":
             return "stdlib"
+        name = self.framework + (f"[{','.join(self.extras)}]" if self.extras else "")
         if self.selector == "pinned":
-            return f"{self.framework}=={self.version}"
-        return f"{self.framework}@{self.selector}" + (f":{self.python}" if self.python else "")
+            return f"{name}=={self.version}"
+        return f"{name}@{self.selector}" + (f":{self.python}" if self.python else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,8 @@ class Release:
     python: Path
     python_version: str
     notes: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    """Named sets of further packages: its environment is then another one than without them."""
 
 
 def parse_request(text: str) -> Request:
@@ -76,11 +82,19 @@ def parse_request(text: str) -> Request:
     if match is None:
         raise UserError(f"wanted one of {_GRAMMAR}; got {_shown(text)}; use one of these forms")
     framework: Framework = "jax" if match["framework"] == "jax" else "torch"
+    extras = (match["extra"],) if match["extra"] else ()
+    load_template(framework, template_folder()).add(extras)
     if match["version"] is not None:
-        return Request(framework=framework, selector="pinned", version=_version(match["version"]))
+        version = _version(match["version"])
+        return Request(framework=framework, selector="pinned", version=version, extras=extras)
     selector = match["selector"] or "newest"
+    if extras and selector == "system":
+        raise UserError(
+            f"wanted no packages in brackets for a Python that is taken as it is, got "
+            f"{_shown(text)}; leave them out, and install them there"
+        )
     if match["python"] is None:
-        return Request(framework=framework, selector=selector)  # type: ignore[arg-type]
+        return Request(framework=framework, selector=selector, extras=extras)  # type: ignore[arg-type]
     if selector != "system":
         raise UserError(
             f"wanted a Python's path only after '@system:', got {_shown(text)}; write "
@@ -173,6 +187,7 @@ def _release(
         python=found.interpreter.path,
         python_version=found.interpreter.version,
         notes=notes,
+        extras=request.extras,
     )
 
 

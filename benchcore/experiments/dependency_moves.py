@@ -16,12 +16,11 @@ from benchcore.environments.locks import (
     Accelerator,
     Lock,
     UnresolvableError,
-    load_template,
     lock_pinned,
     lock_release,
     parse_lock,
-    template_folder,
 )
+from benchcore.environments.templates import load_template, template_folder
 from benchcore.environments.version_requests import Release, parse_request, resolve
 from benchcore.errors import EnvironmentBuildError, UserError, show
 from benchcore.experiments.rounds import RunContext
@@ -72,7 +71,7 @@ class Between:
     def lock(self, moved: Moved) -> Lock:
         """Raises UnresolvableError if these versions are incompatible."""
         release = self.release_of(moved)
-        template = load_template(release.framework, template_folder())
+        template = load_template(release.framework, template_folder()).add(release.extras)
         return lock_pinned(release, template, self.like, self.pins(moved))
 
 

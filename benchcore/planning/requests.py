@@ -20,8 +20,8 @@ from benchcore.workloads.settings import (
     TORCH_ATTENTION,
     TORCH_COMPILE,
     TORCH_IMAGE_OPTIONS,
+    TORCH_IMAGE_PER_SAMPLE,
     TORCH_KERNEL,
-    TORCH_PER_SAMPLE,
     Options,
 )
 
@@ -39,7 +39,7 @@ _OPTIONS: Mapping[str, Options] = {
         "compile": TORCH_COMPILE,
         **TORCH_IMAGE_OPTIONS,
         **TORCH_ATTENTION,
-        **TORCH_PER_SAMPLE,
+        **TORCH_IMAGE_PER_SAMPLE,
         **BATCHING,
         **TORCH_KERNEL,
         **AGGREGATE,
@@ -78,8 +78,8 @@ ANY_CASE = CaseFilter()
 def parse_arm(text: str) -> Arm:
     """`REQUEST[,KEY=VALUE]...` as an arm. Raises UserError on an unknown key or value."""
     request, *settings = text.split(",")
-    framework = parse_request(request).framework
-    options = _OPTIONS[framework]
+    parsed = parse_request(request)
+    framework, options = parsed.framework, _OPTIONS[parsed.framework]
     chosen, named = {"compile": _DEFAULT_MODE[framework]}, set[str]()
     for setting in settings:
         key, _, value = setting.partition("=")
@@ -93,7 +93,8 @@ def parse_arm(text: str) -> Arm:
             raise UserError(f"wanted {key!r} of {request!r} once, got it again; leave one out")
         named.add(key)
         chosen[key] = value
-    return Arm(name=name_arm(framework, chosen), request=request, settings=chosen)
+    name = "-with-".join([name_arm(framework, chosen), *parsed.extras])
+    return Arm(name=name, request=request, settings=chosen)
 
 
 _WHY_NO_SETTING = {

@@ -67,6 +67,8 @@ JAX_PER_SAMPLE: Options = {"chunk": _CHUNKS}
 """Samples whose gradients are in memory at a time."""
 TORCH_PER_SAMPLE: Options = {"chunk": _CHUNKS, "per_sample": ("vmap", "loop")}
 """`per_sample`: `vmap(grad)` of torch.func, or a backward pass for every sample."""
+TORCH_IMAGE_PER_SAMPLE: Options = {"chunk": _CHUNKS, "per_sample": ("vmap", "loop", "opacus")}
+"""Opacus hooks layers that are called as modules: every layer of a convolutional network is."""
 AGGREGATE: Options = {"aggregate": ("scatter", "sparse")}
 """How a graph's messages are summed: added to their targets, or by a sparse matrix product."""
 DEFECTS = "defects"

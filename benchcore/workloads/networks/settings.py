@@ -10,6 +10,7 @@ from benchcore.workloads.settings import (
     JAX_PER_SAMPLE,
     TORCH_ATTENTION,
     TORCH_IMAGE_OPTIONS,
+    TORCH_IMAGE_PER_SAMPLE,
     TORCH_OPTIONS,
     TORCH_PER_SAMPLE,
     TORCH_TRAINING,
@@ -23,7 +24,7 @@ SETTINGS: Mapping[str, Options] = {
 }
 IMAGE_SETTINGS: Mapping[str, Options] = {
     "jax": _OF_JAX,
-    "torch": {**TORCH_IMAGE_OPTIONS, **TORCH_PER_SAMPLE},
+    "torch": {**TORCH_IMAGE_OPTIONS, **TORCH_IMAGE_PER_SAMPLE},
 }
 """With convolutions, torch has a layout to choose."""
 ATTENTION_SETTINGS: Mapping[str, Options] = {

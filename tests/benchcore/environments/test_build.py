@@ -22,7 +22,8 @@ from benchcore.environments.build import (
     remove_packages,
 )
 from benchcore.environments.interpreters import find_interpreters
-from benchcore.environments.locks import Lock, load_template, lock_release, parse_lock
+from benchcore.environments.locks import Lock, lock_release, parse_lock
+from benchcore.environments.templates import load_template, template_folder
 from benchcore.environments.uv_command import UvAnswer
 from benchcore.environments.version_requests import Release, parse_request, resolve
 from benchcore.errors import EnvironmentBuildError, UserError
@@ -73,7 +74,7 @@ def _folder(record: EnvironmentRecord) -> Path:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_framework_has_a_template(framework: Any) -> None:
-    template = load_template(framework, environment_locks.template_folder())
+    template = load_template(framework, template_folder())
 
     compile(template.verification, framework, "exec")
 
@@ -92,6 +93,18 @@ def test_a_template_with_a_mistake_is_refused(tmp_path: Path, text: str, complai
 
     with pytest.raises(UserError, match=complaint):
         load_template("jax", tmp_path)
+
+
+def test_an_extra_adds_its_packages_and_makes_another_environment() -> None:
+    plain = load_template("torch", template_folder())
+    whole = plain.add(("opacus",))
+    assert whole.packages == [*plain.packages, "opacus"]
+    assert whole.imports == [*plain.imports, "opacus"]
+    assert plain.add(()) == plain
+    with pytest.raises(UserError, match="wanted packages of opacus in brackets, got 'x'"):
+        plain.add(("x",))
+    release = dataclasses.replace(_release("torch", "2.15.0"), extras=("opacus",))
+    assert environments._name(release) == "torch-2.15.0_opacus"
 
 
 def test_a_template_that_is_absent_is_refused(tmp_path: Path) -> None:
@@ -136,7 +149,7 @@ def _release(framework: Any, version: str) -> Release:
 
 def test_a_lock_without_the_requested_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _record_compilations(monkeypatch, "jax==0.11.0 \\\n    --hash=sha256:00\n")
-    template = load_template("jax", environment_locks.template_folder())
+    template = load_template("jax", template_folder())
 
     with pytest.raises(
         EnvironmentBuildError, match=r"wanted a lock with jax==0\.12\.0, got '0\.11"
@@ -145,7 +158,7 @@ def test_a_lock_without_the_requested_release_is_refused(monkeypatch: pytest.Mon
 
 
 def test_a_lock_does_not_depend_on_comments(monkeypatch: pytest.MonkeyPatch) -> None:
-    template = load_template("jax", environment_locks.template_folder())
+    template = load_template("jax", template_folder())
     _record_compilations(monkeypatch, "# uv pip compile /a/b\njax==0.12.0\n    # via -r /a/b\n")
 
     assert lock_release(_release("jax", "0.12.0"), template, "cpu").text == "jax==0.12.0\n"
@@ -198,7 +211,7 @@ def test_jax_takes_the_newest_cuda_that_the_driver_supports(
 ) -> None:
     _drive(monkeypatch, driver)
     queries = _offer(monkeypatch, builds)
-    template = load_template("jax", environment_locks.template_folder())
+    template = load_template("jax", template_folder())
     assert lock_release(_release("jax", "0.6.0"), template, "cuda").build == build
     assert queries == expected
 
@@ -222,7 +235,7 @@ def test_torch_takes_a_build_that_the_driver_supports(
 ) -> None:
     _drive(monkeypatch, driver)
     queries = _offer(monkeypatch, builds)
-    template = load_template("torch", environment_locks.template_folder())
+    template = load_template("torch", template_folder())
     lock = lock_release(_release("torch", "2.15.0"), template, "cuda")
     assert (lock.build, queries) == (build, expected)
     assert (lock.index_arguments == ("--torch-backend", "cu128")) is (driver == 12)
@@ -231,7 +244,7 @@ def test_torch_takes_a_build_that_the_driver_supports(
 def test_a_driver_too_old_for_every_build_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     _drive(monkeypatch, 12)
     _offer(monkeypatch, {"": _TORCH[13]})
-    template = load_template("torch", environment_locks.template_folder())
+    template = load_template("torch", template_folder())
     with pytest.raises(EnvironmentBuildError) as refusal:
         lock_release(_release("torch", "2.15.0"), template, "cuda")
     message = str(refusal.value)
@@ -243,7 +256,7 @@ def test_a_driver_too_old_for_every_build_is_named(monkeypatch: pytest.MonkeyPat
 def test_jax_without_any_cuda_plugin_is_no_cuda_build(monkeypatch: pytest.MonkeyPatch) -> None:
     _drive(monkeypatch, 12)
     _record_compilations(monkeypatch, "jax==0.6.0\n")
-    template = load_template("jax", environment_locks.template_folder())
+    template = load_template("jax", template_folder())
 
     with pytest.raises(EnvironmentBuildError, match="cuda13: newer than the driver; cuda12: the"):
         lock_release(_release("jax", "0.6.0"), template, "cuda")
@@ -274,7 +287,7 @@ def test_jax_without_a_gpu_does_not_prove_itself_on_one(
     framework_environment: Callable[[str], EnvironmentRecord],
 ) -> None:
     python = Path(framework_environment("jax").python)
-    template = load_template("jax", environment_locks.template_folder())
+    template = load_template("jax", template_folder())
     assert environments._verify(python, template, "cpu", complete=True) == []
     with pytest.raises(EnvironmentBuildError, match="multiply two matrices on cuda, got exit"):
         environments._verify(python, template, "cuda", complete=True)
@@ -302,7 +315,7 @@ def test_the_chosen_torch_build_is_reported_with_its_reason(
 ) -> None:
     queried = _record_compilations(monkeypatch, "torch==2.15.0+cpu\n")
     monkeypatch.setattr(environment_locks, "_cpu_index_failure", lambda: silence)
-    template = load_template("torch", environment_locks.template_folder())
+    template = load_template("torch", template_folder())
 
     lock = lock_release(_release("torch", "2.15.0"), template, accelerator)
 

@@ -99,6 +99,10 @@ def no_network_answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         ("jax==0.12.0", Request(framework="jax", selector="pinned", version="0.12.0")),
         ("jax==0.13.0-RC1", Request(framework="jax", selector="pinned", version="0.13.0rc1")),
         ("torch==2.13.0+cpu", Request(framework="torch", selector="pinned", version="2.13.0+cpu")),
+        (
+            "torch[opacus]==2.15.0",
+            Request(framework="torch", selector="pinned", version="2.15.0", extras=("opacus",)),
+        ),
         ("jax@system", Request(framework="jax", selector="system")),
         (
             f"torch@system:{sys.executable}",
@@ -128,6 +132,12 @@ def test_requests_are_read_and_written_back(text: str, request_: Request) -> Non
         "jax>=0.10",
         "jax @ file:///etc/passwd",
         "jax[cuda13]",
+        "jax[opacus]",
+        "torch[opacus",
+        "torch[opacus,opacus]",
+        "torch[../x]",
+        "torch[]",
+        "torch[opacus]@system",
         "JAX",
         "j\u0430x",
         "jax==\u0661.\u0662",

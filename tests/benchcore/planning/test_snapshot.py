@@ -14,7 +14,7 @@ from benchcore.planning.snapshot import hash_inside, list_inside_files, take_sna
 ROOT = Path(__file__).parents[3]
 ALLOWED = {
     "jax": {"jax", "jaxlib", "flax", "optax"},
-    "torch": {"torch", "torchvision"},
+    "torch": {"torch", "torchvision", "opacus"},
     "triton": {"torch", "triton"},
 }
 

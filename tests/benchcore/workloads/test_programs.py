@@ -19,6 +19,7 @@ import pytest
 
 from benchcore.cell.loader.epochs import seen_tolerances
 from benchcore.cell.proof.compare import Evidence, Rule, judge
+from benchcore.environments.uv_command import run_uv
 from benchcore.planning.catalog import is_faulty, list_workloads
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -218,6 +219,9 @@ UNBATCHED = Job(
     arm="torch",
     option=("aggregate", "sparse"),
 )
+WITHOUT_OPACUS = Job(
+    workload="mnist_cnn", case="tiny_per_sample_grad", arm="torch", option=("per_sample", "opacus")
+)
 BIASED = Job(workload="resnet50", case="tiny_infer", arm="jax", mutation="bias_before_norm")
 TRUNCATED = Job(
     workload="mobilenet_v3_small", case="tiny_infer", arm="jax", mutation="truncated_channels"
@@ -270,12 +274,15 @@ class Outcome:
 Outcomes = Mapping[str, Outcome]
 
 
-def _launch(python: str | Path, jobs: list[Job], folder: Path) -> Outcomes:
+def _launch(
+    python: str | Path, jobs: list[Job], folder: Path, packages: Path | None = None
+) -> Outcomes:
     listed = folder / f"{jobs[0].key}-jobs.json"
     by_case = sorted(jobs, key=lambda job: (job.workload, job.case))
     listed.write_text(json.dumps([job.document(folder) for job in by_case]), encoding="utf-8")
     passive = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
-    environment = {**os.environ, **passive, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, **passive, "CUDA_VISIBLE_DEVICES": ""}
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, (ROOT, packages))))
     environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool, which imports torch once more
     environment["XLA_FLAGS"] = (
         "--xla_backend_optimization_level=1 "  # the least CPU time in all
@@ -329,6 +336,7 @@ def outcomes(
             *HANDED_WRONG,
             *OPTIONAL,
             UNBATCHED,
+            WITHOUT_OPACUS,
             *SPREAD,
             OWN_NORMS,
             MISNAMED,
@@ -476,6 +484,29 @@ def test_the_batch_norm_of_a_mistake_agrees_without_the_mistake(
 @pytest.mark.parametrize("job", SPREAD, ids=_key)
 def test_two_devices_compute_what_one_does(job: Job, outcomes: Outcomes) -> None:
     assert _disagreements(job, outcomes[_alone(job).key].before, outcomes[job.key].before) == {}
+
+
+@pytest.mark.parametrize("job", [WITHOUT_OPACUS], ids=_key)
+def test_opacus_is_refused_where_it_is_not_installed(job: Job, outcomes: Outcomes) -> None:
+    assert "request torch[opacus] in place of torch" in outcomes[job.key].facts["refused"]
+
+
+def test_opacus_computes_what_vmap_does(
+    framework_python: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """It is put beside the environment of torch: one of its own takes a minute to build."""
+    python = framework_python("torch")
+    packages = tmp_path / "packages"
+    command = ["pip", "install", "--no-deps", "--target", str(packages), "--python", str(python)]
+    done = run_uv([*command, "opacus", "opt-einsum", "scipy"])
+    assert done.failure is None, done.message
+    hooked = [
+        dataclasses.replace(WITHOUT_OPACUS, workload=each) for each in ("mnist_cnn", "cifar_resnet")
+    ]
+    usual = {job: dataclasses.replace(job, option=None) for job in hooked}
+    found = _launch(python, [*hooked, *usual.values()], tmp_path, packages)
+    for job, other in usual.items():
+        assert _disagreements(job, found[other.key].before, found[job.key].before) == {}
 
 
 @pytest.mark.parametrize("job", [UNBATCHED], ids=_key)

@@ -1,13 +1,16 @@
-"""Gradients of single samples in PyTorch: `vmap(grad)` of torch.func in chunks, or a plain loop."""
+"""Gradients of single samples in PyTorch: `vmap(grad)` of torch.func in chunks, a plain loop, or
+Opacus."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import distributed
 
+from benchcore.program import UnsupportedError
 from benchcore.workloads.networks.case import NORM_FLOOR, Case
 from benchcore.workloads.settings import BuildSettings
 
@@ -32,7 +35,10 @@ def make_per_sample(
     else:
         own = case.batch // case.devices
         size = own if wanted.chunk == "whole" else min(int(wanted.chunk), own)
-        of_chunk = _make_of_chunk(params, buffers, module, loss_of)
+        if wanted.per_sample == "opacus":
+            of_chunk = _make_of_chunk_with_opacus(module, loss_of, wanted)
+        else:
+            of_chunk = _make_of_chunk(params, buffers, module, loss_of)
 
     def reduce(inputs: Inputs) -> tuple[torch.Tensor, Tensors]:
         gradients = of_chunk(inputs)
@@ -107,3 +113,47 @@ def _make_of_one(
         return {name: each.unsqueeze(0) for name, each in zip(params, found, strict=True)}
 
     return of_one
+
+
+def _make_of_chunk_with_opacus(
+    module: torch.nn.Module, loss_of: Loss, wanted: BuildSettings
+) -> Callable[[Inputs], Tensors]:
+    """Opacus' hooks compute the gradients of a chunk's samples layer by layer, in one backward.
+
+    `loss.backward()` would compute the batch's gradient, too, which nothing here uses. So only that
+    of the first parameter without a product is requested, whose way passes every layer's hooks.
+    Raises UnsupportedError without Opacus, and where it can't hook the module.
+    """
+    if importlib.util.find_spec("opacus") is None:
+        raise UnsupportedError(
+            "wanted Opacus, which this environment lacks; request torch[opacus] in place of torch"
+        )
+    if wanted.compile != "none":
+        raise UnsupportedError(
+            f"wanted Opacus with compile=none, as its hooks can't be compiled, got compile="
+            f"{wanted.compile}"
+        )
+    from opacus import GradSampleModule
+
+    try:
+        hooked = GradSampleModule(module.train(), loss_reduction="mean")  # it hooks no other
+    except NotImplementedError as error:
+        raise UnsupportedError(f"Opacus can't take this network: {error}") from error
+    params = dict(module.named_parameters())
+    first = _find_first(module)
+
+    def of_chunk(inputs: Inputs) -> Tensors:
+        torch.autograd.grad(loss_of(hooked, inputs), first)
+        found = {name: each.grad_sample for name, each in params.items()}  # type: ignore[attr-defined]
+        for each in params.values():
+            each.grad_sample = None  # type: ignore[attr-defined]
+        return found
+
+    return of_chunk
+
+
+def _find_first(module: torch.nn.Module) -> torch.Tensor:
+    """An embedding's table or the bias of the first layer."""
+    layer = next(each for each in module.modules() if [*each.parameters(recurse=False)])
+    own = dict(layer.named_parameters(recurse=False))
+    return own.get("bias", next(iter(own.values())))
