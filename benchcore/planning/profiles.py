@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from benchcore.errors import UserError
+from benchcore.planning.breadth import list_breadth
 from benchcore.planning.seed0 import CELLS, Cell
 from benchcore.planning.tracks import (
     CONTROL_ARMS,
@@ -276,8 +277,37 @@ def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
     )
 
 
+def breadth() -> Profile:
+    """Every kind of work once: networks, many models at once, operations and kernels. Each duel
+    makes few starts, so that all end within an hour on two CPU cores."""
+    limits = DuelLimits(
+        starts=3,
+        compilations=1,
+        rounds=6,
+        max_rounds=12,
+        warm_up_limit_s=1.5,
+        budget_s=25,
+    )
+    matches = [
+        Match(
+            workload=workload,
+            case=case,
+            arms=(JAX_NEWEST, TORCH_COMPILE, TORCH_EAGER),
+            expected_s=75,
+        )
+        for workload, case in list_breadth()
+    ]
+    sentinels = list_sentinels("cpu", "fp32_ieee", (JAX_NEWEST, TORCH_EAGER), limits)
+    return Profile(
+        name="breadth",
+        matches=(*sentinels, *matches),
+        limits=limits,
+        needs=frozenset({"compiler"}),
+    )
+
+
 PROFILES: Mapping[str, Callable[[], Profile]] = {
-    each.__name__: each for each in (laptop, ci, smoke, h100, seed0)
+    each.__name__: each for each in (laptop, ci, smoke, h100, seed0, breadth)
 }
 
 

@@ -1,0 +1,31 @@
+"""The profile `breadth` holds every kind of work that both frameworks have."""
+
+from __future__ import annotations
+
+from benchcore.planning import catalog
+from benchcore.planning.breadth import list_breadth
+from benchcore.planning.profiles import CEILING_WORKLOADS, load_profile
+
+
+def test_every_workload_of_both_frameworks_is_in_it() -> None:
+    both = {
+        name
+        for name in catalog.list_workloads()
+        if {"jax", "torch"} <= set(catalog.list_sides(name)) and not catalog.is_faulty(name)
+    }
+    assert len(both) > 14
+    listed = {workload for workload, _ in list_breadth()}
+    # noop has no work, and sentinels are measured by every profile.
+    assert listed == both - {"noop", *CEILING_WORKLOADS}
+
+
+def test_every_operation_is_in_it() -> None:
+    cases = catalog.load_spec("ops").cases
+    listed = {cases[case].operation for workload, case in list_breadth() if workload == "ops"}
+    assert listed == {each.operation for each in cases.values()}
+    assert len(listed) >= 13
+
+
+def test_it_fits_into_an_hour_by_its_own_estimate() -> None:
+    profile = load_profile("breadth")
+    assert sum(match.expected_s for match in profile.matches) <= 3700
