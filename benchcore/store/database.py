@@ -13,7 +13,18 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from filelock import FileLock
-from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select, table, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    func,
+    inspect,
+    select,
+    table,
+    text,
+)
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.orm import Session
@@ -26,6 +37,7 @@ __all__ = [
     "Engine",
     "begin_writing",
     "check_database",
+    "continue_numbers",
     "count_rows",
     "database_file",
     "downgrade",
@@ -144,6 +156,16 @@ def begin_writing(engine: Engine) -> Iterator[Session]:
     because a reader that becomes a writer fails at once if another process has written."""
     with Session(engine.execution_options(sqlite_begin="IMMEDIATE")) as session, session.begin():
         yield session
+
+
+def continue_numbers(connection: Connection, rows: Table) -> None:
+    """Have PostgreSQL number new rows after those that were written with their numbers. SQLite does
+    so by itself."""
+    column = rows.autoincrement_column
+    if connection.dialect.name == "postgresql" and column is not None:
+        sequence = func.pg_get_serial_sequence(rows.name, column.name)
+        first_free = func.coalesce(func.max(column), 0) + 1
+        connection.execute(select(func.setval(sequence, first_free, False)))
 
 
 def _alembic_config(connection: Connection | None = None) -> Config:

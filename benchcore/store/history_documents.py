@@ -13,12 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, func, select, text
+from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
 from benchcore.protocol import write_json
 from benchcore.state import State
-from benchcore.store.database import begin_writing
+from benchcore.store.database import begin_writing, continue_numbers
 from benchcore.store.models import (
     Base,
     DuelRun,
@@ -66,8 +66,8 @@ def load_history(engine: Engine, state: State) -> list[str]:
             if reason := _load(session, path, known):
                 refused.append(f"{path}: {reason}")
         session.flush()
-        if session.connection().dialect.name == "postgresql":
-            _advance_sequences(session)
+        for rows in _TABLES:
+            continue_numbers(session.connection(), Base.metadata.tables[rows.__tablename__])
     return refused
 
 
@@ -138,15 +138,3 @@ def _decode(table: type[Base], values: Mapping[str, Any]) -> Base:
             for key in columns
         }
     )
-
-
-def _advance_sequences(session: Session) -> None:
-    """PostgreSQL counts on from its own number, not from the highest id."""
-    for table in _TABLES:
-        name = table.__tablename__
-        session.execute(
-            text(
-                f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), "
-                f"(SELECT coalesce(max(id), 0) + 1 FROM {name}), false)"
-            )
-        )

@@ -105,6 +105,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "Load result documents and proofs from the state folder into the database.",
             "cli.report",
         ),
+        ("db", "Check the database, and copy it.", "cli.database"),
         ("prune", "Remove files that no night needs any more, and show what takes how much."),
         ("rebuild", "Make the database again from documents alone."),
         ("report", "Publish a campaign's dashboard again from the database."),

@@ -1,0 +1,126 @@
+"""Copies a database to another one, of either engine, and checks that a database is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, insert, select, text
+
+from benchcore.errors import DamagedFileError, UserError
+from benchcore.store.database import begin_writing, continue_numbers, open_database
+from benchcore.store.models import Base, ContenderRun, DuelRun, StartRun
+
+_ROWS = 500
+"""Rows that are read and written at once: 500 of the widest take some 5 MB."""
+
+
+def copy_database(
+    source: Engine, target: Engine, report: Callable[[str], None] = lambda text: None
+) -> dict[str, int]:
+    """Copy every row to a database without rows, read all back, and compare; rows of each table.
+
+    One transaction: interrupted, it leaves the target empty. Raises UserError if the target holds
+    rows, and DamagedFileError if what was read back differs.
+    """
+    tables = Base.metadata.sorted_tables
+    counts = dict.fromkeys((table.name for table in tables), 0)
+    with source.connect() as reading, begin_writing(target) as session:
+        writing = session.connection()
+        _check_empty(writing, tables)
+        for table in tables:
+            for rows in _read_parts(reading, table):
+                writing.execute(insert(table), rows)
+                counts[table.name] += len(rows)
+            continue_numbers(writing, table)
+            _compare(reading, writing, table)
+            report(f"{table.name}: {counts[table.name]} rows")
+    return counts
+
+
+def copy_to_url(source: Engine, url: str, report: Callable[[str], None]) -> dict[str, int]:
+    """`copy_database` to the database of a URL, whose tables are made."""
+    target = open_database(url)
+    try:
+        if target.url == source.url:
+            raise UserError(
+                f"wanted another database than the one that is copied, got {_show(target)}; name a "
+                "new file, or an empty database"
+            )
+        return copy_database(source, target, report)
+    finally:
+        target.dispose()
+
+
+def find_damage(engine: Engine) -> list[str]:
+    """What is wrong with a database, a line each: pages, references, rows without their parts."""
+    with engine.connect() as connection:
+        found = [*_check_file(connection)] if engine.dialect.name == "sqlite" else []
+        return [*found, *_list_incomplete(connection)]
+
+
+def _check_empty(connection: Connection, tables: list[Table]) -> None:
+    full = [each.name for each in tables if connection.scalar(select(each).limit(1)) is not None]
+    if full:
+        raise UserError(
+            f"wanted a database without rows, got one with rows in {', '.join(full)}; name a new "
+            "file, or an empty database"
+        )
+
+
+def _read_parts(connection: Connection, table: Table) -> Iterator[list[dict[str, Any]]]:
+    query = select(table).order_by(*table.primary_key)
+    streamed = connection.execute(query, execution_options={"stream_results": True})
+    for part in streamed.mappings().partitions(_ROWS):
+        yield [dict(row) for row in part]
+
+
+def _compare(reading: Connection, writing: Connection, table: Table) -> None:
+    """Texts may sort in another order there, so both sides are read by keys from the source."""
+    pairs = zip_longest(_read_parts(reading, table), _read_parts(writing, table), fillvalue=[])
+    ours: dict[tuple[Any, ...], Any] = {}
+    theirs: dict[tuple[Any, ...], Any] = {}
+    for left, right in pairs:
+        ours |= {_key(table, row): row for row in left}
+        theirs |= {_key(table, row): row for row in right}
+        for key in ours.keys() & theirs.keys():
+            if ours.pop(key) != theirs.pop(key):
+                raise _differs(table, key)
+    for key in (*ours, *theirs):
+        raise _differs(table, key)
+
+
+def _differs(table: Table, key: tuple[Any, ...]) -> DamagedFileError:
+    return DamagedFileError(
+        f"wanted the copy to equal what was copied, but row {key} of {table.name!r} differs; "
+        "nothing was written. Run `deadheat db check`"
+    )
+
+
+def _key(table: Table, row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[column.name] for column in table.primary_key)
+
+
+def _check_file(connection: Connection) -> Iterator[str]:
+    for row in connection.execute(text("PRAGMA integrity_check")):
+        if row[0] != "ok":
+            yield f"damaged file: {row[0]}"
+    for table, number, parent, _ in connection.execute(text("PRAGMA foreign_key_check")):
+        yield f"row {number} of {table!r} refers to a row of {parent!r} that is not there"
+
+
+def _list_incomplete(connection: Connection) -> Iterator[str]:
+    contenders = select(ContenderRun.duel_run)
+    for run in connection.scalars(select(DuelRun.id).where(DuelRun.id.not_in(contenders))):
+        yield f"duel run {run} has no contender"
+    with_starts = select(StartRun.duel_run, StartRun.contender)
+    known = {tuple(row) for row in connection.execute(with_starts)}
+    measured = select(ContenderRun.duel_run, ContenderRun.name).where(ContenderRun.status == "ok")
+    for run, name in connection.execute(measured):
+        if (run, name) not in known:
+            yield f"contender {name!r} of duel run {run} is ok, but has no start"
+
+
+def _show(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=True)

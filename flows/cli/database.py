@@ -1,0 +1,69 @@
+"""The commands `deadheat db`: check the database, and copy it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from benchcore.state import open_state
+from benchcore.store.database import open_database
+from benchcore.store.transfer import copy_to_url, find_damage
+from flows.cli import options
+from flows.cli.printing import print_json, print_line, report_line
+
+db = typer.Typer(
+    help="Check the database, and copy it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@db.callback()
+def _db() -> None:
+    """Check the database, and copy it."""
+
+
+@db.command()
+def check(state: options.State = options.STATE, as_json: options.Json = False) -> None:
+    """Look for damage: pages, references, and rows without their parts.
+
+    Exit code 1 if there is some; `deadheat rebuild` makes the database again.
+    """
+    found = find_damage(open_database(open_state(state).database_url))
+    if as_json:
+        print_json(found)
+    elif found:
+        for line in found:
+            print_line(line)
+        print_line("Run `deadheat rebuild`: it makes the database again from the documents.")
+    else:
+        print_line("No damage found.")
+    if found:
+        raise typer.Exit(1)
+
+
+@db.command()
+def copy(
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="A new or empty database: sqlite:////backup/deadheat.db, or one of PostgreSQL.",
+        ),
+    ],
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
+) -> None:
+    """Copy every row to another database, of either engine, and compare what was written.
+
+    Serves as a backup, and moves from SQLite to PostgreSQL or back. Interrupted, it leaves the
+    other database empty.
+    """
+    source = open_database(open_state(state).database_url)
+    counts = copy_to_url(source, url, (lambda text: None) if as_json else report_line)
+    if as_json:
+        print_json(counts)
+    else:
+        print_line(f"{sum(counts.values())} rows copied, and equal")
