@@ -110,6 +110,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("rebuild", "Make the database again from documents alone."),
         ("report", "Publish a campaign's dashboard again from the database."),
         ("demo", "Build the dashboard of a made-up year, without measuring anything."),
+        ("export", "Write the numbers that count as tables with their provenance."),
         ("wandb", "Send campaigns to Weights & Biases.", "cli.wandb_sync"),
     ),
 }

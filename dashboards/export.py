@@ -1,0 +1,160 @@
+"""Files for others: tables as CSV, JSON, Parquet or LaTeX, and a block in a Markdown file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchcore.errors import UserError
+from benchcore.protocol import name_part
+from dashboards.formatting import is_missing
+from dashboards.site.names import name_arm, name_case_in_words
+
+BEGIN, END = "<!-- deadheat:results -->", "<!-- /deadheat:results -->"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_IN_LATEX = {
+    "throughput": ("items_per_s", "Items per second", 1.0),
+    "latency": ("latency_p50_ns", "Median latency in ms", 1e-6),
+    "memory": ("process_peak_bytes", "Peak process memory in MiB", 2.0**-20),
+    "energy": ("gross_mj", "Energy per step in mJ", 1.0),
+}
+"""File, metric, caption and factor, as the second seed has its tables."""
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def write_tables(
+    folder: Path, tables: Tables, formats: Iterable[str], about: Mapping[str, Any]
+) -> list[Path]:
+    """Write each table in each format, and `export.json`, which names the files with their rows and
+    hashes and holds `about`. Raises UserError for a format that is not known or not installed."""
+    chosen = {name: _find_writer(name) for name in formats}
+    folder.mkdir(parents=True, exist_ok=True)
+    written = list[tuple[Path, int]]()
+    for ending, write in chosen.items():
+        for name, frame in _list_files(ending, tables).items():
+            path = folder / f"{name}.{_ENDINGS[ending]}"
+            _replace(path, write(frame))
+            written.append((path, len(frame)))
+    files = [
+        {"file": path.name, "rows": rows, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path, rows in written
+    ]
+    manifest = json.dumps({**about, "files": files}, indent=1, default=str) + "\n"
+    _replace(folder / "export.json", manifest.encode())
+    return [*(path for path, _ in written), folder / "export.json"]
+
+
+def _find_writer(name: str) -> Callable[[pd.DataFrame], bytes]:
+    if name not in _WRITERS:
+        raise UserError(f"no format {name!r}; choose from {', '.join(_WRITERS)}")
+    if name == "parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise UserError("wanted pyarrow for Parquet, found none; install deadheat[parquet]")
+    return _WRITERS[name]
+
+
+def _list_files(ending: str, tables: Tables) -> dict[str, pd.DataFrame]:
+    if ending != "latex":
+        return dict(tables)
+    measured = tables["measurements"]
+    found = {name: pivot_metric(measured, *each) for name, each in _IN_LATEX.items()}
+    return {name: frame for name, frame in found.items() if len(frame)}
+
+
+def _replace(path: Path, content: bytes) -> None:
+    part = name_part(path)
+    part.write_bytes(content)
+    part.replace(path)
+
+
+def write_csv(frame: pd.DataFrame) -> bytes:
+    """CSV with a header. A text that a spreadsheet would run as a formula begins with '."""
+    return frame.map(_defuse).to_csv(index=False, lineterminator="\r\n").encode()
+
+
+def _defuse(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def write_json(frame: pd.DataFrame) -> bytes:
+    """A list of rows; null where a number was not measured."""
+    rows = [
+        {str(key): None if is_missing(value) else value for key, value in row.items()}
+        for row in frame.astype(object).to_dict("records")
+    ]
+    return (json.dumps(rows, indent=1, default=str, allow_nan=False) + "\n").encode()
+
+
+def _write_parquet(frame: pd.DataFrame) -> bytes:
+    return frame.to_parquet(None, index=False, engine="pyarrow")
+
+
+def pivot_metric(measured: pd.DataFrame, metric: str, caption: str, factor: float) -> pd.DataFrame:
+    """The newest value of each case (rows) and arm of the newest versions (columns)."""
+    found: dict[str, dict[str, float]] = {}
+    for row in measured.sort_values("started_at", kind="stable").to_dict("records"):
+        if not is_missing(row[metric]):
+            case = f"{name_case_in_words(row)}, {row['device_model']}"
+            arm = f"{name_arm(row['framework'], row['arm'])} {row['version']}"
+            found.setdefault(case, {})[arm] = float(row[metric]) * factor
+    frame = pd.DataFrame.from_dict(found, orient="index").sort_index()
+    frame.attrs["caption"] = caption
+    return frame.reindex(columns=sorted(frame.columns))
+
+
+def _write_latex(frame: pd.DataFrame) -> bytes:
+    """A table for LaTeX with booktabs; what was not measured is a dash."""
+    shown = frame.map(lambda value: "--" if is_missing(value) else f"{value:.4g}")
+    lines = [_latex_row(["Case", *shown.columns]), r"\midrule"]
+    lines += [_latex_row([str(case), *row]) for case, row in shown.T.items()]
+    body = "\n".join(lines)
+    spec = "l" + "r" * len(shown.columns)
+    return (
+        f"\\begin{{table}}\n\\caption{{{_escape(frame.attrs['caption'])}}}\n"
+        f"\\begin{{tabular}}{{{spec}}}\n\\toprule\n{body}\n\\bottomrule\n"
+        "\\end{tabular}\n\\end{table}\n"
+    ).encode()
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(_escape(str(each)) for each in cells) + r" \\"
+
+
+def _escape(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {each: f"\\{each}" for each in "&%$#_{}"}
+    return "".join(special.get(each, each) for each in text)
+
+
+_WRITERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
+    "csv": write_csv,
+    "json": write_json,
+    "parquet": _write_parquet,
+    "latex": _write_latex,
+}
+_ENDINGS = {"csv": "csv", "json": "json", "parquet": "parquet", "latex": "tex"}
+FORMATS = tuple(_WRITERS)
+
+
+def replace_block(path: Path, lines: Sequence[str]) -> None:
+    """Put the lines between the markers of a Markdown file, which must hold both once."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise UserError(
+            f"wanted the markers {BEGIN} and {END} once in {str(path)!r}, in this order; add them "
+            "where the results belong"
+        )
+    before, rest = text.split(BEGIN)
+    block = "\n".join(["", *(f"- {each}" for each in map(_as_markdown, lines)), ""])
+    _replace(path, f"{before}{BEGIN}{block}{END}{rest.split(END)[1]}".encode())
+
+
+def _as_markdown(line: str) -> str:
+    """As text: no link, code or HTML."""
+    return "".join(f"\\{each}" if each in "\\`*_[]<>|" else each for each in line)

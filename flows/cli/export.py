@@ -1,0 +1,57 @@
+"""The command `deadheat export`: the numbers that count as files, with their provenance."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from benchcore.errors import UserError
+from benchcore.state import open_state
+from benchcore.store.campaigns import list_campaigns
+from benchcore.store.database import open_database
+from benchcore.store.reports.export import export_tables
+from benchcore.store.reports.guide import list_answers
+from flows.cli import options
+from flows.cli.options import option
+from flows.cli.printing import print_json, print_line
+
+_FOLDER = "Write into this folder (default export)."
+_CAMPAIGN = "Export this campaign; repeat for more (default: all)."
+_FORMAT = "Write csv, json, parquet or latex; repeat for more (default csv)."
+_README = "Also put what is faster between the markers of this Markdown file."
+
+
+def export(
+    folder: Annotated[Path, option("--folder", "FOLDER", _FOLDER)] = Path("export"),
+    campaigns: Annotated[list[str] | None, option("--campaign", "NAME", _CAMPAIGN)] = None,
+    formats: Annotated[list[str] | None, option("--format", "NAME", _FORMAT)] = None,
+    readme: Annotated[Path | None, option("--readme", "FILE", _README)] = None,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
+) -> None:
+    """Write the numbers that count as tables with their provenance.
+
+    ratios has a row per pair, measurements one per contender, events one per confirmed change.
+    export.json names the files with their hashes.
+    """
+    from dashboards.export import replace_block, write_tables  # Altair takes a second
+    from dashboards.site.guide import list_sentences
+
+    engine = open_database(open_state(state).database_url)
+    known = list_campaigns(engine)
+    for each in campaigns or ():
+        if each not in known:
+            raise UserError(f"no campaign {each[:100]!r} in the database; see `deadheat report`")
+    chosen = list(dict.fromkeys(campaigns or known))
+    about = {"exported_at": datetime.now(UTC).isoformat(timespec="seconds"), "campaigns": chosen}
+    tables = export_tables(engine, chosen)
+    files = write_tables(folder, tables, formats or ["csv"], about)
+    if readme is not None:
+        known_answers = [row for row in list_answers(engine) if row["counts"]]
+        replace_block(readme, list_sentences(known_answers))
+    if as_json:
+        print_json({**about, "files": [str(each) for each in files]})
+        return
+    for each in files:
+        print_line(str(each))

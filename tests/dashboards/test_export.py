@@ -1,0 +1,95 @@
+"""Exported files hold the numbers that count, with their provenance, and nothing else."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_line import run_here
+from site_nights import ADHOC, NIGHTS, name_night
+
+from benchcore.errors import UserError
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.frames.ratios import ratio_frame
+from benchcore.store.reports.export import MEASUREMENT_COLUMNS, RATIO_COLUMNS, export_tables
+from dashboards.export import BEGIN, END, replace_block, write_csv, write_tables
+
+LAST = name_night(NIGHTS - 1)
+
+
+def test_only_what_counts_is_exported_and_each_row_names_its_document(nights: State) -> None:
+    engine = open_database(nights.database_url)
+    names = [name_night(3), LAST, ADHOC]
+    tables = export_tables(engine, names)
+    ratios, measured = tables["ratios"], tables["measurements"]
+    stored = ratio_frame(engine, names)
+    counting = stored.loc[stored["counts"].eq(True)]
+    assert 0 < len(counting) < len(stored) and len(ratios) == len(counting)
+    assert sorted(ratios["speedup"]) == pytest.approx(sorted(map(math.exp, counting["log_ratio"])))
+    assert tuple(ratios.columns) == RATIO_COLUMNS and tuple(measured.columns) == MEASUREMENT_COLUMNS
+    for frame in (ratios, measured):
+        assert set(frame["campaign"]) == {name_night(3), LAST}  # nothing of the run counts
+        assert (
+            frame[["duel_run", "duel_hash", "snapshot", "harness_version"]].notna().all(axis=None)
+        )
+    assert ratios[["a_environment_key", "b_environment_key"]].notna().all(axis=None)
+    assert set(measured["duel_run"]) == set(ratios["duel_run"])
+    assert len(tables["events"]) == 1
+    empty = export_tables(engine, [ADHOC])
+    assert empty["ratios"].empty and tuple(empty["ratios"].columns) == RATIO_COLUMNS
+
+
+def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Path) -> None:
+    if find_spec("pyarrow") is None:
+        if os.environ.get("CI"):
+            pytest.fail("wanted pyarrow, found none; install the group dev")
+        pytest.skip("pyarrow is not installed")
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Mine\n{BEGIN}\nold\n{END}\nend\n")
+    formats = [f"--format={each}" for each in ("csv", "json", "parquet", "latex")]
+    command = ["export", "--folder", str(tmp_path / "out"), "--state", str(nights.root)]
+    done = run_here(*command, *formats, "--campaign", LAST, "--readme", str(readme))
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert manifest["campaigns"] == [LAST]
+    for each in manifest["files"]:
+        content = (tmp_path / "out" / each["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == each["sha256"]
+    of_csv = list(csv.DictReader((tmp_path / "out" / "ratios.csv").read_text().splitlines()))
+    of_json = json.loads((tmp_path / "out" / "ratios.json").read_text())
+    of_parquet = pd.read_parquet(tmp_path / "out" / "ratios.parquet")
+    speedups = [[float(row["speedup"]) for row in rows] for rows in (of_csv, of_json)]
+    assert speedups[0] == pytest.approx(speedups[1]) and len(of_parquet) == len(of_csv) > 0
+    assert list(of_parquet["speedup"]) == pytest.approx(speedups[0])
+    latex = (tmp_path / "out" / "throughput.tex").read_text()
+    assert "ResNet-50, inference, batch 4, fp32" in latex and r"\toprule" in latex
+    text = readme.read_text()
+    assert "- MLP, inference, fp32" in text and "old" not in text
+    assert text.startswith("# Mine\n") and text.endswith("\nend\n")
+
+    for wrong in (["--format", "xls"], ["--campaign", "none"], ["--readme", str(tmp_path / "no")]):
+        refused = run_here(*command, *wrong)
+        assert refused.returncode == 2 and wrong[1][:4] in refused.stderr
+
+
+def test_hostile_text_is_defused_and_numbers_stay_numbers(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"name": ["=cmd()", "-1 is text"], "low": [-0.5, math.nan]})
+    assert write_csv(frame).decode().splitlines() == ["name,low", "'=cmd(),-0.5", "'-1 is text,"]
+    readme = tmp_path / "R.md"
+    readme.write_text(f"{BEGIN}{END}")
+    replace_block(readme, ["<img src=x> [a](b)"])
+    assert "\\<img src=x\\> \\[a\\](b)" in readme.read_text()
+    readme.write_text(f"{END}{BEGIN}")
+    with pytest.raises(UserError, match="wanted the markers"):
+        replace_block(readme, [])
+    with pytest.raises(UserError, match="no format 'exe'"):
+        write_tables(tmp_path / "new", {}, ["exe"], {})
+    assert not (tmp_path / "new").exists()
