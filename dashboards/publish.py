@@ -26,6 +26,7 @@ from dashboards.site.gather import Campaign, read_campaigns
 from dashboards.site.guide import glossary_page, guide_page
 from dashboards.site.health import describe_entry, health_page, runs_page
 from dashboards.site.history import add_night, drop_night
+from dashboards.site.machine_files import write_machine_files
 from dashboards.site.names import name_arm, name_case_in_words
 from dashboards.site.news import count_pairs, write_run_verdict, write_verdict
 from dashboards.site.pages import TONIGHT
@@ -145,6 +146,8 @@ def _finish(files: SiteFiles, catalog: dict[str, Any], state: State, engine: Eng
     files.write("pages/glossary", glossary_page())
     files.write("pages/runs", runs_page(catalog))
     files.write("pages/health", health_page(state, catalog, measure_calibration(engine)))
+    newest = files.read(f"campaigns/{nights[-1]['name']}") if nights else None
+    write_machine_files(state.site, catalog, changes, newest)
     files.flush()
     write_shared(state.site, read_mark(state))
 
