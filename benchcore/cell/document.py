@@ -104,14 +104,15 @@ def find_case(order: DuelOrder, spec: Spec) -> Any:
 
 
 def size_case(case: Any, batch: int, side: int) -> Any:
-    """A training case with another batch and side."""
-    return dataclasses.replace(case, batch=batch, side=side)
+    """A training case with another batch, and another side where the network takes any."""
+    sized = {"side": side} if "side" in vars(case) else {}
+    return dataclasses.replace(case, batch=batch, **sized)
 
 
-def name_epochs(case: Any) -> str:
+def name_epochs(case: Any, side: int) -> str:
     """A name that no case of a spec has, so its series is separate from that of single steps."""
     precision = "" if case.precision == "fp32_ieee" else f"_{case.precision}"
-    return f"epochs_b{case.batch}_{case.side}px{precision}"
+    return f"epochs_b{case.batch}_{side}px{precision}"
 
 
 _CHECKPOINT = "+"
@@ -120,7 +121,7 @@ _CHECKPOINT = "+"
 def name_case(order: DuelOrder, case: Any) -> str:
     """The name of the case in results. With a dataset or a checkpoint no case of a spec has that
     name, so its series is separate."""
-    name = order.case if order.dataset is None else name_epochs(case)
+    name = order.case if order.dataset is None else name_epochs(case, order.dataset.side)
     return name if order.checkpoint is None else f"{name}{end_case(order.checkpoint.sha256)}"
 
 

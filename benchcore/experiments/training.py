@@ -18,6 +18,7 @@ from benchcore.experiments.compare import (
 )
 from benchcore.planning import matrix
 from benchcore.planning.catalog import list_workloads, load_spec
+from benchcore.planning.image_arrays import holds_arrays, read_image_arrays
 from benchcore.planning.image_folder import ImageFolder, read_image_folder
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
@@ -32,6 +33,7 @@ _PREPARE_S = 1800.0
 _BATCH_S = 120.0
 """Seconds without a batch after which the loader counts as hanging."""
 _SMALLEST_SIDE = 32
+_USUAL_SIDE = 224
 _LIMITS = {"--epochs": 1000, "--batch-size": 4096, "--starts": 100, "--workers": 256}
 
 
@@ -69,9 +71,7 @@ def draft_training(
     UserError."""
     case = _check(request)
     arms = tuple(parse_arm(",".join(each)) for each in (request.a, request.b))
-    folder = read_image_folder(
-        request.dataset, state.datasets, skip_broken=request.skip_broken, report=report
-    )
+    folder = _read_images(request, state, report)
     dataset = _order_dataset(request, folder)
     match = Match(
         workload=request.workload,
@@ -96,6 +96,16 @@ def draft_training(
     return matrix.train_on(plan, dataset)
 
 
+def _read_images(
+    request: TrainingRequest, state: State, report: Callable[[str], None]
+) -> ImageFolder:
+    if holds_arrays(request.dataset):
+        return read_image_arrays(request.dataset, state.datasets, report)
+    return read_image_folder(
+        request.dataset, state.datasets, skip_broken=request.skip_broken, report=report
+    )
+
+
 def conclude_training(
     plan: Plan, state: State, ratios: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
@@ -110,6 +120,12 @@ def conclude_training(
         "dataset": {key: getattr(dataset, key) for key in keys},
         "epochs": list_epochs(open_database(state.database_url), plan.campaign),
     }
+
+
+def choose_side(workload: str, side: int | None) -> int:
+    """The side of images that a user wants, by default the only one or the usual one."""
+    only = load_spec(workload).trained_images
+    return side or (_USUAL_SIDE if only is None else only.side)
 
 
 def find_step(request: TrainingRequest) -> Any:
@@ -137,7 +153,15 @@ def _check(request: TrainingRequest) -> str:
     for (option, most), value in zip(_LIMITS.items(), given, strict=True):
         if not 1 <= value <= most:
             raise UserError(f"wanted {option} from 1 to {most}, got {value}; change it")
-    if not _SMALLEST_SIDE <= request.side <= 1024 or request.side % _SMALLEST_SIDE:
+    only = load_spec(request.workload).trained_images
+    if only is not None and request.side != only.side:
+        raise UserError(
+            f"wanted --side {only.side}, the only one that {request.workload!r} takes, got "
+            f"{request.side}; leave it out"
+        )
+    if only is None and (
+        not _SMALLEST_SIDE <= request.side <= 1024 or request.side % _SMALLEST_SIDE
+    ):
         raise UserError(
             f"wanted --side from {_SMALLEST_SIDE} to 1024 in multiples of {_SMALLEST_SIDE}, the "
             f"product of all strides, got {request.side}; write for example --side 224"
@@ -153,6 +177,17 @@ def _order_dataset(request: TrainingRequest, folder: ImageFolder) -> DatasetOrde
             f"wanted at least one batch of {request.batch} images in train/, "
             f"got {folder.num_train}; "
             "choose a smaller --batch-size"
+        )
+    only = load_spec(request.workload).trained_images
+    if only is not None and folder.num_classes > only.classes:
+        raise UserError(
+            f"wanted at most {only.classes} classes, as many as {request.workload!r} has logits, "
+            f"got {folder.num_classes}; take a part of them, or choose another workload"
+        )
+    if folder.side not in (None, request.side):
+        raise UserError(
+            f"wanted arrays of images of {request.side} pixels, as arrays are not resized, got "
+            f"{folder.side}; choose another workload, or --side {folder.side}"
         )
     if folder.num_val == 0:
         raise UserError("wanted images in val/ that can be decoded, got none; add some")

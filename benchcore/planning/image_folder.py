@@ -25,7 +25,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder:
-    """A folder that can be trained on. `listing` names its images; `skipped` the broken ones."""
+    """Images that can be trained on. `listing` names them; `skipped` the broken ones."""
 
     name: str
     listing: Path
@@ -35,6 +35,8 @@ class ImageFolder:
     num_train: int
     num_val: int
     skipped: tuple[str, ...]
+    side: int | None = None
+    """Of arrays, which are taken as they are; None: images are cropped to any."""
 
 
 def read_image_folder(

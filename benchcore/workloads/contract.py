@@ -29,6 +29,14 @@ def stack_outputs(case: Any, steps: Steps) -> dict[str, np.ndarray]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainedImages:
+    """The only images that a network can train on: their height and width, and the most classes."""
+
+    side: int
+    classes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spec:
     """One workload without a framework. A case is a dataclass of the workload's own, with at least
     `use_case`, `batch` and `precision`."""
@@ -69,6 +77,8 @@ class Spec:
         Callable[[MakeArrays, Any, int, np.ndarray, np.ndarray], Arrays] | None
     ) = None
     """Makes arrays whose inputs are a batch of image files; None = can't train on image files."""
+    trained_images: TrainedImages | None = None
+    """The images that training takes; None = of a side in multiples of 32, up to 1000 classes."""
     winograd_share: Callable[[Any], float] | None = None
     """Share of a step's FLOPs in 3x3 convolutions of stride 1, where Winograd needs fewer."""
     injects_faults: bool = False

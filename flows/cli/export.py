@@ -19,7 +19,7 @@ from flows.cli.printing import print_json, print_line
 _FOLDER = "Write into this folder (default export)."
 _CAMPAIGN = "Export this campaign; repeat for more (default: all)."
 _FORMAT = "Write csv, json, parquet or latex; repeat for more (default csv)."
-_README = "Also put what is faster between the markers of this Markdown file."
+_README = "Write what is faster between the markers of this Markdown file, too."
 
 
 def export(

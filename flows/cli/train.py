@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from benchcore.experiments.training import (
     TrainingRequest,
+    choose_side,
     conclude_training,
     draft_training,
     find_step,
@@ -31,7 +32,8 @@ _COLUMNS = (
     *("contender", "epoch", "time", "rate", "wait", "loss", "accuracy", "validation", "energy"),
     "starts",
 )
-_DATASET = "Read train/CLASS/*.jpg and val/CLASS/*.jpg."
+_DATASET = "Read train/CLASS/*.jpg and val/CLASS/*.jpg, or arrays: IDX files, .npz, .csv."
+_SIDE = "Crop images to this width and height (default 224, or what the workload takes)."
 _MODES = f"Choose the data path: {', '.join(DATA_MODES)}."
 _WORKERS = "Decode with this many threads (default: one per CPU)."
 
@@ -39,9 +41,10 @@ _WORKERS = "Decode with this many threads (default: one per CPU)."
 @expand_groups
 def train(
     workload: Annotated[
-        str, options.argument("WORKLOAD", "Name of a vision workload, such as resnet50.")
+        str,
+        options.argument("WORKLOAD", "Name of a workload for images, such as resnet50."),
     ],
-    dataset: Annotated[Path, option("--dataset", "FOLDER", _DATASET)],
+    dataset: Annotated[Path, option("--dataset", "PATH", _DATASET)],
     a: options.SideA,
     b: options.SideB,
     a_set: options.SetA = None,
@@ -53,7 +56,7 @@ def train(
             "--batch-size", "--batch", metavar="IMAGES", help="Train on this many per step."
         ),
     ] = 32,
-    side: Annotated[int, option("--side", "PIXELS", "Crop images to this width and height.")] = 224,
+    side: Annotated[int | None, option("--side", "PIXELS", _SIDE)] = None,
     data_mode: Annotated[str, option("--data-mode", "NAME", _MODES)] = "end-to-end",
     precision: Annotated[str, option("--precision", "NAME", "Train in this precision.")] = (
         "fp32_ieee"
@@ -79,7 +82,7 @@ def train(
         dataset=dataset,
         epochs=epochs,
         batch=batch,
-        side=side,
+        side=choose_side(workload, side),
         mode=data_mode,
         precision=precision,
         a=(a, *(a_set or ())),

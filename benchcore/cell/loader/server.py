@@ -37,6 +37,11 @@ class LoaderServer:
         listing = json.loads(Path(order.listing).read_text(encoding="utf-8"))
         self._root = Path(listing["root"])
         self._items: Mapping[str, list[tuple[str, int]]] = listing["splits"]
+        self._arrays = {
+            split: (np.load(images, mmap_mode="r"), np.load(labels))
+            for split, (images, labels) in listing.get("arrays", {}).items()
+        }
+        """Images that need no decoding, and are neither cropped nor mirrored."""
         self._pool = ThreadPoolExecutor(order.workers)
         self._turn = threading.Lock()
         self._ring = _make_ring(folder / "ring", _SLOTS * slot_bytes(order.batch, order.side))
@@ -86,11 +91,14 @@ class LoaderServer:
     def _batches(self, split: Split, epoch: int) -> list[list[int]]:
         """Indices. In training shuffled and without an incomplete last batch; in validation all, in
         order."""
-        size, indices = self._order.batch, list(range(len(self._items[split])))
+        size, indices = self._order.batch, list(range(self._count(split)))
         if split == "train":
             self._rng(epoch).shuffle(indices)
             indices = indices[: len(indices) // size * size]
         return [indices[first : first + size] for first in range(0, len(indices), size)]
+
+    def _count(self, split: Split) -> int:
+        return len(self._arrays[split][1] if self._arrays else self._items[split])
 
     def _rng(self, *of: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64([self._seed, *of]))
@@ -105,6 +113,9 @@ class LoaderServer:
         labels[:] = -1
         upright = images if layout == "NHWC" else images.transpose(0, 2, 3, 1)
 
+        if self._arrays:
+            return [self._pool.submit(self._copy, upright, labels, split, batch)]
+
         def decode(place: int, index: int) -> None:
             name, label = self._items[split][index]
             upright[place] = load_pixels(
@@ -116,6 +127,15 @@ class LoaderServer:
             labels[place] = label
 
         return [self._pool.submit(decode, *each) for each in enumerate(batch)]
+
+    def _copy(
+        self, upright: np.ndarray, labels: np.ndarray, split: Split, batch: Sequence[int]
+    ) -> None:
+        """Grey images get three equal channels."""
+        images, kept = self._arrays[split]
+        found = images[batch]
+        upright[: len(batch)] = found if found.ndim == 4 else found[..., None]
+        labels[: len(batch)] = kept[batch]
 
 
 def _returned(channel: Channel, *, wait: bool) -> Iterator[int]:

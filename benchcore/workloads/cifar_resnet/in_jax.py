@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -25,13 +28,21 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
     """Set up the network on the device in the settings."""
     wanted = read_settings(settings, JAX_COMPILE, SETTINGS["jax"])
 
+    network = networks.Network(
+        forward=_make_forward(case),
+        at_rest=_make_forward(dataclasses.replace(case, use_case="infer")),
+    )
+    return networks.build(case, arrays, wanted, network)
+
+
+def _make_forward(case: Case) -> Callable[..., tuple[jax.Array, networks.Params]]:
     def forward(
         params: networks.Params, inputs: networks.Inputs
     ) -> tuple[jax.Array, networks.Params]:
         network = _Forward(case, params)
         return network.run(inputs["images"]), network.statistics
 
-    return networks.build(case, arrays, wanted, networks.Network(forward=forward))
+    return forward
 
 
 class _Forward:

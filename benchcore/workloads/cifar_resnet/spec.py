@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchcore.workloads.contract import TrainedImages
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import IMAGE_SETTINGS
+from benchcore.workloads.networks.training_arrays import training_arrays
 
 SETTINGS = IMAGE_SETTINGS
 CLASSES = 10
@@ -125,4 +127,9 @@ NETWORK = Network(
     gradient_tolerance=1e-2,
 )
 CASES = make_cases(infer=(1, 8, 32, 128), train=(32, 128), per_sample=(32, 128), clip=9.25)
-SPEC = NETWORK.make_spec(CASES, SETTINGS)
+SPEC = NETWORK.make_spec(
+    CASES,
+    SETTINGS,
+    make_training_arrays=training_arrays,
+    trained_images=TrainedImages(side=SIZES["base"].side, classes=CLASSES),
+)

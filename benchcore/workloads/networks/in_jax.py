@@ -15,10 +15,12 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from benchcore.program import REFERENCE, Arrays, ByName, Program
+from benchcore.program import REFERENCE, Arrays, ByName, Program, Training
 from benchcore.workloads.networks.case import BATCH, LEARNING_RATE, MOMENTUM, Case, is_statistic
 from benchcore.workloads.networks.per_sample.in_jax import make_per_sample, on_every_device
 from benchcore.workloads.settings import BuildSettings
+from benchcore.workloads.vision.batches import in_jax as batches
+from benchcore.workloads.vision.pixels import make_seen
 
 Params = dict[str, jax.Array]
 Inputs = dict[str, jax.Array]
@@ -40,9 +42,11 @@ def to_canonical(name: str, array: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """`forward`: (parameters and statistics, inputs) -> logits, and the new running statistics."""
+    """`forward`: (parameters and statistics, inputs) -> logits, and the new running statistics;
+    `at_rest` is the same in inference, where that differs."""
 
     forward: Callable[[Params, Inputs], tuple[jax.Array, Params]]
+    at_rest: Callable[[Params, Inputs], tuple[jax.Array, Params]] | None = None
     to_own: Callable[[str, np.ndarray], np.ndarray] = to_own
     to_canonical: Callable[[str, np.ndarray], np.ndarray] = to_canonical
 
@@ -272,4 +276,44 @@ def _train(arrays: Arrays, placed: _Placed) -> Program:
         },
         lower=lambda inputs: compiled.lower(state, inputs),
         held=held,
+        training=lambda: _make_training(
+            placed, arrays, lambda inputs: step(inputs)[1], lambda: state, reset
+        ),
+    )
+
+
+def _make_training(
+    placed: _Placed,
+    arrays: Arrays,
+    learn: Callable[[Inputs], jax.Array],
+    held: Callable[[], _State],
+    reset: Callable[[ByName], None],
+) -> Training:
+    """On images, of which a network with one channel takes the first."""
+    channels = arrays.inputs["images"].shape[1]
+    normalise = batches.make_prepare(placed.dtype)
+    forward = placed.network.at_rest or placed.network.forward
+
+    def prepare(batch: Inputs) -> Inputs:
+        given = normalise(batch)
+        return {**given, "images": given["images"][..., :channels]}
+
+    @jax.jit
+    def count(state: _State, batch: Inputs) -> jax.Array:
+        logits, _ = forward({**state.params, **state.statistics}, batch)
+        return batches.count_correct(logits, batch["labels"])
+
+    def see(batch: Inputs) -> dict[str, np.ndarray]:
+        given = prepare(batch)
+        return make_seen(on_host(given["images"]).transpose(0, 3, 1, 2), on_host(given["labels"]))
+
+    return Training(
+        layout="NHWC",
+        stage=batches.stage,
+        send=batches.make_send(placed.device),  # type: ignore[arg-type] # one device
+        learn=lambda batch: learn(prepare(batch)),
+        validate=lambda batch: count(held(), prepare(batch)),
+        see=see,
+        owed=held,
+        reset=lambda: reset(arrays.params),
     )

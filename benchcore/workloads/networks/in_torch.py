@@ -14,10 +14,12 @@ import numpy as np
 import torch
 from torch import distributed, nn
 
-from benchcore.program import REFERENCE, Arrays, ByName, Program
+from benchcore.program import REFERENCE, Arrays, ByName, Program, Training
 from benchcore.workloads.networks.case import LEARNING_RATE, MOMENTUM, Case
 from benchcore.workloads.networks.per_sample.in_torch import make_per_sample
 from benchcore.workloads.settings import BuildSettings
+from benchcore.workloads.vision.batches import in_torch as batches
+from benchcore.workloads.vision.pixels import make_seen
 
 Inputs = tuple[torch.Tensor, ...]
 
@@ -95,7 +97,7 @@ def build(case: Case, arrays: Arrays, wanted: BuildSettings, module: nn.Module) 
     )
     placed.reset(arrays.params)
     if case.use_case == "train":
-        return _train(placed)
+        return _train(placed, arrays)
     if case.use_case == "infer":
         compiled = placed.compile(placed.module)
         return _without_state(
@@ -165,7 +167,7 @@ def _without_state(
     )
 
 
-def _train(placed: _Placed) -> Program:
+def _train(placed: _Placed, arrays: Arrays) -> Program:
     module, wanted = placed.module, placed.wanted
     params = dict(module.named_parameters())
     momentum = {name: torch.zeros_like(param) for name, param in params.items()}
@@ -215,6 +217,50 @@ def _train(placed: _Placed) -> Program:
             "momentum": {name: to_host(each) for name, each in momentum.items()},
         },
         held=held,
+        training=lambda: _make_training(
+            placed, arrays, lambda inputs: step(inputs)[0], owed, lambda: reset(arrays.params)
+        ),
+    )
+
+
+def _make_training(
+    placed: _Placed,
+    arrays: Arrays,
+    learn: Callable[[Inputs], torch.Tensor],
+    owed: list[nn.Parameter],
+    reset: Callable[[], None],
+) -> Training:
+    """On images, of which a network with one channel takes the first."""
+    channels, device = arrays.inputs["images"].shape[1], owed[0].device
+    forward = placed.compile(placed.module)
+    last = placed.layout is torch.channels_last
+    normalise = batches.make_prepare(device, placed.dtype)
+
+    def prepare(batch: batches.Batch) -> Inputs:
+        pixels, labels = normalise(batch)
+        return pixels[:, :channels].contiguous(memory_format=placed.layout), labels
+
+    def validate(batch: batches.Batch) -> torch.Tensor:
+        pixels, labels = prepare(batch)
+        placed.module.eval()
+        with torch.no_grad():
+            correct = (forward(pixels).argmax(dim=1) == labels).sum()
+        placed.module.train()
+        return correct
+
+    def see(batch: batches.Batch) -> dict[str, np.ndarray]:
+        pixels, labels = prepare(batch)
+        return make_seen(to_host(pixels), labels.cpu().numpy())
+
+    return Training(
+        layout="NHWC" if last else "NCHW",
+        stage=batches.make_stage(device, channels_last=last),
+        send=batches.make_send(device),
+        learn=lambda batch: learn(prepare(batch)),
+        validate=validate,
+        see=see,
+        owed=lambda: owed,
+        reset=reset,
     )
 
 

@@ -50,7 +50,7 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     module = importlib.import_module(f"{package}.in_{job['framework']}")
     case = spec.cases[job["case"]]
     arrays = _make_arrays(job["workload"], job["case"], job["seed"])
-    batch = _draw_batch(case, job["seed"]) if job["handed"] else None
+    batch = _draw_batch(arrays, job["seed"]) if job["handed"] else None
     if batch is not None:
         arrays = spec.make_training_arrays(spec.make_arrays, case, job["seed"], *batch)
     if job["exact"]:
@@ -118,13 +118,14 @@ def _hand_over(program: Program, images: np.ndarray, labels: np.ndarray) -> dict
     return {f"handed/{name}": array for name, array in seen.items()}
 
 
-def _draw_batch(case: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _draw_batch(like: Arrays, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """As a producer gives it: uint8 images (batch, high, wide, 3), and labels. The red channel is
     brighter than the others."""
     rng = np.random.default_rng(seed)
-    images = rng.integers(0, 180, (case.batch, case.side, case.side, 3), dtype=np.uint8)
+    batch, _, *sides = like.inputs["images"].shape
+    images = rng.integers(0, 180, (batch, *sides, 3), dtype=np.uint8)
     images[..., 0] += 60
-    return images, rng.integers(0, 1000, case.batch, dtype=np.int32)
+    return images, rng.integers(0, 1000, batch, dtype=np.int32)
 
 
 def _all_of(arrays: Arrays) -> list[tuple[str, np.ndarray]]:

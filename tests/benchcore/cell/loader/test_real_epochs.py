@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from duel_orders import copy_inside_ring, make_dataset, make_order
 from image_folders import write_digits
 
+from benchcore.planning.image_arrays import read_image_arrays
 from benchcore.planning.image_folder import read_image_folder
 from benchcore.protocol import ContenderOrder, EnvironmentRecord
 from benchcore.running.duel_process import run_duel
@@ -97,6 +99,43 @@ def test_real_frameworks_learn_the_same_from_the_same_files(
     assert jax[0] == pytest.approx(torch[0], rel=2e-4)
     assert jax == pytest.approx(torch, rel=1e-3)
     assert jax[1] < jax[0]
+
+
+def test_a_network_for_small_images_learns_from_arrays(
+    framework_environment: Environments, tmp_path: Path
+) -> None:
+    """Grey ones, which both sides get with three channels. Its norms differ in validation."""
+    draw = np.random.default_rng(0)
+    labels = np.arange(72) % 3
+    images = (draw.integers(0, 99, (72, 32, 32)) + 70 * labels[:, None, None]).astype(np.uint8)
+    path = tmp_path / "steps.npz"
+    named = {"x_train": images[:64], "y_train": labels[:64]}
+    np.savez(path, x_test=images[64:], y_test=labels[64:], **named)  # type: ignore[arg-type]
+    arrays = read_image_arrays(path, tmp_path / "kept")
+    snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
+    copy_inside_ring(snapshot)
+    order = make_order(
+        _make_contender(framework_environment("jax@newest"), "jax", "jit"),
+        _make_contender(framework_environment("torch@newest"), "torch", "none"),
+        workload="cifar_resnet",
+        case="train_b32",
+        starts=1,
+        rounds=2,
+        passes=False,
+        prepare_timeout_s=300.0,
+        block_timeout_s=60.0,
+        dataset=make_dataset(arrays, batch=16, side=32),
+    )
+    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    assert [each["failure"] for each in document["contenders"]] == [None, None]
+    assert [row for row in document["equivalence"] if not row["agrees"]] == []
+    jax, torch = (each["starts"][0] for each in document["contenders"])
+    assert jax["inputs_sha256"] == torch["inputs_sha256"]
+    assert [each["correct"] for each in jax["epochs"]] == [
+        each["correct"] for each in torch["epochs"]
+    ]
+    assert jax["epochs"][1]["loss"] == pytest.approx(torch["epochs"][1]["loss"], rel=1e-2)
+    assert jax["epochs"][1]["loss"] < jax["epochs"][0]["loss"]
 
 
 def test_real_epochs_have_time_waiting_and_accuracy(
