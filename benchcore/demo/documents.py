@@ -262,6 +262,10 @@ def _make_manifest(side: _Side) -> dict[str, str]:
         "conv_precision": "bf16",
         "param_dtype": "bfloat16",
         "wait_policy": "PASSIVE",
+        "graphs": "off",
+        "state_update": "in place",
+        "autotune": "none",
+        "layout": "NCHW",
     }
 
 

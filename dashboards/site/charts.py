@@ -125,13 +125,8 @@ def _history_layers(brush: alt.Parameter, time: alt.X, value: alt.Y) -> list[Any
     return [
         alt.Chart(_named("one")).mark_rule(strokeWidth=1.5, aria=False).encode(y=value),
         changes.mark_rule(strokeDash=[3, 3], opacity=0.55, aria=False).encode(x=time),
-        changes.mark_text(align="left", baseline="top", dx=3, angle=0, fontSize=10).encode(
-            x=time, y=alt.Y("row:Q", scale=None, axis=None), text="label:N"
-        ),
         marks.mark_rule(color=_ALARM, strokeWidth=1.5, aria=False).encode(x=time),
-        marks.mark_text(align="left", baseline="bottom", dx=3, color=_ALARM, fontSize=10).encode(
-            x=time, y=alt.value(_HISTORY_HEIGHT - 2), text="label:N"
-        ),
+        *(_write_labels(changes, marks, time, late=late) for late in (False, True)),
         points.mark_line(strokeWidth=1, opacity=0.4, aria=False).encode(
             x=time, y=value, detail="line:N"
         ),
@@ -142,6 +137,23 @@ def _history_layers(brush: alt.Parameter, time: alt.X, value: alt.Y) -> list[Any
             x=time, y=value, color=color, tooltip=tooltip
         ),
     ]
+
+
+def _write_labels(changes: Any, marks: Any, time: alt.X, *, late: bool) -> Any:
+    """The labels of vertical lines: right of the line, or left of a `late` one near the edge."""
+    side: dict[str, Any] = {"align": "right" if late else "left", "dx": -3 if late else 3}
+    chosen = "datum.late" if late else "!datum.late"  # a filter could leave no row, and a warning
+    above, below = (
+        each.transform_calculate(shown=f"{chosen} ? datum.label : ''") for each in (changes, marks)
+    )
+    return alt.layer(
+        above.mark_text(baseline="top", fontSize=10, **side).encode(
+            x=time, y=alt.Y("row:Q", scale=None, axis=None), text="shown:N"
+        ),
+        below.mark_text(baseline="bottom", color=_ALARM, fontSize=10, **side).encode(
+            x=time, y=alt.value(_HISTORY_HEIGHT - 2), text="shown:N"
+        ),
+    )
 
 
 def block_times() -> dict[str, Any]:
@@ -190,7 +202,14 @@ def latencies() -> dict[str, Any]:
             y=alt.Y("ms:Q", title="ms", scale=alt.Scale(zero=False, padding=6)),
             color=_framework_color(),
             strokeDash=alt.StrokeDash(
-                "contender:N", legend=alt.Legend(orient="top", title=None, labelLimit=300)
+                "contender:N",
+                legend=alt.Legend(
+                    orient="top",
+                    title=None,
+                    labelLimit=300,
+                    symbolType="stroke",
+                    symbolStrokeColor=FRAMEWORK_COLORS["Python"],
+                ),
             ),
             tooltip=["contender:N", "quantile:Q", "ms:Q"],
         )

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from benchcore.verdict.confirmation.event_states import NEXT
 from benchcore.verdict.history.conditions import describe_changes
-from dashboards.formatting import format_count, is_missing
+from dashboards.formatting import FRAMEWORKS, format_count, is_missing
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.names import name_case_in_words
@@ -164,7 +164,10 @@ def _blame(change: Change) -> str:
 
 def _versions(change: Change) -> str:
     before, after = change["versions"]["before"], change["versions"]["after"]
-    moved = [f"{old} \u2192 {new}" for old, new in zip(before, after, strict=True) if old != new]
+    arms = (change["key"].a_arm, change["key"].b_arm)
+    names = [FRAMEWORKS.get(each.partition("-")[0], each) for each in arms]
+    sides = zip(names, before, after, strict=True)
+    moved = [f"{name} {old} \u2192 {new}" for name, old, new in sides if old != new]
     return ", ".join(moved) or "none changed"
 
 

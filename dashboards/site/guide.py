@@ -39,7 +39,7 @@ _ENERGY = next(each for each in METRICS if each.key == "gross_mj")
 _MJ_PER_WH = 3.6e6
 _COLUMNS = (
     column("case", "Case"),
-    column("against", "Compared"),
+    column("against", "JAX against"),
     column("faster", "Faster"),
     column("speedup", "Speedup", align="number", help="Time of PyTorch divided by time of JAX."),
     column("since", "Since", help="The versions with which this lead began."),
@@ -49,6 +49,7 @@ _COLUMNS = (
     column("memory", "Peak memory", align="number", help="JAX / PyTorch."),
     column("million", "Million items", align="number", help="Time on this device, JAX / PyTorch."),
     column("energy", "Energy of a million", align="number", help="JAX / PyTorch."),
+    column("device", "Device"),
     column("measured", "Measured"),
 )
 
@@ -64,11 +65,7 @@ def guide_page(answers: Sequence[Answer]) -> Block:
     )
     listed = [
         blocks.text(summarise_answers(known), tone="answer"),
-        blocks.section(
-            "In one sentence each", [blocks.text(each) for each in list_sentences(known)], id="best"
-        )
-        if known
-        else None,
+        _best_section(known),
         *_list_use_cases(known),
         _unknown_section([each for each in answers if not each["counts"]]),
         reading_section(),
@@ -91,22 +88,49 @@ def summarise_answers(known: Sequence[Answer]) -> str:
 
 def list_sentences(known: Sequence[Answer]) -> list[str]:
     """One per model, use case, precision, device and pair of settings, from its measured rows."""
+    groups = _group_settings(known)
+    return [
+        f"{model}, {use_case}, {precision}, on {device}, {arms}: {_write_answer(rows)}."
+        for (model, use_case, precision, device, arms), rows in groups.items()
+    ]
+
+
+def _best_section(known: Sequence[Answer]) -> Block | None:
+    """Per setting, who is faster at which batch."""
+    keys = ("model", "use", "precision", "device", "against")
+    rows = [
+        {**dict(zip(keys, key, strict=True)), "answer": _write_answer(rows)}
+        for key, rows in _group_settings(known).items()
+    ]
+    columns = (
+        column("model", "Model"),
+        column("use", "Use case"),
+        column("precision", "Precision"),
+        column("device", "Device"),
+        column("against", "Compared"),
+        column("answer", "Faster"),
+    )
+    table = blocks.table("best", "Over all batches that were measured.", columns, rows)
+    return table and blocks.section("In short", [table], id="best")
+
+
+def _group_settings(known: Sequence[Answer]) -> dict[tuple[str, ...], list[Answer]]:
+    """By model, use case, precision, device and pair of settings."""
     groups = defaultdict[tuple[str, ...], list[Answer]](list)
     for row in known:
         named = (name_model(row["workload"]), name_use_case(row["use_case"]))
         setting = (name_precision(row["precision"]), str(row["device_model"]), _name_arms(row))
         groups[(*named, *setting)].append(row)
-    return [_write_sentence(key, groups[key]) for key in sorted(groups)]
+    return {key: groups[key] for key in sorted(groups)}
 
 
-def _write_sentence(key: tuple[str, ...], rows: Sequence[Answer]) -> str:
-    model, use_case, precision, device, arms = key
+def _write_answer(rows: Sequence[Answer]) -> str:
     found = defaultdict[str, list[Answer]](list)
     for row in sorted(rows, key=lambda row: row["batch"]):
         found[row["faster"] or row["verdict"]].append(row)
     order = ("jax", "torch", "same", "unknown")
     parts = [_describe_lead(each, found[each]) for each in order if found[each]]
-    return f"{model}, {use_case}, {precision}, on {device}, {arms}: {'; '.join(parts)}."
+    return "; ".join(parts)
 
 
 def _describe_lead(side: str, rows: Sequence[Answer]) -> str:
@@ -151,14 +175,15 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
     of_a, of_b = row["of_a"], row["of_b"]
     return {
         "case": blocks.link(name_case_in_words(row), f"series.html#{urlencode(state)}"),
-        "against": f"{_name_arms(row)}, {row['device_model']}",
+        "device": str(row["device_model"]),
+        "against": name_arm(row["b_framework"], row["b_arm"]),
         "faster": FRAMEWORKS.get(
             row["faster"], "equal" if row["verdict"] == "same" else "not shown"
         ),
         "speedup": blocks.number(speedup, to_ratio(row["log_ratio"])),
         "since": describe_since(row),
         "step": _both(of_a, of_b, "median_step_ns", format_ns),
-        "compile": _both(of_a, of_b, "cold_compile_s", format_seconds),
+        "compile": _both(of_a, of_b, "cold_compile_s", _format_compilation),
         "even": describe_break_even(row["break_even"]),
         "memory": _both(of_a, of_b, _choose_memory(of_a, of_b), format_bytes),
         "million": _both(of_a, of_b, "items_per_s", _format_million),
@@ -170,14 +195,14 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
 
 
 def describe_since(row: Answer) -> str:
-    """`JAX 0.12.0, PyTorch 2.15.0 (2026-11-02)`, or that it was so in every night."""
+    """`JAX 0.12.0, PyTorch 2.15.0 (2026-11-02)`, or that it was so from the first night on."""
     since = row["since"]
     if since is None:
         return ""
     names = [FRAMEWORKS.get(row[f"{side}_framework"], "") for side in "ab"]
     versions = f"{names[0]} {since['a_version']}, {names[1]} {since['b_version']}"
     when = f"{versions} ({since['started_at']:%Y-%m-%d})"
-    return f"the first night: {when}" if since["always"] else when
+    return f"the first night, {since['started_at']:%Y-%m-%d}" if since["always"] else when
 
 
 def describe_break_even(steps: int | None) -> str:
@@ -196,6 +221,10 @@ def _choose_memory(a: Answer, b: Answer) -> str:
 def _both(a: Answer, b: Answer, key: str, form: Any) -> str:
     shown = [form(each.get(key)) for each in (a, b)]
     return shown[0] if shown[0] == shown[1] else " / ".join(shown)
+
+
+def _format_compilation(seconds: float | None) -> str:
+    return "none" if seconds == 0 else format_seconds(seconds)
 
 
 def _format_million(per_s: float | None) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchcore.demo.story import MADE_UP
 from benchcore.store.metrics import METRICS, TRACKED, Metric
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards import tables, workarounds
@@ -158,7 +159,8 @@ def _list_top(campaign: Campaign) -> list[Block]:
     summary = [f"{versions or 'No framework'} on {campaign.first['device_model']}. {counted}"]
     parts = [*summary, *((", ", void) if total > count else ()), "."]
     listed = [blocks.text(*parts, tone="aside")]
-    for note in campaign.plan.notes if campaign.plan else ():
+    notes = campaign.plan.notes if campaign.plan else ()
+    for note in (each for each in notes if each != MADE_UP):  # which stands above every page
         listed.append(blocks.text(note, tone="note"))
     failed = count_failed(campaign.contenders)
     if failed:

@@ -28,6 +28,12 @@
     return `${digits(times(row.log))}x${ends}`;
   }
 
+  // Whether a label right of this time would leave the chart: it is in the last seventh.
+  function isLate(rows, at) {
+    const [first, last] = [rows[0], rows[rows.length - 1]].map((row) => Date.parse(row.at));
+    return Date.parse(at) > last - (last - first) / 7;
+  }
+
   // Where a version or a condition is another one than the night before.
   function findChanges(rows) {
     const changes = [];
@@ -41,7 +47,7 @@
         const before = old.conditions[name];
         if (before !== undefined && before !== value) words.push(`${name} ${value}`);
       }
-      if (words.length) changes.push({ time: row.at, label: words.join(", "), row: 12 * (changes.length % 3) });
+      if (words.length) changes.push({ time: row.at, label: words.join(", "), row: 12 * (changes.length % 3), late: isLate(rows, row.at) });
     });
     return changes;
   }
@@ -71,7 +77,7 @@
     return deadheat.blocks.render({ kind: "chart", spec: "history", name: "series",
       unit: amounts ? unit : "x",
       description: `${words}, ${metric.title}, over ${rows.length} nights. The table below holds the same numbers.`,
-      datasets: { points, changes: findChanges(rows), marks, one: holdsOne ? [{ value: 1 }] : [] } });
+      datasets: { points, changes: findChanges(rows), marks: marks.map((mark) => ({ ...mark, late: isLate(rows, mark.time) })), one: holdsOne ? [{ value: 1 }] : [] } });
   }
 
   function nightTable(rows, metric) {
