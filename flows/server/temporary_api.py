@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchcore.errors import ServerNotStartedError
@@ -26,6 +29,8 @@ LEASES = {"PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": _STORAGE}
 """For a server: a restart keeps track of who holds a concurrency limit. In memory, Prefect's
 default, a measuring task that lost its server would block all others for good."""
 _START_S = 180.0
+_SPACE_BYTES = 10_000_000
+"""A server's database and its journal take some 6 MB."""
 
 
 def settle_prefect(state: State) -> None:
@@ -60,6 +65,7 @@ def start_temporary_api() -> None:
     if os.environ.get("PREFECT_API_URL"):
         return
     if _Temporary.process is None:
+        _check_space(Path(os.environ["PREFECT_HOME"]))
         _Temporary.begin()
     os.environ["PREFECT_API_AUTH_STRING"] = _Temporary.auth
     if "prefect" in sys.modules:  # it took its settings before
@@ -75,6 +81,13 @@ def start_temporary_api() -> None:
     _wait_until_healthy(server.api_url)
     with get_client(sync_client=True) as client:
         _free_measure_limit(client)
+
+
+def _check_space(home: Path) -> None:
+    """On a full disk a server waits for its database instead of ending."""
+    home.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(home).free < _SPACE_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(home))
 
 
 class _Temporary:

@@ -47,8 +47,9 @@ def _leave(disk: Path, size: int) -> None:
     ballast.write_bytes(bytes(space.f_bavail * space.f_frsize - size))
 
 
-def _run(plan: Path, disk: Path) -> subprocess.CompletedProcess[str]:
-    environ = {key: value for key, value in os.environ.items() if key != "DEADHEAT_DATABASE_URL"}
+def _run(plan: Path, disk: Path, *unset: str) -> subprocess.CompletedProcess[str]:
+    without = {"DEADHEAT_DATABASE_URL", "PREFECT_HOME", *unset}
+    environ = {key: value for key, value in os.environ.items() if key not in without}
     command = [DEADHEAT, "run", str(plan), "--state", str(disk / "state")]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
@@ -57,6 +58,9 @@ def test_a_full_disk_is_reported_and_results_are_kept(disk: Path, tmp_path: Path
     plan = tmp_path / "plan.json"
     command = [DEADHEAT, "plan", "--profile", "smoke", "--json"]
     plan.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+    _leave(disk, NO_DOCUMENT)
+    no_server = _run(plan, disk, "PREFECT_API_URL")
+    assert no_server.returncode == 1 and "the disk is full" in no_server.stderr, no_server
     for size in (NO_DOCUMENT, NO_PAGE):
         assert not list(disk.glob("state/spool/nightly-*/*.json"))
         _leave(disk, size)
@@ -67,7 +71,7 @@ def test_a_full_disk_is_reported_and_results_are_kept(disk: Path, tmp_path: Path
     kept = document.read_bytes()
     (disk / "ballast").unlink()
     done = _run(plan, disk)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout
     (document,) = disk.glob("state/spool/nightly-*/*.json")
     assert document.read_bytes() == kept
     assert json.loads(kept)["contenders"][0]["status"] == "ok"
