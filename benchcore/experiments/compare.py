@@ -238,7 +238,7 @@ def summarise(
         "checkpoint": document["duel"].get("checkpoint"),
         "a": _name_side(a, listed),
         "b": _name_side(b, listed),
-        **_orient(next(iter(ratios), None), a["name"]),
+        **orient_ratio(next(iter(ratios), None), a["name"]),
         "node": document["allocation"]["node"],
         "device": document["allocation"]["device"]["model"],
         "stopped_by": document["duel"]["stopped_by"],
@@ -274,7 +274,7 @@ def _name_side(contender: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[
     }
 
 
-def _orient(row: Mapping[str, Any] | None, first: str) -> dict[str, Any]:
+def orient_ratio(row: Mapping[str, Any] | None, first: str) -> dict[str, Any]:
     """The ratio as `first` against the other; across versions the row has the newer one first."""
     keys = ("verdict", "reason", "scope", "counts", "num_starts")
     if row is None:

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchcore.errors import UserError
-from benchcore.experiments.compare import MIN_STARTS, find_case, list_plain_arms
+from benchcore.experiments.compare import (
+    MIN_STARTS,
+    find_case,
+    list_plain_arms,
+    orient_ratio,
+)
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
@@ -101,7 +106,7 @@ def conclude_sweep(
                 "case": duel.title,
                 "a": _measure_side(a),
                 "b": _measure_side(b),
-                "ratio": None if ratio is None else _orient(ratio, duel.contenders[0].name),
+                "ratio": None if ratio is None else orient_ratio(ratio, duel.contenders[0].name),
             }
         )
     a, b = (each.name for each in duels[0].contenders)
@@ -121,16 +126,6 @@ def _measure_side(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": row.get("status", "not measured"), **measured}
 
 
-def _orient(ratio: Mapping[str, Any], a: str) -> dict[str, Any]:
-    """How many times as fast a is as b, whichever of them the stored pair names first."""
-    kept = {key: ratio[key] for key in ("verdict", "counts", "reason")}
-    ends = {key: ratio[key] for key in ("speedup", "low", "high")}
-    if ratio["a"] != a:
-        turned = {"speedup": ends["speedup"], "low": ends["high"], "high": ends["low"]}
-        ends = {key: each and 1 / each for key, each in turned.items()}
-    return {**ends, **kept}
-
-
 def list_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The curve as a flat table, one row per value, as a CSV file has it."""
     return [
@@ -144,4 +139,4 @@ def list_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-_RATIO = ("speedup", "low", "high", "verdict", "counts", "reason")
+_RATIO = ("speedup", "low", "high", "verdict", "reason", "scope", "counts", "num_starts")

@@ -16,6 +16,7 @@ from benchcore.experiments.compare import (
     find_case,
     list_plain_arms,
 )
+from benchcore.experiments.training_target import find_times
 from benchcore.planning import matrix
 from benchcore.planning.catalog import list_workloads, load_spec
 from benchcore.planning.image_arrays import holds_arrays, read_image_arrays
@@ -24,9 +25,11 @@ from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.requests import USUAL, CaseFilter, Placement, parse_arm
 from benchcore.protocol import DATA_MODES, DataMode, DatasetOrder, DuelLimits
+from benchcore.running.duel_process import result_path
 from benchcore.running.plans import draft_named
 from benchcore.state import State
 from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
 from benchcore.store.frames.epochs import list_epochs
 
 _PREPARE_S = 1800.0
@@ -107,18 +110,24 @@ def _read_images(
 
 
 def conclude_training(
-    plan: Plan, state: State, ratios: Sequence[Mapping[str, Any]]
+    plan: Plan, state: State, ratios: Sequence[Mapping[str, Any]], target: float | None = None
 ) -> dict[str, Any]:
-    """What a measured training found, as `conclude_comparison` describes it, its data set and its
-    epochs. An epoch has no profile, so nothing shows where its time went."""
-    dataset = plan.duels[0].dataset
+    """What a measured training found, as `conclude_comparison` describes it, its data set, its
+    epochs, and how long it took to the `target` accuracy. An epoch has no profile, so nothing shows
+    where its time went."""
+    duel = plan.duels[0]
+    dataset = duel.dataset
     assert dataset is not None
+    document = read_document(result_path(state, plan.campaign, duel.duel_run))
     keys = ("name", "sha256", "num_classes", "num_train", "num_val", "mode", "workers")
+    found = conclude_comparison(plan.campaign, state, ratios)
+    why_not = "" if found["counts"] else f"the pair does not count: {found['reason']}"
     return {
-        **conclude_comparison(plan.campaign, state, ratios),
+        **found,
         "why": [],
         "dataset": {key: getattr(dataset, key) for key in keys},
         "epochs": list_epochs(open_database(state.database_url), plan.campaign),
+        "to_target": None if target is None else find_times(document, target, why_not),
     }
 
 

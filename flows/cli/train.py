@@ -21,12 +21,12 @@ from benchcore.planning.matrix import PlannedDuel
 from benchcore.planning.requests import USUAL, Placement
 from benchcore.protocol import DATA_MODES
 from benchcore.state import open_state
-from dashboards.epochs import list_epochs
+from dashboards.epochs import format_target, list_epochs
 from flows.cli import options
 from flows.cli.compare import print_comparison
 from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups, option
-from flows.cli.printing import print_json, print_rows, report_line
+from flows.cli.printing import print_json, print_line, print_rows, report_line
 
 _COLUMNS = (
     *("contender", "epoch", "time", "rate", "wait", "loss", "accuracy", "validation", "energy"),
@@ -35,6 +35,7 @@ _COLUMNS = (
 _DATASET = "Read train/CLASS/*.jpg and val/CLASS/*.jpg, or arrays: IDX files, .npz, .csv."
 _SIDE = "Crop images to this width and height (default 224, or what the workload takes)."
 _MODES = f"Choose the data path: {', '.join(DATA_MODES)}."
+_TARGET = "Find how long each side trains until this accuracy: 0.9 is 90 %."
 _WORKERS = "Decode with this many threads (default: one per CPU)."
 
 
@@ -62,6 +63,9 @@ def train(
         "fp32_ieee"
     ),
     checkpoint: options.Checkpoint = None,
+    target: Annotated[
+        float | None, option("--target-accuracy", "RATIO", _TARGET, min=0.01, max=1.0)
+    ] = None,
     starts: Annotated[int, option("--starts", "COUNT", "Train from scratch this many times.")] = 3,
     workers: Annotated[int | None, option("--workers", "COUNT", _WORKERS)] = None,
     skip_broken: Annotated[
@@ -99,12 +103,14 @@ def train(
         request = dataclasses.replace(request, checkpoint=sha256)
     drafted = draft_training(request, opened, place, report_line)
     outcome = measure_plan(drafted, opened, place.pool)
-    found = conclude_training(drafted, opened, outcome["ratios"])
+    found = conclude_training(drafted, opened, outcome["ratios"], target)
     if as_json:
         print_json({key: outcome[key] for key in ("campaign", "dashboard", "failures")} | found)
     else:
         print_rows(list_epochs(found["epochs"]), _COLUMNS, title=_title(drafted.duels[0]))
         print_comparison(found, outcome)
+        if found["to_target"] is not None:
+            print_line(format_target(found["to_target"]))
     if outcome["failures"]:
         raise typer.Exit(1)
 

@@ -68,7 +68,7 @@ def test_a_curve_has_a_point_per_value_also_where_a_side_failed(
         {"case": one.title, "name": names[1], "status": "oom", "median_step_ns": None},
     ]
     monkeypatch.setattr(module, "list_contenders", lambda engine, campaign: rows)
-    said = {"verdict": "different", "counts": True, "reason": ""}
+    said = {"verdict": "different", "counts": True, "reason": "", "scope": "x", "num_starts": 5}
     turned = {"a": names[1], "b": names[0], "speedup": 0.5, "low": 0.4, "high": 0.8, **said}
     ratios = [{"duel_run": two.duel_run, **turned}]
     found = conclude_sweep(plan, request, open_state(tmp_path / "state"), ratios)

@@ -118,8 +118,9 @@ def test_epochs_are_printed_with_the_faster_side(
         return {**kept, "ratios": ratios}
 
     monkeypatch.setattr("flows.cli.in_process.run_flow", measured)
-    done = _train(tmp_path, "--batch-size", "4")
+    done = _train(tmp_path, "--batch-size", "4", "--target-accuracy", "0.5")
     assert done.exit_code == 0, done.output
+    assert "Training to an accuracy of 50 %: a " in done.output
     assert "resnet50 on '[red]pets', 8 images of 2 classes" in done.output
     assert "50.0 % of 2" in done.output
     assert "Verdict:" in done.output
