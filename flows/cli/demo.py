@@ -14,7 +14,7 @@ from benchcore.store.database import open_database
 from flows.cli import options
 from flows.cli.printing import print_json, print_line
 
-_FOLDER = "Write into this folder: a new one, or one of an earlier demo (default demo)."
+_FOLDER = "Write into this folder: a new one, or one of an earlier demo."
 _DAYS = f"Write so many nights (default {DAYS})."
 _LAST = "End with this night (default: today, UTC)."
 

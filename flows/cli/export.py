@@ -16,7 +16,7 @@ from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line
 
-_FOLDER = "Write into this folder (default export)."
+_FOLDER = "Write into this folder."
 _CAMPAIGN = "Export this campaign; repeat for more (default: all)."
 _FORMAT = "Write csv, json, parquet or latex; repeat for more (default csv)."
 _README = "Write what is faster between the markers of this Markdown file, too."

@@ -36,7 +36,7 @@ def sync(
             "--limit",
             metavar="SECONDS",
             min=1,
-            help="Stop writing or sending one run after this long (default 120).",
+            help="Stop writing or sending one run after this long.",
         ),
     ] = LIMIT_S,
     state: options.State = options.STATE,
