@@ -71,6 +71,10 @@ class State:
         """The published dashboard."""
         return self.root / "site"
 
+    def data_docs(self, campaign: str) -> Path:
+        """Great Expectations' pages of a campaign's checks: one per suite, and an index."""
+        return self.site / campaign / "checks"
+
     def link_page(self, campaign: str) -> str:
         """The URL of a campaign's own page, which later campaigns do not replace: under
         DEADHEAT_DASHBOARD_URL if it is set, else of the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchcore.store.database import Engine
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
     from data_checks.suites import CheckReport
 
 
-def check_campaign(engine: Engine, campaign: str) -> CheckReport:
-    """Replace the campaign's failed checks. Raises CheckError if a check could not run."""
+def check_campaign(engine: Engine, campaign: str, docs: Path | None = None) -> CheckReport:
+    """Replace the campaign's failed checks, and its Data Docs in the folder `docs`.
+
+    Raises CheckError if a check could not run.
+    """
     from data_checks.suites import run_checks  # Great Expectations takes seconds to import
 
-    report = run_checks(read_frames(engine, campaign))
+    report = run_checks(read_frames(engine, campaign), docs)
     replace_failed_checks(engine, campaign, report.failed_checks, checked=report.checked)
     return report
 

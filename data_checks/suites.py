@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -39,11 +40,17 @@ os.environ["GX_ANALYTICS_ENABLED"] = "false"
 
 import great_expectations as gx
 import great_expectations.expectations as gxe
-from great_expectations.core import ExpectationSuite, ExpectationValidationResult
+from great_expectations.core import (
+    ExpectationSuite,
+    ExpectationSuiteValidationResult,
+    ExpectationValidationResult,
+)
 from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.datasource.fluent.interfaces import Batch
 from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.row_conditions import Column
+
+from data_checks.data_docs import write_data_docs
 
 FEWEST_CLOCK_STEPS = 1000
 """Shortest block in clock ticks, so that the clock's resolution is at most 0.1 % of the block."""
@@ -70,8 +77,11 @@ class CheckReport:
     success: bool
 
 
-def run_checks(frames: CheckFrames) -> CheckReport:
-    """Run all suites over a campaign's rows. Raises CheckError if a check could not run."""
+def run_checks(frames: CheckFrames, docs: Path | None = None) -> CheckReport:
+    """Run all suites over a campaign's rows, and write their Data Docs into the folder `docs`.
+
+    Raises CheckError if a check could not run.
+    """
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     # One asset for all suites: GX writes its whole configuration again for each that is added.
@@ -82,14 +92,16 @@ def run_checks(frames: CheckFrames) -> CheckReport:
         rows = rows_of(frames)
         suite = ExpectationSuite(name=f"nightly {name}", expectations=expectations)
         findings.append(_validate(definition.get_batch({"dataframe": rows}), suite, rows))
+    if docs is not None:
+        write_data_docs(docs, {str(each.found.suite_name): each.found for each in findings})
     return CheckReport(
         failed_checks=tuple(mark for each in findings for mark in each.failed_checks),
         problems=tuple(problem for each in findings for problem in each.problems),
         unbounded=unbounded_cases(frames),
         checked=frozenset(frames.contenders["duel_run"]),
         num_rows=sum(each.num_rows for each in findings),
-        num_expectations=sum(each.num_expectations for each in findings),
-        success=all(each.success for each in findings),
+        num_expectations=sum(len(each.found.results) for each in findings),
+        success=all(bool(each.found.success) for each in findings),
     )
 
 
@@ -314,8 +326,7 @@ class _SuiteResult:
     failed_checks: list[FailedCheck]
     problems: list[str]
     num_rows: int
-    num_expectations: int
-    success: bool
+    found: ExpectationSuiteValidationResult
 
 
 def _validate(batch: Batch, suite: ExpectationSuite, rows: pd.DataFrame) -> _SuiteResult:
@@ -336,7 +347,7 @@ def _validate(batch: Batch, suite: ExpectationSuite, rows: pd.DataFrame) -> _Sui
         failed_checks += [_describe_failure(records[row], suite.name, result) for row in failed]
         if not result.success and not failed:
             problems.append(_problem(suite.name, result))
-    return _SuiteResult(failed_checks, problems, len(rows), len(found.results), bool(found.success))
+    return _SuiteResult(failed_checks, problems, len(rows), found)
 
 
 def _failed_rows(result: ExpectationValidationResult, suite: str) -> list[int]:

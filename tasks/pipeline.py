@@ -93,8 +93,9 @@ def check_results(*, campaign: str, root: str) -> int:
     """Check the results with Great Expectations; the number of failed checks."""
     from data_checks.check import check_campaign  # Great Expectations takes seconds to import
 
-    engine = open_database(open_state(Path(root)).database_url)
-    return len(check_campaign(engine, campaign).failed_checks)
+    state = open_state(Path(root))
+    engine = open_database(state.database_url)
+    return len(check_campaign(engine, campaign, state.data_docs(campaign)).failed_checks)
 
 
 @task(task_run_name="judge-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)

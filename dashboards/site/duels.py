@@ -14,6 +14,7 @@ from dashboards.formatting import FRAMEWORKS, format_count, format_ns, is_missin
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign
+from dashboards.site.health import link_suite
 from dashboards.site.names import name_case_in_words
 from dashboards.site.pairs import case_key, pair_id
 from dashboards.site.tonight import list_pairs, title_campaign
@@ -45,7 +46,7 @@ def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Bloc
     sections = [
         _head(campaign, duel, of_run["ratios"], of_run["contenders"]),
         blocks.section("Pairs", [list_pairs("pairs", of_run["ratios"])], id="pairs"),
-        _failed_checks(of_run["failed_checks"]),
+        _failed_checks(campaign, of_run["failed_checks"]),
         _tracebacks(raw, names),
         _times(raw, names, of_run["contenders"]),
         _stages(raw, names),
@@ -81,8 +82,11 @@ def _head(campaign: Campaign, duel: Mapping[str, Any], ratios: Rows, contenders:
     return blocks.text(*parts, f"Its document: {document}", tone="aside")
 
 
-def _failed_checks(failed: Rows) -> Block | None:
-    rows = tables.list_failed_checks(failed)
+def _failed_checks(campaign: Campaign, failed: Rows) -> Block | None:
+    rows = [
+        {**row, "suite": link_suite(campaign.name, row["suite"], campaign.docs)}
+        for row in tables.list_failed_checks(failed)
+    ]
     columns = (
         column("contender", "Contender"),
         column("suite", "Suite"),

@@ -55,6 +55,8 @@ class Campaign:
     """The rows of each duel run, by the name of their frame; `programs` has no frame."""
     void: str | None
     """Why nothing of it counts, in one sentence; None = something does."""
+    docs: frozenset[str]
+    """The pages of its Data Docs that were written, without their endings."""
 
     @cached_property
     def runs(self) -> list[str]:
@@ -163,6 +165,7 @@ def _make_campaign(
         plan=_find_plan(state, name),
         times=time_last_run(ProgressReader(progress_log(state, name).path).read_new()),
         void=explain_void(engine, name),
+        docs=frozenset(each.stem for each in state.data_docs(name).glob("*.html")),
         raw=raw,
         of_duels=of_duels,
         duels=frames["duels"],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from benchcore.state import State
 from dashboards import error_rates
@@ -37,7 +38,17 @@ def describe_entry(campaign: Campaign, counts: Mapping[str, Any], num_bytes: int
         "wall_s": times.wall_s,
         "measuring_s": times.measuring_s,
         "bytes": num_bytes,
+        "docs": sorted(campaign.docs),
     }
+
+
+def link_suite(campaign: str, suite: str, docs: Collection[str]) -> blocks.Cell:
+    """A suite that opens its page of the campaign's Data Docs, if there is one."""
+    page = suite.replace(" ", "-")
+    if page not in docs:
+        return suite
+    address = f"{quote(campaign, safe='')}/checks/{page}.html"
+    return blocks.link(suite, address, "Data Docs of Great Expectations")
 
 
 def _count_checks(campaign: Campaign) -> dict[str, int]:
@@ -106,10 +117,18 @@ def _night_row(entry: Mapping[str, Any]) -> dict[str, blocks.Cell]:
         "duels": blocks.number(duels, entry["measured"]),
         "counting": blocks.number(counted, counts["counting"]),
         "failed": entry["failed"],
-        "checks": sum(entry["failed_checks"].values()),
+        "checks": _count_failed_checks(entry),
         "wall": blocks.number(format_seconds(entry["wall_s"]), entry["wall_s"]),
         "versions": ", ".join(f"{name} {each}" for name, each in entry["versions"].items()),
     }
+
+
+def _count_failed_checks(entry: Mapping[str, Any]) -> blocks.Cell:
+    count = sum(entry["failed_checks"].values())
+    if "index" not in entry.get("docs", ()):
+        return count
+    address = f"{quote(entry['name'], safe='')}/checks/index.html"
+    return {**blocks.link(count, address, "Data Docs of this night"), "value": count}
 
 
 def _void_section(nights: Sequence[Mapping[str, Any]]) -> Block:
@@ -161,13 +180,33 @@ def _refused_section(state: State) -> Block:
 
 def _check_section(nights: Sequence[Mapping[str, Any]]) -> Block:
     counts = Counter[str]()
+    last = dict[str, Mapping[str, Any]]()
     for each in nights:
         counts.update(each["failed_checks"])
-    rows = [{"suite": suite, "count": count} for suite, count in counts.most_common()]
-    columns = (column("suite", "Suite"), column("count", "Failed expectations", align="number"))
+        last.update(dict.fromkeys(each["failed_checks"], each))
+    rows = [
+        {
+            "suite": suite,
+            "count": count,
+            "last": blocks.link(last[suite]["at"][:10], f"{last[suite]['name']}/index.html"),
+            "docs": _link_docs(last[suite], suite),
+        }
+        for suite, count in counts.most_common()
+    ]
+    columns = (
+        column("suite", "Suite"),
+        column("count", "Failed expectations", align="number"),
+        column("last", "Last night with it"),
+        column("docs", "Data Docs", help="What Great Expectations found in that night."),
+    )
     caption = f"Of the last {format_count(len(nights), 'night')}."
     shown = blocks.table("checks", caption, columns, rows, empty="No check failed.")
     return blocks.section("Failed checks", [shown], id="checks")
+
+
+def _link_docs(entry: Mapping[str, Any], suite: str) -> blocks.Cell:
+    found = link_suite(entry["name"], suite, entry.get("docs", ()))
+    return found if isinstance(found, dict) else "not written"
 
 
 def _calibration_section(found: Mapping[str, Any]) -> Block:

@@ -78,7 +78,7 @@ def check(
     opened = open_state(state)
     recall_plan(opened, campaign)
     engine = open_database(opened.database_url)
-    report = check_campaign(engine, campaign)
+    report = check_campaign(engine, campaign, opened.data_docs(campaign))
     rows = judge_and_list(engine, campaign)
     marks = [dataclasses.asdict(mark) for mark in report.failed_checks]
     if as_json:
