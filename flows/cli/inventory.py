@@ -28,6 +28,7 @@ def workloads(as_json: options.Json = False) -> None:
             "workload": name,
             "case": case,
             **{key: getattr(fields, key) for key in ("use_case", "batch", "precision")},
+            "devices": catalog.count_devices(name, case),
             "in": catalog.list_sides(name),
             "for": "fault injection" if catalog.is_faulty(name) else "measuring",
         }
@@ -37,7 +38,7 @@ def workloads(as_json: options.Json = False) -> None:
     if as_json:
         print_json(rows)
         return
-    columns = ("workload", "case", "use_case", "batch", "precision", "in", "for")
+    columns = ("workload", "case", "use_case", "batch", "precision", "devices", "in", "for")
     print_rows(rows, columns, title="Workloads")
 
 

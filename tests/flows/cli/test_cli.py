@@ -282,7 +282,8 @@ def test_a_misspelt_command_gets_a_suggestion(tmp_path: Path) -> None:
 def test_workloads_are_listed_as_json(tmp_path: Path) -> None:
     rows = json.loads(_run("workloads", "--json", cwd=tmp_path).stdout)
     assert {"mlp", "noop", "resnet50"} <= {row["workload"] for row in rows}
-    assert ("noop", "bare") in {(row["workload"], row["case"]) for row in rows}
+    devices = {(row["workload"], row["case"]): row["devices"] for row in rows}
+    assert (devices["noop", "bare"], devices["graph_gcn", "train_b32_x2"]) == (1, 2)
 
 
 def test_every_command_and_variable_is_in_the_readme() -> None:
