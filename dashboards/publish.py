@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -190,4 +191,5 @@ def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
         catalog["campaigns"] = [each for each in catalog["campaigns"] if each["name"] != campaign]
         files.path_of(f"campaigns/{campaign}").unlink(missing_ok=True)
         (state.site / campaign / "index.html").unlink(missing_ok=True)
+        shutil.rmtree(state.data_docs(campaign), ignore_errors=True)
         _finish(files, catalog, state, open_database(state.database_url))
