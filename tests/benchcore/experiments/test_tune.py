@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from command_line import run_here
+from duel_orders import copy_inside_ring
 
 from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.experiments import tune
@@ -20,7 +21,6 @@ from benchcore.experiments.tune_rounds import TuneRequest
 from benchcore.planning.fair_settings import Candidate, descend, drop_defaults, list_choices
 from benchcore.planning.matrix import Plan
 from benchcore.planning.requests import Placement
-from benchcore.planning.snapshot import take_snapshot
 from benchcore.planning.tuned import Tried, find_tuned, load_tuned
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duels import is_measured, measure_duel, store_environments
@@ -259,15 +259,18 @@ def planted(
 ) -> Iterator[tuple[State, dict[str, Any], DirectMeasurer]]:
     """A search in which a candidate is fastest but wrong, and another one faster and right."""
     state = open_state(tmp_path_factory.mktemp("tuned"))
-    building = take_snapshot(state.snapshots) / "benchcore" / "cell" / "building.py"
+    ring = tmp_path_factory.mktemp("ring")
+    copy_inside_ring(ring)
+    building = ring / "benchcore" / "cell" / "building.py"
     source = building.read_text(encoding="utf-8")
     assert source.count(_BIND) == 1, "building.py has changed"
-    building.unlink()  # a snapshot is read-only
     building.write_text(source.replace(_BIND, _PLANT), encoding="utf-8")
     measurer = DirectMeasurer(state, framework_environment)
     with pytest.MonkeyPatch.context() as patch:
         # Blocks count though others use the machine: what is tested here differs by a multiple.
-        patch.setattr("benchcore.store.duels.find_degraded", lambda blocks: {})
+        for module in ("duels", "frames.raw_times"):
+            patch.setattr(f"benchcore.store.{module}.find_degraded", lambda blocks: {})
+        patch.setattr("benchcore.running.duels.take_snapshot", lambda folder: ring)
         patch.setattr(tune, "list_choices", lambda _w, _c, framework, _d: _FEW[framework])
         patch.setattr("flows.cli.tune.ConsoleMeasurer", lambda _state: measurer)
         done = run_here(*_COMMAND, "--candidates", "2", "--state", str(state.root))
