@@ -13,14 +13,12 @@ import pandas as pd
 from dashboards.formatting import (
     arm_label,
     case_label,
-    contender_label,
     format_speedup,
     is_missing,
     one_line,
     side_label,
     to_plotted_ratio,
 )
-from dashboards.frames import is_fair
 
 ARM_DOMAIN = ("compiled", "eager", "other")
 # Mid-tones of the Okabe-Ito palette: safe for color-blind readers, readable on white and black.
@@ -51,7 +49,6 @@ class Directions:
 
 
 FRAMEWORK_DIRECTIONS = Directions("\u2190 PyTorch faster", "JAX faster \u2192")
-VERSION_DIRECTIONS = Directions("\u2190 older faster", "newer faster \u2192")
 PAIR_DIRECTIONS = Directions("\u2190 second faster", "first faster \u2192")
 
 
@@ -81,30 +78,6 @@ def arm_series(arm: str) -> str:
         return "compiled"
     label = arm_label(arm)
     return label if label in ARM_DOMAIN else "other"
-
-
-def framework_rows(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the forest of JAX against torch by case, compiled (the fair pair) before eager."""
-    several = pairs[["a_version", "b_version"]].drop_duplicates().shape[0] > 1
-    rows = []
-    for pair in pairs.to_dict("records"):
-        name = arm_label(str(pair["b_arm"])) or str(pair["b_arm"])
-        label = name if is_fair(pair) else f"{name} (not the fair pair)"
-        versions = f", JAX {pair['a_version']} against PyTorch {pair['b_version']}"
-        group = case_label(pair) + (versions if several else "")
-        rows.append(_forest_row(pair, group, label, str(pair["b_arm"])))
-    return _sorted_rows(rows)
-
-
-def version_rows(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the forest of a framework against its older self, by change of version."""
-    rows = []
-    for pair in pairs.to_dict("records"):
-        newer = contender_label(str(pair["a_framework"]), pair["a_version"], "")
-        label = f"{case_label(pair)} {arm_label(str(pair['a_arm']))}".strip()
-        group = f"{newer} against {pair['b_version']}"
-        rows.append(_forest_row(pair, group, label, str(pair["a_arm"])))
-    return _sorted_rows(rows)
 
 
 def pair_rows(pairs: pd.DataFrame) -> pd.DataFrame:

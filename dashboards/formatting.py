@@ -231,14 +231,6 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
     return f"1 {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
 
 
-def format_range(values: list[int]) -> str:
-    """`5`, or `3 to 5` where they differ."""
-    if not values:
-        return NOT_MEASURED
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low} to {high}"
-
-
 _FORMATS: Mapping[Unit, Callable[[float | None], str]] = {
     "ns": format_ns,
     "s": format_seconds,

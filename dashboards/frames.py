@@ -46,11 +46,6 @@ def newest_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
     return pairs if newest.empty else newest
 
 
-def version_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
-    """Newer against older of the same framework."""
-    return drop_controls(keep(ratios, ratios["kind"] == "cross_version"))
-
-
 def is_fair(pair: Mapping[str, Any]) -> bool:
     """Whether the two sides had the same settings, as read back; by torch's arm where they left
     nothing to read, or where the pair is void."""

@@ -79,11 +79,6 @@ class TunedSettings:
             self.workload, self.case, self.framework, self.version, self.device["fingerprint"]
         )
 
-    @property
-    def whole_gain(self) -> Tried | None:
-        """The duel of these settings against the defaults, on fresh starts."""
-        return next((each for each in self.tried if each.change == "all"), None)
-
 
 def _name_file(workload: str, case: str, framework: str, version: str, fingerprint: str) -> str:
     named = f"{workload}-{case}-{framework}-{version}-{fingerprint}"

@@ -7,13 +7,11 @@ from sample_frames import nightly_campaign, sample_frames
 from dashboards.forest_chart import (
     ARM_DOMAIN,
     FRAMEWORK_DIRECTIONS,
-    VERSION_DIRECTIONS,
     forest_chart,
-    framework_rows,
+    pair_rows,
     span_speedups,
-    version_rows,
 )
-from dashboards.frames import newest_pairs, of_campaign, version_pairs
+from dashboards.frames import keep, newest_pairs, of_campaign
 
 
 def _tonight() -> Any:
@@ -21,7 +19,7 @@ def _tonight() -> Any:
 
 
 def _forest() -> dict[str, Any]:
-    rows = framework_rows(newest_pairs(_tonight()))
+    rows = pair_rows(newest_pairs(_tonight()))
     return forest_chart(rows, directions=FRAMEWORK_DIRECTIONS, description="words").to_dict()
 
 
@@ -48,10 +46,10 @@ def test_an_interval_of_two_starts_that_differ_is_drawn_to_a_limit() -> None:
     """A log axis has neither 0 nor infinity."""
     pairs = newest_pairs(_tonight()).head(1).copy()
     pairs["low"], pairs["high"] = -2000.0, 2000.0
-    (row,) = framework_rows(pairs).to_dict("records")
+    (row,) = pair_rows(pairs).to_dict("records")
     assert (row["low"], row["high"]) == (1e-6, 1e6)
     spec = forest_chart(
-        framework_rows(pairs), directions=FRAMEWORK_DIRECTIONS, description="words"
+        pair_rows(pairs), directions=FRAMEWORK_DIRECTIONS, description="words"
     ).to_dict()
     low, high = _layers(spec, "point")[-1]["encoding"]["x"]["scale"]["domain"]
     assert 0 < low < 1e-6 and 1e6 < high < math.inf
@@ -65,13 +63,10 @@ def test_arms_differ_in_color_shape_and_words() -> None:
         assert scale["domain"] == list(ARM_DOMAIN)
         assert len(set(scale["range"])) == len(ARM_DOMAIN)
     labels = {line["label"] for line in _values(spec, point)}
-    assert labels == {"compiled", "eager (not the fair pair)"}
-
-
-def test_the_fair_pair_comes_first_within_its_case() -> None:
-    rows = framework_rows(newest_pairs(_tonight()))
-    assert rows["series"].tolist() == ["compiled", "eager"] * 3
-    assert rows["group"].is_monotonic_increasing
+    assert labels == {
+        "jax-jit-0.12.0.1 / torch-compile-2.15.0",
+        "jax-jit-0.12.0.1 / torch-eager-2.15.0",
+    }
 
 
 def test_each_side_of_the_axis_names_the_faster_framework() -> None:
@@ -81,11 +76,11 @@ def test_each_side_of_the_axis_names_the_faster_framework() -> None:
 
 
 def test_a_pair_without_interval_is_a_point_without_a_line() -> None:
-    rows = version_rows(version_pairs(_tonight()))
-    spec = forest_chart(rows, directions=VERSION_DIRECTIONS, description="words").to_dict()
+    rows = pair_rows(keep(_tonight(), _tonight()["kind"] == "cross_version"))
+    spec = forest_chart(rows, directions=FRAMEWORK_DIRECTIONS, description="words").to_dict()
     lines = _values(spec, _layers(spec, "rule")[-1])
     points = _values(spec, _layers(spec, "point")[-1])
-    assert {line["label"] for line in lines} == {"mlp infer_b128", "mlp train_b128"}
+    assert {line["case"] for line in lines} == {"mlp infer_b128", "mlp train_b128"}
     assert len(points) == 3
 
 
@@ -93,7 +88,7 @@ def test_specifications_hold_no_nan() -> None:
     nan = math.nan
     ratios = _tonight().assign(log_ratio=nan, low=nan, high=nan, start_log_ratios=None)
     spec = forest_chart(
-        framework_rows(newest_pairs(ratios)), directions=FRAMEWORK_DIRECTIONS, description="words"
+        pair_rows(newest_pairs(ratios)), directions=FRAMEWORK_DIRECTIONS, description="words"
     ).to_dict()
     json.dumps(spec, allow_nan=False)
 

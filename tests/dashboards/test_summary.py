@@ -14,7 +14,6 @@ from dashboards.formatting import (
     format_count,
     format_factor,
     format_ns,
-    format_range,
     format_rate,
     format_seconds,
     format_share,
@@ -76,7 +75,6 @@ def test_a_missing_number_is_reported_as_missing() -> None:
     for words in (format_ns, format_seconds, format_bytes):
         assert words(NAN) == words(None) == "not measured"
     assert format_share(None, 10.0) == format_share(1.0, 0.0) == "not measured"
-    assert format_range([]) == "not measured"
 
 
 def test_durations_and_sizes_have_three_digits_and_a_unit() -> None:

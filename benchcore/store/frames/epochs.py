@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import leave_out_degraded
@@ -92,17 +92,6 @@ def _summarise(starts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _median(rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
     values = [row[key] for row in rows if row[key] is not None]
     return statistics.median(values) if values else None
-
-
-def list_trained(engine: Engine) -> set[str]:
-    """The campaigns that trained on image folders."""
-    query = (
-        select(DuelRun.campaign)
-        .join(StartRun, StartRun.duel_run == DuelRun.id)
-        .where(StartRun.epochs.is_not(None))
-    )
-    with Session(engine) as session:
-        return set(session.scalars(query.distinct()))
 
 
 def list_epochs(engine: Engine, campaign: str) -> list[dict[str, Any]]:
