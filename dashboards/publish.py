@@ -13,8 +13,8 @@ from filelock import FileLock
 
 from benchcore.demo.write import read_mark
 from benchcore.state import State
-from benchcore.store.campaigns import list_campaigns
 from benchcore.store.database import Engine, open_database
+from benchcore.store.duels import list_campaigns
 from benchcore.store.reports.calibration import measure_calibration
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.guide import list_answers

@@ -12,7 +12,6 @@ from filelock import FileLock
 
 from benchcore.errors import UserError
 from benchcore.state import State
-from benchcore.store.campaigns import list_campaigns
 from benchcore.store.database import (
     Engine,
     database_file,
@@ -21,7 +20,7 @@ from benchcore.store.database import (
     open_database,
     upgrade,
 )
-from benchcore.store.duels import judge_campaign
+from benchcore.store.duels import judge_campaign, list_campaigns
 from benchcore.store.history_documents import keep_history, load_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.proofs import ingest_proofs

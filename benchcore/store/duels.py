@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, delete, select, update
+from sqlalchemy import ColumnElement, Engine, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import find_degraded
@@ -32,6 +32,14 @@ DuelKind = tuple[str, str, str, str, int, tuple[str, ...]]
 """What duels of two nights have in common: workload, case, track, device, fewest starts, arms."""
 _NEWEST = 5
 _MOST_RUNS = 5000
+
+
+def list_campaigns(engine: Engine) -> list[str]:
+    """The names of the campaigns that have results, oldest first."""
+    begun = func.min(DuelRun.started_at)
+    query = select(DuelRun.campaign).group_by(DuelRun.campaign).order_by(begun, DuelRun.campaign)
+    with Session(engine) as session:
+        return list(session.scalars(query))
 
 
 def read_duels(engine: Engine, campaign: str) -> list[DuelRecord]:

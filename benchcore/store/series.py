@@ -17,8 +17,14 @@ from benchcore.store.metric_values import aggregate, read_contenders
 from benchcore.store.metrics import Metric, find_tracked
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.verdict.history.bridges import bridge_conditions
-from benchcore.verdict.history.controls import link_controls
-from benchcore.verdict.history.series import STEP_TIME, Night, Series, SeriesKey, make_series
+from benchcore.verdict.history.series import (
+    STEP_TIME,
+    Night,
+    Series,
+    SeriesKey,
+    link_controls,
+    make_series,
+)
 from benchcore.verdict.history.thresholds import FEWEST_NIGHTS, SeriesScale
 
 _ROLLING = ("newest", "system")

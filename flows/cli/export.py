@@ -8,8 +8,8 @@ from typing import Annotated
 
 from benchcore.errors import UserError
 from benchcore.state import open_state
-from benchcore.store.campaigns import list_campaigns
 from benchcore.store.database import open_database
+from benchcore.store.duels import list_campaigns
 from benchcore.store.reports.export import export_tables
 from benchcore.store.reports.guide import list_answers
 from flows.cli import options

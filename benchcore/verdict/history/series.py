@@ -4,8 +4,9 @@ another series, and they are never mixed."""
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
 import numpy as np
@@ -56,7 +57,7 @@ class Night:
 
     `values` are both sides' amounts in the metric's unit; None where only the ratio is judged.
     `offset` was added to what the duel measured, where the control is another one than at first
-    (`benchcore.verdict.history.controls`). `bridged` was taken from it, because a condition moved
+    (`link_controls`). `bridged` was taken from it, because a condition moved
     the level; `controls` are the ratios of all pairs of the same arms in its duel, by their
     environments, before either (`benchcore.verdict.history.bridges`).
     """
@@ -173,6 +174,29 @@ def make_series(
             )
     by_date = {night.number: night for night in given}
     return Series(key=key, nights=tuple(by_date.values()), scale=scale, bridges=tuple(bridges))
+
+
+def link_controls(nights: Iterable[Night]) -> list[Night]:
+    """The nights as if side b had been the first control throughout, oldest first.
+
+    On a release both sides roll: the newest version becomes the control. A shift that it brought
+    would be seen twice, once up and once down. A control that was the newest version before has
+    a known level, the median of its nights, which is added to the ratio as its `offset`. A control
+    that never was leaves nothing to link with: only the nights from it on are kept.
+    """
+    linked: list[Night] = []
+    offsets: dict[str, float] = {}
+    for night in sorted(nights, key=lambda each: (each.at, each.duel_run)):
+        control = night.b_version
+        if control not in offsets:
+            level = [each.log_ratio for each in linked if each.a_version == control]
+            if not level:
+                linked.clear()
+                offsets.clear()
+            offsets[control] = statistics.median(level) if level else 0.0
+        offset = offsets[control]
+        linked.append(replace(night, log_ratio=night.log_ratio + offset, offset=offset))
+    return linked
 
 
 def _describe_mixture(key: SeriesKey, other: SeriesKey) -> str:

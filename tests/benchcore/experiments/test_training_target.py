@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchcore.experiments.training_target import find_times
+from benchcore.experiments.training import find_times
 from dashboards.epochs import format_target
 
 
