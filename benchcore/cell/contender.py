@@ -25,6 +25,7 @@ from benchcore.cell.proof.agreement import LARGE
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.case import digest, save_proof
 from benchcore.cell.proof.manifest import read_manifest
+from benchcore.cell.proof.switches import describe_changes, list_process_switches
 from benchcore.cell.runtime import ALONE, Runtime, load_runtime
 from benchcore.program import Arrays
 from benchcore.protocol import DataMode
@@ -121,6 +122,7 @@ class Contender:
         counts = self._count_compilations()
         self._baseline_bytes = memory.take_baseline(self._device)
         arrays = put_weights(self._make_arrays(case), order["checkpoint"])
+        self._switches = self._list_switches()
         with self._timed("build"):
             lead = self._group.lead if self._group else lambda program: program
             self.program = bind_program(order, case, arrays, lead)
@@ -146,6 +148,9 @@ class Contender:
             "canary": self._canary,
         }
         self._channel.send({"prepared": prepared})
+
+    def _list_switches(self) -> dict[str, object]:
+        return {**list_process_switches(), **self.runtime.switches()}
 
     def _count_compilations(self) -> dict[str, int | None]:
         runtime = self.runtime
@@ -363,7 +368,11 @@ class Contender:
         return timing.run_for(self._run_steps, seconds)
 
     def _account(self) -> dict[str, Any]:
-        manifest = read_manifest(self.runtime, self.program, self._canary)
+        switches = describe_changes(self._switches, self._list_switches())
+        manifest = read_manifest(
+            self.runtime, self.program, self._canary, alone=self._group is None
+        )
+        manifest["switches"] = switches
         if self._data_path is not None:
             manifest["data_path"] = self._data_path
         effective = {**self.runtime.effective(), "manifest": manifest}

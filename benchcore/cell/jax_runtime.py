@@ -16,6 +16,7 @@ from benchcore.cell.explain.products import MOST_COUNTED, describe
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
+from benchcore.cell.proof import jax_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
 from benchcore.cell.runtime import ALONE, Place, name_devices
@@ -201,6 +202,14 @@ class JaxRuntime:
             seen["copied_bytes"] = size_first_copy(self._jax, program.step)
             seen["missing"]["copied_bytes"] = "of the first copy only: the trace has no sizes"
         return seen
+
+    def switches(self) -> dict[str, object]:
+        """The whole configuration."""
+        return {f"config {name}": value for name, value in self._jax.config.values.items()}
+
+    def watch_step(self, program: BoundProgram) -> dict[str, str]:
+        """Whether a step returns what it replaces, and what it does on the host."""
+        return jax_watch.watch_step(self._jax, program)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """Of what XLA made of the step, and of the jaxpr of several steps."""

@@ -101,6 +101,19 @@ class Runtime(Protocol):
         """
         ...
 
+    def switches(self) -> dict[str, object]:
+        """The framework's global switches."""
+        ...
+
+    def watch_step(self, program: BoundProgram) -> dict[str, str]:
+        """Take steps to see what they do beside their work: readings of the manifest.
+
+        `host_calls` are waits, clocks and copies from or to the host; `owed` says which arrays of
+        the state nobody would wait for; `switches_within` are global switches that a step changes.
+        A step may have been interrupted, so nothing may run afterwards without a reset.
+        """
+        ...
+
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """Count the FLOPs and dtypes of a step's matrix products and convolutions.
 

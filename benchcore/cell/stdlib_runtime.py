@@ -72,6 +72,14 @@ class StdlibRuntime:
         """There is no profiler of a framework."""
         return None
 
+    def switches(self) -> dict[str, object]:
+        """There is no framework."""
+        return {}
+
+    def watch_step(self, program: BoundProgram) -> dict[str, str]:
+        """Its steps may do anything."""
+        return {}
+
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """Python computes no products."""
         return None

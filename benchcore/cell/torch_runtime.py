@@ -15,6 +15,7 @@ from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.timing import run_window
+from benchcore.cell.proof import torch_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings
 from benchcore.cell.runtime import ALONE, Place, name_devices
@@ -230,6 +231,14 @@ class TorchRuntime:
             on_gpu=self._device.type == "cuda",
         )
         return seen | count_calls(self._torch, program.step)
+
+    def switches(self) -> dict[str, object]:
+        """Every switch that torch has a getter for."""
+        return torch_watch.list_switches(self._torch)
+
+    def watch_step(self, program: BoundProgram) -> dict[str, str]:
+        """The step as it was written: a compiled function runs eagerly."""
+        return torch_watch.watch_step(self._torch, program.plain_step)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """Of what its compiled graphs call, and of what the step asks for."""

@@ -41,7 +41,7 @@ def profile_jax(
     """
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
-    waits = _Waits(jax)
+    waits = Waits(jax)
     with waits.counted():
         jax.profiler.start_trace(str(path), profiler_options=options)
         try:
@@ -103,7 +103,7 @@ def _bytes_accessed(compiled: Any) -> float | None:
     return costs.get("bytes accessed")
 
 
-class _Waits:
+class Waits:
     """Counts how often Python read an array's value in the window; nested calls count once."""
 
     def __init__(self, jax: Any) -> None:

@@ -10,7 +10,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from benchcore.cell.measure.timing import LARGEST_GROUP, run_steps
 from benchcore.cell.nested import list_arrays
+from benchcore.cell.proof.host_calls import NONE
 
 if TYPE_CHECKING:
     from benchcore.cell.bound_program import BoundProgram
@@ -26,19 +28,26 @@ _VARIABLES = (
     "XLA_FLAGS",
 )
 
+_STEPS = 3
+
 
 def read_manifest(
-    runtime: Runtime, program: BoundProgram, canary: Mapping[str, Any] | None
+    runtime: Runtime, program: BoundProgram, canary: Mapping[str, Any] | None, *, alone: bool = True
 ) -> dict[str, str]:
-    """The framework's settings, the canary's result, and the relevant environment variables."""
+    """The framework's settings, the canary's result, and the relevant environment variables. Steps
+    that other processes must follow (not `alone`) are not watched."""
     held = program.held()
+    readings = {**runtime.manifest(held), "drop_rates": _join_rates(held.get("drop_rates", ()))}
     seen = {} if canary is None else {key: canary[key] for key in ("matmul_seen", "conv_seen")}
+    buffers = _count_input_buffers(runtime, program)
+    waits = _count_waits(runtime, program)
+    watched = runtime.watch_step(program) if alone else {}  # last, as it may interrupt a step
     return {
-        **runtime.manifest(held),
-        "input_buffers": _count_input_buffers(runtime, program),
-        "drop_rates": _join_rates(held.get("drop_rates", ())),
+        **readings,
         **seen,
-        "synchronisation": "one wait a block",  # the only mode of the harness loop
+        **watched,
+        "input_buffers": buffers,
+        "synchronisation": waits + _describe_calls(watched.get("host_calls", NONE)),
         "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         "variables": " ".join(f"{k}={os.environ[k]}" for k in _VARIABLES if k in os.environ),
     }
@@ -50,6 +59,23 @@ def _count_input_buffers(runtime: Runtime, program: BoundProgram) -> str:
         return "none"
     taken = program.rotation.watch(program.step)
     return str(len({_find_address(runtime, each) for each in taken}))
+
+
+def _count_waits(runtime: Runtime, program: BoundProgram) -> str:
+    """How often the clock's own loop waits in a block of some steps."""
+    waits = 0
+
+    def count(outputs: object) -> None:
+        nonlocal waits
+        waits += 1
+        runtime.synchronise(outputs)
+
+    run_steps(program.plain_step, _STEPS, LARGEST_GROUP, runtime.release, count)
+    return "one wait a block" if waits == 1 else f"{waits} waits in {_STEPS} steps"
+
+
+def _describe_calls(calls: str) -> str:
+    return "" if calls == NONE else f", and in each step {calls}"
 
 
 def _join_rates(rates: Iterable[float]) -> str:

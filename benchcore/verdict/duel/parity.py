@@ -108,13 +108,26 @@ def _broken_promises(side: ParitySide) -> list[str]:
     return [
         f"{key.replace('_', ' ')} of {side.name} reads {_read(key, side)!r}, where its arm "
         f"promises {promised!r}"
-        for key, promised in _promises(side).items()
+        for key, promised in {**_promises(side), **_OF_EVERY_SIDE}.items()
         if _read(key, side) not in (promised, *_BESIDE_THE_POINT.get(key, ()))
     ]
 
 
-_BESIDE_THE_POINT = {"state_update": ("no state",), "layout": ("none",)}
-"""Inference updates no state; a workload without convolutions has no layout."""
+_OF_EVERY_SIDE = {
+    "switches": "as set",
+    "switches_within": "as set",
+    "host_calls": "none",
+    "owed": "all",
+}
+"""No program changes a global switch, and no step calls what waits, reads a clock or a file, or
+copies from or to the host. It returns all that it computes, so that the harness waits for it."""
+_BESIDE_THE_POINT = {
+    "state_update": ("no state",),
+    "layout": ("none",),
+    **dict.fromkeys(_OF_EVERY_SIDE, ("not read",)),
+}
+"""Inference updates no state; a workload without convolutions has no layout. Not every step can be
+watched: not of several processes, nor in documents of older harnesses."""
 
 
 def _promises(side: ParitySide) -> dict[str, str]:

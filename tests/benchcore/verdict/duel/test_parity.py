@@ -49,6 +49,21 @@ def test_a_library_that_one_side_never_loaded_is_no_difference(seen: dict[str, s
     assert (parity.labels, parity.differences, parity.fair) == ((), (), True)
 
 
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("switches", "get_mkldnn_enabled False"),
+        ("switches_within", "get_mkldnn_enabled False"),
+        ("host_calls", "time.sleep"),
+        ("owed", "all but 4 arrays"),
+    ],
+)
+def test_what_no_side_may_do_voids_the_pair_even_if_both_do_it(key: str, found: str) -> None:
+    parity = compare_sides(_jax(**{key: found}), _torch(**{key: found}), "tuned")
+    assert len(parity.violations) == 2
+    assert all(found in each for each in parity.violations)
+
+
 def test_one_thread_on_one_side_voids_the_pair() -> None:
     parity = compare_sides(_jax(), _torch(threads="1"), "default")
     assert parity.violations == ("threads '2' on jax, '1' on torch",)

@@ -1,0 +1,58 @@
+"""What a step does on the host beside enqueueing its work: waits, clocks, files and arrays of the
+host. A right step does none of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any
+
+NONE = "none"
+_MODULES = frozenset(
+    {
+        "_io", "_multiprocessing", "_posixsubprocess", "_queue", "_socket", "_thread", "mmap",
+        "numpy", "posix", "select", "signal", "time"
+    }
+)  # fmt: skip
+"""Whose functions wait, read clocks or files, or work on arrays of the host."""
+_NAMES = frozenset(
+    {
+        "__array__", "_cuda_synchronize", "_value", "as_tensor", "block_until_ready", "cpu",
+        "device_get", "device_put", "from_dlpack", "from_numpy", "frombuffer", "item", "numpy",
+        "pin_memory", "synchronize", "tolist"
+    }
+)  # fmt: skip
+"""Functions of frameworks, in any module, that copy from or to the host, or wait."""
+
+
+def list_host_calls(step: Callable[[], object]) -> list[str]:
+    """Run one step under the interpreter's profiling hook, on its own thread."""
+    found: set[str] = set()
+
+    def hook(frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_call":
+            module = function.__module__ or type(function.__self__).__module__
+            if module in _MODULES or function.__name__ in _NAMES:
+                found.add(f"{module}.{function.__name__}")
+        elif event == "call" and frame.f_code.co_name in _NAMES:
+            found.add(f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}")
+
+    before = sys.getprofile()
+    sys.setprofile(hook)
+    try:
+        outputs = step()
+    finally:
+        sys.setprofile(before)
+    del outputs
+    return sorted(found - {"sys.setprofile"})
+
+
+def join_calls(calls: Iterable[str]) -> str:
+    """The manifest's reading."""
+    return " ".join(sorted(set(calls))) or NONE
+
+
+def is_named(name: str) -> bool:
+    """Whether a framework's function of this name copies from or to the host, or waits."""
+    return name in _NAMES

@@ -1,0 +1,60 @@
+"""Watches torch: its global switches, and what a step does beside its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchcore.cell.proof.host_calls import is_named, join_calls, list_host_calls
+from benchcore.cell.proof.switches import AS_SET, describe_changes
+
+_GETTERS = ("_get_", "_is_", "are_", "get_", "is_")
+_MODES = ("autocast", "grad", "inference", "torch_function", "tracing", "version_calculator")
+_OF_MODES = "is_multithreading_enabled"
+"""What a step may enter and leave, such as `inference_mode`; the manifest has its own readings."""
+
+
+def list_switches(torch: Any) -> dict[str, object]:
+    """What torch's own getters return, as far as it is a plain value."""
+    found: dict[str, object] = {}
+    for name in dir(torch._C):
+        if not name.startswith(_GETTERS) or any(each in name for each in _MODES):
+            continue
+        try:
+            value = getattr(torch._C, name)()
+        except Exception:  # noqa: BLE001 - not a getter, or not on this device
+            continue
+        if isinstance(value, bool | int | float | str | torch.dtype):
+            found[name.lstrip("_")] = value
+    return found
+
+
+def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
+    """Two steps: one under Python's hook, one under torch's, which sees calls from C, too.
+
+    Needs torch 2.6 (`torch.compiler.set_stance`).
+    """
+    if not hasattr(torch.compiler, "set_stance"):
+        return {}
+    calls: set[str] = set()
+    changed: set[str] = set()
+    before = list_switches(torch)
+
+    class Watching(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            name = getattr(func, "__name__", "")
+            if is_named(name):
+                calls.add(f"torch.{name}")
+            now = {**list_switches(torch), _OF_MODES: before.get(_OF_MODES)}
+            changed.add(describe_changes(before, now))
+            return func(*args, **(kwargs or {}))
+
+    with torch.compiler.set_stance("force_eager"):
+        calls.update(list_host_calls(step))
+        with Watching():
+            step()
+    changed = changed - {AS_SET} or {AS_SET}
+    within = " ".join(sorted(changed))
+    return {"host_calls": join_calls(calls), "switches_within": within}
