@@ -74,10 +74,10 @@ def never_starts(state: str, reason: str) -> bool:
 
 
 def _look_up(state: str, reason: str) -> tuple[Fate, str]:
-    """A job that Slurm could not launch is FAILED, as one that ended with an error is."""
+    """Slurm's reason for a job that was ended by a signal of its own is 'JobLaunchFailure'."""
     name = _first_word(state)
     if name == "FAILED" and reason == "JobLaunchFailure":
-        name = "LAUNCH_FAILED"
+        return Fate.FAILED, "was ended by a signal"
     return _STATES.get(name, (Fate.RUNS, "is in an unknown state"))
 
 

@@ -41,10 +41,7 @@ def _decide(*jobs: Job, **of_run: Any) -> Decision:
         ("CANCELLED+", "", Fate.CANCELLED, "was cancelled (CANCELLED)"),
         ("PREEMPTED", "", Fate.LOST, "was preempted by another job (PREEMPTED)"),
         ("NODE_FAIL", "NodeDown", Fate.LOST, "lost its node (NODE_FAIL, NodeDown)"),
-        (
-            *("FAILED", "JobLaunchFailure", Fate.LOST),
-            "could not be launched on its node (FAILED, JobLaunchFailure)",
-        ),
+        ("FAILED", "JobLaunchFailure", Fate.FAILED, "was ended by a signal (FAILED, Job"),
         ("BOOT_FAIL", "", Fate.LOST, "lost its node, which did not boot (BOOT_FAIL)"),
         ("PENDING", "Resources", Fate.WAITS, "waits in the queue (PENDING, Resources)"),
         ("COMPLETING", "", Fate.RUNS, "is ending (COMPLETING)"),
