@@ -30,6 +30,7 @@ from dashboards.site.history import add_night, drop_night
 from dashboards.site.machine_files import write_machine_files
 from dashboards.site.names import name_arm, name_case_in_words
 from dashboards.site.news import count_pairs, write_run_verdict, write_verdict
+from dashboards.site.numerics import remember_numerics
 from dashboards.site.pages import TONIGHT
 from dashboards.site.pairs import case_key
 from dashboards.site.releases import (
@@ -91,6 +92,7 @@ def _add_campaign(
     files.write(f"campaigns/{name}", describe_campaign(campaign, verdict, workarounds, pages))
     add_night(files, catalog, campaign)
     remember_locks(files, campaign.raw, campaign.rows("contenders"))
+    remember_numerics(files, campaign)
     _remember_versions(files, campaign)
     num_bytes = files.flush()
     entry = describe_entry(campaign, counts, num_bytes)

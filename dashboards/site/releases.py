@@ -17,6 +17,7 @@ from dashboards.site.blocks import Block, column
 from dashboards.site.files import SiteFiles
 from dashboards.site.gather import Campaign
 from dashboards.site.names import name_case_in_words, name_file
+from dashboards.site.numerics import name_release, numerics_table
 
 _SAME_PAIR = ("a_framework", "a_version", "b_version")
 _LEVELS = (0.01, 0.05, 0.15, 0.4)
@@ -93,6 +94,7 @@ def releases_page(files: SiteFiles) -> Block:
     """By framework, newest release first: a heat map, the certificates, the difference of locks."""
     rows: list[dict[str, Any]] = files.read("releases") or []
     locks = files.read("locks") or {}
+    numerics = files.read("numerics") or {}
     releases = defaultdict[tuple[str, ...], list[dict[str, Any]]](list)
     for row in rows:
         releases[tuple(row[key] for key in _SAME_PAIR)].append(row)
@@ -102,7 +104,10 @@ def releases_page(files: SiteFiles) -> Block:
     for framework in sorted({key[0] for key in order}):
         keys = [key for key in order if key[0] == framework]
         listed += _framework_section(framework, keys, releases)
-        listed += [_release_section(key, releases[key], locks.get(framework, {})) for key in keys]
+        for key in keys:
+            found = numerics.get(name_release(*key), {}).values()
+            own = locks.get(framework, {})
+            listed.append(_release_section(key, releases[key], own, list(found)))
     if not listed:
         listed = [blocks.text("No version was measured beside another one yet.")]
     lead = (
@@ -184,7 +189,10 @@ def _anchor(key: Sequence[str]) -> str:
 
 
 def _release_section(
-    key: tuple[str, ...], rows: Sequence[Mapping[str, Any]], locks: Mapping[str, Any]
+    key: tuple[str, ...],
+    rows: Sequence[Mapping[str, Any]],
+    locks: Mapping[str, Any],
+    numerics: Sequence[Mapping[str, Any]],
 ) -> Block:
     counts = Counter(row["certificate"] for row in rows)
     changed = [row for row in rows if row["certificate"] in ("better", "worse")]
@@ -196,6 +204,7 @@ def _release_section(
         blocks.details(f"Unchanged or not shown ({len(rest)})", [_certificate_table(key, rest)])
         if rest
         else None,
+        numerics_table(f"numerics-{_anchor(key)}", numerics),
         _lock_table(locks.get(key[2]), locks.get(key[1])),
     ]
     return blocks.section(_title(key), listed, id=_anchor(key))
