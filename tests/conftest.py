@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from duel_orders import copy_inside_ring
 from hypothesis import HealthCheck, settings
 from local_slurm import LocalSlurm, need_slurm
 from postgres_server import serve_postgres
@@ -38,6 +39,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no worker is left alone with it at the end."""
     order = {name: place for place, name in enumerate(_MINUTES.split())}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    """An empty state folder."""
+    return open_state(tmp_path / "state")
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    """A copy of the inside ring that a test may break or add workloads to."""
+    folder = tmp_path / "snapshot"
+    copy_inside_ring(folder)
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,9 @@ from benchcore.protocol import (
     EnvironmentRecord,
     gather_limits,
 )
+from benchcore.running.duel_process import run_duel
+from benchcore.state import State
+from benchcore.store.documents import read_document
 
 ROOT = Path(__file__).parent.parent
 
@@ -83,6 +86,11 @@ def make_order(*contenders: ContenderOrder, **changes: Any) -> DuelOrder:
     }
     order = gather_limits({**defaults, **changes})
     return DuelOrder(**{**order, "limits": DuelLimits(**order["limits"]).fill_in()})
+
+
+def run_order(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
+    """The document of a duel that ran from this snapshot."""
+    return read_document(run_duel(order, state, snapshot, lambda event: None))
 
 
 def copy_inside_ring(folder: Path) -> None:

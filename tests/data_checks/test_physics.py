@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from result_documents import (
 )
 
 from benchcore.experiments.compare import summarise
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.contenders import contender_frame
@@ -35,11 +34,6 @@ from data_checks.check import check_campaign
 Document = dict[str, Any]
 FLOPS = 2 * 1024**3
 BYTES = 512 << 20
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
 
 
 def ingest(state: State, *documents: Document) -> Engine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -10,16 +9,11 @@ from proof_documents import keep_proof, make_proof
 from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, spool_document
 
 from benchcore.program import Precision
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +19,7 @@ from result_documents import (
     spool_document,
 )
 
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import read_duels
 from benchcore.store.ingest import ingest_spool
@@ -31,11 +30,6 @@ from data_checks.suites import CheckError, CheckReport, run_checks
 Document = dict[str, Any]
 NOOP = Racer(name="noop", framework="stdlib", version="3.11", arm="noop")
 NOOP_AGAIN = Racer(name="noop-again", framework="stdlib", version="3.11", arm="noop")
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
 
 
 def ingest(state: State, *documents: Document) -> Engine:

@@ -21,6 +21,7 @@ from duel_orders import (
     ignore_host_load,
     make_contender,
     make_order,
+    run_order,
 )
 
 from benchcore.cell.start import schedule_rounds
@@ -33,23 +34,6 @@ from benchcore.running.duel_process import ConductorFailedError, run_duel
 from benchcore.state import State, open_state
 from benchcore.store.documents import read_document
 from benchcore.workloads.faulty import spec as faulty
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
-
-
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
-    """The inside ring, to add workloads to."""
-    folder = tmp_path / "snapshot"
-    copy_inside_ring(folder)
-    return folder
-
-
-def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
-    return read_document(run_duel(order, state, snapshot, lambda event: None))
 
 
 def _faulty(fault: str, *modes: str, **changes: Any) -> DuelOrder:
@@ -69,7 +53,7 @@ def test_noop_runs_in_a_bare_interpreter_and_leaves_a_valid_document(
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(bare.stat().st_mode | stat.S_IXUSR)
     order = make_order(make_contender("bare", python=str(bare)))
-    document = _run(order, state, take_snapshot(state.snapshots))
+    document = run_order(order, state, take_snapshot(state.snapshots))
     (contender,) = document["contenders"]
     assert contender["status"] == "ok"
     assert [start["index"] for start in contender["starts"]] == [0, 1]
@@ -91,7 +75,7 @@ def test_a_probe_without_a_framework_is_measured_after_each_round(
 
     def run(number: int) -> dict[str, Any]:
         short = {"starts": 1, "rounds": 2, "passes": False, "duel_run": f"{number:016x}"}
-        return _run(make_order(make_contender("a"), probe=True, **short), state, snapshot)
+        return run_order(make_order(make_contender("a"), probe=True, **short), state, snapshot)
 
     probe = run(1)["probe"]
     assert [(row["start"], row["round"]) for row in probe["rows"]] == [(0, 0), (0, 1)]
@@ -162,7 +146,7 @@ def survivors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
         block_ms=20.0,
         prepare_timeout_s=4.0,
     )
-    return {each["name"]: each for each in _run(order, state, snapshot)["contenders"]}
+    return {each["name"]: each for each in run_order(order, state, snapshot)["contenders"]}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -191,7 +175,7 @@ def test_outputs_that_are_not_finite_in_a_later_start_are_found_too(
             return {{"value": math.nan if calls.tell() > 2 else 1.0}}
 """
     workload.write_text(source.replace(line, later))
-    (contender,) = _run(_faulty("not_finite", "none"), state, snapshot)["contenders"]
+    (contender,) = run_order(_faulty("not_finite", "none"), state, snapshot)["contenders"]
     assert [start["status"] for start in contender["starts"]] == ["ok", "numerics"]
     assert contender["status"] == "numerics"
     assert (contender["failure"]["cause"], contender["failure"]["start"]) == ("not_finite", 1)
@@ -212,7 +196,7 @@ def test_a_contender_that_is_killed_twice_is_killed_in_the_document(
 def test_out_of_memory_is_a_status_and_the_batch_is_never_reduced(
     state: State, snapshot: Path
 ) -> None:
-    document = _run(_faulty("out_of_memory", "none", "healthy"), state, snapshot)
+    document = run_order(_faulty("out_of_memory", "none", "healthy"), state, snapshot)
     starved, healthy = document["contenders"]
     assert (starved["status"], len(starved["starts"])) == ("oom", 1)
     assert starved["starts"][0]["blocks"] == []
@@ -222,7 +206,7 @@ def test_out_of_memory_is_a_status_and_the_batch_is_never_reduced(
 
 def test_a_hang_before_the_build_is_a_timeout_of_its_stage(state: State) -> None:
     order = _faulty("hang_in_init", "none")
-    (contender,) = _run(order, state, take_snapshot(state.snapshots))["contenders"]
+    (contender,) = run_order(order, state, take_snapshot(state.snapshots))["contenders"]
     assert (contender["status"], contender["failure"]["stage"]) == ("timeout", "init")
     assert contender["failure"]["cause"] == "timeout"
 
@@ -247,7 +231,7 @@ def test_an_environment_that_cannot_be_built_is_not_a_benchmark_failure(
         make_contender("fine"),
     )
     order = DuelOrder(**{**order.__dict__, "contenders": order.contenders[::-1]})
-    document = _run(order, state, snapshot)
+    document = run_order(order, state, snapshot)
     fine, missing, gone = document["contenders"]
     assert (fine["status"], missing["status"], gone["status"]) == (
         "ok",
@@ -262,7 +246,7 @@ def test_a_framework_that_does_not_import_is_an_environment_failure(state: State
     order = make_order(
         make_contender("bare"), make_contender("torch", framework="torch", version="2.15.0")
     )
-    bare, torch = _run(order, state, take_snapshot(state.snapshots))["contenders"]
+    bare, torch = run_order(order, state, take_snapshot(state.snapshots))["contenders"]
     assert (bare["status"], torch["status"]) == ("ok", "environment")
     assert torch["failure"]["cause"] == "import"
     assert "No module named 'torch'" in torch["failure"]["reason"]
@@ -270,7 +254,7 @@ def test_a_framework_that_does_not_import_is_an_environment_failure(state: State
 
 def test_a_workload_that_lacks_this_side_is_unsupported(state: State, snapshot: Path) -> None:
     (snapshot / "benchcore" / "workloads" / "faulty" / "in_stdlib.py").unlink()
-    (contender,) = _run(_faulty("segfault", "healthy"), state, snapshot)["contenders"]
+    (contender,) = run_order(_faulty("segfault", "healthy"), state, snapshot)["contenders"]
     assert (contender["status"], contender["failure"]["cause"]) == ("unsupported",) * 2
 
 
@@ -343,7 +327,7 @@ def test_a_duel_records_what_ended_it(
 ) -> None:
     ignore_host_load(snapshot)
     order = _faulty("raise_in_build", "healthy", "healthy", max_rounds=6, block_ms=5.0, **limits)
-    document = _run(order, state, snapshot)
+    document = run_order(order, state, snapshot)
     assert document["duel"]["stopped_by"] == stopped_by
     for contender in document["contenders"]:
         assert [start["index"] for start in contender["starts"]] == list(range(starts))
@@ -364,7 +348,7 @@ def test_blocks_that_were_disturbed_neither_settle_a_start_nor_a_duel(
     for throttle, stopped_by, rounds in (("0x8", "max_starts", 6), ("0", "target", 4)):
         add_gpus(snapshot, 1, throttle=throttle)
         order = dataclasses.replace(order, duel_run=f"{rounds:016x}")
-        document = _run(order, state, snapshot)
+        document = run_order(order, state, snapshot)
         assert document["duel"]["stopped_by"] == stopped_by
         for contender in document["contenders"]:
             assert {len(start["blocks"]) for start in contender["starts"]} == {rounds}
@@ -372,7 +356,7 @@ def test_blocks_that_were_disturbed_neither_settle_a_start_nor_a_duel(
 
 def test_slow_steps_get_rounds_until_there_are_fifty(state: State, snapshot: Path) -> None:
     order = _faulty("raise_in_build", "healthy", "healthy", starts=1, block_ms=0.1)
-    slow, _ = _run(order, state, snapshot)["contenders"]
+    slow, _ = run_order(order, state, snapshot)["contenders"]
     assert [block["steps"] for block in slow["starts"][0]["blocks"]] == [1] * MIN_STEPS
 
 

@@ -7,31 +7,13 @@ import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from duel_orders import add_gpus, copy_inside_ring, make_contender, make_order
+from duel_orders import add_gpus, make_contender, make_order, run_order
 
-from benchcore.protocol import Device, DuelOrder, EnvironmentRecord, encode, parse_device
+from benchcore.protocol import Device, EnvironmentRecord, encode, parse_device
 from benchcore.running.duel_process import ConductorFailedError, run_duel
-from benchcore.state import State, open_state
-from benchcore.store.documents import read_document
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
-
-
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
-    folder = tmp_path / "snapshot"
-    copy_inside_ring(folder)
-    return folder
-
-
-def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
-    return read_document(run_duel(order, state, snapshot, lambda event: None))
+from benchcore.state import State
 
 
 @pytest.mark.parametrize(
@@ -75,7 +57,7 @@ def test_an_absent_device_is_the_status_of_every_contender(
 ) -> None:
     add_gpus(snapshot, gpus)
     order = make_order(make_contender("a"), make_contender("b"), device=device)
-    document = _run(order, state, snapshot)
+    document = run_order(order, state, snapshot)
     for contender in document["contenders"]:
         assert contender["status"] == "unsupported"
         assert (contender["failure"]["stage"], contender["failure"]["start"]) == ("init", 0)
@@ -94,7 +76,7 @@ def test_a_missing_library_to_see_a_gpu_is_reported(
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(bare.stat().st_mode | stat.S_IXUSR)
     order = make_order(make_contender("bare", python=str(bare)), device="cuda")
-    (contender,) = _run(order, state, snapshot)["contenders"]
+    (contender,) = run_order(order, state, snapshot)["contenders"]
     assert contender["status"] == "unsupported"
     assert (
         "the package nvidia-ml-py, which detects GPUs, is not installed"
@@ -127,7 +109,7 @@ def test_a_gpu_that_its_framework_does_not_see_is_unsupported_and_not_retried(
     order = make_order(
         *contenders, workload="mlp", case="tiny_infer", device="cuda:99", prepare_timeout_s=120.0
     )
-    document = _run(order, state, snapshot)
+    document = run_order(order, state, snapshot)
     for contender in document["contenders"]:
         assert contender["status"] == "unsupported", contender["failure"]
         assert contender["failure"]["stage"] == "init"
@@ -139,6 +121,6 @@ def test_a_gpu_that_its_framework_does_not_see_is_unsupported_and_not_retried(
 def test_bare_python_runs_on_no_gpu(state: State, snapshot: Path) -> None:
     add_gpus(snapshot, 1)
     order = make_order(make_contender("bare"), device="cuda")
-    (contender,) = _run(order, state, snapshot)["contenders"]
+    (contender,) = run_order(order, state, snapshot)["contenders"]
     assert contender["status"] == "unsupported"
     assert contender["failure"]["reason"].endswith("but stdlib runs on 'cpu' only")

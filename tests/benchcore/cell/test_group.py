@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from duel_orders import add_workload, copy_inside_ring, make_contender, make_order
+from duel_orders import add_workload, copy_inside_ring, make_contender, make_order, run_order
 
 from benchcore.cell import process as process_module
 from benchcore.cell.failures.status import ContenderFailedError
@@ -20,9 +20,7 @@ from benchcore.cell.process import _is_stopped, start_contender
 from benchcore.cell.runtime import Place
 from benchcore.cell.torch_runtime import TorchRuntime
 from benchcore.program import UnsupportedError
-from benchcore.running.duel_process import run_duel
 from benchcore.state import open_state
-from benchcore.store.documents import read_document
 
 ROOT = Path(__file__).parents[3]
 SPEC = """
@@ -92,7 +90,7 @@ def _run(tmp_path: Path, case: str, *, grouped: bool = True) -> tuple[dict[str, 
         block_timeout_s=3.0,
     )
     state = open_state(tmp_path / "state")
-    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    document = run_order(order, state, snapshot)
     groups = {path.read_text().split()[0] for path in seen.iterdir()}
     assert len(groups) <= 1, "members of one start are in the process group of its leader"
     members = [int(path.name) for path in seen.iterdir()]

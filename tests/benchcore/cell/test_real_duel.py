@@ -8,34 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import copy_inside_ring, make_order
+from duel_orders import make_order, run_order
 from proof_documents import keep_proof, make_proof
 from result_documents import spool_ceiling
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
-from benchcore.running.duel_process import run_duel
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
 
 pytestmark = pytest.mark.provisions
 Environments = Callable[[str], EnvironmentRecord]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
-
-
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
-    """A copy of the inside ring that a test may break."""
-    folder = tmp_path / "snapshot"
-    copy_inside_ring(folder)
-    return folder
 
 
 def _order(environments: Environments, use_case: str, **changes: Any) -> DuelOrder:
@@ -69,7 +54,7 @@ SHORT = {"starts": 1, "passes": False}
 
 def _judge(order: DuelOrder, state: State, snapshot: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The document of a duel, and the one ratio that came of it."""
-    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    document = run_order(order, state, snapshot)
     engine = open_database(state.database_url)
     ingest_spool(engine, state)
     keep_proof(state, engine, make_proof(document))
@@ -106,7 +91,7 @@ def test_two_processes_of_torch_agree_with_two_devices_of_jax(
 ) -> None:
     order = _order(framework_environment, use_case, **SHORT)
     order = dataclasses.replace(order, workload="mnist_cnn", case=f"tiny_{use_case}_x2")
-    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    document = run_order(order, state, snapshot)
     failures = [contender["failure"] for contender in document["contenders"]]
     assert [contender["status"] for contender in document["contenders"]] == ["ok", "ok"], failures
     assert document["duel"]["sizes"]["devices"] == 2

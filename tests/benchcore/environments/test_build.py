@@ -59,11 +59,6 @@ def tiny(python: tuple[Path, str]) -> Release:
     )
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
-
-
 def _silent(_line: str) -> None:
     pass
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from package_index import Index
 
@@ -20,12 +18,7 @@ from benchcore.environments.release_watch import (
 )
 from benchcore.environments.version_requests import pick_interpreters
 from benchcore.errors import UserError
-from benchcore.state import State, open_state
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
+from benchcore.state import State
 
 
 def _look(state: State) -> IndexCheck:

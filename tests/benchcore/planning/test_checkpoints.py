@@ -31,7 +31,7 @@ from benchcore.planning.tracks import Arm
 from benchcore.program import Arrays
 from benchcore.protocol import EnvironmentRecord, decode_proof_order, encode
 from benchcore.running import equivalence, plans
-from benchcore.state import State, open_state
+from benchcore.state import State
 
 MODEL = "mobilenet_v3_small"
 SPEC = load_spec(MODEL)
@@ -39,11 +39,6 @@ CASE = SPEC.cases["tiny_infer"]
 COUNTER = "features.0.1.num_batches_tracked"
 HEAD = "classifier.3.weight"
 ByName = dict[str, np.ndarray]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
 
 
 def _weights(seed: int = 5) -> ByName:

@@ -38,11 +38,6 @@ ROUNDS = (2, 3, 4)
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
-
-
-@pytest.fixture
 def plan() -> Plan:
     return _make_plan(
         [

@@ -4,18 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from postgres_server import make_database
 
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.database import Engine, open_database
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
 
 
 @pytest.fixture

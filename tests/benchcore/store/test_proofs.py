@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from proof_documents import keep_proof, make_proof
 from result_documents import make_document
 
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.database import Engine
 from benchcore.store.proofs import ProofScope, find_proven, ingest_proofs, list_proofs
 
@@ -22,11 +21,6 @@ SUBJECT = ProofScope(
     device_fingerprint="00112233445566ff",
 )
 PAIR = ("train", frozenset(("jax-0.9.0", "torch-2.10.0")))
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
 
 
 def _proof(ended_at: str = "2026-01-02T04:00:00+00:00", **changes: Any) -> dict[str, Any]:

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import copy_inside_ring, make_order
+from duel_orders import copy_inside_ring, make_order, run_order
 
 from benchcore.protocol import ContenderOrder, EnvironmentRecord
-from benchcore.running.duel_process import run_duel
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.verdict.duel.bottleneck import StepMeasurements, find_bottleneck
@@ -329,7 +327,7 @@ def judged(
         prepare_timeout_s=120.0, block_timeout_s=30.0,
     )  # fmt: skip
     state = open_state(folder / "state")
-    document = read_document(run_duel(order, state, folder / "snapshot", lambda event: None))
+    document = run_order(order, state, folder / "snapshot")
     engine = open_database(state.database_url)
     ingest_spool(engine, state)
     report = check_campaign(engine, order.campaign)

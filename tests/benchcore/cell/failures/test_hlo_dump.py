@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import copy_inside_ring, make_contender, make_order
+from duel_orders import copy_inside_ring, make_contender, make_order, run_order
 
 from benchcore.cell.failures import hlo_dump
 from benchcore.cell.failures.status import ContenderFailedError
 from benchcore.cell.failures.workarounds import Workaround
 from benchcore.protocol import EnvironmentRecord
-from benchcore.running.duel_process import run_duel
 from benchcore.state import open_state
-from benchcore.store.documents import read_document
 
 _BEFORE, _AFTER = ".before_optimizations.txt", ".cpu_after_optimizations.txt"
 
@@ -108,7 +106,7 @@ def test_a_real_jax_that_dies_after_compilation_leaves_its_hlo(
     limits = {"prepare_timeout_s": 120.0, "block_timeout_s": 30.0, "starts": 1}
     order = make_order(jax, workload="mlp", case="tiny_infer", **limits)
     state = open_state(tmp_path / "state")
-    (found,) = read_document(run_duel(order, state, snapshot, lambda event: None))["contenders"]
+    (found,) = run_order(order, state, snapshot)["contenders"]
     assert (found["status"], found["failure"]["cause"]) == ("crash", "signal")
     assert [each["status"] for each in found["ladder"]["attempts"]] == ["crash"]
     kept = found["ladder"]["hlo"]

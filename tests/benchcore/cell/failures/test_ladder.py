@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import add_gpus, add_workload, copy_inside_ring, make_contender, make_order
+from duel_orders import (
+    add_gpus,
+    add_workload,
+    copy_inside_ring,
+    make_contender,
+    make_order,
+    run_order,
+)
 
 from benchcore.cell.failures import workarounds
 from benchcore.cell.failures.status import Cause
@@ -23,9 +30,7 @@ from benchcore.cell.failures.workarounds import (
     xla_flags_of,
 )
 from benchcore.protocol import DuelOrder
-from benchcore.running.duel_process import run_duel
 from benchcore.state import open_state
-from benchcore.store.documents import read_document
 from benchcore.workloads.settings import WORKAROUND_FLAGS
 
 
@@ -233,7 +238,7 @@ def _run(folder: Path, order: DuelOrder) -> dict[str, Any]:
     """The document, with `launches`: the XLA flags of every process of the fake JAX, in order; of
     those that only dump, in `dumps`."""
     state = open_state(folder / "state")
-    document = read_document(run_duel(order, state, folder / "snapshot", lambda event: None))
+    document = run_order(order, state, folder / "snapshot")
     launches = (folder / "launches").read_text().splitlines()
     dumps = folder / "launches.dumps"
     return {

@@ -10,20 +10,19 @@ from duel_orders import (
     LEARNER,
     LEARNER_SPEC,
     add_workload,
-    copy_inside_ring,
     make_contender,
     make_dataset,
     make_order,
+    run_order,
 )
 from image_folders import write_digits
 
 from benchcore.cell.loader.epochs import seen_tolerances
 from benchcore.planning.image_folder import ImageFolder, read_image_folder
 from benchcore.protocol import DATA_MODES, DuelOrder
-from benchcore.running.duel_process import ConductorFailedError, run_duel
-from benchcore.state import State, open_state
+from benchcore.running.duel_process import ConductorFailedError
+from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.frames.duels import manifest_frame
 from benchcore.store.frames.epochs import list_epochs
 from benchcore.store.frames.ratios import read_sides
@@ -52,16 +51,9 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> ImageFolder:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
-
-
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
-    folder = tmp_path / "snapshot"
-    copy_inside_ring(folder)
-    add_workload(folder, "learner", LEARNER_SPEC, LEARNER)
-    return folder
+def snapshot(snapshot: Path) -> Path:
+    add_workload(snapshot, "learner", LEARNER_SPEC, LEARNER)
+    return snapshot
 
 
 def _order(images: ImageFolder, *modes: str, **changes: Any) -> DuelOrder:
@@ -78,10 +70,6 @@ def _order(images: ImageFolder, *modes: str, **changes: Any) -> DuelOrder:
         dataset=make_dataset(images, **changes),
         **{"starts": 1, **of_duel},
     )
-
-
-def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
-    return read_document(run_duel(order, state, snapshot, lambda event: None))
 
 
 def _break(snapshot: Path, file: str, old: str, new: str) -> None:
@@ -105,7 +93,7 @@ def test_both_sides_get_the_same_bytes_in_every_start_layout_and_mode(
     digests, losses = set[str](), set[tuple[float, ...]]()
     for number, mode in enumerate(DATA_MODES):
         order = _order(images, mode=mode, starts=2, duel_run=f"{number:016}")
-        document = _run(order, state, snapshot)
+        document = run_order(order, state, snapshot)
         assert document["duel"]["case"] == "epochs_b2_32px"
         assert document["duel"]["dataset"]["mode"] == mode
         for contender in document["contenders"]:
@@ -134,7 +122,7 @@ def test_waiting_is_counted_only_if_images_are_decoded_while_the_clock_runs(
         "            threading.Event().wait(0.02)\n            upright[place] = ",
     )
     for number, mode in enumerate(DATA_MODES):
-        document = _run(_order(images, mode=mode, duel_run=f"{number:016}"), state, snapshot)
+        document = run_order(_order(images, mode=mode, duel_run=f"{number:016}"), state, snapshot)
         for contender in document["contenders"]:
             (start,) = contender["starts"]
             for block, epoch in zip(start["blocks"], start["epochs"], strict=True):
@@ -155,14 +143,14 @@ def test_other_bytes_on_one_side_void_the_duel(
         "            if layout == 'NCHW' and split == 'train' and epoch == 2:\n"
         "                upright[place] ^= 1",
     )
-    _run(_order(images), state, snapshot)
+    run_order(_order(images), state, snapshot)
     assert ("same inputs", "contenders worked on 2 different inputs, not 1") in _marks(state)
 
 
 def test_a_side_that_misreads_batches_is_void(
     images: ImageFolder, state: State, snapshot: Path
 ) -> None:
-    document = _run(_order(images, "nhwc", "dark"), state, snapshot)
+    document = run_order(_order(images, "nhwc", "dark"), state, snapshot)
     assert [each["status"] for each in document["contenders"]] == ["ok", "ok"]
     agree = {row["quantity"]: row["agrees"] for row in document["equivalence"]}
     assert agree == {"pixels": False, "labels": True}
@@ -178,7 +166,7 @@ def test_another_data_mode_on_one_side_voids_the_pair(
         'dataset["mode"]\n',
         'dataset["mode"] if order["settings"]["compile"] == "nhwc" else "device-resident"\n',
     )
-    _run(_order(images), state, snapshot)
+    run_order(_order(images), state, snapshot)
     engine = open_database(state.database_url)
     ingest_spool(engine, state)
     sides = read_sides(manifest_frame(engine, "test"))
@@ -214,7 +202,7 @@ def test_a_loader_that_fails_leaves_no_result(
     _break(snapshot, "cell/loader/server.py", "import json\n", "import json\nimport os\n")
     _break(snapshot, "cell/loader/server.py", old, new)
     with pytest.raises(ConductorFailedError, match=words):
-        _run(_order(images, batch_timeout_s=1.0), state, snapshot)
+        run_order(_order(images, batch_timeout_s=1.0), state, snapshot)
     assert not list(state.spool.glob("*/*.json"))
 
 
@@ -222,13 +210,13 @@ def test_a_loader_that_does_not_start_leaves_no_result(
     images: ImageFolder, state: State, snapshot: Path
 ) -> None:
     with pytest.raises(ConductorFailedError, match="does not start"):
-        _run(_order(images, loader_python="/nowhere/python"), state, snapshot)
+        run_order(_order(images, loader_python="/nowhere/python"), state, snapshot)
 
 
 def test_the_loader_serves_the_others_after_a_contender_dies_in_an_epoch(
     images: ImageFolder, state: State, snapshot: Path
 ) -> None:
-    document = _run(_order(images, "killed", "nhwc"), state, snapshot)
+    document = run_order(_order(images, "killed", "nhwc"), state, snapshot)
     broken, healthy = document["contenders"]
     assert (broken["status"], broken["failure"]["stage"]) == ("killed", "epoch")
     assert healthy["status"] == "ok"
@@ -238,7 +226,7 @@ def test_the_loader_serves_the_others_after_a_contender_dies_in_an_epoch(
 def test_epochs_are_rows_with_time_wait_loss_and_accuracy(
     images: ImageFolder, state: State, snapshot: Path
 ) -> None:
-    document = _run(_order(images, starts=2), state, snapshot)
+    document = run_order(_order(images, starts=2), state, snapshot)
     engine = open_database(state.database_url)
     ingest_spool(engine, state)
     rows = list_epochs(engine, "test")

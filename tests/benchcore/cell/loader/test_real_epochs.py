@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duel_orders import copy_inside_ring, make_dataset, make_order
+from duel_orders import copy_inside_ring, make_dataset, make_order, run_order
 from image_folders import write_digits
 
 from benchcore.planning.image_arrays import read_image_arrays
 from benchcore.planning.image_folder import read_image_folder
 from benchcore.protocol import ContenderOrder, EnvironmentRecord
-from benchcore.running.duel_process import run_duel
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.frames.epochs import list_epochs
 from benchcore.store.ingest import ingest_spool
 
@@ -75,7 +73,7 @@ def trained(
         block_timeout_s=60.0,
         dataset=make_dataset(images, batch=16, side=64),
     )
-    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    document = run_order(order, state, snapshot)
     engine = open_database(state.database_url)
     assert not ingest_spool(engine, state).rejected
     rows = list_epochs(engine, order.campaign)
@@ -126,7 +124,7 @@ def test_a_network_for_small_images_learns_from_arrays(
         block_timeout_s=60.0,
         dataset=make_dataset(arrays, batch=16, side=32),
     )
-    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    document = run_order(order, state, snapshot)
     assert [each["failure"] for each in document["contenders"]] == [None, None]
     assert [row for row in document["equivalence"] if not row["agrees"]] == []
     jax, torch = (each["starts"][0] for each in document["contenders"])

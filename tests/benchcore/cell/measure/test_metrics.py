@@ -18,16 +18,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duel_orders import add_workload, copy_inside_ring, make_contender, make_order
+from duel_orders import add_workload, make_contender, make_order, run_order
 
 from benchcore.cell.conductor import Conductor
 from benchcore.cell.launch import Launcher
 from benchcore.cell.measure import resource_passes
 from benchcore.cell.measure.timing import LARGEST_GROUP, choose_group_size, run_steps
 from benchcore.protocol import DuelOrder
-from benchcore.running.duel_process import run_duel
-from benchcore.state import State, open_state
-from benchcore.store.documents import read_document
+from benchcore.state import State
 
 WORK_MS = 2.0
 
@@ -71,16 +69,9 @@ def build(case, arrays, settings):
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
-
-
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
-    folder = tmp_path / "snapshot"
-    copy_inside_ring(folder)
-    add_workload(folder, "queue", _SPEC, _DEVICE)
-    return folder
+def snapshot(snapshot: Path) -> Path:
+    add_workload(snapshot, "queue", _SPEC, _DEVICE)
+    return snapshot
 
 
 def _break(snapshot: Path, file: str, line: str, instead: str) -> None:
@@ -97,7 +88,7 @@ def _order(how: str = "idle host", **changes: Any) -> DuelOrder:
 
 
 def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
-    document = read_document(run_duel(order, state, snapshot, lambda event: None))
+    document = run_order(order, state, snapshot)
     return document["contenders"][0]
 
 

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duel_orders import copy_inside_ring, make_order
+from duel_orders import make_order, run_order
 
 from benchcore.protocol import ContenderOrder, DuelOrder, EnvironmentRecord
-from benchcore.running.duel_process import run_duel
-from benchcore.state import State, open_state
+from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
@@ -23,18 +21,6 @@ from data_checks.check import check_campaign
 pytestmark = pytest.mark.provisions
 ROOT = Path(__file__).parents[4]
 Environments = Callable[[str], EnvironmentRecord]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
-
-
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
-    folder = tmp_path / "snapshot"
-    copy_inside_ring(folder)
-    return folder
 
 
 def _break(snapshot: Path, file: str, line: str, instead: str) -> None:
@@ -70,17 +56,13 @@ def _order(
     )
 
 
-def _run(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
-    return read_document(run_duel(order, state, snapshot, lambda event: None))
-
-
 @pytest.mark.parametrize(("framework", "mode"), [("jax", "jit"), ("torch", "default")])
 def test_the_first_starts_compile_with_empty_caches_and_the_others_reuse_them(
     framework_environment: Environments, state: State, snapshot: Path, framework: str, mode: str
 ) -> None:
     record = framework_environment(f"{framework}@newest")
     limits = {"starts": 3, "compilations": 2}
-    document = _run(_order(record, framework, mode, "a", **limits), state, snapshot)
+    document = run_order(_order(record, framework, mode, "a", **limits), state, snapshot)
     assert document["duel"]["compilations"] == 2
     (contender,) = document["contenders"]
     assert contender["status"] == "ok", contender["failure"]
@@ -118,7 +100,7 @@ def test_a_step_that_jits_a_fresh_closure_is_void(
     )
     short = {"starts": 1, "passes": False}
     order = _order(framework_environment("jax@newest"), "jax", "jit", "a", "b", **short)
-    document = _run(order, state, snapshot)
+    document = run_order(order, state, snapshot)
     for contender in document["contenders"]:
         assert contender["status"] == "ok", contender["failure"]
         for start in contender["starts"]:

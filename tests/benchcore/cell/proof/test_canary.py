@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duel_orders import add_workload, copy_inside_ring, make_contender, make_order
+from duel_orders import add_workload, make_contender, make_order, run_order
 
 from benchcore.cell.proof.canary import Products, classify, make_operands, measure
 from benchcore.protocol import EnvironmentRecord
-from benchcore.running.duel_process import run_duel
-from benchcore.state import State, open_state
-from benchcore.store.documents import read_document
+from benchcore.state import State
 
 ROOT = Path(__file__).parents[4]
 _SPEC = """
@@ -59,16 +57,9 @@ FULL, TF32, BF16 = 24, 11, 8
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> State:
-    return open_state(tmp_path / "state")
-
-
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
-    folder = tmp_path / "snapshot"
-    copy_inside_ring(folder)
-    add_workload(folder, "labelled", _SPEC, _STEP)
-    return folder
+def snapshot(snapshot: Path) -> Path:
+    add_workload(snapshot, "labelled", _SPEC, _STEP)
+    return snapshot
 
 
 def _round_operands(snapshot: Path, matmul: int, conv: int) -> None:
@@ -80,7 +71,7 @@ def _round_operands(snapshot: Path, matmul: int, conv: int) -> None:
 def _run(state: State, snapshot: Path, *contenders: Any, **changes: Any) -> list[dict[str, Any]]:
     defaults = {"workload": "labelled", "case": "fp32_ieee", "starts": 1, "rounds": 2}
     order = make_order(*contenders, **{**defaults, **changes})
-    return read_document(run_duel(order, state, snapshot, lambda event: None))["contenders"]
+    return run_order(order, state, snapshot)["contenders"]
 
 
 @pytest.mark.parametrize(
