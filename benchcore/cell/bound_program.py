@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchcore.cell.measure import timing
-from benchcore.cell.proof import left_behind
+from benchcore.cell.proof import freshness, left_behind
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State, Steps
 from benchcore.workloads.contract import Spec
@@ -139,6 +139,7 @@ class BoundProgram:
         elif self._outputs and self._start.inputs:  # else they depend on the number of steps
             self._check_outputs(self.program.read(last.outputs))
             self._check_outputs(self.program.read(self.step()))  # of the next inputs
+            self._check_fresh(synchronise)
 
     def _check_next_steps(self, synchronise: Synchronise, *, quiet: bool) -> None:
         """From where the timed steps led each one must move the state on, and the last of some must
@@ -167,6 +168,20 @@ class BoundProgram:
         should = {**wanted, "outputs": fresh.outputs}
         left_behind.check_step(before, came, should, self._case.precision)
         left_behind.check_each_moved([*states, before], wanted)
+
+    def _check_fresh(self, synchronise: Synchronise) -> None:
+        def place() -> Iterator[Any]:
+            for inputs in freshness.list_fresh(self._start.inputs):
+                placed = self.program.place(inputs)
+                synchronise(placed)
+                yield placed
+
+        def take_ns(inputs: Any) -> int:
+            began = time.perf_counter_ns()
+            synchronise(self.program.step(inputs))
+            return time.perf_counter_ns() - began
+
+        freshness.check_fresh(take_ns, self.rotation.buffers, place())
 
     def _take_step(self, step: Step, synchronise: Synchronise) -> _Left:
         outputs = step()
