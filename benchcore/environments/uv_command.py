@@ -79,17 +79,13 @@ def run_uv(
 
 
 def run_uv_or_cached(
-    arguments: Sequence[str],
-    *,
-    stdin: str = "",
-    settings: Mapping[str, str] | None = None,
-    timeout_s: float = 300,
+    arguments: Sequence[str], *, stdin: str = "", timeout_s: float = 300
 ) -> UvAnswer:
     """Run uv; if the index is unreachable, run it once more from uv's cache alone."""
-    answer = run_uv(arguments, stdin=stdin, settings=settings, timeout_s=timeout_s)
+    answer = run_uv(arguments, stdin=stdin, timeout_s=timeout_s)
     if answer.failure != "unreachable":
         return answer
-    cached = run_uv([*arguments, "--offline"], stdin=stdin, settings=settings, timeout_s=timeout_s)
+    cached = run_uv([*arguments, "--offline"], stdin=stdin, timeout_s=timeout_s)
     if cached.failure is None:
         return cached
     return replace(answer, failure="uncached", offline=True)

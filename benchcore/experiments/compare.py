@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -199,11 +199,16 @@ def _check_limits(question: CompareRequest) -> None:
         ("--target", question.target, 0.0001, 1),
         ("--budget", question.budget_s, 0, 1e6),
     )
+    check_limits(limits, "--starts 5 --max-starts 20 --target 0.01 --budget 300")
+
+
+def check_limits(limits: Iterable[tuple[str, float, float, float]], example: str) -> None:
+    """Raise UserError for an option that is not from its least to its most."""
     for name, value, least, most in limits:
         if not least <= value <= most:  # nan, too
             raise UserError(
                 f"wanted {name} from {least:g} to {most:g}, got {value!r}; write for example "
-                "--starts 5 --max-starts 20 --target 0.01 --budget 300"
+                f"{example}"
             )
 
 

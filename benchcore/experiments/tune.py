@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from benchcore.errors import CampaignIncompleteError, UserError
-from benchcore.experiments.compare import check_frameworks, find_case
+from benchcore.errors import CampaignIncompleteError
+from benchcore.experiments.compare import check_frameworks, check_limits, find_case
 from benchcore.experiments.rounds import Measurer
 from benchcore.experiments.tune_rounds import TuneRequest, TuneRounds, begin_rounds
 from benchcore.planning.fair_settings import (
@@ -112,12 +112,7 @@ def _check_request(request: TuneRequest) -> None:
         ("--budget", request.budget_s, 0, 1e7),
         ("--gain", request.gain, 0, 0.5),
     )
-    for name, value, least, most in limits:
-        if not least <= value <= most:  # nan, too
-            raise UserError(
-                f"wanted {name} from {least:g} to {most:g}, got {value!r}; write for example "
-                "--starts 5 --rounds 10 --candidates 16 --budget 3600 --gain 0.01"
-            )
+    check_limits(limits, "--starts 5 --rounds 10 --candidates 16 --budget 3600 --gain 0.01")
     check_frameworks(request.jax, request.torch)
     check_device(request.device)
 

@@ -15,9 +15,10 @@ from sqlalchemy import ColumnElement, Engine, and_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
 from benchcore.store.metrics import Metric
-from benchcore.store.models import ContenderRun, DuelRun, StartRun
+from benchcore.store.models import ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.verdict.duel.latency import summarise_latency
 from benchcore.verdict.duel.step_profile import step_energy
+from benchcore.verdict.history.series import STEP_TIME
 
 _COMPILING = ("trace", "lower", "compile")
 _OVER_STARTS: Mapping[str, Callable[[Iterable[float]], float]] = {
@@ -54,6 +55,18 @@ def read_contenders(
         pairs = list(of_one)
         starts = [start for start, _ in pairs]
         yield contender, {each.key: read_values(each, starts, pairs[0][1]) for each in metrics}
+
+
+def read_sides(
+    session: Session, metrics: Sequence[Metric], condition: ColumnElement[bool]
+) -> Iterator[tuple[tuple[str, str], dict[str, dict[int, float]]]]:
+    """As `read_contenders`, of every contender of the duel runs with such a pair; step times are
+    in their ratios."""
+    read = [each for each in metrics if each.key != STEP_TIME]
+    if not read:
+        return iter(())
+    runs = select(PairRatio.duel_run).join(DuelRun, DuelRun.id == PairRatio.duel_run)
+    return read_contenders(session, read, StartRun.duel_run.in_(runs.where(condition)))
 
 
 def read_campaign_values(

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session, aliased
 
 from benchcore.protocol import Role
 from benchcore.store.conditions import read_conditions
-from benchcore.store.metric_values import aggregate, read_contenders
+from benchcore.store.metric_values import aggregate, read_sides
 from benchcore.store.metrics import Metric, find_tracked
-from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
+from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio
 from benchcore.verdict.history.bridges import bridge_conditions
 from benchcore.verdict.history.series import (
     STEP_TIME,
@@ -196,19 +196,12 @@ def _measure_amounts(metric: Metric, sides: Sequence[float | None]) -> float | N
 def _read_values(
     session: Session, metrics: Sequence[Metric], condition: ColumnElement[bool]
 ) -> _Values:
-    """Of every contender of the duel runs with such a pair; step times are in their ratios."""
-    read = [each for each in metrics if each.key != STEP_TIME]
-    if not read:
-        return {}
-    runs = select(PairRatio.duel_run).join(DuelRun, DuelRun.id == PairRatio.duel_run)
-    found: dict[tuple[str, str, str], float] = {}
-    of_series = StartRun.duel_run.in_(runs.where(condition))
-    for contender, of_metrics in read_contenders(session, read, of_series):
-        for metric in read:
-            value = aggregate(metric, of_metrics[metric.key])
-            if value is not None:
-                found[(*contender, metric.key)] = value
-    return found
+    return {
+        (*contender, metric.key): value
+        for contender, of_metrics in read_sides(session, metrics, condition)
+        for metric in metrics
+        if (value := aggregate(metric, of_metrics.get(metric.key, {}))) is not None
+    }
 
 
 def describe_series(series: Series) -> dict[str, Any]:

@@ -68,9 +68,7 @@ def _width(found: Judgement) -> float:
     return found.high - found.low
 
 
-def judge_nodes(
-    log_ratios: Sequence[float], equivalence_bound: float = EQUIVALENCE_BOUND
-) -> Judgement:
+def judge_nodes(log_ratios: Sequence[float]) -> Judgement:
     """The verdict for a device model, from one log ratio per node.
 
     The starts of a node share its board, cooling and neighbours, so they show nothing about other
@@ -79,7 +77,7 @@ def judge_nodes(
     """
     if len(log_ratios) < 2:
         raise ValueError(f"wanted the log ratios of at least two nodes, got {len(log_ratios)}")
-    return judge_starts(log_ratios, equivalence_bound)
+    return judge_starts(log_ratios)
 
 
 def certify(

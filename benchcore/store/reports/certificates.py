@@ -14,9 +14,9 @@ from sqlalchemy import ColumnElement, Engine, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.stopping import average_compilations
-from benchcore.store.metric_values import aggregate, read_contenders
+from benchcore.store.metric_values import aggregate, read_sides
 from benchcore.store.metrics import TRACKED, Metric, find_tracked
-from benchcore.store.models import DuelRun, PairRatio, StartRun
+from benchcore.store.models import DuelRun, PairRatio
 from benchcore.verdict.confirmation.decide import pass_false_discovery
 from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import Judgement, swap_sides
@@ -83,7 +83,7 @@ def _read_samples(
     )
     found = defaultdict[tuple[Any, ...], _Samples](_Samples)
     with Session(engine) as session:
-        values = _read_values(session, metrics, condition)
+        values = dict(read_sides(session, metrics, condition))
         for duel, ratio in session.execute(query):
             of_duel = [getattr(duel, name) for name in _OF_DUEL]
             key = (*of_duel, *(getattr(ratio, name) for name in _OF_RATIO))
@@ -92,17 +92,6 @@ def _read_samples(
                 if logs:
                     found[*key, metric.key].add(logs, compilations)
     return found
-
-
-def _read_values(
-    session: Session, metrics: Sequence[Metric], condition: ColumnElement[bool]
-) -> _Values:
-    """Of every contender of such pairs; step times are in their ratios."""
-    read = [each for each in metrics if each.key != STEP_TIME]
-    if not read:
-        return {}
-    runs = select(PairRatio.duel_run).join(DuelRun, DuelRun.id == PairRatio.duel_run)
-    return dict(read_contenders(session, read, StartRun.duel_run.in_(runs.where(condition))))
 
 
 def _list_samples(

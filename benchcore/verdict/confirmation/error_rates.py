@@ -132,9 +132,9 @@ def compute_rates(outcomes: Sequence[CalibrationOutcome]) -> dict[str, Rate]:
 
 
 def find_smallest_visible(
-    nights: Iterable[Sequence[float]], num_starts: int = STARTS, alpha: float = ALPHA
+    nights: Iterable[Sequence[float]], num_starts: int = STARTS
 ) -> float | None:
-    """The smallest log ratio that `num_starts` starts detect with a power of 80 % at level `alpha`.
+    """The smallest log ratio that `num_starts` starts detect with a power of 80 % at level `ALPHA`.
 
     `nights` has the log ratios of each night's starts; only starts of one night are compared. None
     = too few to estimate the spread of starts.
@@ -146,30 +146,26 @@ def find_smallest_visible(
         return None
     error = spread.starts / math.sqrt(num_starts)
     found = optimize.root_scalar(
-        lambda shift: _find_power(shift, num_starts, alpha) - POWER, bracket=(0.0, 100.0)
+        lambda shift: _find_power(shift, num_starts) - POWER, bracket=(0.0, 100.0)
     )
     return error * float(found.root)
 
 
-def find_fewest_starts(
-    spread: Spread, shift: float, power: float = 0.95, alpha: float = ALPHA, most: int = 100
-) -> int | None:
-    """The fewest starts that detect a log ratio of `shift` with this power; None = more than
-    `most`. Never fewer than a confirmation's first look makes."""
-    for num in range(STARTS, most + 1):
-        if (
-            _find_power(shift * math.sqrt(num) / max(spread.starts, _NO_SPREAD), num, alpha)
-            >= power
-        ):
-            return num
-    return None
+def find_fewest_starts(spread: Spread, shift: float) -> int | None:
+    """The fewest starts that detect a log ratio of `shift` with a power of 95 %; None = more than
+    100. Never fewer than a confirmation's first look makes."""
+    in_errors = shift / max(spread.starts, _NO_SPREAD)
+    enough = (
+        num for num in range(STARTS, 101) if _find_power(in_errors * math.sqrt(num), num) >= 0.95
+    )
+    return next(enough, None)
 
 
-def _find_power(shift: float, num_starts: int, alpha: float) -> float:
+def _find_power(shift: float, num_starts: int) -> float:
     """The power of a two-sided t-test at a shift in standard errors."""
     from scipy import stats
 
-    critical = stats.t.ppf(1 - alpha / 2, num_starts - 1)
+    critical = stats.t.ppf(1 - ALPHA / 2, num_starts - 1)
     return float(stats.nct.sf(critical, num_starts - 1, shift))
 
 

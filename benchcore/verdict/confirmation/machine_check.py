@@ -38,12 +38,10 @@ class MachineCheck:
     slow: tuple[int, ...]
 
 
-def check_machine(
-    starts: Sequence[Mapping[str, Mapping[int, float]]], bound: float = PROBE_BOUND
-) -> MachineCheck | None:
+def check_machine(starts: Sequence[Mapping[str, Mapping[int, float]]]) -> MachineCheck | None:
     """Compare the probes of these starts; None if fewer than two starts have one."""
     num_looks = max(1, len(PROBES) * (len(starts) - 1))
-    found = {name: _compare(starts, name, bound, _ALPHA / num_looks) for name in PROBES}
+    found = {name: _compare(starts, name, _ALPHA / num_looks) for name in PROBES}
     compared = [each for each in found.values() if each]
     if not compared:
         return None
@@ -68,7 +66,7 @@ def _slowest(of_probe: Mapping[int, Judgement]) -> Judgement | None:
 
 
 def _compare(
-    starts: Sequence[Mapping[str, Mapping[int, float]]], probe: str, bound: float, alpha: float
+    starts: Sequence[Mapping[str, Mapping[int, float]]], probe: str, alpha: float
 ) -> dict[int, Judgement]:
     """Each start against the fastest, with Welch's interval over rounds."""
     logs = {
@@ -80,7 +78,7 @@ def _compare(
         return {}
     fastest = min(logs, key=lambda index: float(logs[index].mean()))
     return {
-        index: _judge(times, logs[fastest], bound, alpha)
+        index: _judge(times, logs[fastest], PROBE_BOUND, alpha)
         for index, times in logs.items()
         if index != fastest
     }
