@@ -62,19 +62,24 @@ _T = TypeVar("_T")
 def from_json(kind: type[_T], value: Any) -> _T:
     """A dataclass from its plain JSON, with the dataclasses, tuples and paths in it.
 
-    Raises ValueError unless each dataclass has exactly its fields. Other values are kept as they
-    are.
+    A field with a default may be absent, as in what an older version wrote. Raises ValueError if
+    another one is, or for an unknown field. Other values are kept as they are.
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"wanted a {kind.__name__} as a JSON object, got {value!r:.100}")
     types = get_type_hints(kind)
-    if types.keys() != value.keys():
-        missing, unknown = sorted(types.keys() - value.keys()), sorted(value.keys() - types.keys())
+    required = {each.name for each in dataclasses.fields(cast(Any, kind)) if _is_required(each)}
+    missing, unknown = sorted(required - value.keys()), sorted(value.keys() - types.keys())
+    if missing or unknown:
         raise ValueError(
             f"a {kind.__name__} lacks {missing} and has unknown {unknown}; "
             "write it again with this version of deadheat"
         )
     return kind(**{key: _convert(types[key], each) for key, each in value.items()})
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is field.default_factory is dataclasses.MISSING
 
 
 def _convert(kind: Any, value: Any) -> Any:
@@ -118,7 +123,7 @@ def _describe_class(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     return {
         "description": " ".join(inspect.cleandoc(kind.__doc__).split()),
         "additionalProperties": False,
-        "required": [each.name for each in fields if each.default is dataclasses.MISSING],
+        "required": [each.name for each in fields if _is_required(each)],
         "properties": {
             each.name: {
                 **_describe(hints[each.name], definitions),

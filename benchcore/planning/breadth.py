@@ -1,4 +1,4 @@
-"""The profile `breadth`: one base case of every kind of work, within an hour on two cores."""
+"""The profile `breadth`: one base case of every kind of work, planned for an hour on two cores."""
 
 from __future__ import annotations
 

@@ -249,7 +249,8 @@ def h100() -> Profile:
 
 def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
     """The first seed's matrix: four networks, trained and for gradients of samples, on one device
-    and on two. On two CPU cores within an hour; two devices are then parts of the CPU."""
+    and on two; on a CPU, two devices are parts of it. Planned for an hour on two CPU cores, but
+    not run as a whole yet."""
     limits = DuelLimits(
         max_starts=5,
         compilations=1,
@@ -279,7 +280,7 @@ def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
 
 def breadth() -> Profile:
     """Every kind of work once: networks, many models at once, operations and kernels. Each duel
-    makes few starts, so that all end within an hour on two CPU cores."""
+    makes few starts. Planned for an hour on two CPU cores, but not run as a whole yet."""
     limits = DuelLimits(
         starts=3,
         compilations=1,

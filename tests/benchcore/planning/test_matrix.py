@@ -306,6 +306,22 @@ def test_a_replicate_gets_a_different_name() -> None:
     ]
 
 
+def test_a_plan_of_an_older_version_lacks_fields_with_defaults_only(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    plan = _plan(load_profile("laptop"))
+    save_plan(plan, path)
+    document = json.loads(path.read_text())
+    for release in document["releases"].values():
+        del release["extras"]
+    del document["separate_nodes"]
+    path.write_text(json.dumps(document))
+    assert load_plan(path) == plan
+    del document["site"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match=r"Plan lacks \['site'\]"):
+        load_plan(path)
+
+
 @pytest.mark.parametrize(
     ("workload", "case", "request_", "words"),
     [
