@@ -16,7 +16,7 @@ from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
 from dashboards.site.files import SiteFiles
-from dashboards.wandb_runs import list_waiting
+from dashboards.wandb_runs import list_waiting, send_runs
 from tasks.campaign_run import conclude_campaign
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -94,7 +94,8 @@ def test_a_campaign_is_concluded_although_wandb_takes_nothing(
         "WANDB_API_KEY": "0" * 40,
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("tasks.pipeline.WANDB_LIMIT_S", 5.0)
+    # Only sending ends early: writing must succeed, however busy the machine is.
+    monkeypatch.setattr("tasks.pipeline.send_runs", lambda state, _limit_s: send_runs(state, 5.0))
     _conclude("older", state)
     assert "older/index.html" in _site(state)
     if project == "no project":

@@ -270,6 +270,7 @@ def planted(
         # Blocks count though others use the machine: what is tested here differs by a multiple.
         for module in ("duels", "frames.raw_times"):
             patch.setattr(f"benchcore.store.{module}.find_degraded", lambda blocks: {})
+        patch.setattr("benchcore.store.frames.ceilings.leave_out_degraded", list)
         patch.setattr("benchcore.running.duels.take_snapshot", lambda folder: ring)
         patch.setattr(tune, "list_choices", lambda _w, _c, framework, _d: _FEW[framework])
         patch.setattr("flows.cli.tune.ConsoleMeasurer", lambda _state: measurer)
