@@ -1,5 +1,5 @@
-"""A contender that uses several devices: one process for each, of which the conductor knows the
-first. The others follow its steps, and live, freeze and end with it, in its process group."""
+"""A contender that uses several devices: one process for each. The conductor knows the first; the
+others follow its steps, and live, freeze and end with it, in its process group."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def template_missing_night(patience: str) -> str:
 
 
 def _template(expression: str) -> str:
-    """JSON with a `text` from a Jinja expression, escaped as in `post_alert`."""
+    """JSON with a `text` from a Jinja expression, escaped as in `outbox.post_json`."""
     escaped = "replace('&', '&amp;') | replace('<', '&lt;') | replace('>', '&gt;')"
     return f'{{"text": {{{{ ({expression}) | string | {escaped} | tojson }}}}}}'
 

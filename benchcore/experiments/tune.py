@@ -48,7 +48,7 @@ class _Side:
     ended: str = ""
 
     def advance(self, won: bool | None) -> None:
-        """Tell the descent whether the candidate won (None: begin), and take the next one."""
+        """Record whether the candidate won (None: begin), and take the next one."""
         if won and self.candidate is not None:
             self.best = self.candidate.settings
         try:

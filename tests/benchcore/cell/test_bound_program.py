@@ -220,7 +220,7 @@ def test_a_training_step_that_learns_too_little_in_the_end_is_found(
         before = learner.weight
         loss = _learn(learner, images)
         learner.num_steps += 1
-        if learner.num_steps > 4 * _NUM_STEPS:  # whoever resets it makes it honest again
+        if learner.num_steps > 4 * _NUM_STEPS:  # a reset makes it honest again
             learner.weight = before + share * (learner.weight - before)
         return loss
 
