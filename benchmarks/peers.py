@@ -22,7 +22,7 @@ from short_duels import judge
 
 from benchcore.environments.build import provision
 from benchcore.environments.interpreters import find_interpreters
-from benchcore.environments.locks import template_folder
+from benchcore.environments.templates import template_folder
 from benchcore.environments.version_requests import Release, parse_request, resolve
 from benchcore.planning import matrix
 from benchcore.planning.profiles import Arm, Match, Profile

@@ -70,7 +70,6 @@ class Runtime(Protocol):
 
         May return at once if the device runs steps in order, because waiting for the last one is
         then enough.
-        is enough.
         """
         ...
 

@@ -26,7 +26,11 @@ deadheat.charts = (() => {
     const spec = structuredClone(deadheat.specs[block.spec]);
     // A layer without data would warn, and has nothing to show.
     const isFull = (layer) => !layer.data || !layer.data.name || block.datasets[layer.data.name].length > 0;
-    for (const part of [spec, ...(spec.vconcat || [])]) if (part.layer) part.layer = part.layer.filter(isFull);
+    const dropEmpty = (part) => {
+      if (part.layer) part.layer = part.layer.filter(isFull).map(dropEmpty).filter((each) => !each.layer || each.layer.length);
+      return part;
+    };
+    [spec, ...(spec.vconcat || [])].forEach(dropEmpty);
     for (const part of spec.vconcat || []) part.width = width - 70;
     for (const param of spec.params || []) if (param.name === "suffix" && block.unit !== undefined) param.value = block.unit;
     const rows = spec.usermeta && Object.values(block.datasets)[0];

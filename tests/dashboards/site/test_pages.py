@@ -67,7 +67,9 @@ class Visit:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on(
+            "console", lambda text: self.complaints.append(f"{self.page.url}: {text.text}")
+        )
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
 
@@ -120,6 +122,7 @@ def test_every_link_within_the_site_leads_to_a_page_with_content(
     for href in kinds.values():
         page = visit.open(site, href.removeprefix(f"{site.as_uri()}/"))
         assert page.locator("h1").inner_text() != "Nothing to show here", (href, found[href])
+        page.wait_for_load_state("networkidle")  # a chart that is left while it is drawn complains
         anchor = href.partition("#")[2]
         if anchor and "=" not in anchor:
             assert page.locator(f'[id="{anchor}"]').count() == 1, (href, found[href])

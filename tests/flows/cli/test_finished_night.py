@@ -15,7 +15,7 @@ from benchcore.running.finished import recall_outcome, store_outcome
 from benchcore.state import State
 
 CAMPAIGN = "finished-night"
-REQUEST = ("smoke", "local", None, None)
+REQUEST = ("smoke", "local", None, None, None)
 HEAVY = ("great_expectations", "prefect", "pandas", "altair")
 _LISTING_MODULES = """
 import sys
