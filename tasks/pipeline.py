@@ -24,10 +24,9 @@ from benchcore.planning.requests import Placement
 from benchcore.running import plans
 from benchcore.running.duels import provision_release
 from benchcore.running.plans import load_campaign, progress_log
-from benchcore.running.retention import list_removals, remove
+from benchcore.running.retention import list_unneeded, remove
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
-from benchcore.store.duels import list_open_environments
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.history_documents import keep_history, load_history
 from benchcore.store.ingest import ingest_spool
@@ -164,9 +163,7 @@ def report_void(outcome: dict[str, Any], root: str) -> None:
 @task(task_run_name="prune", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def prune_state(keep_nights: int, *, root: str) -> RunState[int]:
     """Remove what only older nights need; the bytes freed."""
-    state = State(Path(root))
-    needed = list_open_environments(open_database(state.database_url))
-    freed = remove(list_removals(state, keep_nights, needed))
+    freed = remove(list_unneeded(State(Path(root)), keep_nights))
     return Completed(message=f"{freed / 1e6:,.1f} MB freed", data=freed)
 
 

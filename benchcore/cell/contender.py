@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.building import bind_program, put_weights
+from benchcore.cell.building import bind_program, make_other_arrays, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.document import size_case
 from benchcore.cell.failures.status import classify_exception
@@ -31,9 +31,6 @@ from benchcore.program import Arrays
 from benchcore.protocol import DataMode
 from benchcore.workloads.contract import Spec, import_spec
 
-_OTHER_SEED = 1_000_003
-_LARGE = 4
-"""64 costs digits: EfficientNet-B0's two layouts are then 1.7e-5 apart (CPU), and 1.6e-6 at 4."""
 _REWARM_NS = 20_000_000
 _STEPS_FOR_MEMORY = 5
 _PROFILED_NS = 150_000_000
@@ -159,17 +156,6 @@ class Contender:
             "cache_hits": runtime.num_cache_hits(),
         }
 
-    def _make_other_arrays(self) -> Arrays:
-        """Of another seed, and of no checkpoint: numbers that the build has not seen. In inference
-        one example is larger than any that is usual, so that limits show."""
-        case, seed = _find_case(self._spec, self._order), self._order["seed"] + _OTHER_SEED
-        arrays = self._spec.make_arrays(case, seed)
-        if case.use_case == "infer":
-            for first in list(arrays.inputs.values())[:1]:
-                if first.dtype.kind == "f":  # a token has no size
-                    first[0] *= _LARGE
-        return arrays
-
     def _make_arrays(self, case: Any) -> Arrays:
         """Seeded. With a dataset the inputs are its first batch, on which the evidence is
         computed."""
@@ -286,11 +272,12 @@ class Contender:
             if message["count_products"]:
                 self._run_steps(self._steps_per_block)  # the state may have been reset
                 self._products = runtime.count_products(self.program)
-            other = self._make_other_arrays()
+            other = make_other_arrays(self._spec, case, self._order["seed"])
         if message["when"] == LARGE:
             if case.precision != "fp32_ieee" or self._order["framework"] == "stdlib":
                 return []  # others have no digits left for it, and a bare interpreter no numpy
-            other = self._spec.enlarge(case, self._make_other_arrays())
+            other = make_other_arrays(self._spec, case, self._order["seed"])
+            other = self._spec.enlarge(case, other)
         found = self.program.prove(runtime.synchronise, runtime.release, other)
         evidence = {**found, **self._inspect_batch()}
         if evidence:

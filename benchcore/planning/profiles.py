@@ -268,14 +268,7 @@ def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
         )
         for cell in cells
     ]
-    sentinels = list_sentinels(device, "fp32_ieee", (JAX_NEWEST, TORCH_EAGER), limits)
-    return Profile(
-        name="seed0",
-        matches=(*sentinels, *matches),
-        device=device,
-        limits=limits,
-        needs=frozenset({"compiler"}),
-    )
+    return _with_ceilings("seed0", matches, limits, device)
 
 
 def breadth() -> Profile:
@@ -298,10 +291,18 @@ def breadth() -> Profile:
         )
         for workload, case in list_breadth()
     ]
-    sentinels = list_sentinels("cpu", "fp32_ieee", (JAX_NEWEST, TORCH_EAGER), limits)
+    return _with_ceilings("breadth", matches, limits)
+
+
+def _with_ceilings(
+    name: str, matches: Sequence[Match], limits: DuelLimits, device: str = "cpu"
+) -> Profile:
+    """A profile of compiled sides in fp32, with the sentinels that they need."""
+    sentinels = list_sentinels(device, "fp32_ieee", (JAX_NEWEST, TORCH_EAGER), limits)
     return Profile(
-        name="breadth",
+        name=name,
         matches=(*sentinels, *matches),
+        device=device,
         limits=limits,
         needs=frozenset({"compiler"}),
     )

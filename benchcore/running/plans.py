@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from benchcore.planning import checkpoints, matrix
 from benchcore.planning.calibration_runs import add_calibration_starts, number_tonight
 from benchcore.planning.catalog import check_case, load_spec
 from benchcore.planning.hours import fit_hours
-from benchcore.planning.matrix import Plan
+from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.planning.profiles import CEILING_WORKLOADS, Match, Profile
 from benchcore.planning.requests import Placement, parse_arm
 from benchcore.planning.tracks import TUNED_TRACK
@@ -26,8 +26,6 @@ from benchcore.progress import ProgressLog
 from benchcore.protocol import SCHEMA, DuelLimits
 from benchcore.running.sites import check_site, load_site
 from benchcore.state import State
-from benchcore.store.database import database_file, open_database
-from benchcore.store.duels import DuelKind, describe_kind, read_durations
 
 _EXPECTED_S = 60.0
 
@@ -154,16 +152,20 @@ def draft_night(
     )
     if hours is None:
         return plan
-    known = _read_known_durations(state, plan.site)
-    return fit_hours(plan, hours, lambda duel: known.get(describe_kind(duel), duel.expected_s))
+    return fit_hours(plan, hours, _read_durations(state, plan.site))
 
 
-def _read_known_durations(state: State, site: str) -> Mapping[DuelKind, float]:
-    """What earlier nights took; nothing before there is a database."""
+def _read_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
+    """The seconds of a duel on earlier nights; the plan's guess before there are any."""
+    # Only a night with a limit needs SQLAlchemy here, whose import takes 0.5 s.
+    from benchcore.store.database import database_file, open_database
+    from benchcore.store.duels import describe_kind, read_durations
+
     file = database_file(state.database_url)
     if file is not None and not file.exists():
-        return {}
-    return read_durations(open_database(state.database_url), site)
+        return lambda duel: duel.expected_s
+    known = read_durations(open_database(state.database_url), site)
+    return lambda duel: known.get(describe_kind(duel), duel.expected_s)
 
 
 def draft_plan(

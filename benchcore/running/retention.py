@@ -14,6 +14,8 @@ from benchcore.environments.build import read_record, remove_packages
 from benchcore.errors import UserError
 from benchcore.planning.snapshot import hash_inside
 from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.duels import list_open_environments
 
 ENVIRONMENTS = "environments"
 _WRITTEN = ("plan.json", "progress.jsonl", "finished.json")
@@ -67,9 +69,15 @@ def list_removals(
     return [
         *_describe("files of duels", (each / "duels" for each in old)),
         *_describe(ENVIRONMENTS, _list_unused(state, needed)),
-        *_describe("snapshots", (each for each in state.snapshots.glob("[!.]*/") if _is_old(each))),
+        *_describe("snapshots", _list_old_snapshots(state)),
         *_describe("leftovers", (path for path in left if _is_old(path))),
     ]
+
+
+def list_unneeded(state: State, keep_nights: int) -> list[Removal]:
+    """`list_removals`, but for the environments that an undecided suspicion compares."""
+    needed = list_open_environments(open_database(state.database_url))
+    return list_removals(state, keep_nights, needed)
 
 
 def remove(removals: Iterable[Removal]) -> int:
@@ -117,10 +125,17 @@ def _list_unused(state: State, needed: Collection[str]) -> Iterator[Path]:
             yield marker.parent
 
 
+def _list_old_snapshots(state: State) -> Iterator[Path]:
+    current = hash_inside()
+    for folder in state.snapshots.glob("[!.]*/"):
+        if folder.name != current and _is_old(folder):
+            yield folder
+
+
 def _is_old(folder: Path) -> bool:
-    """A snapshot, or what is left of one, that no process of today uses."""
-    taken = datetime.fromtimestamp(folder.stat().st_mtime, UTC).date()
-    return folder.name != hash_inside() and taken < datetime.now(UTC).date()
+    """Whether no process of today made it."""
+    made = datetime.fromtimestamp(folder.stat().st_mtime, UTC).date()
+    return made < datetime.now(UTC).date()
 
 
 def _describe(part: str, paths: Iterable[Path]) -> list[Removal]:

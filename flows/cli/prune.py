@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from benchcore.running.retention import list_removals, list_sizes, remove
+from benchcore.running.retention import list_sizes, list_unneeded, remove
 from benchcore.state import open_state
-from benchcore.store.database import open_database
-from benchcore.store.duels import list_open_environments
 from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
@@ -31,8 +29,7 @@ def prune(
     environments that an undecided suspicion compares.
     """
     opened = open_state(state)
-    needed = list_open_environments(open_database(opened.database_url))
-    removals = list_removals(opened, keep_nights, needed)
+    removals = list_unneeded(opened, keep_nights)
     frees = dict.fromkeys((each.part for each in removals), 0)
     for each in removals:
         frees[each.part] += each.num_bytes

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FrameType
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +29,15 @@ def count_python_calls(
             counts[0] += 1
             counts[1] += is_module(frame.f_code)
 
+    outputs = run_hooked(step, hook)
+    return PythonCalls(total=counts[0], modules=counts[1], outputs=outputs)
+
+
+def run_hooked(step: Callable[[], object], hook: Callable[[FrameType, str, Any], None]) -> object:
+    """Run one step under the interpreter's profiling hook, on its own thread; its outputs."""
     before = sys.getprofile()
     sys.setprofile(hook)
     try:
-        outputs = step()
+        return step()
     finally:
         sys.setprofile(before)
-    return PythonCalls(total=counts[0], modules=counts[1], outputs=outputs)

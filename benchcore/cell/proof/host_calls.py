@@ -3,10 +3,11 @@ host. A right step does none of it."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
+
+from benchcore.cell.explain.python_calls import run_hooked
 
 NONE = "none"
 _MODULES = frozenset(
@@ -38,13 +39,7 @@ def list_host_calls(step: Callable[[], object]) -> list[str]:
         elif event == "call" and frame.f_code.co_name in _NAMES:
             found.add(f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}")
 
-    before = sys.getprofile()
-    sys.setprofile(hook)
-    try:
-        outputs = step()
-    finally:
-        sys.setprofile(before)
-    del outputs
+    run_hooked(step, hook)
     return sorted(found - {"sys.setprofile"})
 
 

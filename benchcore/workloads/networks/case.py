@@ -150,6 +150,9 @@ class Product:
     gradients: int = 2
 
 
+MakeInputs = Callable[[Case, np.random.Generator], dict[str, np.ndarray]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Network:
     """What a workload's spec says of its network."""
@@ -158,7 +161,7 @@ class Network:
     """Of every parameter and running statistic, in the order of the torch module."""
     products: Callable[[Case], Iterable[Product]]
     """Of the forward pass of one example."""
-    make_inputs: Callable[[Case, np.random.Generator], dict[str, np.ndarray]]
+    make_inputs: MakeInputs
     """The inputs, with `labels` last."""
     normed: bool = False
     """Whether training changes running statistics."""

@@ -289,7 +289,7 @@ def _make_training(
     held: Callable[[], _State],
     reset: Callable[[ByName], None],
 ) -> Training:
-    """On images, of which a network with one channel takes the first."""
+    """On images; a network with one channel takes their first."""
     channels = arrays.inputs["images"].shape[1]
     normalise = batches.make_prepare(placed.dtype)
     forward = placed.network.at_rest or placed.network.forward

@@ -230,7 +230,7 @@ def _make_training(
     owed: list[nn.Parameter],
     reset: Callable[[], None],
 ) -> Training:
-    """On images, of which a network with one channel takes the first."""
+    """On images; a network with one channel takes their first."""
     channels, device = arrays.inputs["images"].shape[1], owed[0].device
     forward = placed.compile(placed.module)
     last = placed.layout is torch.channels_last

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchcore.workloads.networks.case import Case, Network, make_cases
+from benchcore.workloads.networks.case import Case, make_cases
 from benchcore.workloads.networks.settings import ATTENTION_SETTINGS
-from benchcore.workloads.networks.transformer.widths import Widths, list_products, list_shapes
+from benchcore.workloads.networks.transformer.widths import Widths, make_network
 
 SETTINGS = ATTENTION_SETTINGS
 SIZES: Mapping[str, Widths] = {
@@ -35,11 +35,6 @@ def _make_inputs(case: Case, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return {"tokens": text[:, :-1].copy(), "labels": text[:, 1:].copy()}
 
 
-NETWORK = Network(
-    shapes=lambda case: list_shapes(SIZES[case.size]),
-    products=lambda case: list_products(SIZES[case.size]),
-    make_inputs=_make_inputs,
-    gradient_tolerance=2e-5,
-)
+NETWORK = make_network(SIZES, _make_inputs)
 CASES = make_cases(infer=(1, 8, 32), train=(8, 32), per_sample=(8, 32), clip=6.8)
 SPEC = NETWORK.make_spec(CASES, SETTINGS)

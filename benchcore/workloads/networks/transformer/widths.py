@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from benchcore.workloads.networks.case import Product
+from benchcore.workloads.networks.case import MakeInputs, Network, Product
 
 EPSILON = 1e-5
 
@@ -61,3 +61,13 @@ def list_products(widths: Widths) -> Iterator[Product]:
         yield Product(macs=tokens * features * (4 * features + 2 * widths.hidden))
         yield Product(macs=2 * tokens * tokens * features)
     yield Product(macs=(tokens if widths.causal else 1) * features * widths.outputs)
+
+
+def make_network(sizes: Mapping[str, Widths], make_inputs: MakeInputs) -> Network:
+    """A transformer in these sizes, by `Case.size`."""
+    return Network(
+        shapes=lambda case: list_shapes(sizes[case.size]),
+        products=lambda case: list_products(sizes[case.size]),
+        make_inputs=make_inputs,
+        gradient_tolerance=2e-5,
+    )

@@ -14,7 +14,7 @@ from image_folders import write_digits
 
 from benchcore.planning.image_arrays import read_image_arrays
 from benchcore.planning.image_folder import read_image_folder
-from benchcore.protocol import ContenderOrder, EnvironmentRecord
+from benchcore.protocol import ContenderOrder, DatasetOrder, DuelOrder, EnvironmentRecord
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.epochs import list_epochs
@@ -36,6 +36,22 @@ def _make_contender(record: EnvironmentRecord, framework: str, mode: str) -> Con
         settings={"compile": mode},
         environment=record,
         environment_failure=None,
+    )
+
+
+def _order_both(environment: Environments, workload: str, dataset: DatasetOrder) -> DuelOrder:
+    """Two epochs of JAX, and of torch without its compiler."""
+    return make_order(
+        _make_contender(environment("jax@newest"), "jax", "jit"),
+        _make_contender(environment("torch@newest"), "torch", "none"),
+        workload=workload,
+        case="train_b32",
+        starts=1,
+        rounds=2,
+        passes=False,
+        prepare_timeout_s=300.0,
+        block_timeout_s=60.0,
+        dataset=dataset,
     )
 
 
@@ -61,18 +77,8 @@ def trained(
         snapshot, "in_jax.py", "compiled(state, given, strength)", "compiled(state, given, silent)"
     )
     _edit(snapshot, "in_torch.py", "constructor)(**options)", "constructor)(dropout=0, **options)")
-    order = make_order(
-        _make_contender(framework_environment("jax@newest"), "jax", "jit"),
-        _make_contender(framework_environment("torch@newest"), "torch", "none"),
-        workload="mobilenet_v3_small",
-        case="train_b32",
-        starts=1,
-        rounds=2,
-        passes=False,
-        prepare_timeout_s=300.0,
-        block_timeout_s=60.0,
-        dataset=make_dataset(images, batch=16, side=64),
-    )
+    dataset = make_dataset(images, batch=16, side=64)
+    order = _order_both(framework_environment, "mobilenet_v3_small", dataset)
     document = run_order(order, state, snapshot)
     engine = open_database(state.database_url)
     assert not ingest_spool(engine, state).rejected
@@ -112,18 +118,8 @@ def test_a_network_for_small_images_learns_from_arrays(
     arrays = read_image_arrays(path, tmp_path / "kept")
     snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
     copy_inside_ring(snapshot)
-    order = make_order(
-        _make_contender(framework_environment("jax@newest"), "jax", "jit"),
-        _make_contender(framework_environment("torch@newest"), "torch", "none"),
-        workload="cifar_resnet",
-        case="train_b32",
-        starts=1,
-        rounds=2,
-        passes=False,
-        prepare_timeout_s=300.0,
-        block_timeout_s=60.0,
-        dataset=make_dataset(arrays, batch=16, side=32),
-    )
+    dataset = make_dataset(arrays, batch=16, side=32)
+    order = _order_both(framework_environment, "cifar_resnet", dataset)
     document = run_order(order, state, snapshot)
     assert [each["failure"] for each in document["contenders"]] == [None, None]
     assert [row for row in document["equivalence"] if not row["agrees"]] == []
