@@ -143,12 +143,12 @@ def test_each_framework_computes_in_the_precision_of_the_case(
 _CHEATS = {
     # Everything after this line runs under an unwanted autocast.
     "torch": (
-        "        self._wait()\n\n",
+        "        torch.zeros(1, device=self._device)\n",
         "        torch.autocast('cpu', torch.bfloat16).__enter__()\n",
     ),
     # Every matmul and convolution rounds its operands on the quiet.
     "jax": (
-        "        self._device = self._find_device(device)\n",
+        "        self._device = self._find_device(device, devices)\n",
         "        jax, low = self._jax, self._jax.numpy.bfloat16\n"
         "        real = jax.numpy.matmul\n"
         "        jax.numpy.matmul = lambda a, b: real(a.astype(low), b.astype(low))\n",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,3 +40,18 @@ def test_a_switch_of_the_process_that_was_changed_is_named(monkeypatch: pytest.M
 )
 def test_what_a_step_does_on_the_host_is_named(step: Callable[[], object], named: str) -> None:
     assert join_calls(list_host_calls(step)) == named
+
+
+def _call_from(package: str, call: Callable[[], object]) -> Callable[[], object]:
+    """A function of that package that makes the call."""
+    scope: dict[str, Any] = {"__name__": f"{package}.inside", "call": call}
+    exec("def step():\n    return call()", scope)  # a module's name is that of its globals
+    return scope["step"]
+
+
+def test_what_jax_does_itself_is_not_the_steps_and_what_it_is_handed_is() -> None:
+    own = list_host_calls(_call_from("jax", time.monotonic))
+    through_numpy = list_host_calls(_call_from("jax", _call_from("numpy", time.monotonic)))
+    assert own == through_numpy == []
+    handed = list_host_calls(_call_from("jax", lambda: time.monotonic()))
+    assert handed == list_host_calls(_call_from("numpy", time.monotonic)) == ["time.monotonic"]
