@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State as RunState
 
 from benchcore.planning.requests import Placement
 from benchcore.running.plans import name_night
 from benchcore.running.retention import read_keep_nights
 from benchcore.state import default_root
 from tasks import pipeline
-from tasks.campaign_run import run_campaign
+from tasks.campaign_run import end_run, run_campaign
 from tasks.form import CampaignName, Hours, PoolName, ProfileName, SiteName, WaitMinutes
 
 
@@ -24,8 +25,10 @@ def nightly(  # noqa: PLR0913 - a form's fields
     python: str | None = None,
     hours: Hours | None = None,
     wait_minutes: WaitMinutes = 0,
-) -> dict[str, Any]:
+) -> RunState[Any]:
     """Measure the profile's duels tonight. Run again on the same night, it resumes.
+
+    Where nothing counts, the run fails as `Void`, with the reason.
 
     The state folder is never a parameter: DEADHEAT_STATE names it where the flow runs.
 
@@ -48,4 +51,4 @@ def nightly(  # noqa: PLR0913 - a form's fields
     pipeline.report_suspicions(campaign, root)
     if keep_nights is not None:
         pipeline.prune_state(keep_nights, root=root)
-    return outcome
+    return end_run(outcome)

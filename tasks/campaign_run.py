@@ -12,6 +12,7 @@ from prefect import get_run_logger, task, unmapped
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as RunState
+from prefect.states import Completed, Failed
 from prefect.transactions import transaction
 
 from benchcore import variables
@@ -30,6 +31,23 @@ from benchcore.store.reports.void import explain_void
 from tasks import measurement, pipeline
 from tasks.artifacts import name_key, show_progress
 from tasks.slurm_shards import measure_in_shards
+
+VOID = "Void"
+"""The state of a run in which nothing counts; Prefect shows it as failed."""
+
+
+def end_run(outcome: dict[str, Any]) -> RunState[Any]:
+    """The state with which a campaign's flow run ends, with the reason if nothing counts."""
+    if outcome["void"]:
+        return Failed(name=VOID, message=outcome["void"], data=outcome)
+    return Completed(data=outcome)
+
+
+def read_outcome(ended: RunState[Any]) -> dict[str, Any]:
+    """The outcome of a campaign's flow run, void or not. Raises what stopped the run."""
+    outcome = ended.result(raise_on_failure=ended.name != VOID)
+    assert isinstance(outcome, dict), "as `end_run` stored it"
+    return outcome
 
 
 def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, Any]:

@@ -74,8 +74,10 @@ def measure_plan(
 
     def measure() -> dict[str, Any]:
         from flows.measure import measure as flow
+        from tasks.campaign_run import read_outcome
 
-        return flow(campaign=saved.campaign, wait_minutes=wait_s / 60)
+        ended = flow(campaign=saved.campaign, wait_minutes=wait_s / 60, return_state=True)
+        return read_outcome(ended)
 
     return run_flow(measure, state, saved.campaign)
 

@@ -46,8 +46,9 @@ def nightly(
     def measure() -> dict[str, Any]:
         # Prefect takes its settings when it is imported, and a finished night needs none.
         from flows.nightly import nightly as flow
+        from tasks.campaign_run import read_outcome
 
-        return flow(
+        ended = flow(
             profile=profile,
             site=site,
             pool=pool,
@@ -55,7 +56,9 @@ def nightly(
             python=python,
             hours=hours,
             wait_minutes=wait / 60,
+            return_state=True,
         )
+        return read_outcome(ended)
 
     print_outcome(run_flow(measure, opened, name, (profile, site, pool, python, hours)), as_json)
 

@@ -22,6 +22,7 @@ from benchcore.experiments.alerts import template_failed_night, template_missing
 from flows.confirm import confirm
 from flows.nightly import nightly
 from tasks.apply import Targets
+from tasks.campaign_run import VOID
 from tasks.prefect_server import TAG
 
 MISSING = "deadheat: missing nights"
@@ -33,7 +34,7 @@ _LATE = timedelta(hours=2)
 """Added to the longest time between two nights, before one counts as missing."""
 _NUM_NIGHTS = 40
 _HEARTBEAT = "prefect.flow-run.heartbeat"
-_ENDS = ("Completed", "Failed", "TimedOut", "Crashed", "Cancelled", "Suspended")
+_ENDS = ("Completed", "Failed", "TimedOut", "Crashed", "Cancelled", "Suspended", VOID)
 """The last events of a run. Any other state change proves nothing about its process: it may be
 caused after its machine has gone."""
 _RUNS = ResourceSpecification({"prefect.resource.id": "prefect.flow-run.*"})
@@ -107,11 +108,15 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
         return
     yield AutomationCore(
         name="deadheat: failed nights",
-        description="Posts nights that failed or crashed to the webhook.",
+        description="Posts nights that failed or crashed to the webhook. A void one alerts itself.",
         tags=[TAG],
         trigger=EventTrigger(
             match=ResourceSpecification(
-                {**_RUNS.root, "prefect.state-type": ["FAILED", "CRASHED"]}
+                {
+                    **_RUNS.root,
+                    "prefect.state-type": ["FAILED", "CRASHED"],
+                    "prefect.state-name": f"!{VOID}",
+                }
             ),
             match_related=_OF_NIGHT,
             expect={"prefect.flow-run.*"},

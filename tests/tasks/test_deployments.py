@@ -15,7 +15,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
@@ -65,6 +65,7 @@ from flows.server.deployments import DeployOptions, list_deployments, list_shard
 from flows.server.temporary_api import _free_measure_limit
 from tasks.apply import Applied, Targets, apply, read_schedule
 from tasks.available_versions import offer_built_versions
+from tasks.campaign_run import VOID
 from tasks.measurement import MEASURE_LIMIT
 from tasks.pausing import set_paused
 from tasks.pipeline import report_suspicions
@@ -553,6 +554,13 @@ def test_a_run_may_miss_some_heartbeats_before_it_is_taken_for_dead() -> None:
     assert timedelta(seconds=3 * HEARTBEAT_S) < SILENCE
 
 
+def test_a_void_run_has_ended() -> None:
+    targets = Targets(deployments={"confirm/confirm": uuid4()}, webhook=None, paused=False)
+    (zombies,) = (each for each in DAILY(targets) if each.name == "deadheat: zombie runs")
+    assert isinstance(zombies.trigger, EventTrigger)
+    assert f"prefect.flow-run.{VOID}" in zombies.trigger.expect
+
+
 @pytest.fixture
 def watched(
     server: dict[str, str], wanted: DeployOptions, alerts: list[dict[str, Any]]
@@ -571,9 +579,11 @@ def test_only_a_failed_or_missing_night_is_reported(
     watched: list[dict[str, Any]],
 ) -> None:
     question = {"question": {"workload": "noop", "use_case": "op"}}
-    night = run_deployment("nightly/nightly", timeout=0)
+    void, night = (run_deployment("nightly/nightly", timeout=0) for _ in range(2))
     requested = run_deployment("compare/compare", parameters=question, timeout=0)
     with get_client(sync_client=True) as client:
+        alerted = Failed(name=VOID, message="the night sends this alert itself")
+        client.set_flow_run_state(void.id, alerted, force=True)
         for run in (requested, night):
             failed = Failed(message='<!channel> & "co" {{ 1 }}')
             client.set_flow_run_state(run.id, failed, force=True)

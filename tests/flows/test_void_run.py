@@ -1,0 +1,54 @@
+"""Prefect's state of a night: `Void` and failed, with the reason, where nothing counts."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import StateType
+
+from benchcore.errors import CampaignIncompleteError
+from tasks.campaign_run import VOID, read_outcome
+
+pytestmark = pytest.mark.usefixtures("prefect_api")
+BUSY = "Nothing counts: the machine was busy: others used 38 to 62 % of its CPUs."
+
+
+def _run_night(ended: dict[str, Any] | Exception, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The state of a night that measures nothing but ends so."""
+    module = importlib.import_module("flows.nightly")
+
+    def run(*_: Any, **__: Any) -> dict[str, Any]:
+        if isinstance(ended, Exception):
+            raise ended
+        return ended
+
+    monkeypatch.setattr(module, "run_campaign", run)
+    for name in ("plan_campaign", "report_void", "report_suspicions"):
+        monkeypatch.setattr(module.pipeline, name, lambda *_, **__: None)
+    return module.nightly(profile="ci", campaign="void-night", return_state=True)
+
+
+def test_prefect_shows_a_void_night_as_failed_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
+    outcome = {"campaign": "void-night", "void": BUSY, "ratios": []}
+    ended = _run_night(outcome, monkeypatch)
+    with get_client(sync_client=True) as client:
+        shown = client.read_flow_run(ended.state_details.flow_run_id).state
+    assert shown is not None
+    assert (shown.name, shown.type, shown.message) == (VOID, StateType.FAILED, BUSY)
+    assert read_outcome(ended) == outcome  # what the command prints
+
+    ended = _run_night({**outcome, "void": None}, monkeypatch)
+    assert ended.is_completed() and ended.name == "Completed"
+    assert read_outcome(ended) == {**outcome, "void": None}
+
+    ended = _run_night(CampaignIncompleteError("no duel left a result"), monkeypatch)
+    assert ended.name == "Failed"
+    with pytest.raises(CampaignIncompleteError, match="no duel left"):
+        read_outcome(ended)
