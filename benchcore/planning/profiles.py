@@ -294,6 +294,30 @@ def breadth() -> Profile:
     return _with_ceilings("breadth", matches, limits)
 
 
+_HISTORY_CASES = (
+    *(("resnet50", "infer_b1"), ("convolution", "dense_3x3"), ("mlp", "train_b128")),
+    *(("convolution", "depthwise_3x3"), ("mobilenet_v3_small", "infer_b1")),
+    *(("convolution", "dense_3x3_gradient"), ("mnist_cnn", "train_b32")),
+    ("text_classifier", "infer_b8"),
+)
+"""Networks, and operations within them: a change of both says where it comes from."""
+
+
+def history() -> Profile:
+    """Past versions of a framework, for `deadheat backfill`: eight cases and the sentinels.
+
+    Duels are short, as each has a contender per version; what seems to have changed is measured
+    again."""
+    limits = DuelLimits(block_ms=40.0, warm_up_limit_s=0.5, budget_s=300.0)
+    limits = replace(limits.exactly(starts=2, rounds=5), passes=False)
+    arms = (JAX_NEWEST, TORCH_EAGER)
+    matches = [
+        Match(workload=workload, case=case, arms=arms, expected_s=15)
+        for workload, case in _HISTORY_CASES
+    ]
+    return _with_ceilings("history", matches, limits)
+
+
 def _with_ceilings(
     name: str, matches: Sequence[Match], limits: DuelLimits, device: str = "cpu"
 ) -> Profile:
@@ -309,7 +333,7 @@ def _with_ceilings(
 
 
 PROFILES: Mapping[str, Callable[[], Profile]] = {
-    each.__name__: each for each in (laptop, ci, smoke, h100, seed0, breadth)
+    each.__name__: each for each in (laptop, ci, smoke, h100, seed0, breadth, history)
 }
 
 
