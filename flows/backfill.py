@@ -1,5 +1,5 @@
-"""Measure past versions of a framework: finds them in the package index, and those that can be
-installed here meet in one campaign."""
+"""Measure past versions of a framework: those of the package index that can be installed here meet
+in one campaign; what seems to have changed is measured again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from prefect.states import Completed, Failed
 
 from benchcore.errors import UserError
 from benchcore.experiments.backfill import (
+    CHANGE_COLUMNS,
+    describe_changes,
     describe_measured,
     find_versions,
+    judge_backfill,
+    list_changes,
     list_versions,
     plan_backfill,
 )
@@ -23,8 +27,15 @@ from benchcore.running.plans import is_planned
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from tasks.artifacts import name_key, show_table
-from tasks.campaign_run import run_campaign
-from tasks.form import Framework, NumVersions, ProfileName, PublishedVersion, SiteName
+from tasks.campaign_run import TaskMeasurer, run_campaign
+from tasks.form import (
+    ConfirmMinutes,
+    Framework,
+    NumVersions,
+    ProfileName,
+    PublishedVersion,
+    SiteName,
+)
 
 
 @flow(name="backfill", flow_run_name="backfill-{framework}", validate_parameters=True)
@@ -32,10 +43,12 @@ def backfill(
     framework: Framework,
     versions: NumVersions = 3,
     below: PublishedVersion | None = None,
-    profile: ProfileName = "laptop",
+    profile: ProfileName = "history",
     site: SiteName = "local",
+    budget_minutes: ConfirmMinutes = 60,
 ) -> RunState[Any]:
-    """Measure past versions of a framework against each other, and all against the other framework.
+    """Measure past versions of a framework against each other, and all against the other framework;
+    say what each changed.
 
     Args:
         framework: Framework whose past versions are measured.
@@ -43,6 +56,7 @@ def backfill(
         below: Only versions before this one; empty to begin with the newest.
         profile: Profile whose cases are measured.
         site: Where to measure.
+        budget_minutes: Measure what seems to have changed again; begin none after so many minutes.
     """
     state = open_state(default_root())
     name = f"backfill-{framework}-{str(flow_run.id)[:8]}"
@@ -56,5 +70,8 @@ def backfill(
     except UserError as error:
         return Failed(message=str(error))
     outcome = run_campaign(name, str(state.root))
+    found = judge_backfill(framework, name, 60 * budget_minutes, state, TaskMeasurer(state))
+    lines = describe_changes(found)
+    show_table(name_key("changes", name), list_changes(found), "\n\n".join(lines), CHANGE_COLUMNS)
     text = describe_measured(framework, name, outcome["failures"], state)
     return Failed(message=text) if outcome["failures"] else Completed(message=text)

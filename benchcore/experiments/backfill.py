@@ -1,18 +1,35 @@
-"""Measure past versions of a framework, those that can be installed here, in one campaign."""
+"""Measure past versions of a framework, those that can be installed here, in one campaign, and
+judge what each changed against the one before it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
+
+from packaging.version import Version
 
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_index import PastReleases, list_past_releases
 from benchcore.environments.version_requests import pick_interpreters
 from benchcore.errors import UserError
-from benchcore.experiments.rounds import RunContext
+from benchcore.experiments.alerts import describe_release
+from benchcore.experiments.release import (
+    ReleaseRequest,
+    ReleaseVerdict,
+    judge_release,
+    write_search,
+)
+from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.release_profile import pit_versions
 from benchcore.running.plans import draft_plan, load_campaign, save_campaign
 from benchcore.state import State
+from benchcore.store.records import case_of
+from benchcore.store.reports.certificates import CHANGED
+
+CHANGE_COLUMNS = ("version", "before", "case", "arm", "metric", "certificate", "times", "95 %")
+"""What a table of changes shows of each."""
 
 
 def find_versions(framework: str, *, below: str | None, count: int) -> PastReleases:
@@ -44,11 +61,75 @@ def plan_backfill(
     save_campaign(draft_plan(pitted, site=context.site, campaign=campaign, state=state), state)
 
 
+def judge_backfill(
+    framework: str, campaign: str, budget_s: float, state: State, measurer: Measurer
+) -> list[ReleaseVerdict]:
+    """What each version changed against the one before it, newest first.
+
+    Cases that seem to have changed are measured again in fresh starts, none begun after `budget_s`.
+    Run again, it measures what is missing. Raises UserError.
+    """
+    over = time.monotonic() + budget_s
+    return [
+        judge_release(
+            ReleaseRequest(
+                framework=framework,
+                new=new,
+                old=old,
+                campaign=campaign,
+                budget_s=max(0.0, over - time.monotonic()),
+                only_suspected=True,
+            ),
+            state,
+            measurer,
+        )
+        for new, old in pairwise(_list_planned(framework, campaign, state))
+    ]
+
+
+def list_changes(verdicts: Sequence[ReleaseVerdict]) -> list[dict[str, Any]]:
+    """A row a change that fresh starts showed (`CHANGE_COLUMNS`): `times` is the newer version's
+    amount over the older one's."""
+    return [
+        {
+            "version": each.request.new,
+            "before": each.request.old,
+            "case": case_of(row),
+            "arm": row["a_arm"],
+            "metric": row["noun"],
+            "certificate": row["certificate"],
+            "times": f"{row['factors']['ratio']:.3g}",
+            "95 %": f"{row['factors']['low']:.3g} to {row['factors']['high']:.3g}",
+        }
+        for each in verdicts
+        for row in each.rows
+        if row["certificate"] in CHANGED
+    ]
+
+
+def describe_changes(verdicts: Sequence[ReleaseVerdict]) -> list[str]:
+    """A sentence a version, and the command that searches the package behind a step time."""
+    lines = list[str]()
+    for each in verdicts:
+        request = each.request
+        lines.append(
+            describe_release(request.framework, request.new, request.old, each.rows, each.trends)
+        )
+        lines += [f"search the package: {found}" for found in [write_search(each)] if found]
+    return lines
+
+
+def _list_planned(framework: str, campaign: str, state: State) -> list[str]:
+    """The versions of a framework in a campaign, newest first."""
+    releases = load_campaign(state, campaign).releases.values()
+    versions = {each.version for each in releases if each.framework == framework}
+    return sorted(versions, key=Version, reverse=True)
+
+
 def describe_measured(
     framework: str, campaign: str, failures: Sequence[Mapping[str, Any]], state: State
 ) -> str:
     """`jax 0.11.2, 0.11.1`, and the contenders that failed, with their reasons."""
-    releases = load_campaign(state, campaign).releases.values()
-    measured = ", ".join(each.version for each in releases if each.framework == framework)
+    measured = ", ".join(_list_planned(framework, campaign, state))
     failed = "; ".join(f"{each['case']}, {each['name']}: {each['reason']}" for each in failures)
     return f"{framework} {measured}" + (f": {failed}" if failed else "")

@@ -25,7 +25,7 @@ from benchcore.running.duel_process import result_path
 from benchcore.running.duels import load_environment, store_environments
 from benchcore.running.plans import draft_plan, is_planned, load_campaign, save_campaign
 from benchcore.state import State
-from benchcore.store.database import open_database
+from benchcore.store.database import Engine, open_database
 from benchcore.store.documents import read_document
 from benchcore.store.records import case_of
 from benchcore.store.reports.certificates import CHANGED, list_certificates
@@ -64,6 +64,9 @@ class ReleaseRequest:
     campaign: str
     budget_s: float
     """Begin no case after this many seconds."""
+    only_suspected: bool = False
+    """Whether only those cases are measured again that the campaign shows changed by the bound of a
+    metric or more. The others are then not called unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,15 +133,15 @@ def judge_release(request: ReleaseRequest, state: State, measurer: Measurer) -> 
     and judge every metric of each. Run again, it measures what is missing. Raises UserError."""
     engine = open_database(state.database_url)
     plan = load_campaign(state, request.campaign)
-    first = list_certificates(engine, campaigns=[request.campaign])
+    first = _list_first(engine, request)
     over = time.monotonic() + request.budget_s
     campaigns, lost = list[str](), list[str]()
-    for number in _order(plan, first):
+    for number in _order(plan, first, least=1.0 if request.only_suspected else 0.0):
         duel = plan.duels[number]
         if time.monotonic() >= over:
             lost.append(f"{duel.title} was not measured again: the time budget was spent")
             continue
-        again = draft_again(plan, duel, request, f"{plan.campaign}-again-{number}")
+        again = draft_again(plan, duel, request, f"{plan.campaign}-{request.new}-again-{number}")
         _reuse_environments(plan, again, state)
         try:
             measurer.measure(again, f"{duel.title} of {request.framework} {request.new}, again")
@@ -167,14 +170,26 @@ def write_search(verdict: ReleaseVerdict) -> str | None:
     return None
 
 
-def _order(plan: Plan, rows: Sequence[_Row]) -> list[int]:
-    """The numbers of the duels with certificates, largest change first, relative to its bound."""
+def _list_first(engine: Engine, request: ReleaseRequest) -> list[_Row]:
+    """The certificates of the campaign, which may hold other versions too."""
+    rows = list_certificates(engine, campaigns=[request.campaign])
+    pair = (request.new, request.old)
+    return [row for row in rows if (row["a_version"], row["b_version"]) == pair]
+
+
+def _order(plan: Plan, rows: Sequence[_Row], *, least: float) -> list[int]:
+    """The numbers of the duels with certificates, largest change first, relative to its bound. One
+    of less than `least` is left out."""
     changes: dict[str, float] = {}
     for row in rows:
         case = case_of(row)
         changes[case] = max(changes.get(case, 0.0), _size(row))
-    numbers = [number for number, duel in enumerate(plan.duels) if duel.title in changes]
-    return sorted(numbers, key=lambda number: -changes[plan.duels[number].title])
+    sizes = {
+        number: changes[duel.title]
+        for number, duel in enumerate(plan.duels)
+        if changes.get(duel.title, -1.0) >= least
+    }
+    return sorted(sizes, key=lambda number: -sizes[number])
 
 
 def _size(row: _Row) -> float:

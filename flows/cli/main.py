@@ -39,6 +39,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "sweep",
             "Compare two sides over several batches, devices or sizes: one plan, and a curve.",
         ),
+        ("backfill", "Measure past versions of a framework, and find what each changed."),
         ("train", "Train on an image folder on both sides, and compare their epochs."),
         (
             "seed0",

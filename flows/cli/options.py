@@ -49,11 +49,12 @@ State = Annotated[
 ]
 Json = Annotated[bool, option("--json", None, "Print JSON instead of tables.")]
 Profile = Annotated[
-    str, option("--profile", "NAME", "Use this profile: laptop, ci, smoke, h100 or seed0.")
+    str,
+    option(
+        "--profile", "NAME", "Use this profile: laptop, ci, h100, seed0, breadth, history, smoke."
+    ),
 ]
-_LIMITS = (
-    "Take rounds, block length and probes from this profile: laptop, ci, smoke, h100 or seed0."
-)
+_LIMITS = "Take rounds, block length and probes from this profile, such as laptop or h100."
 Limits = Annotated[str, option("--profile", "NAME", _LIMITS)]
 Site = Annotated[
     str, option("--site", "NAME", "Run on this site: local, slurm-local or one of yours.")

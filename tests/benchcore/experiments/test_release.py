@@ -20,6 +20,7 @@ from result_documents import JAX, TORCH, Racer, make_document, plant_amounts
 from benchcore.environments.version_requests import Release
 from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.alerts import describe_release
+from benchcore.experiments.backfill import describe_changes, judge_backfill, list_changes
 from benchcore.experiments.release import (
     STARTS,
     ReleaseRequest,
@@ -37,12 +38,12 @@ from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.reports.certificates import list_certificates
 
-NEW, OLD, CAMPAIGN = "0.9.1", "0.9.0", "release-jax-0.9.1-0"
+NEW, OLD, OLDER, CAMPAIGN = "0.9.1", "0.9.0", "0.8.3", "release-jax-0.9.1-0"
 CASES = ("tiny_infer", "tiny_train")
 
 
-def _make_plan(cases: tuple[str, ...]) -> Plan:
-    requests = {f"jax=={version}": ("jax", version) for version in (NEW, OLD)}
+def _make_plan(cases: tuple[str, ...], versions: tuple[str, ...] = (NEW, OLD)) -> Plan:
+    requests = {f"jax=={version}": ("jax", version) for version in versions}
     requests["torch@newest"] = ("torch", "2.10.0")
     arms = tuple(
         Arm(
@@ -122,7 +123,7 @@ class WrittenDuels:
         return replace(
             JAX,
             name=name,
-            version=NEW if is_new else OLD,
+            version=next(each for each in (NEW, OLD, OLDER) if each in name),
             arm="jax-jit",
             role="pinned",
             step_ns=1e6 * (factor if is_new else 1.0),
@@ -133,8 +134,16 @@ def _judge(
     root: Path, *, cases: tuple[str, ...] = CASES, budget_s: float = 60.0, **planted: Any
 ) -> tuple[ReleaseVerdict, WrittenDuels]:
     """The release's campaign is measured and stored; then its verdict."""
+    written = _store(root, _make_plan(cases), **planted)
+    request = ReleaseRequest(
+        framework="jax", new=NEW, old=OLD, campaign=CAMPAIGN, budget_s=budget_s
+    )
+    return judge_release(request, written.state, written), written
+
+
+def _store(root: Path, plan: Plan, **planted: Any) -> WrittenDuels:
+    """The campaign's plan, environments and documents."""
     state = open_state(root)
-    plan = _make_plan(cases)
     save_plan(plan, campaign_folder(state, CAMPAIGN) / "plan.json")
     record = EnvironmentRecord(**make_document()["contenders"][0]["environment"])
     record = dataclasses.replace(record, python="/usr/bin/python3")
@@ -142,10 +151,7 @@ def _judge(
     engine = open_database(state.database_url)
     written = WrittenDuels(state, engine, **planted)
     written.write(plan, written.first or written.slower)
-    request = ReleaseRequest(
-        framework="jax", new=NEW, old=OLD, campaign=CAMPAIGN, budget_s=budget_s
-    )
-    return judge_release(request, state, written), written
+    return written
 
 
 def _find(found: ReleaseVerdict, case: str, metric: str = "median_step_ns") -> dict[str, Any]:
@@ -234,3 +240,36 @@ def test_a_large_slow_down_is_written_as_a_factor(tmp_path: Path) -> None:
 def test_the_sentence_of_a_release_that_changed_nothing_says_so(tmp_path: Path) -> None:
     found, _ = _judge(tmp_path)
     assert ": no change is shown. Unchanged: " in describe_release("jax", NEW, OLD, found.rows)
+
+
+def test_a_backfill_blames_the_version_that_changed_a_case_and_measures_no_other_again(
+    tmp_path: Path,
+) -> None:
+    plan = _make_plan(CASES, (OLDER, NEW, OLD))
+    written = _store(tmp_path, plan, slower={"tiny_train": 1.2})
+    found = judge_backfill("jax", CAMPAIGN, 60.0, written.state, written)
+    assert [(each.request.new, each.request.old) for each in found] == [(NEW, OLD), (OLD, OLDER)]
+    steps = [row for row in list_changes(found) if row["metric"] == "step time"]
+    named = {name: steps[0][name] for name in ("version", "before", "case", "certificate")}
+    assert len(steps) == 1
+    assert named == {
+        "version": NEW,
+        "before": OLD,
+        "case": "mlp tiny_train",
+        "certificate": "worse",
+    }
+    assert float(steps[0]["times"]) == pytest.approx(1.2, rel=0.02)
+    again = {(plan.campaign, plan.duels[0].case) for plan in written.plans}
+    assert (f"{CAMPAIGN}-{NEW}-again-1", "tiny_train") in again
+    assert not any(name.startswith(f"{CAMPAIGN}-{OLD}-") for name, _ in again)
+    text = "\n".join(describe_changes(found))
+    assert f"JAX {NEW} against {OLD}: mlp tiny_train (jax-jit) is 20 % slower" in text
+    assert f"JAX {OLD} against {OLDER}: no change is shown" in text
+    assert f"--good {OLD} --bad {NEW} --dependencies" in text
+
+
+def test_a_backfill_without_time_left_shows_no_change(tmp_path: Path) -> None:
+    written = _store(tmp_path, _make_plan(CASES), slower={"tiny_train": 1.2})
+    found = judge_backfill("jax", CAMPAIGN, 0.0, written.state, written)
+    assert not list_changes(found) and not written.plans
+    assert "mlp tiny_train was not measured again" in found[0].lost[0]

@@ -1,0 +1,79 @@
+"""The command `deadheat backfill`: measure past versions, and find what each changed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from benchcore.errors import UserError
+from benchcore.experiments.backfill import (
+    CHANGE_COLUMNS,
+    describe_changes,
+    find_versions,
+    judge_backfill,
+    list_changes,
+    list_versions,
+    plan_backfill,
+)
+from benchcore.experiments.rounds import RunContext
+from benchcore.planning.matrix import check_campaign
+from benchcore.planning.profiles import load_profile
+from benchcore.running.plans import is_planned, load_campaign
+from benchcore.running.sites import check_site
+from benchcore.state import open_state
+from flows.cli import options
+from flows.cli.in_process import ConsoleMeasurer, measure_plan
+from flows.cli.options import option
+from flows.cli.printing import print_json, print_line, print_rows
+
+_VERSIONS = "Measure this many versions, of those that can be installed here."
+_BELOW = "Begin below this version (default: with the newest)."
+_MINUTES = "Measure what seems to have changed again; begin none after this many minutes."
+_NAME = "Name the campaign; an existing name resumes it (default: backfill-FRAMEWORK)."
+
+
+def backfill(
+    framework: Annotated[
+        str, options.argument("FRAMEWORK", "The framework whose past is measured: jax or torch.")
+    ],
+    versions: Annotated[int, option("--versions", "COUNT", _VERSIONS, min=2, max=30)] = 8,
+    below: Annotated[str | None, option("--below", "VERSION", _BELOW)] = None,
+    minutes: Annotated[float, option("--minutes", "NUMBER", _MINUTES, min=0.0, max=1440.0)] = 60.0,
+    campaign: Annotated[str | None, option("--campaign", "NAME", _NAME)] = None,
+    profile: options.Profile = "history",
+    site: options.Site = "local",
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
+) -> None:
+    """Measure past versions of a framework, and find what each changed.
+
+    All meet in one campaign. A version and the one before it run again in fresh starts where they
+    seem to differ; only such a change is listed. Rerun it to resume.
+    """
+    if framework not in ("jax", "torch"):
+        raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")
+    name = campaign or f"backfill-{framework}"
+    check_campaign(name)
+    check_site(site)
+    context = RunContext(profile=load_profile(profile), site=site)
+    opened = open_state(state)
+    measurer = ConsoleMeasurer(opened)
+    if not is_planned(opened, name):
+        past = find_versions(framework, below=below, count=versions)
+        plan_backfill(framework, past, context, name, opened)
+        for each in list_versions(past):
+            measurer.report(f"{framework} {each['version']}: {each['why not'] or 'is measured'}")
+    outcome = measure_plan(load_campaign(opened, name), opened)
+    if outcome["void"]:
+        print_line(outcome["void"])
+        raise typer.Exit(1)
+    found = judge_backfill(framework, name, 60 * minutes, opened, measurer)
+    changes = list_changes(found)
+    if as_json:
+        print_json({"changes": changes, "sentences": describe_changes(found)})
+        return
+    print_rows(changes, CHANGE_COLUMNS, title=f"Changes by versions of {framework}, newest first")
+    for line in describe_changes(found):
+        print_line(line)
+    print_line(f"Dashboard: {outcome['dashboard']}")
