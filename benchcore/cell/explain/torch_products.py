@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from benchcore.cell.explain.products import Compiled, Flops, add_up, join_dtypes
@@ -16,10 +18,21 @@ def count_asked(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops
     """The products of a step with every compiled function run as it was written: the mean of two or
     more, up to `steps` within the time for it.
 
-    Needs torch 2.6 (`torch.compiler.set_stance`).
+    Of what is compiled it needs torch 2.6 (`torch.compiler.set_stance`).
     """
-    with torch.compiler.set_stance("force_eager"):
+    with run_as_written(torch):
         return _count(torch, step, steps)
+
+
+def run_as_written(torch: Any) -> AbstractContextManager[object]:
+    """Run compiled functions eagerly."""
+    return torch.compiler.set_stance("force_eager") if _has_compiler() else nullcontext()
+
+
+def _has_compiler() -> bool:
+    """Whether anything was compiled. Else torch has not imported its compiler, which takes longer
+    than all steps of a small case."""
+    return "torch._dynamo" in sys.modules
 
 
 def inspect_compiled(
@@ -49,6 +62,11 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
         def ignore_compile_internals(cls) -> bool:
             """Let compiled graphs run, and see what they call."""
             return True
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Hide this from the compiler, if there is one: torch imports it for that."""
+            return _has_compiler()
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

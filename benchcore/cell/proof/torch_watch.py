@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
+from benchcore.cell.explain.torch_products import run_as_written
 from benchcore.cell.proof.host_calls import is_named, join_calls, list_host_calls
 from benchcore.cell.proof.switches import AS_SET, describe_changes
 
@@ -17,9 +20,7 @@ _OF_MODES = "is_multithreading_enabled"
 def list_switches(torch: Any) -> dict[str, object]:
     """What torch's own getters return, as far as it is a plain value."""
     found: dict[str, object] = {}
-    for name in dir(torch._C):
-        if not name.startswith(_GETTERS) or any(each in name for each in _MODES):
-            continue
+    for name in _list_getters(torch._C):
         try:
             value = getattr(torch._C, name)()
         except Exception:  # noqa: BLE001 - not a getter, or not on this device
@@ -27,6 +28,15 @@ def list_switches(torch: Any) -> dict[str, object]:
         if isinstance(value, bool | int | float | str | torch.dtype):
             found[name.lstrip("_")] = value
     return found
+
+
+@functools.cache
+def _list_getters(module: ModuleType) -> list[str]:
+    return [
+        name
+        for name in dir(module)
+        if name.startswith(_GETTERS) and not any(each in name for each in _MODES)
+    ]
 
 
 def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
@@ -51,7 +61,7 @@ def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
             changed.add(describe_changes(before, now))
             return func(*args, **(kwargs or {}))
 
-    with torch.compiler.set_stance("force_eager"):
+    with run_as_written(torch):
         calls.update(list_host_calls(step))
         with Watching():
             step()
