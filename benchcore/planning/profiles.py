@@ -306,10 +306,10 @@ _HISTORY_CASES = (
 def history() -> Profile:
     """Past versions of a framework, for `deadheat backfill`: eight cases and the sentinels.
 
-    Duels are short, as each has a contender per version; what seems to have changed is measured
-    again."""
+    Duels are short, a single start, as each has a contender per version; what seems to have changed
+    is measured again."""
     limits = DuelLimits(block_ms=40.0, warm_up_limit_s=0.5, budget_s=300.0)
-    limits = replace(limits.exactly(starts=2, rounds=5), passes=False)
+    limits = replace(limits.exactly(starts=1, rounds=5), passes=False)
     arms = (JAX_NEWEST, TORCH_EAGER)
     matches = [
         Match(workload=workload, case=case, arms=arms, expected_s=15)
