@@ -10,12 +10,13 @@ from prefect.states import Completed, Failed
 
 from benchcore.errors import UserError
 from benchcore.experiments.bisect import BisectRequest, is_undecided, list_rounds, run_bisection
-from benchcore.experiments.pairs import BisectTarget
+from benchcore.experiments.pairs import BisectTarget, find_bound
 from benchcore.experiments.rounds import RunContext, check_looks
 from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation.decide import LOOKS
+from benchcore.verdict.history.series import STEP_TIME
 from tasks.artifacts import show_table
 from tasks.campaign_run import TaskMeasurer
 from tasks.form import (
@@ -29,6 +30,7 @@ from tasks.form import (
     Settings,
     SiteName,
     Starts,
+    TrackedMetric,
     Workload,
 )
 
@@ -42,7 +44,8 @@ def bisect(  # noqa: PLR0913 - a form's fields
     case: CaseName,
     settings: Settings = [],  # noqa: B006 - Prefect shows it in the form, and nothing changes it
     starts: Starts | None = None,
-    bound: Bound = 0.02,
+    metric: TrackedMetric = STEP_TIME,
+    bound: Bound | None = None,
     dependencies: bool = False,
     event: EventId | None = None,
     device: Device = "cpu",
@@ -59,7 +62,8 @@ def bisect(  # noqa: PLR0913 - a form's fields
         case: Case of the workload, as `deadheat workloads` lists them.
         settings: Non-default settings of the framework.
         starts: Judge after these numbers of starts, in growing order; empty for 5, 8 and 12.
-        bound: Differences below this share count as the same; 0.02 is 2 %.
+        metric: What changed.
+        bound: Differences below this share count as the same; empty for the metric's own.
         dependencies: Also find the package that caused it.
         event: Number of the event whose history gets the outcome.
         device: Device to measure on.
@@ -75,7 +79,8 @@ def bisect(  # noqa: PLR0913 - a form's fields
         case=case,
         settings=tuple(settings),
         device=device,
-        bound=bound,
+        bound=bound or find_bound(metric),
+        metric=metric,
     )
     try:
         check_site(site)

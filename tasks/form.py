@@ -15,6 +15,7 @@ from benchcore.planning.profiles import PROFILES
 from benchcore.planning.requests import CaseFilter, list_settings
 from benchcore.planning.tracks import DEFAULT_TRACK, TRACKS
 from benchcore.running.sites import list_sites
+from benchcore.store.metrics import TRACKED
 
 _VERSION = r"^(newest|previous|[0-9][0-9A-Za-z.+]{0,39})$"
 _ANY = "any"
@@ -54,6 +55,7 @@ Track = Annotated[str, _OneOf(TRACKS)]
 Setting = Annotated[str, _OneOf(list_settings())]
 SiteName = Annotated[str, _OneOf(list_sites())]
 Framework = Literal["jax", "torch"]
+TrackedMetric = Annotated[str, _OneOf(TRACKED)]
 ProfileName = Annotated[str, _OneOf(PROFILES)]
 PublishedVersion = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+]{0,39}$")]
 Attempt = Annotated[int, Field(ge=0, le=100)]

@@ -51,13 +51,17 @@ class Request:
     extras: tuple[str, ...] = ()
     """Named sets of further packages, as its template lists them."""
 
+    @property
+    def named(self) -> str:
+        """The framework with its further packages: `torch[opacus]`."""
+        return self.framework + (f"[{','.join(self.extras)}]" if self.extras else "")
+
     def __str__(self) -> str:
         if self.framework == "stdlib":
             return "stdlib"
-        name = self.framework + (f"[{','.join(self.extras)}]" if self.extras else "")
         if self.selector == "pinned":
-            return f"{name}=={self.version}"
-        return f"{name}@{self.selector}" + (f":{self.python}" if self.python else "")
+            return f"{self.named}=={self.version}"
+        return f"{self.named}@{self.selector}" + (f":{self.python}" if self.python else "")
 
 
 @dataclass(frozen=True, kw_only=True)

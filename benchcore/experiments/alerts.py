@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchcore.cell.document import spec_case
+from benchcore.experiments.pairs import BisectTarget
+from benchcore.planning.requests import list_extras, list_own_settings
 from benchcore.protocol import name_case
 from benchcore.store.records import ContenderRecord, SuspicionRecord, case_of
 from benchcore.store.reports.certificates import CHANGED
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import describe_changes
-from benchcore.verdict.history.series import STEP_TIME
+from benchcore.verdict.history.series import STEP_TIME, SeriesKey
 from benchcore.verdict.samples import Judgement
 
 _MOST_NAMED = 5
@@ -109,13 +113,35 @@ def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
     size = abs((effect.log_ratio if effect else None) or 0.0)
     if old.version == new.version:
         return {"cause": None, "again": None, "size": size}
-    key = suspicion.key
-    pair = f"--a {old.framework}=={old.version} --b {new.framework}=={new.version}"
     return {
         "cause": f"{_title(new)} {new.version} against {old.version}",
-        "again": f"deadheat compare {key.workload} --case {key.case_name} {pair}",
+        "again": write_again(suspicion.key, old, new),
         "size": size,
     }
+
+
+def write_again(key: SeriesKey, old: ContenderRecord, new: ContenderRecord) -> str:
+    """The command that measures both versions of a side again: `compare` judges step times, and
+    `bisect` any metric."""
+    extras = "".join(f"[{each}]" for each in list_extras(new.arm))
+    framework, settings = f"{new.framework}{extras}", new.settings
+    own = list_own_settings(new.framework, settings)
+    if key.metric != STEP_TIME:
+        target = BisectTarget(
+            framework=framework,
+            good=old.version,
+            bad=new.version,
+            workload=key.workload,
+            case=spec_case(key.case_name),
+            settings=own,
+            metric=key.metric,
+        )
+        return target.command
+    words = ["deadheat", "compare", key.workload, "--case", spec_case(key.case_name)]
+    for side, version in (("a", old.version), ("b", new.version)):
+        words += [f"--{side}", f"{framework}=={version}"]
+        words += [word for each in own for word in (f"--{side}-set", each)]
+    return shlex.join(words)
 
 
 def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:

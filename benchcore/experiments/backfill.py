@@ -19,7 +19,6 @@ from benchcore.experiments.release import (
     ReleaseRequest,
     ReleaseVerdict,
     judge_release,
-    write_search,
 )
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.release_profile import pit_versions
@@ -108,14 +107,14 @@ def list_changes(verdicts: Sequence[ReleaseVerdict]) -> list[dict[str, Any]]:
 
 
 def describe_changes(verdicts: Sequence[ReleaseVerdict]) -> list[str]:
-    """A sentence a version, and the command that searches the package behind a step time."""
+    """A sentence a version, and the command that searches the package behind its largest change."""
     lines = list[str]()
     for each in verdicts:
         request = each.request
         lines.append(
             describe_release(request.framework, request.new, request.old, each.rows, each.trends)
         )
-        lines += [f"search the package: {found}" for found in [write_search(each)] if found]
+        lines += [f"search the package: {found}" for found in [each.search] if found]
     return lines
 
 

@@ -1,5 +1,5 @@
-"""Find the version of a framework that changed the time of a step: each round measures a pair of
-versions. With `dependencies`, also find the package that did it."""
+"""Find the version of a framework that changed a metric of a case: each round measures a
+pair of versions. With `dependencies`, also find the package that did it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchcore.environments.version_requests import parse_request, pick_interpre
 from benchcore.errors import UserError
 from benchcore.experiments.dependencies import describe_rounds, run_dependency_search
 from benchcore.experiments.dependency_moves import is_lock
-from benchcore.experiments.pairs import BisectTarget, PairRounds, draft_profile
+from benchcore.experiments.pairs import BisectTarget, PairRounds, draft_profile, spread_starts
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.catalog import check_case
 from benchcore.planning.matrix import Plan, check_device
@@ -26,6 +26,7 @@ from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.events import annotate_event, show_event
 from benchcore.store.history_documents import keep_history
+from benchcore.store.metrics import find_tracked
 from benchcore.verdict.confirmation.version_search import Bisection
 from benchcore.verdict.confirmation.version_search import bisect as search
 
@@ -72,11 +73,12 @@ def find_candidates(
             f"wanted a good version that is older than the bad one, got {good} and {bad}; "
             "swap --good and --bad: speed-ups are found as well"
         )
-    index = VersionIndex(target.framework)
+    framework = parse_request(target.framework).framework
+    index = VersionIndex(framework)
     for each in pick_interpreters(interpreters, python):
         if all(_is_installable(index, version, each) for version in (good, bad)):
             between = list_past_releases(
-                target.framework, [each], below=bad, above=good, count=_MOST_BETWEEN
+                framework, [each], below=bad, above=good, count=_MOST_BETWEEN
             )
             return Candidates(versions=(good, *reversed(between.found), bad), python=each.minor)
     answer = " ".join(index.failures[-1].message.split())[:600] if index.failures else "nothing"
@@ -98,6 +100,8 @@ def run_bisection(request: BisectRequest, state: State, measurer: Measurer) -> d
     target, engine = request.target, open_database(state.database_url)
     check_case(target.workload, target.case)
     check_device(target.device)
+    parse_request(target.framework)
+    find_tracked(target.metric)
     if request.event is not None:
         show_event(engine, request.event)  # fails early if there is no such event
     locks = [is_lock(each) for each in (target.good, target.bad)]
@@ -130,7 +134,7 @@ def _search_versions(
         return draft_round(target, (old, new), starts, context, first=first, fresh=fresh)
 
     rounds = PairRounds(
-        target.bound, measurer, engine, draft, lambda a, b: f"{target.framework} {a} against {b}"
+        target, measurer, engine, draft, lambda a, b: f"{target.framework} {a} against {b}"
     )
     found = search(candidates.versions, rounds.judge, request.looks)
     described = _describe(found, candidates.versions, rounds)
@@ -174,7 +178,8 @@ def draft_round(
         for version in pair
     )
     profile = draft_profile(target, arms, starts, context, first=first)
-    return draft_plan(profile, site=context.site, campaign=name, python=context.python)
+    plan = draft_plan(profile, site=context.site, campaign=name, python=context.python)
+    return spread_starts(plan, profile, target, starts)
 
 
 def _save_record(state: State, target: BisectTarget, found: Mapping[str, Any]) -> str:
@@ -189,10 +194,11 @@ def _save_record(state: State, target: BisectTarget, found: Mapping[str, Any]) -
 def _describe(
     found: Bisection, versions: tuple[str, ...], rounds: PairRounds[str]
 ) -> dict[str, Any]:
-    """The outcome as JSON; a `ratio` is the newer version's step time over the older's."""
+    """The outcome as JSON; a `ratio` is the newer version's metric over the older's."""
     return {
         "verdict": found.verdict,
-        "summary": _summarise(found),
+        "metric": rounds.target.metric,
+        "summary": _summarise(found, rounds.target),
         "reason": found.reason,
         "versions": versions,
         "culprits": [
@@ -210,14 +216,14 @@ def _describe(
     }
 
 
-def _summarise(found: Bisection) -> str:
+def _summarise(found: Bisection, target: BisectTarget) -> str:
     """`2.14.0 takes 1.05 times as long as 2.13.1 (1.04 to 1.06)`, per culprit, and the reason."""
     if not found.culprits:
         return f"no version is the cause: {found.reason}"
     parts = []
     for each in found.culprits:
         factor = each.effect.ratios
-        text = f"{each.version} takes {factor['ratio']:.3g} times as long as {each.before}"
+        text = target.describe_effect(each.version, each.before).format(f"{factor['ratio']:.3g}")
         text += f" ({factor['low']:.3g} to {factor['high']:.3g})"
         if each.undecided:
             text += (

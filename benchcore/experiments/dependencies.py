@@ -1,5 +1,5 @@
-"""Find the dependency of a framework that changed the time of a step: each round measures two
-environments between the old and the new one."""
+"""Find the dependency of a framework that changed a metric of a case: each round measures
+two environments between the old and the new one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from packaging.version import Version
 from benchcore.environments.version_requests import Release, parse_request
 from benchcore.experiments.compare import list_differences
 from benchcore.experiments.dependency_moves import Between, build, compare_ends, why_not
-from benchcore.experiments.pairs import BisectTarget, PairRounds, draft_profile
+from benchcore.experiments.pairs import BisectTarget, PairRounds, draft_profile, spread_starts
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.matrix import Plan, make_plan
 from benchcore.planning.requests import parse_arm
@@ -35,6 +35,7 @@ from benchcore.verdict.confirmation.dependency_search import (
     search_dependencies,
 )
 from benchcore.verdict.confirmation.version_search import Bisection
+from benchcore.verdict.history.series import STEP_TIME
 
 _MOST_NAMED = 3
 _OTHER_KINDS = ("setting", "effective", "program")
@@ -49,8 +50,7 @@ def run_dependency_search(
 ) -> dict[str, Any]:
     """Search the packages that differ between the target's ends, which are versions or locks, for
     the one that changed the case. Raises UserError."""
-    framework = parse_request(target.framework).framework
-    between = compare_ends(framework, (target.good, target.bad), context)
+    between = compare_ends(target.framework, (target.good, target.bad), context)
     measurer.report(f"the locks differ in {', '.join(between.moves)}")
     built = dict[Moved, EnvironmentRecord]()
 
@@ -65,7 +65,7 @@ def run_dependency_search(
         return plan
 
     rounds = PairRounds[Moved](
-        target.bound,
+        target,
         measurer,
         open_database(state.database_url),
         draft,
@@ -76,7 +76,8 @@ def run_dependency_search(
     found = search_dependencies(path, rounds.judge, resolver, looks)
     return {
         "verdict": found.search.verdict,
-        "summary": _summarise(found),
+        "metric": target.metric,
+        "summary": _summarise(found, target),
         "reason": found.search.reason,
         "old": target.good,
         "new": target.bad,
@@ -106,7 +107,7 @@ def _read_other_differences(campaigns: Sequence[str], state: State) -> list[dict
 
 
 def describe_rounds(search: Bisection) -> list[dict[str, Any]]:
-    """The rounds of the search in order; a `ratio` is the newer step time over the older."""
+    """The rounds of the search in order; a `ratio` is the newer metric over the older."""
     return [
         {
             "purpose": each.purpose,
@@ -132,18 +133,20 @@ def _describe_culprit(culprit: PackageCulprit) -> dict[str, Any]:
     }
 
 
-def _summarise(found: Attribution) -> str:
+def _summarise(found: Attribution, target: BisectTarget) -> str:
     """`numpy makes a step take 1.05 times as long (1.04 to 1.06)`, per culprit, and the reason."""
     if not found.culprits:
         return f"no dependency is the cause: {found.search.reason}"
-    return (
-        f"{'; '.join(_summarise_culprit(each) for each in found.culprits)}; {found.search.reason}"
-    )
+    culprits = "; ".join(_summarise_culprit(each, target) for each in found.culprits)
+    return f"{culprits}; {found.search.reason}"
 
 
-def _summarise_culprit(culprit: PackageCulprit) -> str:
+def _summarise_culprit(culprit: PackageCulprit, target: BisectTarget) -> str:
     factor = culprit.effect.ratios
-    text = f"{' and '.join(culprit.packages)} makes a step take {factor['ratio']:.3g} times as long"
+    effect = f"makes the {target.judged.noun} {factor['ratio']:.3g} times what it was"
+    if target.metric == STEP_TIME:
+        effect = f"makes a step take {factor['ratio']:.3g} times as long"
+    text = f"{' and '.join(culprit.packages)} {effect}"
     text += f" ({factor['low']:.3g} to {factor['high']:.3g})"
     if culprit.manner == "together":
         text += f", but only together with {', '.join(culprit.partners)}"
@@ -171,8 +174,9 @@ def draft_pair(
 
     Raises UserError.
     """
-    framework = parse_request(target.framework).framework
-    plain = parse_arm(",".join((framework, *target.settings)))
+    requested = parse_request(target.framework)
+    framework = requested.framework
+    plain = parse_arm(",".join((target.framework, *target.settings)))
     requests = [f"{framework}@system:{record.python}" for record in records]
     arms = tuple(replace(plain, request=each) for each in requests)
     releases = {
@@ -182,16 +186,19 @@ def draft_pair(
             role="pinned",
             python=Path(record.python),
             python_version=record.python_version,
+            extras=requested.extras,
         )
         for request, record in zip(requests, records, strict=True)
     }
     keys = hashlib.sha256(" ".join(record.key for record in records).encode()).hexdigest()[:10]
-    return make_plan(
-        draft_profile(target, arms, starts, context, first=first, passes=first),
+    profile = draft_profile(target, arms, starts, context, first=first, passes=first)
+    plan = make_plan(
+        profile,
         releases,
         campaign=f"{target.name}-{keys}-{starts.stop}{'-again' if fresh else ''}",
         site=load_site(context.site).name,
     )
+    return spread_starts(plan, profile, target, starts)
 
 
 def list_other_differences(document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from benchcore.environments.version_requests import Release, parse_request, reso
 from benchcore.errors import EnvironmentBuildError, UserError, show
 from benchcore.experiments.rounds import RunContext
 from benchcore.experiments.suspicion_starts import LIKELY
-from benchcore.protocol import EnvironmentRecord, Framework
+from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duels import find_accelerator
 from benchcore.running.sites import load_site
 from benchcore.state import State
@@ -75,9 +75,10 @@ class Between:
         return lock_pinned(release, template, self.like, self.pins(moved))
 
 
-def compare_ends(framework: Framework, ends: tuple[str, str], context: RunContext) -> Between:
-    """Read or make the locks of both ends, each a version or the path of a lock. Raises UserError,
-    also if no package differs."""
+def compare_ends(named: str, ends: tuple[str, str], context: RunContext) -> Between:
+    """Read or make the locks of both ends of a framework (`torch`, `torch[opacus]`), each a version
+    or the path of a lock. Raises UserError, also if no package differs."""
+    framework = parse_request(named).framework
     site = load_site(context.site)
     accelerator = site.accelerator or find_accelerator()
     given = [_read_lock(framework, each) if is_lock(each) else None for each in ends]
@@ -85,9 +86,9 @@ def compare_ends(framework: Framework, ends: tuple[str, str], context: RunContex
         each if lock is None else lock[framework] for each, lock in zip(ends, given, strict=True)
     ]
     interpreters = find_interpreters()
-    template = load_template(framework, template_folder())
-    requests = [parse_request(f"{framework}=={Version(each).public}") for each in versions]
+    requests = [parse_request(f"{named}=={Version(each).public}") for each in versions]
     releases = [resolve(each, interpreters, python=context.python) for each in requests]
+    template = load_template(framework, template_folder()).add(releases[-1].extras)
     locks = [lock_release(each, template, accelerator) for each in releases]
     old, new = (
         lock.packages if own is None else own for own, lock in zip(given, locks, strict=True)

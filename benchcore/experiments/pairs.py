@@ -7,7 +7,8 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -17,14 +18,17 @@ from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError
 from benchcore.experiments.compare import list_plain_arms
 from benchcore.experiments.rounds import Measurer, RunContext, name_starts
 from benchcore.planning.catalog import load_spec
-from benchcore.planning.matrix import Plan
+from benchcore.planning.matrix import Plan, make_plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.tracks import Arm
 from benchcore.store.database import Engine
 from benchcore.store.duels import read_duels
+from benchcore.store.metric_values import read_campaign_values
+from benchcore.store.metrics import Metric, find_tracked
 from benchcore.store.records import DuelRecord
 from benchcore.verdict.allocations import judge_allocations
 from benchcore.verdict.duel.ratios import ContenderTimes
+from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement
 
 _ROUNDS = 6
@@ -37,6 +41,7 @@ class BisectTarget:
     """The case that changed between two versions of a framework, with settings as for `compare`."""
 
     framework: str
+    """Or with further packages in its environment: `torch[opacus]`."""
     good: str
     bad: str
     workload: str
@@ -44,12 +49,44 @@ class BisectTarget:
     settings: Sequence[str] = ()
     device: str = "cpu"
     bound: float = EQUIVALENCE_BOUND
+    metric: str = STEP_TIME
+    """A tracked metric."""
 
     @property
     def name(self) -> str:
         """The prefix of its campaigns' names; the same request resumes earlier measurements."""
-        fields = json.dumps(dataclasses.asdict(self), sort_keys=True)
-        return f"bisect-{self.framework}-{hashlib.sha256(fields.encode()).hexdigest()[:10]}"
+        named = dataclasses.asdict(self)
+        if self.metric == STEP_TIME:  # names stay as they were
+            del named["metric"]
+        digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:10]
+        return f"bisect-{self.framework.partition('[')[0]}-{digest}"
+
+    @property
+    def judged(self) -> Metric:
+        """The metric with its scale. Raises UserError if it is not tracked."""
+        return find_tracked(self.metric)
+
+    @property
+    def command(self) -> str:
+        """The command that searches it, on the default device and bound."""
+        metric = [] if self.metric == STEP_TIME else ["--metric", self.metric]
+        settings = [word for each in self.settings for word in ("--set", each)]
+        words = ["deadheat", "bisect", self.framework, "--workload", self.workload]
+        words += ["--case", self.case, *metric, *settings, "--good", self.good, "--bad", self.bad]
+        return shlex.join(words)
+
+    def describe_effect(self, subject: str, before: str) -> str:
+        """How people read a ratio of the metric: `2.1 takes {} times as long as 2.0`."""
+        if self.metric == STEP_TIME:
+            return f"{subject} takes {{}} times as long as {before}"
+        return f"the {self.judged.noun} of {subject} is {{}} times that of {before}"
+
+
+def find_bound(metric: str) -> float:
+    """The share below which a change of a tracked metric is none. Raises UserError if untracked."""
+    scale = find_tracked(metric).scale
+    assert scale is not None, "a tracked metric has a scale"
+    return scale.bound
 
 
 def draft_profile(
@@ -63,18 +100,21 @@ def draft_profile(
 ) -> Profile:
     """The profile of a pair's next starts; with `passes` it also profiles their programs.
 
-    The `first` round also measures the device's ceilings: no pair counts without them.
+    A duel has one value of a metric other than step time, so each start is then a duel of its own
+    (`spread_starts`). The `first` round also measures the device's ceilings: no pair counts without
+    them.
     """
+    in_duel = len(starts) if target.metric == STEP_TIME else 1
     match = Match(
         workload=target.workload,
         case=target.case,
         arms=arms,
         expected_s=10.0 * len(starts),
         limits=dataclasses.replace(
-            context.profile.limits.exactly(starts=len(starts), rounds=_ROUNDS),
-            compilations=len(starts),  # so that starts are independent
+            context.profile.limits.exactly(starts=in_duel, rounds=_ROUNDS),
+            compilations=in_duel,  # so that starts are independent
             budget_s=300.0,
-            passes=passes,
+            passes=passes or target.judged.of_pass,
         ),
     )
     return dataclasses.replace(
@@ -86,11 +126,28 @@ def draft_profile(
     )
 
 
+def spread_starts(plan: Plan, profile: Profile, target: BisectTarget, starts: range) -> Plan:
+    """The plan with each start as a duel with its own seed, where the metric needs that."""
+    if target.metric == STEP_TIME:
+        return plan
+    pair = dataclasses.replace(profile, matches=profile.matches[:1])
+    duels = [
+        make_plan(
+            dataclasses.replace(pair, seed=_SEED + number),
+            {arm.request: plan.releases[arm.request] for arm in pair.matches[0].arms},
+            campaign=plan.campaign,
+            site=plan.site,
+        ).duels[0]
+        for number in starts
+    ]
+    return dataclasses.replace(plan, duels=(*duels, *plan.duels[1:]))
+
+
 def _list_ceilings(
     target: BisectTarget, arms: Sequence[Arm], context: RunContext
 ) -> tuple[Match, ...]:
     """By the versions of these arms, without their settings."""
-    (plain,) = list_plain_arms(target.framework)
+    (plain,) = list_plain_arms(target.framework.partition("[")[0])
     return list_sentinels(
         target.device,
         load_spec(target.workload).cases[target.case].precision,
@@ -105,7 +162,7 @@ class PairRounds(Generic[T]):
     """Measures pairs of an old and a new environment and stores their starts: a later round adds to
     them."""
 
-    bound: float
+    target: BisectTarget
     measurer: Measurer
     engine: Engine
     draft: Callable[[T, T, range, bool], Plan]
@@ -119,7 +176,8 @@ class PairRounds(Generic[T]):
     _begun: dict[tuple[T, T, bool], int] = field(default_factory=dict)
 
     def judge(self, old: T, new: T, num_starts: int, fresh: bool) -> Judgement:
-        """Judge log(T_new / T_old) from `num_starts` starts, after measuring the missing ones.
+        """Judge the log of the metric, new over old, from `num_starts` starts, after measuring the
+        missing ones.
 
         A `fresh` pair uses no start that was judged before. A pair that can't be built or measured
         is `unknown`.
@@ -132,7 +190,7 @@ class PairRounds(Generic[T]):
             pairs += more
             self._begun[key] = num_starts
             self.lost += [f"{self.name(old, new)}: {each}" for each in lost]
-        return judge_pairs(pairs, lost, self.bound)
+        return judge_pairs(pairs, lost, self.target)
 
     def _measure(
         self, old: T, new: T, starts: range, fresh: bool
@@ -145,20 +203,40 @@ class PairRounds(Generic[T]):
         except (EnvironmentBuildError, CampaignIncompleteError) as error:
             return [], [str(error)]
         self.campaigns.append(plan.campaign)
-        pair = plan.duels[0].duel_run  # the others measure the device's ceilings
-        records = read_duels(self.engine, plan.campaign)
-        return read_pairs([each for each in records if each.duel_run == pair])
+        of_pair = (self.target.workload, self.target.case)  # other duels measure the ceilings
+        pairs = {each.duel_run for each in plan.duels if (each.workload, each.case) == of_pair}
+        records = [r for r in read_duels(self.engine, plan.campaign) if r.duel_run in pairs]
+        if self.target.metric == STEP_TIME:
+            return read_pairs(records)
+        amounts = read_campaign_values(self.engine, plan.campaign, self.target.judged)
+        return read_pairs(records, amounts)
 
 
-def read_pairs(records: Sequence[DuelRecord]) -> tuple[list[np.ndarray], list[str]]:
+_Amounts = Mapping[tuple[str, str], Mapping[int, float]]
+"""By duel run and contender: a metric's value in each start."""
+
+
+def read_pairs(
+    records: Sequence[DuelRecord], amounts: _Amounts | None = None
+) -> tuple[list[np.ndarray], list[str]]:
     """log(T_new / T_old) of each start that counts, one value per round; and why others don't. The
-    first contender of a duel is the old version."""
+    first contender of a duel is the old version. With the `amounts` of another metric, one value
+    per start."""
     found, lost = list[np.ndarray](), list[str]()
     for record in records:
         old, new = record.sides
         wrong = [each.reason for each in record.exclusions if each.concerns(old.name, new.name)]
         if wrong:
             lost.append(wrong[0])
+            continue
+        if amounts is not None:
+            sides = [amounts.get((record.duel_run, each.name), {}) for each in (old, new)]
+            found += _pair_amounts(*sides)
+            lost += [
+                f"{each.name} was not measured"
+                for each, side in zip((old, new), sides, strict=True)
+                if not side
+            ]
             continue
         for pairs in _pair_starts(old, new):
             if len(pairs):
@@ -175,9 +253,18 @@ def _pair_starts(old: ContenderTimes, new: ContenderTimes) -> Iterator[np.ndarra
         yield np.array([math.log(b[start][each] / a[start][each]) for each in rounds])
 
 
-def judge_pairs(pairs: Sequence[np.ndarray], lost: Sequence[str], bound: float) -> Judgement:
+def _pair_amounts(old: Mapping[int, float], new: Mapping[int, float]) -> list[np.ndarray]:
+    shared = sorted(old.keys() & new.keys())
+    return [np.array([math.log(new[each] / old[each])]) for each in shared]
+
+
+def judge_pairs(
+    pairs: Sequence[np.ndarray], lost: Sequence[str], target: BisectTarget
+) -> Judgement:
     """The verdict over starts, as in a confirmation; without starts, the reason."""
-    found = judge_allocations(pairs, bound, prefer="same")
+    scale = target.judged.scale
+    assert scale is not None, "a tracked metric has a scale"
+    found = judge_allocations(pairs, target.bound, prefer="same", noise_floor=scale.least_spread)
     if not pairs and lost:
         return dataclasses.replace(found, reason=lost[0])
     return found

@@ -12,13 +12,15 @@ from typing import Any
 
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_index import find_previous_release
-from benchcore.environments.version_requests import parse_request, pick_interpreters
+from benchcore.environments.version_requests import Request, parse_request, pick_interpreters
 from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.compare import list_differences
+from benchcore.experiments.pairs import BisectTarget
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.matrix import Plan, PlannedDuel, make_plan
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.release_profile import pit_versions
+from benchcore.planning.requests import list_own_settings
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duel_process import result_path
@@ -76,8 +78,9 @@ class ReleaseVerdict:
     `rows` are certificates (`benchcore.store.reports.certificates`), what changed most first;
     `again` says whether fresh starts gave them. Without them nothing is called a change.
     `differences` are the packages and the settings read back that differ between both versions'
-    environments, `lost` the reasons why cases were not measured again. `trends` are small changes
-    of several releases that add up (`benchcore.store.reports.release_trends`).
+    environments, `lost` the reasons why cases were not measured again. `search` is the
+    command that searches the package behind the largest change; None = none changed. `trends` are
+    small changes of several releases that add up (`benchcore.store.reports.release_trends`).
     """
 
     request: ReleaseRequest
@@ -85,6 +88,7 @@ class ReleaseVerdict:
     differences: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     lost: list[str] = field(default_factory=list[str])
     trends: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    search: str | None = None
 
 
 def plan_release(
@@ -124,7 +128,7 @@ def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
         "trends": found.trends,
         "differences": found.differences,
         "lost": found.lost,
-        "search": write_search(found),
+        "search": found.search,
     }
 
 
@@ -148,25 +152,34 @@ def judge_release(request: ReleaseRequest, state: State, measurer: Measurer) -> 
         except CampaignIncompleteError as error:
             lost.append(f"{duel.title}: {error}")  # the completed starts can still be judged
         campaigns.append(again.campaign)
+    rows = _merge(first, list_certificates(engine, campaigns=campaigns))
     return ReleaseVerdict(
         request=request,
-        rows=_merge(first, list_certificates(engine, campaigns=campaigns)),
+        rows=rows,
         differences=_read_differences(plan, request, state),
         lost=lost,
         trends=list_trends(engine, request.framework, request.new),
+        search=_write_search(plan, request, rows),
     )
 
 
-def write_search(verdict: ReleaseVerdict) -> str | None:
-    """The command that searches the package behind the largest change of a step time; None = none
-    changed."""
-    for row in verdict.rows:
-        if row["certificate"] in CHANGED and row["metric"] == STEP_TIME:
-            request = verdict.request
-            return (
-                f"deadheat bisect {request.framework} --workload {row['workload']} "
-                f"--case {row['case_name']} --good {request.old} --bad {request.new} --dependencies"
-            )
+def _write_search(plan: Plan, request: ReleaseRequest, rows: Sequence[_Row]) -> str | None:
+    """The command that searches the package behind the largest change of a step time, or else of
+    another metric; None = none changed."""
+    changed = [row for row in rows if row["certificate"] in CHANGED]
+    for row in sorted(changed, key=lambda row: row["metric"] != STEP_TIME):
+        duel = next(each for each in plan.duels if each.title == case_of(row))
+        arm = next(each for each in duel.contenders if each.arm == row["a_arm"])
+        target = BisectTarget(
+            framework=parse_request(arm.release).named,
+            good=request.old,
+            bad=request.new,
+            workload=duel.workload,
+            case=duel.case,
+            settings=list_own_settings(request.framework, arm.settings),
+            metric=row["metric"],
+        )
+        return f"{target.command} --dependencies"
     return None
 
 
@@ -202,8 +215,7 @@ def _size(row: _Row) -> float:
 def draft_again(plan: Plan, duel: PlannedDuel, request: ReleaseRequest, campaign: str) -> Plan:
     """The fresh starts of a duel's arms in both versions: each a duel with its own seed, and on a
     Slurm site in its own allocation."""
-    pair = {f"{request.framework}=={each}" for each in (request.new, request.old)}
-    sides = [each for each in duel.contenders if each.release in pair]
+    sides = [each for each in duel.contenders if _is_of(parse_request(each.release), request)]
     match = Match(
         workload=duel.workload,
         case=duel.case,
@@ -229,6 +241,10 @@ def draft_again(plan: Plan, duel: PlannedDuel, request: ReleaseRequest, campaign
     ]
     duels = tuple(each.duels[0] for each in plans)
     return dataclasses.replace(plans[0], duels=duels, separate_nodes=True, pool=plan.pool)
+
+
+def _is_of(side: Request, release: ReleaseRequest) -> bool:
+    return side.framework == release.framework and side.version in (release.new, release.old)
 
 
 def _reuse_environments(plan: Plan, again: Plan, state: State) -> None:

@@ -32,12 +32,13 @@ def _pit(match: Match, framework: str, versions: Sequence[str]) -> tuple[Arm, ..
     arms: dict[tuple[str, str], Arm] = {}
     concerned = False
     for arm in match.arms:
-        if parse_request(arm.request).framework != framework:
+        requested = parse_request(arm.request)
+        if requested.framework != framework:
             arms[arm.name, arm.request] = arm
             continue
         concerned = True
         for version in versions:
-            request = f"{framework}=={version}"
+            request = f"{requested.named}=={version}"
             arms.setdefault((arm.name, request), dataclasses.replace(arm, request=request))
     return tuple(arms.values()) if concerned else ()
 

@@ -105,6 +105,18 @@ _WHY_NO_SETTING = {
 }
 
 
+def list_own_settings(framework: str, settings: Mapping[str, str]) -> list[str]:
+    """Those of an arm that are not the default, as `KEY=VALUE`."""
+    usual = {key: values[0] for key, values in _OPTIONS[framework].items()}
+    usual["compile"] = _DEFAULT_MODE[framework]
+    return [f"{key}={value}" for key, value in settings.items() if usual.get(key) != value]
+
+
+def list_extras(arm: str) -> list[str]:
+    """The named sets of further packages of an arm that `parse_arm` named."""
+    return arm.split("-with-")[1:]
+
+
 def list_settings() -> list[str]:
     """Every non-default setting of either framework, as `KEY=VALUE`."""
     usual = {f"compile={mode}" for mode in _DEFAULT_MODE.values() if mode != "none"}

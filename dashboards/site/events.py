@@ -9,8 +9,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from benchcore.planning.requests import list_own_settings
+from benchcore.planning.tracks import TRACKS
 from benchcore.verdict.confirmation.event_states import NEXT
 from benchcore.verdict.history.conditions import describe_changes
+from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import FRAMEWORKS, format_count, is_missing
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
@@ -214,14 +217,23 @@ def list_commands(change: Change) -> str:
     version between them, and close the event."""
     key, event = change["key"], change["event"]["id"]
     case = f"--case {key.case_name}"
+    metric = "" if key.metric == STEP_TIME else f"--metric {key.metric} "
+    arms = {each.name: each for track in TRACKS.values() for each in track}
     versions = (change["versions"]["before"], change["versions"]["after"])
     lines: list[str] = []
     for arm, old, new in zip((key.a_arm, key.b_arm), *versions, strict=True):
         framework = arm.partition("-")[0]
         if old and new and old != new:
-            sides = f"--a {framework}=={new} --b {framework}=={old}"
-            lines.append(f"deadheat compare {key.workload} {case} {sides}")
-            ends = f"--good {old} --bad {new} --event {event}"
+            given = arms[arm].settings if arm in arms else {}
+            own = list_own_settings(framework, given)
+            sides = [
+                " ".join([f"--{side} {framework}=={each}", *(f"--{side}-set {one}" for one in own)])
+                for side, each in (("a", new), ("b", old))
+            ]
+            if not metric:
+                lines.append(f"deadheat compare {key.workload} {case} {' '.join(sides)}")
+            settings = "".join(f"--set {each} " for each in own)
+            ends = f"{metric}{settings}--good {old} --bad {new} --event {event}"
             found = f"deadheat bisect {framework} --workload {key.workload} {case}"
             lines.append(f"{found} {ends}")
     lines.append(f"deadheat events acknowledge {event} --as investigating --by YOU")

@@ -10,12 +10,12 @@ import typer
 from benchcore.errors import UserError
 from benchcore.experiments.bisect import BisectRequest, run_bisection
 from benchcore.experiments.dependencies import shorten_state
-from benchcore.experiments.pairs import BisectTarget
+from benchcore.experiments.pairs import BisectTarget, find_bound
 from benchcore.experiments.rounds import RunContext, check_looks
 from benchcore.planning.profiles import load_profile
 from benchcore.state import open_state
 from benchcore.verdict.confirmation.decide import LOOKS
-from benchcore.verdict.samples import EQUIVALENCE_BOUND
+from benchcore.verdict.history.series import STEP_TIME
 from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
 from flows.cli.options import option
@@ -37,12 +37,15 @@ _PACKAGE_PURPOSES = _VERSION_PURPOSES | {
 _GOOD = "Start from this older version, or lock file (before)."
 _BAD = "End at this newer version, or lock file (after)."
 _SET = "Set an option, as `compare --a-set`; repeat for more."
+_METRIC = "Choose this metric, such as cold_compile_s (default: the time of a step)."
+_BOUND = "Call a change below this the same, as a share: 0.01 is 1 % (default: the metric's own)."
 _EVENT = "Add the outcome to this event's history."
 
 
 def bisect(
     framework: Annotated[
-        str, options.argument("FRAMEWORK", "The framework that changed: jax or torch.")
+        str,
+        options.argument("FRAMEWORK", "The framework that changed: jax, torch or torch[opacus]."),
     ],
     workload: Annotated[str, option("--workload", "NAME", "Measure this workload.")],
     case: Annotated[str, option("--case", "NAME", "Measure this case of it.")],
@@ -50,7 +53,8 @@ def bisect(
     bad: Annotated[str, option("--bad", "VERSION", _BAD)],
     settings: Annotated[list[str] | None, option("--set", "KEY=VALUE", _SET)] = None,
     starts: options.Looks = None,
-    bound: options.Bound = EQUIVALENCE_BOUND,
+    metric: Annotated[str, option("--metric", "NAME", _METRIC)] = STEP_TIME,
+    bound: Annotated[float | None, option("--bound", "RATIO", _BOUND, min=0.001, max=0.5)] = None,
     dependencies: Annotated[
         bool, typer.Option("--dependencies", help="Find the package that caused it, too.")
     ] = False,
@@ -67,7 +71,7 @@ def bisect(
     Searches between a version before the change and one after it. --dependencies searches between
     the locks of both, or between two locks of your own.
     """
-    if framework not in ("jax", "torch"):
+    if framework.partition("[")[0] not in ("jax", "torch"):
         raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")
     target = BisectTarget(
         framework=framework,
@@ -77,7 +81,8 @@ def bisect(
         case=case,
         settings=tuple(settings or ()),
         device=device,
-        bound=bound,
+        bound=bound or find_bound(metric),
+        metric=metric,
     )
     request = BisectRequest(
         target=target,
@@ -111,12 +116,12 @@ def _print_versions(found: Mapping[str, Any]) -> None:
         {
             **each,
             "question": _VERSION_PURPOSES[each["purpose"]],
-            "times as long": each["ratio"],
+            "new/old": each["ratio"],
             "95 %": None if each["low"] is None else f"{each['low']:.3g} to {each['high']:.3g}",
         }
         for each in found["rounds"]
     ]
-    columns = ("question", "old", "new", "verdict", "times as long", "95 %", "starts")
+    columns = ("question", "old", "new", "verdict", "new/old", "95 %", "starts")
     print_rows(rows, columns, title=f"Bisected over {len(found['versions'])} versions")
     for reason in dict.fromkeys(found["lost"]):
         print_line(f"a start does not count: {reason}")
@@ -135,11 +140,11 @@ def _print_dependencies(found: Mapping[str, Any]) -> None:
             **each,
             "question": _PACKAGE_PURPOSES[each["purpose"]],
             **{side: _shorten(each[side]) for side in ("old", "new")},
-            "times as long": each["ratio"],
+            "new/old": each["ratio"],
         }
         for each in found["rounds"]
     ]
-    columns = ("question", "old", "new", "verdict", "times as long", "starts")
+    columns = ("question", "old", "new", "verdict", "new/old", "starts")
     print_rows(rows, columns, title="Packages moved from their old version to the new one")
     for each in found["refused"]:
         print_line(f"{each['move']} can't be moved: {each['reason']}")

@@ -41,6 +41,7 @@ VERSIONS = ("1.1", "1.2")
         (["--good", "1.0", "--bad", "2.0", "--case", "none"], "no case 'none'"),
         (["--good", "1.0", "--bad", "2.0", "--device", "abacus"], "no device 'abacus'"),
         (["--good", "1.0", "--bad", "2.0", "--event", "7"], "no event 7"),
+        (["--good", "1.0", "--bad", "2.0", "--metric", "charm"], "no metric 'charm' is tracked"),
         (["--good", "a.lock", "--bad", "2.0", "--dependencies"], "wanted two versions, or two loc"),
         (["--good", "a.lock", "--bad", "b.lock"], "wanted two versions, or two locks and --depen"),
         (["--good", "a.lock", "--bad", "b.lock", "--dependencies"], "wanted a lock, such as"),
@@ -178,9 +179,11 @@ def test_the_flow_of_the_deployment_reports_its_finding_or_a_reason(
         "flows.bisect.run_bisection",
         lambda order, state, measurer: orders.append(order) or found,
     )
-    done = bisect(**question, good="1.0", bad="2.0", starts=[3, 6], dependencies=True)
+    more: dict[str, Any] = {"dependencies": True, "metric": "process_peak_bytes"}
+    done = bisect(**question, good="1.0", bad="2.0", starts=[3, 6], **more)
     assert done.is_completed() and done.message == found["summary"]
     assert (orders[0].looks, orders[0].dependencies) == ((3, 6), True)
+    assert (orders[0].target.metric, orders[0].target.bound) == ("process_peak_bytes", 0.04)
     with get_client(sync_client=True) as client:
         key = ArtifactFilterKey(any_=["bisection"])
         tables = client.read_artifacts(artifact_filter=ArtifactFilter(key=key))

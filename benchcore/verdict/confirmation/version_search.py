@@ -1,4 +1,4 @@
-"""Find the version that changed the time of a step, by binary search.
+"""Find the version that changed a metric, by binary search.
 
 Each decision is a verdict over fresh starts. The culprit is measured again against its predecessor.
 """
@@ -18,7 +18,7 @@ Purpose = Literal["ends", "search", "verify", "rest"]
 its predecessor, in new starts. `rest`: the culprit against bad."""
 JudgePair = Callable[[str, str, int, bool], Judgement]
 """Called with the old version, the new one, the total number of starts, and whether starts of
-earlier rounds are excluded. Judges log(T_new / T_old): above 0 = the new version is slower."""
+earlier rounds are excluded. Judges the log of new over old: above 0 = the new one costs more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class _Search:
         last = len(self.versions) - 1
         ends = self._judge("ends", 0, last)
         if ends.verdict == "same":
-            return self._end("same", f"good and bad are equally fast: {ends.reason}")
+            return self._end("same", f"good and bad do not differ: {ends.reason}")
         if ends.verdict == "unknown":
             return self._end("unknown", f"whether good and bad differ is unknown: {ends.reason}")
         self.slower = (ends.log_ratio or 0.0) > 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchcore.experiments.alerts import describe_shift
+from benchcore.experiments.alerts import describe_shift, write_again
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import ConditionChange
@@ -144,3 +144,19 @@ def test_an_unchanged_version_is_compared_with_its_old_environment() -> None:
     )
     written = describe_shift(suspicion, finding)
     assert ": PyTorch 2.15.0 is 5 % slower than in its old environment." in written
+
+
+def test_the_command_measures_the_arm_that_moved_by_the_metric_that_moved() -> None:
+    old, new = (
+        replace(_side("torch", each), arm="torch-eager-with-opacus", settings={"compile": "none"})
+        for each in ("2.14.0", "2.15.0")
+    )
+    key = _suspicion(("0.11.0", "0.11.0"), ("2.14.0", "2.15.0")).key
+    assert write_again(key, old, new) == (
+        "deadheat compare mlp --case infer_b128 --a 'torch[opacus]==2.14.0' --a-set compile=none "
+        "--b 'torch[opacus]==2.15.0' --b-set compile=none"
+    )
+    assert write_again(replace(key, metric="cold_compile_s"), old, new) == (
+        "deadheat bisect 'torch[opacus]' --workload mlp --case infer_b128 --metric cold_compile_s "
+        "--set compile=none --good 2.14.0 --bad 2.15.0"
+    )

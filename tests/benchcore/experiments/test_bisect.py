@@ -106,7 +106,7 @@ def _record(new: float, *, marks: tuple[FailedCheck, ...] = (), number: int = 1)
 def test_a_pair_is_judged_by_its_starts_and_the_old_version_is_the_first() -> None:
     pairs, lost = read_pairs([_record(0.05), _record(0.05, number=2)])
     assert (len(pairs), lost) == (10, [])
-    found = judge_pairs(pairs, lost, 0.02)
+    found = judge_pairs(pairs, lost, MLP)
     assert found.verdict == "different"
     assert found.log_ratio == pytest.approx(0.05, abs=0.003)
 
@@ -117,5 +117,5 @@ def test_a_start_that_does_not_count_is_reported_and_not_judged() -> None:
     )
     pairs, lost = read_pairs([_record(0.05, marks=(mark,))])
     assert (pairs, lost) == ([], ["it crashed"])
-    found = judge_pairs(pairs, lost, 0.02)
+    found = judge_pairs(pairs, lost, MLP)
     assert (found.verdict, found.log_ratio, found.reason) == ("unknown", None, "it crashed")

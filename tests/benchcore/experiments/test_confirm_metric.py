@@ -6,76 +6,26 @@ The starts are documents written here: what is tested is which of their amounts 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from kept_histories import keep_history, open_history
-from result_documents import JAX, TORCH, Racer, make_document, make_history, plant_amounts
+from kept_histories import open_history
+from result_documents import make_history, plant_amounts
 from webhooks import serve_webhook
+from written_starts import NEW, OLD, OTHER, WrittenStarts, place
 
-from benchcore.cell.measure.host import describe_device
 from benchcore.experiments.confirm import Confirmed, ConfirmRequest, run_confirmation
 from benchcore.experiments.rounds import RunContext
-from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import load_profile
 from benchcore.protocol import EnvironmentRecord, write_json
-from benchcore.state import State, open_state
+from benchcore.state import open_state
 from benchcore.store.database import Engine
 from benchcore.store.events import list_events
 from benchcore.store.suspicions import list_suspicions, refresh_suspicions
 
 NUM, SINCE = 30, 18
-OLD = replace(JAX, name="jax-jit-0.9.0", arm="jax-jit")
-NEW = replace(OLD, name="jax-jit-0.9.1", version="0.9.1")
-OTHER = replace(TORCH, name="torch-eager-2.10.0", arm="torch-eager")
-_CASE = {"workload": "matmul", "case": "tiny_op", "use_case": "op"}
-
-
-def _place(document: dict[str, Any]) -> dict[str, Any]:
-    document["duel"] |= _CASE
-    document["allocation"]["device"] = describe_device("cpu")
-    for contender in document["contenders"]:
-        contender["settings"] = {"compile": "jit" if contender["framework"] == "jax" else "none"}
-    return document
-
-
-@dataclass
-class WrittenStarts:
-    """Writes every planned start: the metric of a version is `amounts` of it, plus noise."""
-
-    state: State
-    engine: Engine
-    metric: str
-    amounts: Mapping[str, float]
-    noise: float
-    plans: list[Plan] = dataclasses.field(default_factory=list)
-
-    def measure(self, plan: Plan, title: str) -> None:
-        """Write a document per planned duel, and ingest it."""
-        self.plans.append(plan)
-        documents = []
-        for duel in plan.duels:
-            named = {"duel_run": duel.duel_run, "campaign": plan.campaign, "starts": 1}
-            racers = [self._racer(each.name) for each in duel.contenders]
-            document = _place(make_document(racers, **named))
-            rng = np.random.default_rng(duel.seed)
-            for side, racer in enumerate(racers):
-                amount = self.amounts[racer.version] * math.exp(rng.normal(0, self.noise))
-                plant_amounts([document], side, self.metric, [amount])
-            documents.append(document)
-        keep_history(self.engine, self.state, documents)
-
-    def report(self, text: str) -> None:
-        """Nobody reads it."""
-
-    def _racer(self, name: str) -> Racer:
-        base = next(each for each in (OLD, NEW, OTHER) if name.startswith(each.name))
-        return replace(base, name=name, role="pinned")
 
 
 def _confirm(
@@ -84,7 +34,7 @@ def _confirm(
     """Nights in which version 0.9.1 came with another amount of the metric; then its starts."""
     state = open_state(root)
     documents = [
-        _place(each)
+        place(each)
         for each in make_history(
             np.random.default_rng(3).normal(0.2, 0.004, NUM).tolist(),
             [OLD, OTHER],

@@ -26,7 +26,6 @@ from benchcore.experiments.release import (
     ReleaseRequest,
     ReleaseVerdict,
     judge_release,
-    write_search,
 )
 from benchcore.planning.matrix import Plan, make_plan, save_plan
 from benchcore.planning.profiles import Match, Profile
@@ -197,7 +196,7 @@ def test_a_change_that_fresh_starts_do_not_show_is_none(tmp_path: Path) -> None:
     assert "worse" in {row["certificate"] for row in night}
     assert not any(row["certificate"] in ("better", "worse") for row in found.rows)
     assert _find(found, "tiny_train")["certificate"] == "unchanged"
-    assert write_search(found) is None
+    assert found.search is None
 
 
 @pytest.mark.parametrize(
@@ -225,7 +224,7 @@ def test_the_sentence_names_the_changes_and_counts_the_rest(tmp_path: Path) -> N
     assert "; the compile time of mlp tiny_infer (jax-jit) is 1." in text
     unchanged = sum(row["certificate"] == "unchanged" for row in found.rows)
     assert f"Unchanged: {unchanged} of {len(found.rows)}. Not shown: " in text
-    assert write_search(found) == (
+    assert found.search == (
         "deadheat bisect jax --workload mlp --case tiny_train --good 0.9.0 --bad 0.9.1 "
         "--dependencies"
     )

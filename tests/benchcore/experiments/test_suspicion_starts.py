@@ -218,3 +218,19 @@ def test_differences_are_listed_with_the_likeliest_first(state: State) -> None:
     ]
     assert {each["side"] for each in found} == {"a"}
     assert (found[0]["old"], found[0]["new"]) == ("ieee", "tf32")
+
+
+def test_further_packages_of_an_arm_are_measured_again(state: State) -> None:
+    """Their environments are those of the nights, or are rebuilt with the same packages."""
+    sides = {
+        name: dataclasses.replace(TORCH_SIDE, arm="torch-eager-with-opacus")
+        for name in ("b_old", "b_new")
+    }
+    contenders = choose_contenders(_subject(**sides), state)
+    assert [each.request for each in contenders] == [
+        "jax==0.9",
+        "jax==0.10",
+        "torch[opacus]==2",
+        "jax==0.9",
+    ]
+    assert _plan(_subject(), contenders).releases["torch[opacus]==2"].extras == ("opacus",)
