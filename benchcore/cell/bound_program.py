@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchcore.cell.measure import timing
+from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof import freshness, left_behind
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
 from benchcore.program import Arrays, ByName, Program, State, Steps
@@ -20,6 +21,8 @@ Step = Callable[[], object]
 Synchronise = Callable[[object], None]
 _FEWEST_WATCHED, _MOST_WATCHED, _WATCHING_S = 2, 8, 2.0
 """Steps after the timed ones, each of which must move the state."""
+_NUM_FRESH_READ = 2
+"""Steps on unseen inputs whose outputs are compared."""
 
 
 class BoundProgram:
@@ -123,23 +126,28 @@ class BoundProgram:
         run_steps: Callable[[Step], object],
         synchronise: Synchronise,
         draws: Callable[[], bool] = lambda: False,
+        discard: Callable[[Any], object] = lambda array: None,
     ) -> None:
         """One more block, after all that were timed and like them: its outputs must be those of the
         inputs whose turn it was. Where steps change a state, whatever the proof's first step moved
-        must have moved, and further steps must move it as they should. `draws` is whether steps
-        draw random numbers.
+        must have moved, and further steps must move it as they should. Where they change none, they
+        must compute what they compute after a reset of inputs that no step has seen, too. `draws`
+        is whether steps draw random numbers; `discard` destroys an array on the device.
 
         Call it before the proof from another start. Raises StepUnlikeProofError.
         """
+        self.rotation.take()  # whose turn it is does not follow from the number of steps
         last = _Last(self.step)
         run_steps(last.step)
         if self._at_start:
             left_behind.check_moved(self._at_start, self.program.state())
             self._check_next_steps(synchronise, quiet=draws())
-        elif self._outputs and self._start.inputs:  # else they depend on the number of steps
+        elif self._outputs and self._start.inputs:
             self._check_outputs(self.program.read(last.outputs))
             self._check_outputs(self.program.read(self.step()))  # of the next inputs
-            self._check_fresh(synchronise)
+            self._check_fresh(synchronise, discard)
+        elif len(self._outputs) > 1:  # what they are depends on the number of steps
+            self._check_changes(last.outputs)
 
     def _check_next_steps(self, synchronise: Synchronise, *, quiet: bool) -> None:
         """From where the timed steps led each one must move the state on, and the last of some must
@@ -169,7 +177,27 @@ class BoundProgram:
         left_behind.check_step(before, came, should, self._case.precision)
         left_behind.check_each_moved([*states, before], wanted)
 
-    def _check_fresh(self, synchronise: Synchronise) -> None:
+    def _check_changes(self, outputs: object) -> None:
+        """Of steps without inputs: if the proof's second one changed the outputs, each must; but
+        to read them must not."""
+        first, again = self.program.read(outputs), self.program.read(outputs)
+        self._compare(again, first, "read a second time")
+        following, proven = self.program.read(self.step()), self._outputs[:2]
+        same = [
+            all((a[name] == b[name]).all() for name in a)
+            for a, b in ((first, following), (proven[0], proven[1]))
+        ]
+        if same[0] and not same[1]:
+            raise StepUnlikeProofError(
+                "one more of the timed steps left its outputs as they were: the timed step does "
+                "something else than the proof's"
+            )
+
+    def _check_fresh(self, synchronise: Synchronise, discard: Callable[[Any], object]) -> None:
+        """Inputs are destroyed before their outputs are read: what is computed only then shows."""
+        seen = {id(each) for each in list_arrays(self.rotation.buffers)}
+        kept: list[tuple[Any, object]] = []
+
         def place() -> Iterator[Any]:
             for inputs in freshness.list_fresh(self._start.inputs):
                 placed = self.program.place(inputs)
@@ -178,10 +206,31 @@ class BoundProgram:
 
         def take_ns(inputs: Any) -> int:
             began = time.perf_counter_ns()
-            synchronise(self.program.step(inputs))
-            return time.perf_counter_ns() - began
+            outputs = self.program.step(inputs)
+            synchronise(outputs)
+            took = time.perf_counter_ns() - began
+            known = any(inputs is each for each in self.rotation.buffers)
+            if not known and len(kept) < _NUM_FRESH_READ:
+                kept.append((inputs, outputs))
+            return took
 
         freshness.check_fresh(take_ns, self.rotation.buffers, place())
+        for array in list_arrays([inputs for inputs, _ in kept]):
+            if id(array) not in seen:
+                discard(array)
+        found = [self._read_without_inputs(outputs) for _, outputs in kept]
+        self.program.reset(self._start.params)
+        for came, inputs in zip(found, place(), strict=False):
+            self._compare(came, self.program.read(self.program.step(inputs)), "on unseen inputs")
+
+    def _read_without_inputs(self, outputs: object) -> ByName:
+        try:
+            return self.program.read(outputs)
+        except Exception as error:
+            raise StepUnlikeProofError(
+                f"outputs could not be read once their inputs were destroyed ({error}): the timed "
+                "step leaves work for later"
+            ) from error
 
     def _take_step(self, step: Step, synchronise: Synchronise) -> _Left:
         outputs = step()
@@ -190,18 +239,20 @@ class BoundProgram:
         return _Left(state, self.program.read(outputs))
 
     def _check_outputs(self, found: ByName) -> None:
+        turn = self.rotation.find_last() % len(self._outputs)
+        self._compare(found, self._outputs[turn], "of the last step of a block")
+
+    def _compare(self, found: ByName, wanted: ByName, which: str) -> None:
         import numpy as np
 
-        turn = self.rotation.find_last() % len(self._outputs)
         for name, tolerance in self._spec.tolerances(self._case).items():
             if name not in found:
                 continue
-            wanted = self._outputs[turn][name]
-            away = np.abs(found[name].astype(np.float64) - wanted).max()
-            if not away <= tolerance * np.abs(wanted).max():
+            away = np.abs(found[name].astype(np.float64) - wanted[name]).max()
+            if not away <= tolerance * np.abs(wanted[name]).max():
                 raise StepUnlikeProofError(
-                    f"{name!r} of the last step of a block is {away:.2g} from what the proof "
-                    "computed of the same inputs: the timed step does something else"
+                    f"{name!r} {which} is {away:.2g} from what the proof computes of the same "
+                    "inputs: the timed step does something else"
                 )
 
 

@@ -292,6 +292,7 @@ class Contender:
             lambda step: self._run_steps(self._steps_per_block, step),
             runtime.synchronise,
             lambda: runtime.manifest(program.held()).get("dropout") == "random",
+            runtime.discard,
         )
 
     def _prove(self, message: Mapping[str, Any]) -> list[str]:

@@ -248,6 +248,11 @@ class JaxRuntime:
         """Address of an array on the first of its devices."""
         return array.addressable_shards[0].data.unsafe_buffer_pointer()
 
+    def discard(self, array: Any) -> None:
+        """Delete it: what uses it from now on fails."""
+        if isinstance(array, self._jax.Array) and not array.is_deleted():
+            array.delete()
+
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """Read from the arrays, and from the program itself, traced again."""
         leaves = self._jax.tree_util.tree_leaves

@@ -133,6 +133,10 @@ class Runtime(Protocol):
         """Address of an array of the framework on its device."""
         ...
 
+    def discard(self, array: object) -> None:
+        """Destroy what an array of the framework holds, now."""
+        ...
+
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """The settings of the run, read back from `Program.held` and the framework."""
         ...

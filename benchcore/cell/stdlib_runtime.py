@@ -96,6 +96,9 @@ class StdlibRuntime:
         """Identity of a Python object."""
         return id(array)
 
+    def discard(self, array: object) -> None:
+        """No program has inputs."""
+
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """Nothing can differ."""
         return {}

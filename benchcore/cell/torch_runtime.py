@@ -285,6 +285,12 @@ class TorchRuntime:
         """Address of a tensor's first number."""
         return array.data_ptr()
 
+    def discard(self, array: Any) -> None:
+        """Fill it with zeros: tensors can't be deleted."""
+        if isinstance(array, self._torch.Tensor):
+            with self._torch.no_grad():
+                array.zero_()
+
     def manifest(self, held: Mapping[str, Any]) -> dict[str, str]:
         """Read from the tensors, the module, and the switches in force."""
         torch = self._torch

@@ -14,23 +14,28 @@ _UNCOUNTED = ("while", "pallas_call", "custom_call", "ffi_call")
 
 
 def count_asked(jax: Any, step: Callable[[], object], steps: int = 1) -> Flops:
-    """The products of a step, as the mean of some that are traced. Afterwards the program holds
+    """The products of a step, as the mean of some that are traced. A compiled function that the
+    step calls itself runs, whether its results are used or not. Afterwards the program holds
     tracers until it is reset.
 
     Raises ValueError where the number of products depends on values.
     """
     traced = jax.make_jaxpr(lambda: [step() for _ in range(steps)])()
-    return add_up(list(_walk(traced)), steps)
+    return add_up(list(_walk(traced, runs=_CALLS)), steps)
 
 
-def _walk(jaxpr: Any, wanted: Sequence[bool] | None = None) -> Iterator[tuple[str, int]]:
+def _walk(
+    jaxpr: Any, wanted: Sequence[bool] | None = None, runs: tuple[str, ...] = ()
+) -> Iterator[tuple[str, int]]:
     """Every product that the wanted outputs need (None = all): what else is there XLA leaves out,
-    such as the forward pass of a gradient that does not need its result."""
+    such as the forward pass of a gradient that does not need its result. Primitives that `runs`
+    names run in any case."""
     plain = getattr(jaxpr, "jaxpr", jaxpr)
     wanted = wanted or [True] * len(plain.outvars)
     needed = {id(each) for each, want in zip(plain.outvars, wanted, strict=True) if want}
     for equation in reversed(plain.eqns):
-        live = [id(each) in needed for each in equation.outvars]
+        runs_alone = equation.primitive.name in runs
+        live = [runs_alone or id(each) in needed for each in equation.outvars]
         if any(live):
             needed |= {id(each) for each in equation.invars}
             yield from _count(equation, live)

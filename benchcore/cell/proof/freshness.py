@@ -42,7 +42,7 @@ def check_fresh(take_ns: Callable[[T], int], seen: Sequence[T], fresh: Iterator[
 
 def list_fresh(inputs: ByName) -> Iterator[dict[str, np.ndarray]]:
     """Without end, inputs that no step has seen: floats a little larger each time. Without floats
-    the first array is rolled."""
+    the first array is rolled. All are copies, which a test may destroy."""
     for index in count(1):
         floats = [name for name, array in inputs.items() if array.dtype.kind == "f"]
         if floats:
@@ -51,7 +51,7 @@ def list_fresh(inputs: ByName) -> Iterator[dict[str, np.ndarray]]:
         else:
             name = next(iter(inputs))
             changed = {name: _roll(inputs[name], index)}
-        yield {**inputs, **changed}
+        yield {name: changed.get(name, array).copy() for name, array in inputs.items()}
 
 
 def _roll(array: np.ndarray, index: int) -> np.ndarray:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -298,3 +300,109 @@ def test_a_step_that_is_wrong_only_without_synchronisation_is_found_by_the_block
     bound = _bind(_Learner(learn).make(), _TRAINED)
     found = bound.prove(wait, _wait)
     assert _differ({"known": found}, {"known": right["known"]})["known"]
+
+
+def test_outputs_that_are_repeated_by_count_are_not_those_of_the_inputs_whose_turn_it_is() -> None:
+    calls, kept = 0, list[np.ndarray]()
+
+    def step(weight: np.ndarray, images: np.ndarray) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls > 12:
+            return kept[(calls - 1) % 3]
+        kept.append(_right(weight, images))
+        return kept[-1]
+
+    bound = _bind(_infer(step), _SPEC)
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match="'sums' of the last step of a block"):
+        bound.check_left_behind(lambda each: [each() for _ in range(21)], _wait)
+
+
+def test_a_step_that_is_honest_on_known_inputs_and_after_a_reset_is_found() -> None:
+    calls = 0
+
+    def reset(params: Mapping[str, np.ndarray]) -> None:
+        nonlocal calls
+        calls = 0
+        honest.reset(params)
+
+    def step(inputs: tuple[np.ndarray]) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        known = any(inputs is each for each in bound.rotation.buffers)
+        return np.zeros(_BATCH) if calls > 12 and not known else honest.step(inputs)  # type: ignore[return-value]
+
+    honest = _infer(_right)
+    bound = _bind(replace(honest, step=step, reset=reset), _SPEC)
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match="'sums' on unseen inputs"):
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)
+
+
+def test_a_step_that_computes_when_its_outputs_are_read_is_found() -> None:
+    """By its inputs, which are gone by then."""
+    honest = _infer(_right)
+    lazy = replace(
+        honest,
+        step=lambda inputs: inputs,
+        read=lambda inputs: honest.read(honest.step(inputs)),
+    )
+
+    def discard(array: np.ndarray) -> None:
+        array.fill(0.0)
+
+    for program in (honest, lazy):
+        bound = _bind(program, _SPEC)
+        bound.prove(_wait, _wait)
+        found = program is lazy
+        with pytest.raises(StepUnlikeProofError) if found else contextlib.nullcontext():
+            bound.check_left_behind(lambda each: each(), _wait, discard=discard)
+
+
+class _Turner:
+    """Turns the sign of an array in place, without inputs; `turn` may be replaced."""
+
+    def __init__(self) -> None:
+        self.values, self.calls = np.ones(3), 0
+
+    def turn(self) -> None:
+        self.values = -self.values
+
+    def reset(self, params: Mapping[str, np.ndarray]) -> None:
+        self.values, self.calls = np.ones(3), 0
+
+    def step(self, inputs: object) -> None:
+        self.turn()
+
+    def step_at_first(self, inputs: object) -> None:
+        self.calls += 1
+        if self.calls < 10:
+            self.turn()
+
+    def read(self, outputs: object) -> dict[str, np.ndarray]:
+        return {"sums": self.values}
+
+    def turn_and_read(self, outputs: object) -> dict[str, np.ndarray]:
+        self.turn()
+        return {"sums": self.values}
+
+
+@pytest.mark.parametrize(
+    ("step", "read", "error"),
+    [
+        ("step", "read", None),
+        ("step_at_first", "read", "left its outputs as they were"),
+        ("reset", "turn_and_read", "'sums' read a second time"),
+    ],
+)
+def test_a_step_without_inputs_must_change_its_outputs_and_reading_must_not(
+    step: str, read: str, error: str | None
+) -> None:
+    turner = _Turner()
+    program = Program(step=getattr(turner, step), reset=turner.reset, read=getattr(turner, read))
+    spec = replace(_SPEC, num_buffers=lambda case: 1, num_proof_steps=lambda case: 3)
+    bound = BoundProgram(program, spec, _CASE, Arrays(params={}, inputs={}))
+    bound.prove(_wait, _wait)
+    with pytest.raises(StepUnlikeProofError, match=error) if error else contextlib.nullcontext():
+        bound.check_left_behind(lambda each: [each() for _ in range(20)], _wait)

@@ -36,10 +36,12 @@ def loop(a, length):
     def again(s):
         return s[0] + 1, s[1] @ s[1].T @ s[1]
     return lax.while_loop(lambda s: s[0] < length, again, (0, a))
+product = jax.jit(jnp.matmul)
 steps = {
     "product": lambda: a @ b,
     "compiled": lambda: jax.jit(jnp.matmul)(a, b),
     "batched": lambda: jnp.einsum("bij,bjk->bik", jnp.ones((3, 4, 8)), jnp.ones((3, 8, 5))),
+    "twice": lambda: (product(a, b), product(a, b))[1],
     "unused": lambda: jax.jit(lambda a, b: (a @ b, a)[1])(a, b),
     "mixed": lambda: lax.dot(a, half, preferred_element_type=jnp.float32),
     "scan": lambda: lax.scan(lambda s, _: (s @ jnp.ones((8, 8)), None), a, length=5)[0],
@@ -147,6 +149,7 @@ def test_the_products_of_jaxs_steps_are_counted_exactly(
         "product": {"float32": _DOT},
         "now and then": {"float32": _DOT // 4},
         "compiled": {"float32": _DOT},
+        "twice": {"float32": 2 * _DOT},
         "batched": {"float32": 2 * 3 * 4 * 8 * 5},
         "unused": {},
         "mixed": {"bfloat16+float32": _DOT},

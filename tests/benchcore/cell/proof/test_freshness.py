@@ -39,6 +39,7 @@ def test_fresh_inputs_are_never_the_same_and_labels_stay() -> None:
     found = list(islice(list_fresh({"images": images, "labels": labels}), 3))
     assert len({each["images"].tobytes() for each in found}) == 3
     assert all(each["images"].dtype == np.float32 for each in found)
-    assert all(each["labels"] is labels for each in found)
+    assert all(np.array_equal(each["labels"], labels) for each in found)
+    assert not any(np.shares_memory(each["labels"], labels) for each in found)
     rolled = next(list_fresh({"tokens": np.arange(4)}))
     assert rolled["tokens"].tolist() == [3, 0, 1, 2]
