@@ -39,21 +39,27 @@ _LIMITS = DuelLimits(
     starts=1, rounds=2, passes=False, block_ms=20.0, warm_up_limit_s=0.2, block_timeout_s=60.0
 )
 _SETTING = "plant"
+_PROGRAMS = Path(__file__).with_name("planted_programs.py")
+_BUILD = 'module.build(case, arrays, {**given, "device": order["device"]})'
 _MODES = {"jax": "jit", "torch": "none"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plant:
-    """A patch of one side, and the guard that must refuse it."""
+    """A patch of one side's file, or a wrapper around its program, and the guard that must refuse
+    it."""
 
     name: str
     workload: str
     case: str
     framework: str
-    file: str
-    old: str
-    new: str
     guard: str
+    """A part of the reason, or several parts, one of which is enough, joined by `|`."""
+    file: str = ""
+    old: str = ""
+    new: str = ""
+    wrapper: str = ""
+    """A function of `tasks.planted_programs`."""
 
     @property
     def duel(self) -> tuple[str, str]:
@@ -74,8 +80,15 @@ class Outcome:
     @property
     def refused_by(self) -> str | None:
         """The first reason that names the plant's guard."""
-        guard = self.plant.guard if self.plant else ""
-        return next((each for each in self.reasons if guard in each), None)
+        guards = self.plant.guard.split("|") if self.plant else [""]
+        found = (each for each in self.reasons if any(guard in each for guard in guards))
+        return next(found, None)
+
+    @property
+    def guard(self) -> str | None:
+        """The part of the plant's guard that the reason names."""
+        guards = self.plant.guard.split("|") if self.plant else []
+        return next((each for each in guards if each in (self.refused_by or "")), None)
 
     @property
     def as_expected(self) -> bool:
@@ -220,9 +233,9 @@ def _patch_imports(plants, plant):
     """Let the module of a plant be imported with its patch."""
     import importlib.machinery, sys
 
-    if plant is None:
+    patch = plants.get(plant)
+    if patch is None or patch["wrapper"]:
         return
-    patch = plants[plant]
     module = "benchcore.workloads." + patch["file"].removesuffix(".py").replace("/", ".")
 
     class Loader(importlib.machinery.SourceFileLoader):
@@ -242,24 +255,57 @@ def _patch_imports(plants, plant):
 
     assert module not in sys.modules, "imported before its patch"
     sys.meta_path.insert(0, Finder)
+
+
+def _build_planted(build, order, case, arrays):
+    """Wrap the program of an automatic plant."""
+    from benchcore.cell import planted_programs
+
+    wrapper = _PLANTS.get(order["settings"].get("plant"), {}).get("wrapper")
+    if not wrapper:
+        return build()
+    given = planted_programs.Given(
+        framework=order["framework"],
+        batch=case.batch,
+        arrays=arrays,
+        num_buffers=import_spec(order["workload"]).num_buffers(case),
+    )
+    return planted_programs.WRAPPERS[wrapper](build, given)
 '''
 
 
 def _plant(state: State, plants: Mapping[str, Plant]) -> Path:
-    """A copy of the inside ring whose contenders know one more setting."""
+    """A copy of the inside ring whose contenders know one more setting, and share what they
+    compiled with all of their framework: most of an automatic plant's program is the right one."""
     snapshot = state.root / "planted"
     shutil.copytree(take_snapshot(state.snapshots), snapshot, dirs_exist_ok=True)
     patches = {name: dataclasses.asdict(plant) for name, plant in plants.items()}
-    building = snapshot / "benchcore" / "cell" / "building.py"
-    source = building.read_text(encoding="utf-8")
+    cell = snapshot / "benchcore" / "cell"
+    shutil.copy(_PROGRAMS, cell / _PROGRAMS.name)
     load = "    module = importlib.import_module(name)\n"
     accepted = "if key != INJECTED_SLOWDOWN}"
-    assert source.count(load) == source.count(accepted) == 1, "building.py has changed"
-    source = source.replace(
-        load, f'    _patch_imports(_PLANTS, order["settings"].get({_SETTING!r}))\n{load}'
+    _replace(
+        cell / "building.py",
+        {
+            load: f'    _patch_imports(_PLANTS, order["settings"].get({_SETTING!r}))\n{load}',
+            accepted: f"if key not in (INJECTED_SLOWDOWN, {_SETTING!r})}}",
+            f"return {_BUILD}": f"return _build_planted(lambda: {_BUILD}, order, case, arrays)",
+        },
+        f"{_HOOK}\n_PLANTS = __import__('json').loads({json.dumps(patches)!r})\n",
     )
-    source = source.replace(accepted, f"if key not in (INJECTED_SLOWDOWN, {_SETTING!r})}}")
-    text = f"{source}{_HOOK}\n_PLANTS = __import__('json').loads({json.dumps(patches)!r})\n"
-    building.unlink()  # a snapshot is read-only
-    building.write_text(text, encoding="utf-8")
+    _replace(
+        cell / "launch.py",
+        {'"caches" / contender.name': '"caches" / contender.framework', "shutil.rmtree(": "_keep("},
+        "\n\ndef _keep(folder, **options):\n    pass\n",
+    )
     return snapshot
+
+
+def _replace(path: Path, changes: Mapping[str, str], more: str = "") -> None:
+    """Write the file anew, with texts that stand in it once replaced, and more at its end."""
+    text = path.read_text(encoding="utf-8")
+    for old, new in changes.items():
+        assert text.count(old) == 1, f"{path.name} has changed"
+        text = text.replace(old, new)
+    path.unlink()  # a snapshot is read-only
+    path.write_text(text + more, encoding="utf-8")

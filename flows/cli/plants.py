@@ -12,7 +12,14 @@ from benchcore.errors import UserError
 from benchcore.state import open_state
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_rows, report_line
-from tasks.plants import PLANTS, Outcome, provision_sides, read_plants, run_plants
+from tasks.automatic_plants import (
+    GUARD_COLUMNS,
+    list_automatic,
+    list_planted_workloads,
+    tabulate,
+)
+from tasks.automatic_plants import sample as take_sample
+from tasks.plants import PLANTS, Outcome, Plant, provision_sides, read_plants, run_plants
 
 
 def plants(
@@ -20,6 +27,18 @@ def plants(
         str | None,
         typer.Option("--only", metavar="TEXT", help="Run only those whose name has this text."),
     ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="NAME",
+            help="Run the automatic unfair sides of this workload, or of 'all', instead of FILE's.",
+        ),
+    ] = None,
+    sample: Annotated[
+        bool,
+        typer.Option("--sample", help="Run each automatic kind once per workload, not everywhere."),
+    ] = False,
     file: Annotated[
         Path, typer.Option("--file", metavar="FILE", help="Read the unfair sides from this file.")
     ] = PLANTS,
@@ -31,12 +50,14 @@ def plants(
     """Race unfair sides against right ones: each must be refused by its own guard.
 
     Exit code 1 if an unfair side counts, if another guard refuses it, or if a right side is
-    refused. Runs on the CPU; nothing of it is stored.
+    refused. Automatic ones are wrapped around the programs of any workload, in its tiny cases. Runs
+    on the CPU; nothing of it is stored.
     """
-    chosen = [plant for plant in read_plants(file) if only is None or only in plant.name]
+    offered = read_plants(file) if workload is None else _list_automatic(workload, sample)
+    chosen = [plant for plant in offered if only is None or only in plant.name]
     if not chosen:
         raise UserError(
-            f"wanted a part of a name, got {only!r}, which none of {file} has; "
+            f"wanted a part of a name, got {only!r}, which none of {workload or file} has; "
             "run 'deadheat plants' without --only to see all"
         )
     environments = provision_sides(open_state(state), {"jax": jax, "torch": torch}, report_line)
@@ -45,13 +66,24 @@ def plants(
     rows = [_describe(each) for each in outcomes]
     failed = sum(not each.as_expected for each in outcomes)
     if as_json:
-        print_json({"sides": rows, "failed": failed})
+        print_json({"sides": rows, "failed": failed, "by_guard": tabulate(outcomes)})
     else:
         columns = ["case", "side", "what is unfair", "refused because", "as expected"]
         print_rows(rows, columns, title="unfair sides")
+        if workload is not None:
+            counted = [
+                {name: str(cell) for name, cell in row.items()} for row in tabulate(outcomes)
+            ]
+            print_rows(counted, ["case", *GUARD_COLUMNS], title="unfair sides refused, by guard")
         print_line(f"{len(rows) - failed} of {len(rows)} sides as expected")
     if failed:
         raise typer.Exit(1)
+
+
+def _list_automatic(workload: str, sampled: bool) -> list[Plant]:
+    names = list_planted_workloads() if workload == "all" else [workload]
+    plants = [plant for name in names for plant in list_automatic(name)]
+    return sorted(take_sample(plants) if sampled else plants, key=lambda plant: plant.duel)
 
 
 def _describe(outcome: Outcome) -> dict[str, str]:
