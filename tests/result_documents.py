@@ -120,6 +120,14 @@ def plant_amounts(
             contender["cold"]["stages"] |= {"trace": 0.0, "lower": 0.0, "compile": float(amount)}
         elif metric == "program_ops":
             start["profile"]["program"]["counts"] = {"dot": int(amount)}
+        elif metric in ("trace_s", "lower_s"):
+            start["stages"][metric.removesuffix("_s")] = float(amount)
+        elif metric == "warm_compile_s":
+            start["stages"] |= {"trace": 0.0, "lower": 0.0, "compile": float(amount)}
+        elif metric == "host_dispatch_ns":
+            profile = start["profile"]
+            share = profile["kernel_ns"] / profile["wall_ns"]
+            profile["plain_ns"] = round(profile["steps"] * amount / (1 - share))
         elif metric == "latency_p95_ns":
             start["latency_ns"] = [round(amount)] * 200
         else:

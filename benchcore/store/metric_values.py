@@ -17,10 +17,13 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 from benchcore.store.metrics import Metric
 from benchcore.store.models import ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.verdict.duel.latency import summarise_latency
-from benchcore.verdict.duel.step_profile import step_energy
+from benchcore.verdict.duel.step_profile import profile_step, step_energy
 from benchcore.verdict.history.series import STEP_TIME
 
 _COMPILING = ("trace", "lower", "compile")
+_CACHES_OF = {"cold_compile_s": "cold", "warm_compile_s": "warm"}
+_DISPATCH = "profile.dispatch"
+_Untimed = Mapping[str, Mapping[str, Any] | None]
 _OVER_STARTS: Mapping[str, Callable[[Iterable[float]], float]] = {
     "max": max,
     "mean": fmean,
@@ -37,7 +40,7 @@ def read_contenders(
     Step time must not be among the metrics.
     """
     query = (
-        select(StartRun, ContenderRun.cold)
+        select(StartRun, ContenderRun.cold, ContenderRun.warm)
         .join(
             ContenderRun,
             and_(
@@ -50,11 +53,24 @@ def read_contenders(
         .options(load_only(*_columns_of(metrics), raiseload=True))
         .execution_options(yield_per=500)
     )
+    on_gpu = _list_on_gpu(session) if any(each.place == _DISPATCH for each in metrics) else set()
     rows = session.execute(query)
     for contender, of_one in groupby(rows, lambda row: (row[0].duel_run, row[0].contender)):
-        pairs = list(of_one)
-        starts = [start for start, _ in pairs]
-        yield contender, {each.key: read_values(each, starts, pairs[0][1]) for each in metrics}
+        found = list(of_one)
+        starts = [start for start, *_ in found]
+        untimed: _Untimed = {"cold": found[0][1], "warm": found[0][2]}
+        is_on_gpu = contender[0] in on_gpu
+        yield (
+            contender,
+            {each.key: read_values(each, starts, untimed, is_on_gpu) for each in metrics},
+        )
+
+
+def _list_on_gpu(session: Session) -> set[str]:
+    """The duel runs on a GPU, whose profiles are read in another way."""
+    return set(
+        session.scalars(select(DuelRun.id).where(DuelRun.device["kind"].as_string() == "gpu"))
+    )
 
 
 def read_sides(
@@ -80,22 +96,26 @@ def read_campaign_values(
 
 
 def read_values(
-    metric: Metric, starts: Sequence[StartRun], untimed: Mapping[str, Any] | None = None
+    metric: Metric,
+    starts: Sequence[StartRun],
+    untimed: _Untimed,
+    on_gpu: bool,
 ) -> dict[int, float]:
     """By start, the metric's value in its unit. Starts in which it was not measured are left out,
     as are amounts of zero or below, which have no ratio.
 
-    A percentile needs the samples of all starts, so it is the first one's. `untimed` is the
-    contender's `cold`: the process that compiled with empty caches beside the starts. Without a
-    start that did, its compile time is start 0's.
+    A percentile needs the samples of all starts, so it is the first one's. `untimed` are the
+    contender's processes beside the starts that compiled with empty (`cold`) and with filled
+    (`warm`) caches. Without a start that did, their compile times are start 0's.
     """
     if metric.key == "latency_p95_ns":
         latency = summarise_latency([each.latency_ns for each in starts])
         p95_ns = None if latency is None else latency.p95_ns
         return {} if p95_ns is None else {starts[0].start_index: p95_ns}
-    values: dict[int, float | None] = {each.start_index: _read(metric, each) for each in starts}
-    if metric.key == "cold_compile_s" and untimed and all(v is None for v in values.values()):
-        values = {0: sum_compilation(untimed["stages"])}
+    values = {each.start_index: _read(metric, each, on_gpu) for each in starts}
+    beside = untimed.get(_CACHES_OF.get(metric.key, ""))
+    if beside and all(value is None for value in values.values()):
+        values = {0: sum_compilation(beside["stages"])}
     return {
         start: float(value)
         for start, value in values.items()
@@ -125,21 +145,25 @@ def count_operations(profile: Mapping[str, Any] | None) -> int | None:
 def _columns_of(metrics: Iterable[Metric]) -> list[InstrumentedAttribute[Any]]:
     """The columns of a start that hold these metrics."""
     roots = {each.place.partition(".")[0] for each in metrics}
-    names = {"caches"} | (roots - {"memory"})
+    names = {"caches", "stages"} | (roots - {"memory", "warm"})
     names |= {each.place.partition(".")[2] for each in metrics if each.place.startswith("memory.")}
     return [getattr(StartRun, name) for name in sorted(names)]
 
 
-def _read(metric: Metric, start: StartRun) -> float | None:
+def _read(metric: Metric, start: StartRun, on_gpu: bool) -> float | None:
     root, _, name = metric.place.partition(".")
-    if metric.key == "cold_compile_s":
-        return sum_compilation(start.stages) if start.caches == "cold" else None
+    if metric.key in _CACHES_OF:
+        had = start.caches == _CACHES_OF[metric.key]
+        return sum_compilation(start.stages) if had else None
     if root == "stages":
         return start.stages.get(name)
     if root == "memory":
         return getattr(start, name)
     if root == "measured":
         return (start.measured or {}).get(name)
+    if metric.place == _DISPATCH:
+        step = profile_step(start.profile, on_gpu=on_gpu)
+        return None if step is None else step.dispatch_ns
     if root == "profile":
         return count_operations(start.profile)
     assert metric.key == "gross_mj", f"no reader for the metric {metric.key}"

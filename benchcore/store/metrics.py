@@ -54,7 +54,7 @@ class Metric:
     @property
     def of_pass(self) -> bool:
         """Whether a process of its own measures it, after the starts."""
-        return self.place.partition(".")[0] in ("memory", "energy", "profile")
+        return self.place.partition(".")[0] in ("memory", "energy", "profile", "warm")
 
     @property
     def measured_key(self) -> str | None:
@@ -82,7 +82,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="host_boundness", place="", unit="factor",
            heading="Against queue", on_page=True),
     Metric(key="planned_bytes", place="memory.planned_bytes", unit="bytes", over_starts="max",
-           heading="Memory planned", on_page=True),
+           heading="Memory planned", on_page=True, noun="planned memory",
+           scale=SeriesScale(smallest=0.01, noise_floor=0.001, exact=True)),
     Metric(key="allocator_peak_bytes", place="memory.allocator_peak_bytes", unit="bytes",
            over_starts="max", heading="Allocator peak", on_page=True, noun="allocator peak",
            scale=SeriesScale(smallest=0.01, noise_floor=0.001, exact=True)),
@@ -99,12 +100,20 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="program_ops", place="profile.program", unit="count",
            heading="Operations compiled", noun="number of compiled operations",
            scale=SeriesScale(smallest=0.0, smallest_count=1.0, exact=True)),
+    Metric(key="host_dispatch_ns", place="profile.dispatch", unit="ns", heading="Host dispatch",
+           noun="host dispatch time", scale=SeriesScale(smallest=0.15, noise_floor=0.05)),
+    Metric(key="trace_s", place="stages.trace", unit="s", heading="Tracing", noun="tracing time",
+           scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
+    Metric(key="lower_s", place="stages.lower", unit="s", heading="Lowering",
+           noun="lowering time", scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
     Metric(key="first_run_s", place="stages.first_run", unit="s", heading="First step",
            noun="time of the first step", scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
     Metric(key="cold_compile_s", place="stages", unit="s",
            heading="Compilation, caches empty", noun="compile time",
            scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
-    Metric(key="warm_compile_s", place="stages", unit="s", heading="Compilation, caches filled"),
+    Metric(key="warm_compile_s", place="warm", unit="s", heading="Compilation, caches filled",
+           noun="compile time with filled caches",
+           scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
 )
 # fmt: on
 

@@ -23,7 +23,7 @@ from benchcore.store.metric_values import count_operations, sum_compilation
 from benchcore.store.metrics import IN_COLUMNS, IN_MEASURED, OF_SAMPLES, over_starts
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 from benchcore.verdict.duel.latency import host_boundness, summarise_latency
-from benchcore.verdict.duel.step_profile import step_energy
+from benchcore.verdict.duel.step_profile import profile_step, step_energy
 
 _COMPILING = ("trace", "lower", "compile")
 _CACHES = ("cold", "warm")
@@ -81,7 +81,7 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
             "num_blocks": per_start["num_blocks"].sum(),
             "num_degraded": per_start["num_degraded"].sum(min_count=1),
             "num_unsteady": per_start["unsteady"].sum(min_count=1),
-            "program_ops": per_start["program_ops"].mean(),
+            **{key: per_start[key].mean() for key in ("program_ops", "host_dispatch_ns")},
             "fastest_step_ns": per_start["median_step_ns"].min(),
             **{f"{stage}_s": per_start[f"{stage}_s"].mean() for stage in STAGES},
             **{key: per_start[key].agg(how) for key, how in over_starts().items()},
@@ -141,6 +141,7 @@ def start_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     query = select_columns(
         *CASE,
         DuelRun.num_rounds.label("planned_rounds"),
+        DuelRun.device,
         *columns_of(ContenderRun, "name", "arm", "framework", "version"),
         ContenderRun.status.label("contender_status"),
         StartRun.started_at.label("start_started_at"),
@@ -156,7 +157,11 @@ def start_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     frame["unsteady"] = pd.Series(unsteady, index=frame.index, dtype="float64")
     operations = [count_operations(each) for each in frame["profile"]]
     frame["program_ops"] = pd.Series(operations, index=frame.index, dtype="float64")
+    profiles = zip(frame["profile"], frame["device"], strict=True)
+    steps = [profile_step(profile, on_gpu=device["kind"] == "gpu") for profile, device in profiles]
+    dispatched = [None if each is None else each.dispatch_ns for each in steps]
+    frame["host_dispatch_ns"] = pd.Series(dispatched, index=frame.index, dtype="float64")
     for metric in IN_MEASURED:
         values = [(each or {}).get(metric.measured_key) for each in frame["measured"]]
         frame[metric.key] = pd.Series(values, index=frame.index, dtype="float64")
-    return frame.drop(columns=["stages", "warm_up", "measured", "profile"])
+    return frame.drop(columns=["stages", "warm_up", "measured", "profile", "device"])

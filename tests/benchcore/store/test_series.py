@@ -44,6 +44,10 @@ def _suspect(
         ("process_peak_bytes", 9e8 * np.exp(QUIET / 4 + math.log(1.2) * AFTER), 1 / 1.2),
         ("latency_p95_ns", 3e6 * np.exp(QUIET + math.log(1.3) * AFTER), 1 / 1.3),
         ("program_ops", 400 + 1.0 * AFTER, 400 / 401),
+        ("planned_bytes", 5e8 * (1 + 0.1 * AFTER), 1 / 1.1),
+        ("host_dispatch_ns", 3e5 * np.exp(QUIET + math.log(2.0) * AFTER), 1 / 2),
+        ("trace_s", 0.02 * np.exp(QUIET + math.log(1.5) * AFTER), 1 / 1.5),
+        ("lower_s", 0.02 * np.exp(QUIET + math.log(1.5) * AFTER), 1 / 1.5),
     ],
 )
 def test_a_shift_of_one_metric_is_one_suspicion_of_that_metric(
@@ -62,6 +66,8 @@ def test_a_shift_of_one_metric_is_one_suspicion_of_that_metric(
         ("cold_compile_s", 2.0 * np.exp(QUIET / 8 + math.log(1.03) * AFTER)),
         ("allocator_peak_bytes", 5e8 * (1 + 0.004 * AFTER)),
         ("process_peak_bytes", 9e8 * (1 + 0.01 * AFTER)),
+        ("planned_bytes", 5e8 * (1 + 0.004 * AFTER)),
+        ("host_dispatch_ns", 3e5 * np.exp(QUIET + math.log(1.1) * AFTER)),
     ],
 )
 def test_a_shift_below_what_matters_for_its_metric_is_no_suspicion(

@@ -40,7 +40,7 @@ def test_a_shift_is_reported_as_text_and_json(tmp_path: Path) -> None:
     printed = " ".join(_run(tmp_path).split())
     assert "mlp tiny: jax-jit against torch-compile" in printed
     assert re.search(r"open .* 2026-01-17 .* shift .* -[56]\.\d%", printed), printed
-    assert "5 series, suspicions open: 1" in printed
+    assert "9 series, suspicions open: 1" in printed
     answer = json.loads(_run(tmp_path, "--json"))
     (found,) = answer["suspicions"]
     assert found["low"] < found["ratio"] < found["high"] < 1
@@ -48,8 +48,12 @@ def test_a_shift_is_reported_as_text_and_json(tmp_path: Path) -> None:
         "median_step_ns": 24,
         "process_peak_bytes": 24,
         "program_ops": 24,
+        "host_dispatch_ns": 24,
+        "trace_s": 24,
+        "lower_s": 24,
         "first_run_s": 24,
         "cold_compile_s": 24,
+        "warm_compile_s": 24,
     }
 
 
