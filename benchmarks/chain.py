@@ -72,11 +72,10 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A suspicion as the store keeps it: `opened` is the day on which it was first seen."""
+    """A suspicion as the store keeps it, and as history showed it last."""
 
     stored: StoredSuspicion
     found: Suspicion
-    opened: int
 
 
 @dataclass
@@ -291,8 +290,7 @@ def _refresh(one: SimulatedSeries, night: int) -> list[int]:
             state="open",
             compared=(change.found.before.number, change.found.after.number),
         )
-        opened = one.known[number].opened if number in one.known else today
-        one.known[number] = Kept(stored=stored, found=change.found, opened=opened)
+        one.known[number] = Kept(stored=stored, found=change.found)
     return [number for number, each in one.known.items() if each.stored.state == "open"]
 
 
@@ -306,7 +304,7 @@ def _levels(one: SimulatedSeries, number: int, night: int) -> HistoryLevels:
     """As `benchcore.store.suspicions.read_suspicion` reads them."""
     kept, nights = one.known[number], one.nights[: night + 1]
     names = {name: getattr(kept.found, name).duel_run for name in ("before", "since", "after")}
-    suspected = SuspectedNights(trigger=kept.found.trigger, opened=kept.opened, **names)
+    suspected = SuspectedNights(trigger=kept.found.trigger, **names)
     return measure_levels(Series(key=nights[0].key, nights=nights), suspected)
 
 

@@ -220,7 +220,6 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
             before=row.before_run,
             since=row.since_run,
             after=row.after_run,
-            opened=row.opened_at.date().toordinal(),
         )
         own = after.bridged - before.bridged if row.trigger == "bridge" else 0.0
         levels = measure_levels(series, suspected).under(series.nights[-1].bridged, own)

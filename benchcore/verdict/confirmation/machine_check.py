@@ -21,6 +21,7 @@ PROBE_BOUND = 0.1
 this bound the machine counts as changed."""
 _ALPHA = 0.05
 _FEWEST_ROUNDS = 3
+_FAR = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,18 +128,20 @@ def judge_machine_level(levels: Sequence[float], history: HistoryLevels) -> Judg
     """Test whether these starts' level is off the nights before by more than the scale's smallest.
 
     `levels` is log(T_b / T_a) of each start of one night, with today's environments. The starts of
-    a night can share its state, so they count as one night more, beside those that came since the
-    suspicion was opened; these were not chosen for what they show. The error is that of the nights'
-    spread, before and since, and of the starts. `p` is of a change no larger than that, by
-    Student's t with the freedom of the nights before.
+    a night can share its state, so they count as that night, the last one since the change. The
+    error is that of the nights' spread, before and since, and of the starts; a night since counts
+    as no further from their median than `_FAR` spreads. `p` is of no change, by Student's t with
+    the freedom of the nights before, times the nights at which the change could have been seen:
+    they were searched for it (Bonferroni).
 
     None if it can't be tested: the spread is unknown, the new level has lasted for less than
     `LASTING_NIGHTS`, or there are fewer than two starts.
     """
     if history.spread is None or history.num_after < LASTING_NIGHTS or len(levels) < 2:
         return None
-    since = [*history.fresh[:-1], float(np.mean(levels))]
-    moved = float(np.mean(since)) - history.before
+    since = np.array([*history.since[:-1], float(np.mean(levels))])
+    middle, far = float(np.median(since)), _FAR * history.spread
+    moved = middle + float((since - middle).clip(-far, far).mean()) - history.before
     starts = float(np.std(levels, ddof=1)) / math.sqrt(len(levels)) / len(since)
     nights = history.spread * math.sqrt(
         history.share(history.num_before) + history.share(len(since))
@@ -148,15 +151,17 @@ def judge_machine_level(levels: Sequence[float], history: HistoryLevels) -> Judg
     freedom, least = history.num_before - 1, math.log1p(smallest)
     if error == 0.0:
         return None
-    p = min(1.0, 2 * t_tail((abs(moved) - least) / error, freedom))
+    places = history.num_before + history.num_after
+    p = min(1.0, 2 * t_tail(abs(moved) / error, freedom) * places)
     half = t_quantile(1 - ALPHA / 2, freedom) * error
     shift = history.after - history.before
     agrees = moved * shift > 0 and abs(shift) > least
+    clears = abs(moved) - half > least
     verdict: Verdict = "unknown"
     reason = f"the nights before spread by {math.expm1(history.spread):.1%}"
-    if p <= ALPHA and agrees:
+    if clears and agrees:
         verdict, reason = "different", f"beyond {smallest:.0%} from the nights before"
-    elif abs(moved) <= least or (p <= ALPHA and not agrees):
+    elif abs(moved) <= least or (clears and not agrees):
         verdict, reason = "same", "as it was before"
     return Judgement(
         verdict=verdict, log_ratio=moved, low=moved - half, high=moved + half, p=p, reason=reason

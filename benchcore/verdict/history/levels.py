@@ -13,7 +13,7 @@ from benchcore.verdict.history.series import Series
 from benchcore.verdict.history.thresholds import LEVEL_NIGHTS, STEP_SCALE, SeriesScale
 from benchcore.verdict.samples import robust_deviation
 
-_FAR = 5.0
+_FAR = 3.5
 """Robust standard deviations at which a night's distance is cut off: an outlier night counts as a
 far one, and a second mode counts whole."""
 _MOST_CORRELATED = 0.8
@@ -27,9 +27,8 @@ class HistoryLevels:
 
     `num_before` and `num_after` nights are at these levels. `spread` is the standard deviation of a
     night about its level, with its modes; None = unknown, and nothing is concluded from levels.
-    `correlation` is that of neighbouring nights. `fresh` holds the nights since the suspicion was
-    opened, which were not the reason to open it. `noun` names the metric, and `scale` is that of
-    its series.
+    `correlation` is that of neighbouring nights. `since` holds the nights from the change on.
+    `noun` names the metric, and `scale` is that of its series.
     """
 
     before: float
@@ -40,7 +39,7 @@ class HistoryLevels:
     num_after: int = 0
     spread: float | None = None
     correlation: float = 0.0
-    fresh: tuple[float, ...] = ()
+    since: tuple[float, ...] = ()
     noun: str = "step time"
     scale: SeriesScale = STEP_SCALE
 
@@ -50,7 +49,7 @@ class HistoryLevels:
             self,
             before=self.before - offset,
             after=self.after - offset,
-            fresh=tuple(each - offset for each in self.fresh),
+            since=tuple(each - offset for each in self.since),
         )
 
     def under(self, bridged: float, own: float) -> HistoryLevels:
@@ -60,7 +59,7 @@ class HistoryLevels:
             self,
             before=self.before + bridged - own,
             after=self.after + bridged,
-            fresh=tuple(each + bridged for each in self.fresh),
+            since=tuple(each + bridged for each in self.since),
         )
 
     def share(self, num_nights: int) -> float:
@@ -70,13 +69,12 @@ class HistoryLevels:
 
 @dataclass(frozen=True, kw_only=True)
 class SuspectedNights:
-    """The duel runs that a suspicion names, and the day on which it was opened; None = today."""
+    """The duel runs that a suspicion names."""
 
     trigger: str
     before: str
     since: str
     after: str
-    opened: int | None = None
 
 
 def measure_levels(
@@ -96,24 +94,19 @@ def measure_levels(
     if nights.trigger == "drift":
         old = logs[since : since + LEVEL_NIGHTS]
         new = logs[max(since + LEVEL_NIGHTS, len(logs) - LEVEL_NIGHTS) :]
-        num_after, end = len(new), len(logs)
+        changed = new
     else:
         first = max((each for each in shifts if each <= before), default=0)
         end = min((each for each in shifts if each > after), default=len(logs))
-        old, new = logs[first : before + 1], logs[after:end]
-        num_after = end - since
+        old, new, changed = logs[first : before + 1], logs[after:end], logs[since:end]
     return HistoryLevels(
         before=float(np.median(old)),
         after=float(np.median(new)),
         num_before=len(old),
-        num_after=num_after,
+        num_after=len(changed),
         spread=measure_spread(old) if nights.trigger in _LASTING else None,
         correlation=measure_correlation(old),
-        fresh=tuple(
-            logs[row]
-            for row in range(since, end)
-            if nights.opened is not None and series.nights[row].number > nights.opened
-        ),
+        since=tuple(changed.tolist()),
         scale=series.scale,
     )
 

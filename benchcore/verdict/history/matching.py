@@ -11,6 +11,9 @@ from benchcore.verdict.history.thresholds import SAME_SHIFT_NIGHTS, TRACE_NIGHTS
 
 _LASTING = ("shift", "bridge")
 """Triggers for a level that has lasted, and that more nights can make of the others."""
+_LONGER = 1.25
+"""How many times as long an unknown one must have lasted before it is measured again: every night
+in the beginning, when each adds most."""
 State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
 """`passed`: the series returned to the old level before it was measured again."""
 
@@ -47,8 +50,9 @@ def reconcile(
     """The changes to a series' stored suspicions, given its current ones.
 
     A suspicion that was answered stays so, unless more nights made a shift of what was less, or it
-    is unknown and has lasted twice as long by the day `today` as when it was answered. An open one
-    that history shows no more has passed. A confirmed one explains every later trace of it.
+    is unknown and has lasted `_LONGER` times as long by the day `today` as when it was answered. An
+    open one that history shows no more has passed. A confirmed one explains every later trace of
+    it.
     """
     left = list(known)
     matches = {number: _take(left, each, _is_same) for number, each in enumerate(found)}
@@ -124,4 +128,4 @@ def _has_later_release(found: Suspicion, known: StoredSuspicion) -> bool:
 def _has_lasted(found: Suspicion, known: StoredSuspicion, today: int | None) -> bool:
     if known.state != "unknown" or known.answered is None or today is None:
         return False
-    return today - found.since.number >= 2 * max(known.answered - found.since.number, 1)
+    return today - found.since.number >= _LONGER * max(known.answered - found.since.number, 1)

@@ -95,6 +95,8 @@ def suspect(
     known = [row for row in changes if _is_explained(series.nights[row].number, explained)]
     suspicions = [_enclose_release(series, each, changes, known) for each in suspicions]
     for event in _suspect_changes(series, changes, conditions, found):
+        if series.nights.index(event.since) in known:
+            continue
         if not any(_covers(each, event) for each in suspicions):
             suspicions.append(event)
     if baseline is not None:
@@ -238,8 +240,10 @@ def _suspect_changes(
     found: list[Suspicion] = []
     alpha = VERSION_ALPHA if shown.modes is None else VERSION_MODES_ALPHA
     logs = np.log(series.values)
-    for row, end in zip(changes, [*changes, len(logs)][1:], strict=True):
-        first = max([shift.index for shift in shown.shifts if shift.index < row], default=0)
+    shifts = [shift.index for shift in shown.shifts]
+    for row in changes:
+        first = max([each for each in shifts if each < row], default=0)
+        end = min(each for each in [*changes, *shifts, len(logs)] if each > row)
         old, new = logs[max(first, row - VERSION_BEFORE) : row], logs[row:end]
         if row < len(logs) - VERSION_NIGHTS or len(old) < FEWEST_BEFORE:
             continue

@@ -37,23 +37,16 @@ def _logs() -> np.ndarray:
     return logs
 
 
-def _shift(opened: int | None = None) -> SuspectedNights:
-    day = None if opened is None else _FIRST.date().toordinal() + opened
-    return SuspectedNights(trigger="shift", before="47", since="50", after="52", opened=day)
+SHIFT = SuspectedNights(trigger="shift", before="47", since="50", after="52")
 
 
 def test_the_level_before_begins_at_the_last_shift() -> None:
-    found = measure_levels(_series(_logs()), _shift())
+    found = measure_levels(_series(_logs()), SHIFT)
     assert (found.num_before, found.num_after) == (28, 10)
     assert found.before == pytest.approx(0.10, abs=0.003)
     assert found.after == pytest.approx(0.14, abs=0.004)
     assert found.spread == pytest.approx(0.005, rel=0.35)
-
-
-def test_only_nights_after_the_opening_are_fresh() -> None:
-    logs = _logs()
-    assert measure_levels(_series(logs), _shift()).fresh == ()
-    assert measure_levels(_series(logs), _shift(56)).fresh == pytest.approx(logs[57:])
+    assert found.since == pytest.approx(_logs()[50:])
 
 
 def test_a_drift_compares_the_nights_at_its_anchor_with_the_last_ones() -> None:

@@ -262,14 +262,27 @@ def test_a_confirmed_shift_explains_later_suspicions_of_it() -> None:
     assert [each.known for each in both] == [None]
 
 
-def test_an_unknown_suspicion_is_reopened_once_it_has_lasted_twice_as_long() -> None:
+@pytest.mark.parametrize(("answered", "again"), [(2, 3), (4, 5), (8, 10), (20, 25)])
+def test_an_unknown_suspicion_is_reopened_once_it_has_lasted_longer(
+    answered: int, again: int
+) -> None:
     since = _night(30, 0).number
-    known = replace(_known(30, "unknown"), answered=since + 3)
-    for days, again in ((4, []), (6, [(7, True)])):
+    known = replace(_known(30, "unknown"), answered=since + answered)
+    for days, updates in ((again - 1, []), (again, [(7, True)])):
         changes = reconcile([_suspicion(30)], [known], since + days)
-        assert [(each.known, each.found is not None) for each in changes] == again
+        assert [(each.known, each.found is not None) for each in changes] == updates
     refuted = replace(known, state="refuted")
     assert reconcile([_suspicion(30)], [refuted], since + 99) == []
+
+
+def test_a_release_before_a_shift_is_not_suspected_of_it() -> None:
+    """The nights from the shift on are no evidence about the release some nights earlier."""
+    logs = _noise(40) + 0.05 * (np.arange(40) >= 36)
+    found = suspect(_series(logs, version_since=34))
+    assert [each.trigger for each in found] == ["shift"]
+    confirmed = (_night(33, 0).number, _night(38, 0).number)
+    again = suspect(_series(logs, version_since=34), explained=[confirmed])
+    assert [each.trigger for each in again] == ["shift"]
 
 
 def test_two_shifts_are_two_suspicions() -> None:
