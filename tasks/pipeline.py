@@ -19,6 +19,7 @@ from prefect.states import Completed, Failed
 from prefect.transactions import Transaction, get_transaction
 
 from benchcore.errors import UserError
+from benchcore.experiments.alerts import PAYLOAD
 from benchcore.planning.profiles import load_profile
 from benchcore.planning.requests import Placement
 from benchcore.running import plans
@@ -150,7 +151,16 @@ def report_void(outcome: dict[str, Any], root: str) -> None:
     if outcome["void"] is None:
         return
     campaign = outcome["campaign"]
-    payload = {"text": outcome["void"], "campaign": campaign, "dashboard": outcome["dashboard"]}
+    plan = load_campaign(State(Path(root)), campaign)
+    pool = f" --pool {plan.pool}" if plan.pool else ""
+    payload: dict[str, Any] = {
+        **dict.fromkeys(PAYLOAD),
+        "text": outcome["void"],
+        "campaign": campaign,
+        "dashboard": outcome["dashboard"],
+        "again": f"deadheat nightly --profile {plan.profile} --site {plan.site}{pool} "
+        f"--campaign {campaign}",
+    }
     if os.environ.get("PREFECT_API_URL"):
         emit_event(
             "deadheat.night.void",

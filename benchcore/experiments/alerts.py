@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,6 +23,11 @@ _MOST_NAMED = 5
 _MANY = 2.0
 """From here on a slow-down is written as a factor, not in percent."""
 _TITLES = {"jax": "JAX", "torch": "PyTorch"}
+PAYLOAD = (
+    *("cause", "culprit", "series", "metric", "change", "size", "moved"),
+    *("differences", "conditions", "dashboard", "again", "search"),
+)
+"""What every alert and its event hold beside their `text`; None or empty = there is none."""
 
 
 def describe_release(
@@ -37,20 +41,24 @@ def describe_release(
     of 16. Not shown: 4.`, from its certificates (`benchcore.store.reports.certificates`), of which
     the first ones changed most, and the trends of several releases. Names five of each at most."""
     changed = [row for row in rows if row["certificate"] in CHANGED]
-    named = "; ".join(_describe_factors(row) for row in changed[:_MOST_NAMED])
+    named = "; ".join(describe_factors(row) for row in changed[:_MOST_NAMED])
     if len(changed) > _MOST_NAMED:
         named += f"; and {len(changed) - _MOST_NAMED} more"
     counts = Counter(row["certificate"] for row in rows)
     counted = f"Unchanged: {counts['unchanged']} of {len(rows)}. Not shown: {counts['not shown']}."
-    title = f"{_TITLES.get(framework, framework)} {new} against {old}"
-    text = f"{title}: {named or 'no change is shown'}. {counted}"
+    text = f"{name_release(framework, new, old)}: {named or 'no change is shown'}. {counted}"
     for each in trends[:_MOST_NAMED]:
         text += f" Over {each['num_releases']} releases since {each['since']}: "
-        text += f"{_describe_factors(each)}."
+        text += f"{describe_factors(each)}."
     return text
 
 
-def _describe_factors(row: Mapping[str, Any]) -> str:
+def name_release(framework: str, new: str, old: str) -> str:
+    """`JAX 0.12.0 against 0.11.2`: what its alerts are grouped by."""
+    return f"{_TITLES.get(framework, framework)} {new} against {old}"
+
+
+def describe_factors(row: Mapping[str, Any]) -> str:
     """`mlp infer_b1 (jax-jit) is 24 % slower (22 to 26 %)`; of another metric `the compile time of
     mlp infer_b1 (jax-jit) is 1.4 times as high (1.3 to 1.5)`."""
     case = f"{case_of(row)} ({row['a_arm']})"
@@ -102,46 +110,40 @@ def write_shift(
 
 
 def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
-    """The release behind a shift and the command that measures it again; None = no one release."""
+    """The release behind a shift, and the commands that measure it again and search its package;
+    None = no one release."""
     sides = {
         "a": (suspicion.a_old, suspicion.a_new, finding.a),
         "b": (suspicion.b_old, suspicion.b_new, finding.b),
     }
+    found = dict.fromkeys(("cause", "again", "search"))
     if finding.culprit not in sides:
-        return {"cause": None, "again": None, "size": abs(finding.change.log_ratio or 0.0)}
+        return {**found, "size": abs(finding.change.log_ratio or 0.0)}
     old, new, effect = sides[finding.culprit]
     size = abs((effect.log_ratio if effect else None) or 0.0)
     if old.version == new.version:
-        return {"cause": None, "again": None, "size": size}
+        return {**found, "size": size}
+    target = name_target(suspicion.key, old, new)
     return {
-        "cause": f"{_title(new)} {new.version} against {old.version}",
-        "again": write_again(suspicion.key, old, new),
+        "cause": name_release(new.framework, new.version, old.version),
+        "again": target.again,
+        "search": f"{target.command} --dependencies",
         "size": size,
     }
 
 
-def write_again(key: SeriesKey, old: ContenderRecord, new: ContenderRecord) -> str:
-    """The command that measures both versions of a side again: `compare` judges step times, and
-    `bisect` any metric."""
+def name_target(key: SeriesKey, old: ContenderRecord, new: ContenderRecord) -> BisectTarget:
+    """A side's two versions as a search."""
     extras = "".join(f"[{each}]" for each in list_extras(new.arm))
-    framework, settings = f"{new.framework}{extras}", new.settings
-    own = list_own_settings(new.framework, settings)
-    if key.metric != STEP_TIME:
-        target = BisectTarget(
-            framework=framework,
-            good=old.version,
-            bad=new.version,
-            workload=key.workload,
-            case=spec_case(key.case_name),
-            settings=own,
-            metric=key.metric,
-        )
-        return target.command
-    words = ["deadheat", "compare", key.workload, "--case", spec_case(key.case_name)]
-    for side, version in (("a", old.version), ("b", new.version)):
-        words += [f"--{side}", f"{framework}=={version}"]
-        words += [word for each in own for word in (f"--{side}-set", each)]
-    return shlex.join(words)
+    return BisectTarget(
+        framework=f"{new.framework}{extras}",
+        good=old.version,
+        bad=new.version,
+        workload=key.workload,
+        case=spec_case(key.case_name),
+        settings=list_own_settings(new.framework, new.settings),
+        metric=key.metric,
+    )
 
 
 def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:

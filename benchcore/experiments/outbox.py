@@ -159,7 +159,7 @@ def post_json(url: str, text: str, details: Mapping[str, Any]) -> None:
 def write_body(text: str, details: Mapping[str, Any]) -> str:
     """What people read: the sentence, what else moved, what differs, the link and the command."""
     lines = [text]
-    moved = details.get("moved") or []
+    moved = [each for each in details.get("moved") or [] if each not in text]
     if moved:
         lines.append(f"Also moved: {'; '.join(moved[:_MOST_LISTED])}.")
     for kind, title in _SECTIONS.items():

@@ -67,6 +67,18 @@ class BisectTarget:
         return find_tracked(self.metric)
 
     @property
+    def again(self) -> str:
+        """The command that measures both ends again: `compare` judges step times, and `bisect` any
+        metric."""
+        if self.metric != STEP_TIME:
+            return self.command
+        words = ["deadheat", "compare", self.workload, "--case", self.case]
+        for side, version in (("a", self.good), ("b", self.bad)):
+            words += [f"--{side}", f"{self.framework}=={version}"]
+            words += [word for each in self.settings for word in (f"--{side}-set", each)]
+        return shlex.join(words)
+
+    @property
     def command(self) -> str:
         """The command that searches it, on the default device and bound."""
         metric = [] if self.metric == STEP_TIME else ["--metric", self.metric]

@@ -14,6 +14,7 @@ from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_index import find_previous_release
 from benchcore.environments.version_requests import Request, parse_request, pick_interpreters
 from benchcore.errors import CampaignIncompleteError
+from benchcore.experiments.alerts import describe_factors, name_release
 from benchcore.experiments.compare import list_differences
 from benchcore.experiments.pairs import BisectTarget
 from benchcore.experiments.rounds import Measurer, RunContext
@@ -37,7 +38,7 @@ from benchcore.verdict.history.series import STEP_TIME
 STARTS = 5
 """Fresh starts of a case, each a duel of its own: one value of every metric."""
 _ROUNDS = 6
-_DIFFERENCES = ("package", "effective")
+_DIFFERENCES = ("package", "setting", "effective", "program")
 CERTIFICATE_COLUMNS = (
     "workload",
     "case_name",
@@ -78,8 +79,8 @@ class ReleaseVerdict:
     `rows` are certificates (`benchcore.store.reports.certificates`), what changed most first;
     `again` says whether fresh starts gave them. Without them nothing is called a change.
     `differences` are the packages and the settings read back that differ between both versions'
-    environments, `lost` the reasons why cases were not measured again. `search` is the
-    command that searches the package behind the largest change; None = none changed. `trends` are
+    environments, `lost` the reasons why cases were not measured again. `largest` is the
+    largest change of a step time, or else of another metric; None = none changed. `trends` are
     small changes of several releases that add up (`benchcore.store.reports.release_trends`).
     """
 
@@ -88,7 +89,12 @@ class ReleaseVerdict:
     differences: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     lost: list[str] = field(default_factory=list[str])
     trends: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    search: str | None = None
+    largest: BisectTarget | None = None
+
+    @property
+    def search(self) -> str | None:
+        """The command that searches the package behind the largest change; None = none changed."""
+        return self.largest and f"{self.largest.command} --dependencies"
 
 
 def plan_release(
@@ -120,15 +126,27 @@ def describe_failures(rows: Sequence[Mapping[str, Any]], version: str) -> str:
 
 
 def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
-    """What the alert and the event hold beside the sentence."""
+    """What the alert and the event hold beside the sentence: what every alert does
+    (`alerts.PAYLOAD`, of the largest change), and the certificates."""
+    request, changed = found.request, _list_changed(found.rows)
+    first = changed[0] if changed else None
     return {
-        "previous": found.request.old,
+        "cause": name_release(request.framework, request.new, request.old),
+        "culprit": request.framework if changed else None,
+        "series": first and f"{case_of(first)}: {first['a_arm']} against its previous version",
+        "metric": first and first["metric"],
+        "change": first and {**first["factors"], "verdict": "different"},
+        "size": abs(math.log(first["factors"]["ratio"])) if first else 0.0,
+        "moved": [describe_factors(each) for each in changed[1:]],
+        "differences": found.differences,
+        "conditions": [],  # both versions ran in the same duels
         "dashboard": dashboard,
+        "again": found.largest and found.largest.again,
+        "search": found.search,
+        "previous": request.old,
         "certificates": [{name: row[name] for name in CERTIFICATE_COLUMNS} for row in found.rows],
         "trends": found.trends,
-        "differences": found.differences,
         "lost": found.lost,
-        "search": found.search,
     }
 
 
@@ -156,21 +174,24 @@ def judge_release(request: ReleaseRequest, state: State, measurer: Measurer) -> 
     return ReleaseVerdict(
         request=request,
         rows=rows,
-        differences=_read_differences(plan, request, state),
+        differences=_read_differences(plan, request, rows, state),
         lost=lost,
         trends=list_trends(engine, request.framework, request.new),
-        search=_write_search(plan, request, rows),
+        largest=_find_largest(plan, request, rows),
     )
 
 
-def _write_search(plan: Plan, request: ReleaseRequest, rows: Sequence[_Row]) -> str | None:
-    """The command that searches the package behind the largest change of a step time, or else of
-    another metric; None = none changed."""
+def _list_changed(rows: Sequence[_Row]) -> list[_Row]:
+    """The largest change first, those of step times before others."""
     changed = [row for row in rows if row["certificate"] in CHANGED]
-    for row in sorted(changed, key=lambda row: row["metric"] != STEP_TIME):
+    return sorted(changed, key=lambda row: row["metric"] != STEP_TIME)
+
+
+def _find_largest(plan: Plan, request: ReleaseRequest, rows: Sequence[_Row]) -> BisectTarget | None:
+    for row in _list_changed(rows):
         duel = next(each for each in plan.duels if each.title == case_of(row))
         arm = next(each for each in duel.contenders if each.arm == row["a_arm"])
-        target = BisectTarget(
+        return BisectTarget(
             framework=parse_request(arm.release).named,
             good=request.old,
             bad=request.new,
@@ -179,7 +200,6 @@ def _write_search(plan: Plan, request: ReleaseRequest, rows: Sequence[_Row]) -> 
             settings=list_own_settings(request.framework, arm.settings),
             metric=row["metric"],
         )
-        return f"{target.command} --dependencies"
     return None
 
 
@@ -278,13 +298,21 @@ def _doubt(row: _Row) -> _Row:
     return {**row, "certificate": "not shown", "reason": reason}
 
 
-def _read_differences(plan: Plan, request: ReleaseRequest, state: State) -> list[dict[str, Any]]:
-    """What differs between both versions in the first duel that has both: `a` is the old one."""
-    for duel in plan.duels:
+def _read_differences(
+    plan: Plan, request: ReleaseRequest, rows: Sequence[_Row], state: State
+) -> list[dict[str, Any]]:
+    """What differs between both versions in the duel of the largest change, or else in the first
+    one that has both."""
+    changed = [case_of(row) for row in _list_changed(rows)[:1]]
+    for duel in sorted(plan.duels, key=lambda duel: duel.title not in changed):
         path = result_path(state, plan.campaign, duel.duel_run)
         sides = _find_sides(read_document(path), request) if path.exists() else None
         if sides is not None:
-            return [each for each in list_differences(*sides) if each["kind"] in _DIFFERENCES]
+            return [
+                {"kind": each["kind"], "name": each["name"], "old": each["a"], "new": each["b"]}
+                for each in list_differences(*sides)
+                if each["kind"] in _DIFFERENCES
+            ]
     return []
 
 

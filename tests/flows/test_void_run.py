@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
+from result_documents import make_plan
 
 from benchcore.errors import CampaignIncompleteError
+from benchcore.experiments.alerts import PAYLOAD
+from benchcore.planning.matrix import save_plan
+from benchcore.running.plans import campaign_folder
+from benchcore.state import open_state
+from tasks import pipeline
 from tasks.campaign_run import VOID, read_outcome
 
 pytestmark = pytest.mark.usefixtures("prefect_api")
@@ -52,3 +58,19 @@ def test_prefect_shows_a_void_night_as_failed_with_its_reason(
     assert ended.name == "Failed"
     with pytest.raises(CampaignIncompleteError, match="no duel left"):
         read_outcome(ended)
+
+
+def test_the_event_of_a_void_night_has_the_payload_of_every_alert(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, emitted = open_state(tmp_path), list[dict[str, Any]]()
+    save_plan(make_plan("void-night"), campaign_folder(state, "void-night") / "plan.json")
+    monkeypatch.setattr(pipeline, "emit_event", lambda *_, **named: emitted.append(named))
+    monkeypatch.setattr(pipeline, "send_alert", lambda *_: None)
+    outcome = {"campaign": "void-night", "void": BUSY, "dashboard": "index.html"}
+    pipeline.report_void(outcome, str(tmp_path))
+    payload = emitted[0]["payload"]
+    assert set(PAYLOAD) < set(payload)
+    assert (payload["text"], payload["dashboard"]) == (BUSY, "index.html")
+    assert payload["again"].startswith("deadheat nightly --profile ")
+    assert payload["again"].endswith(" --campaign void-night")

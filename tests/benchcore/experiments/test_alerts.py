@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchcore.experiments.alerts import describe_shift, write_again
+from benchcore.experiments.alerts import PAYLOAD, describe_shift, name_target, write_shift
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import ConditionChange
@@ -152,11 +152,27 @@ def test_the_command_measures_the_arm_that_moved_by_the_metric_that_moved() -> N
         for each in ("2.14.0", "2.15.0")
     )
     key = _suspicion(("0.11.0", "0.11.0"), ("2.14.0", "2.15.0")).key
-    assert write_again(key, old, new) == (
+    assert name_target(key, old, new).again == (
         "deadheat compare mlp --case infer_b128 --a 'torch[opacus]==2.14.0' --a-set compile=none "
         "--b 'torch[opacus]==2.15.0' --b-set compile=none"
     )
-    assert write_again(replace(key, metric="cold_compile_s"), old, new) == (
+    assert name_target(replace(key, metric="cold_compile_s"), old, new).again == (
         "deadheat bisect 'torch[opacus]' --workload mlp --case infer_b128 --metric cold_compile_s "
         "--set compile=none --good 2.14.0 --bad 2.15.0"
+    )
+
+
+def test_the_alert_of_a_shift_has_the_whole_payload() -> None:
+    suspicion = _suspicion(("0.11.0", "0.12.0"), ("2.14.0", "2.15.0"))
+    finding = Finding(
+        change=SLOWER, a=SAME, b=SLOWER, control=SAME, level=0.0, num_starts=5, culprit="b"
+    )
+    given = ("suspicion", "series", "metric", "culprit", "change", "conditions", "candidates")
+    outcome = dict.fromkeys((*given, "moved", "dashboard"))
+    details = write_shift(suspicion, finding, outcome)["details"]
+    assert set(PAYLOAD) <= set(details)
+    assert details["cause"] == "PyTorch 2.15.0 against 2.14.0"
+    assert details["search"] == (
+        "deadheat bisect torch --workload mlp --case infer_b128 --good 2.14.0 --bad 2.15.0 "
+        "--dependencies"
     )

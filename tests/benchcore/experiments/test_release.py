@@ -19,13 +19,15 @@ from result_documents import JAX, TORCH, Racer, make_document, plant_amounts
 
 from benchcore.environments.version_requests import Release
 from benchcore.errors import CampaignIncompleteError
-from benchcore.experiments.alerts import describe_release
+from benchcore.experiments.alerts import PAYLOAD, describe_release
 from benchcore.experiments.backfill import describe_changes, judge_backfill, list_changes
+from benchcore.experiments.outbox import write_body
 from benchcore.experiments.release import (
     STARTS,
     ReleaseRequest,
     ReleaseVerdict,
     judge_release,
+    list_details,
 )
 from benchcore.planning.matrix import Plan, make_plan, save_plan
 from benchcore.planning.profiles import Match, Profile
@@ -272,3 +274,23 @@ def test_a_backfill_without_time_left_shows_no_change(tmp_path: Path) -> None:
     found = judge_backfill("jax", CAMPAIGN, 0.0, written.state, written)
     assert not list_changes(found) and not written.plans
     assert "mlp tiny_train was not measured again" in found[0].lost[0]
+
+
+def test_the_event_of_a_release_has_the_payload_of_every_alert(tmp_path: Path) -> None:
+    found, _ = _judge(tmp_path, slower={"tiny_train": 1.2}, compiles={"tiny_infer": 1.5})
+    details = list_details(found, "night/index.html")
+    assert set(PAYLOAD) <= set(details)
+    assert (details["cause"], details["culprit"]) == ("JAX 0.9.1 against 0.9.0", "jax")
+    assert details["series"] == "mlp tiny_train: jax-jit against its previous version"
+    assert details["change"]["low"] < details["change"]["ratio"] < details["change"]["high"]
+    assert details["again"] == (
+        "deadheat compare mlp --case tiny_train --a jax==0.9.0 --b jax==0.9.1"
+    )
+    assert details["moved"][0].startswith("the compile time of mlp tiny_infer (jax-jit) is 1.")
+    text = describe_release("jax", NEW, OLD, found.rows)
+    assert "Also moved" not in write_body(text, details), "the sentence has them"
+
+    quiet, _ = _judge(tmp_path / "quiet")
+    details = list_details(quiet, "night/index.html")
+    assert set(PAYLOAD) <= set(details)
+    assert (details["culprit"], details["again"], details["moved"]) == (None, None, [])
