@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from benchcore.verdict.history.certainty import keep_certain
+from benchcore.verdict.history.certainty import inflate, keep_certain
 from benchcore.verdict.history.change_points import (
     Whitened,
     find_change_points,
@@ -297,7 +297,8 @@ def _find_edges(
         return []
     fitted = level.fit_jumps(np.full_like(at, since), np.full_like(at, count), at)
     best = int(np.argmax(fitted.gain))
-    size, gain = float(fitted.size[best]), float(fitted.gain[best])
+    size = float(fitted.size[best])
+    gain = float(fitted.gain[best] / inflate(series, [*change_points, int(at[best])], degree)[-1])
     if (
         gain < max(penalty(count) - EDGE_MARGIN, level.curve_gain(since, count))
         or abs(size) < smallest

@@ -33,7 +33,7 @@ EDGE_DEVIATIONS = 4.0
 """Standard deviations from its level beyond which the last night is a suspicion."""
 EDGE_NIGHTS = 10
 """Number of last nights in which a shift that is not yet certain is a suspicion."""
-EDGE_MARGIN = 2.5
+EDGE_MARGIN = 4.0
 """How far below the penalty of a shift its gain may be to make a suspicion."""
 
 TRACE_NIGHTS = 14

@@ -163,6 +163,13 @@ def test_two_nights_that_are_not_quite_a_shift_are_a_suspicion() -> None:
     assert suspected >= 5
 
 
+def test_noise_that_grows_towards_the_end_hardly_makes_suspicions() -> None:
+    grown = np.exp(1.2 * np.maximum(0, (np.arange(120) - 90) / 30))
+    answers = [_find(_nights(seed) * grown) for seed in range(100)]
+    reasons = [edge.reason for each in answers for edge in each.edges]
+    assert reasons.count("the last nights may be at a new level") <= 4
+
+
 def test_two_last_outliers_must_both_be_far_off() -> None:
     shifts = 0
     for seed in range(40):
