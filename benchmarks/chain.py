@@ -33,10 +33,10 @@ STATES = ("shared", "independent")
 RELEASES = (14, 22, 30, 38, 46, 54)
 """Nights with a new environment for every series: of a and b, turn about."""
 SIZES = (0.03, 0.05, 0.10)
-_BIMODAL, _SHARE, _APART = 0.15, (0.2, 0.5), (3.0, 6.0)
+BIMODAL, SHARE, APART = 0.15, (0.2, 0.5), (3.0, 6.0)
 """Share of the series with two modes, share of nights in the upper mode, and how far apart the
 modes are, in standard deviations of the night's noise."""
-_OUTLIERS, _OFF = 0.01, (0.05, 0.30)
+OUTLIERS, OFF = 0.01, (0.05, 0.30)
 _OWN = 0.5
 """Spread of one contender's time from start to start, as a share of the night's noise. It does not
 cancel between the old and the new environment; the state of the night or machine does."""
@@ -131,9 +131,9 @@ def _draw_series(rng: np.random.Generator, site: Site) -> Iterator[SimulatedSeri
         one = SimulatedSeries(
             noise=NOISES[number % len(NOISES)],
             state=STATES[number // len(NOISES) % len(STATES)],
-            bimodal=bool(rng.random() < _BIMODAL),
-            share=rng.uniform(*_SHARE),
-            apart=rng.uniform(*_APART),
+            bimodal=bool(rng.random() < BIMODAL),
+            share=rng.uniform(*SHARE),
+            apart=rng.uniform(*APART),
             truths=truths.get(number, []),
             state_of_night=np.zeros(site.nights),
         )
@@ -165,8 +165,8 @@ def _draw_state(rng: np.random.Generator, one: SimulatedSeries) -> float:
     state = rng.normal(0, one.noise)
     if one.bimodal and rng.random() < one.share:
         state += one.apart * one.noise
-    if rng.random() < _OUTLIERS:
-        state += rng.choice([-1, 1]) * rng.uniform(*_OFF)
+    if rng.random() < OUTLIERS:
+        state += rng.choice([-1, 1]) * rng.uniform(*OFF)
     return float(state)
 
 

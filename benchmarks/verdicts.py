@@ -8,8 +8,9 @@ that break what a detector assumes. `constants`: ours with half and double of ea
 the same detectors on what `quiet_nights.py` measured, as it is and with shifts put in. `judging`:
 paired times of several allocations. `attribution`: fresh starts of old and new environments, and
 which culprit is named. `coverage`: how often the interval of a duel contains the truth. `chain`:
-the whole way, from a night's value to the event, over 60 nights of 500 series. `speed`: 10,000
-histories of 1,000 nights. All seeded. Thresholds of ours were tuned on seed 1; use another one.
+the whole way, from a night's value to the event, over 60 nights of 500 series. `limit`: what a test
+that knows everything finds of a machine's shifts. `speed`: 10,000 histories of 1,000 nights. All
+seeded. Thresholds of ours were tuned on seed 1; use another one.
 Tables are also stored under `results/`.
 """
 
@@ -30,6 +31,7 @@ import chain
 import constants
 import coverage
 import harder_histories
+import machine_limit
 import numpy as np
 import quiet_nights
 import real_histories
@@ -60,13 +62,14 @@ def main() -> None:
         "attribution": tell_attribution,
         "coverage": tell_coverage,
         "chain": tell_chain,
+        "limit": tell_limit,
         "speed": tell_speed,
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="*", default=list(made))
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=8, help="of each class, noise and size")
-    parser.add_argument("--series", type=int, default=500, help="of the chain")
+    parser.add_argument("--series", type=int, default=500, help="of chain and limit")
     parser.add_argument("--trials", type=int, default=20, help="of each number of pairs and so on")
     parser.add_argument("--peer", action="append", help="default: all; none = ours alone")
     parser.add_argument("--duels", type=int, default=1000, help="of each row of coverage")
@@ -286,6 +289,11 @@ def tell_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = chain.rate(chain.simulate(chain.Site(series=options.series, seed=options.seed)))
     rows[0] |= {"seed": options.seed, "seconds": time.process_time() - began}
     return rows
+
+
+def tell_limit(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row per size of a machine's shift."""
+    return list(machine_limit.measure(options.seed, options.series))
 
 
 def tell_coverage(options: argparse.Namespace) -> list[dict[str, Any]]:
