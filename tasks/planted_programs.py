@@ -6,8 +6,9 @@ Runs inside a contender, in a copy of the inside ring that `tasks.plants` makes.
 from __future__ import annotations
 
 import importlib
+from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,8 @@ from benchcore.program import Arrays, ByName, Program
 
 _HONEST = 20
 """Steps after a reset before a plant that counts them begins."""
+_LONGEST_QUEUE = 1
+"""Steps that a thread is behind: more would confuse the warm-up, and take minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +157,18 @@ def return_early(build: Build, given: Given) -> Program:
 
         return replace(program, step=step, read=lambda outputs: program.read(kept["outputs"]))
     thread = ThreadPoolExecutor(1)
+    queued: deque[Future[object]] = deque()
+
+    def enqueue(inputs: Any) -> object:
+        if len(queued) == _LONGEST_QUEUE:
+            queued.popleft().result()
+        queued.append(thread.submit(program.step, inputs))
+        return queued[-1]
+
     wait = lambda: thread.submit(int).result()  # noqa: E731
     return replace(
         program,
-        step=lambda inputs: thread.submit(program.step, inputs),
+        step=enqueue,
         read=lambda outputs: program.read(outputs.result()),
         state=_before(program.state, wait),
         reset=_before(program.reset, wait),
