@@ -6,16 +6,17 @@ Step time is not among them: its ratio is judged from paired rounds (`benchcore.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, and_, select
+from sqlalchemy import ColumnElement, Engine, Select, and_, case, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
-from benchcore.store.metrics import Metric
-from benchcore.store.models import ContenderRun, DuelRun, PairRatio, StartRun
+from benchcore.store.metrics import ERRORS, Metric
+from benchcore.store.models import ContenderRun, DuelRun, PairRatio, Proof, StartRun
 from benchcore.verdict.duel.latency import summarise_latency
 from benchcore.verdict.duel.step_profile import profile_step, step_energy
 from benchcore.verdict.history.series import STEP_TIME
@@ -23,6 +24,9 @@ from benchcore.verdict.history.series import STEP_TIME
 _COMPILING = ("trace", "lower", "compile")
 _CACHES_OF = {"cold_compile_s": "cold", "warm_compile_s": "warm"}
 _DISPATCH = "profile.dispatch"
+_OF_PROOF = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
+_PROVEN_ARMS = ("jax-jit", "torch-eager")
+"""Proofs compute with the settings of these arms (`benchcore.running.equivalence`)."""
 _Untimed = Mapping[str, Mapping[str, Any] | None]
 _OVER_STARTS: Mapping[str, Callable[[Iterable[float]], float]] = {
     "max": max,
@@ -33,12 +37,14 @@ _OVER_STARTS: Mapping[str, Callable[[Iterable[float]], float]] = {
 
 
 def read_contenders(
-    session: Session, metrics: Sequence[Metric], wanted: ColumnElement[bool]
+    session: Session, metrics: Sequence[Metric], runs: Select[tuple[str]]
 ) -> Iterator[tuple[tuple[str, str], dict[str, dict[int, float]]]]:
-    """Of each contender (duel run and name) with such starts: by metric, its value in each start.
+    """Of each contender (duel run and name) of these duel runs: by metric, its value in each start.
 
     Step time must not be among the metrics.
     """
+    errors = _read_errors(session, [each for each in metrics if each in ERRORS], runs)
+    metrics = [each for each in metrics if each not in ERRORS]
     query = (
         select(StartRun, ContenderRun.cold, ContenderRun.warm)
         .join(
@@ -48,7 +54,7 @@ def read_contenders(
                 ContenderRun.name == StartRun.contender,
             ),
         )
-        .where(wanted)
+        .where(StartRun.duel_run.in_(runs))
         .order_by(StartRun.duel_run, StartRun.contender, StartRun.start_index)
         .options(load_only(*_columns_of(metrics), raiseload=True))
         .execution_options(yield_per=500)
@@ -60,10 +66,37 @@ def read_contenders(
         starts = [start for start, *_ in found]
         untimed: _Untimed = {"cold": found[0][1], "warm": found[0][2]}
         is_on_gpu = contender[0] in on_gpu
-        yield (
-            contender,
-            {each.key: read_values(each, starts, untimed, is_on_gpu) for each in metrics},
-        )
+        values = {each.key: read_values(each, starts, untimed, is_on_gpu) for each in metrics}
+        yield contender, values | errors[contender]
+
+
+def _read_errors(
+    session: Session, metrics: Sequence[Metric], runs: Select[tuple[str]]
+) -> dict[tuple[str, str], dict[str, dict[int, float]]]:
+    """By contender with the settings that proofs have: the errors of its environment in the proof
+    of its case's kind, as those of start 0."""
+    found: dict[tuple[str, str], dict[str, dict[int, float]]]
+    found = defaultdict(lambda: {each.key: {} for each in metrics})
+    if not metrics:
+        return found
+    keys = {each.place.removeprefix("proof."): each.key for each in metrics}
+    is_a = Proof.a_key == ContenderRun.environment_key
+    same = [getattr(Proof, name) == getattr(DuelRun, name) for name in _OF_PROOF]
+    same.append(Proof.checkpoint.is_not_distinct_from(DuelRun.checkpoint))
+    error = func.max(case((is_a, Proof.a_error), else_=Proof.b_error))
+    contender = (ContenderRun.duel_run, ContenderRun.name)
+    query = (
+        select(*contender, Proof.quantity, error)
+        .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
+        .join(Proof, and_(*same, or_(is_a, Proof.b_key == ContenderRun.environment_key)))
+        .where(ContenderRun.duel_run.in_(runs), ContenderRun.arm.in_(_PROVEN_ARMS))
+        .where(Proof.quantity.in_(keys))
+        .group_by(*contender, Proof.quantity)
+    )
+    for duel_run, name, quantity, value in session.execute(query):
+        if value:
+            found[duel_run, name][keys[quantity]] = {0: float(value)}
+    return found
 
 
 def _list_on_gpu(session: Session) -> set[str]:
@@ -82,7 +115,7 @@ def read_sides(
     if not read:
         return iter(())
     runs = select(PairRatio.duel_run).join(DuelRun, DuelRun.id == PairRatio.duel_run)
-    return read_contenders(session, read, StartRun.duel_run.in_(runs.where(condition)))
+    return read_contenders(session, read, runs.where(condition))
 
 
 def read_campaign_values(
@@ -91,7 +124,7 @@ def read_campaign_values(
     """By duel run and contender of a campaign: the metric's value in each start."""
     runs = select(DuelRun.id).where(DuelRun.campaign == campaign)
     with Session(engine) as session:
-        found = read_contenders(session, [metric], StartRun.duel_run.in_(runs))
+        found = read_contenders(session, [metric], runs)
         return {contender: values[metric.key] for contender, values in found}
 
 

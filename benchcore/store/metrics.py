@@ -117,6 +117,24 @@ METRICS: tuple[Metric, ...] = (
 )
 # fmt: on
 
+ERRORS = tuple(
+    Metric(
+        key=f"{quantity}_error",
+        place=f"proof.{quantity}",
+        unit="factor",
+        heading=f"Error of the {noun}",
+        noun=f"error of the {noun} against float64",
+        scale=SeriesScale(smallest=0.25, noise_floor=0.05, exact=True),
+    )
+    for quantity, noun in {
+        "logits": "outputs",
+        "loss": "loss",
+        "gradient": "gradients",
+        "update": "update",
+    }.items()
+)
+"""What an environment's proof measured against the float64 reference: only series have these."""
+
 OF_SAMPLES = tuple(each.key for each in METRICS if each.place in ("latency_ns", "energy"))
 """Computed from the samples of all starts of a contender."""
 IN_COLUMNS = tuple(each.key for each in METRICS if each.place.startswith("memory."))
@@ -126,15 +144,15 @@ IN_MEASURED = tuple(each for each in METRICS if each.measured_key is not None)
 ON_PAGE = tuple(each for each in METRICS if each.on_page)
 """The columns of the page's table of costs."""
 
-TRACKED = tuple(each.key for each in METRICS if each.scale is not None)
+_OF_SERIES = {each.key: each for each in (*METRICS, *ERRORS) if each.scale is not None}
+TRACKED = tuple(_OF_SERIES)
 """The metrics that have series over nights."""
 
 
 def find_tracked(key: str) -> Metric:
     """The tracked metric of this key. Raises UserError with the names of all if there is none."""
-    for each in METRICS:
-        if each.key == key and each.key in TRACKED:
-            return each
+    if key in _OF_SERIES:
+        return _OF_SERIES[key]
     raise UserError(f"no metric {key!r} is tracked; choose one of {', '.join(TRACKED)}")
 
 

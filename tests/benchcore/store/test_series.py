@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from kept_histories import keep_history
 from result_documents import JAX, OLD_JAX, TORCH, make_history, plant_amounts
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from benchcore.errors import UserError
 from benchcore.state import State
 from benchcore.store.database import Engine
-from benchcore.store.metrics import METRICS, TRACKED
+from benchcore.store.metrics import METRICS, TRACKED, find_tracked
+from benchcore.store.models import DuelRun, Proof
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
 
@@ -138,14 +141,13 @@ def test_a_metric_without_a_series_is_refused_with_the_names_of_those_that_have_
 
 
 def test_every_tracked_metric_says_its_direction_scale_and_smallest_change() -> None:
-    of_key = {each.key: each for each in METRICS}
     assert TRACKED[0] == "median_step_ns"
     for key in TRACKED:
-        metric = of_key[key]
+        metric = find_tracked(key)
         assert metric.scale is not None and metric.scale.noise_floor > 0
         assert metric.scale.smallest > 0 or metric.scale.smallest_count > 0
         assert metric.log_ratio(1.0, 2.0) > 0
-    assert of_key["items_per_s"].log_ratio(1.0, 2.0) < 0
+    assert next(e for e in METRICS if e.key == "items_per_s").log_ratio(1.0, 2.0) < 0
 
 
 def _release(
@@ -196,3 +198,52 @@ def test_a_control_that_was_never_the_newest_begins_anew(state: State, engine: E
     [series] = read_series(engine)
     assert [night.number for night in series.nights] == [739619, 739620]
     assert [night.offset for night in series.nights] == [0.0, 0.0]
+
+
+def _prove(engine: Engine, errors: dict[str, float], use_case: str | None = None) -> None:
+    """A proof of each of these JAX environments against torch, for the kind of the first duel."""
+    with Session(engine) as session, session.begin():
+        duel = session.scalars(select(DuelRun).limit(1)).one()
+        of_case = ("workload", "precision", "checkpoint", "snapshot", "device_fingerprint")
+        for key, error in errors.items():
+            session.add(
+                Proof(
+                    **{name: getattr(duel, name) for name in of_case},
+                    use_case=use_case or duel.use_case,
+                    a_key=key,
+                    b_key="torch-2.10.0",
+                    a=key,
+                    b="torch",
+                    quantity="loss",
+                    num_seeds=1,
+                    a_error=error,
+                    b_error=2e-7,
+                    passed=True,
+                    reason="",
+                    proved_at=duel.ended_at,
+                )
+            )
+
+
+@pytest.mark.parametrize(
+    ("error", "use_case", "found"),
+    [(4e-7, None, ["loss_error"]), (2.2e-7, None, []), (4e-7, "infer", [])],
+)
+def test_a_release_that_computes_less_exactly_is_a_suspicion_of_that_error(
+    state: State, engine: Engine, error: float, use_case: str | None, found: list[str]
+) -> None:
+    eager, newest = replace(TORCH, arm="torch-eager"), replace(JAX, version="0.9.1")
+    keep_history(engine, state, make_history(STEPS, [JAX, eager], later=[newest, eager], since=18))
+    _prove(engine, {"jax-0.9.0": 2e-7, "jax-0.9.1": error}, use_case)
+    refresh_suspicions(engine)
+    suspicions = list_suspicions(engine)
+    assert [each["metric"] for each in suspicions] == found
+    for each in suspicions:
+        assert (each["ratio"], each["since_run"]) == (pytest.approx(0.5), f"{18:016x}")
+        assert read_suspicion(engine, each["id"]).levels.noun == "error of the loss against float64"
+
+
+def test_an_arm_that_no_proof_computed_with_has_no_error(state: State, engine: Engine) -> None:
+    keep_history(engine, state, make_history(STEPS))  # torch-compile
+    _prove(engine, {"jax-0.9.0": 2e-7})
+    assert read_series(engine, metrics=("loss_error",)) == []
