@@ -70,6 +70,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=8, help="of each class, noise and size")
     parser.add_argument("--series", type=int, default=500, help="of chain and limit")
+    parser.add_argument("--shifts", type=int, default=18, help="of frameworks, of the chain")
+    parser.add_argument("--machine-shifts", type=int, default=6, help="of the chain")
     parser.add_argument("--trials", type=int, default=20, help="of each number of pairs and so on")
     parser.add_argument("--peer", action="append", help="default: all; none = ours alone")
     parser.add_argument("--duels", type=int, default=1000, help="of each row of coverage")
@@ -286,7 +288,13 @@ def _find(values: np.ndarray) -> tuple[list[int], int]:
 def tell_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row for all series and for each kind of them: shifts found, false events, starts spent."""
     began = time.process_time()
-    rows = chain.rate(chain.simulate(chain.Site(series=options.series, seed=options.seed)))
+    site = chain.Site(
+        series=options.series,
+        shifts=options.shifts,
+        machine_shifts=options.machine_shifts,
+        seed=options.seed,
+    )
+    rows = chain.rate(chain.simulate(site))
     rows[0] |= {"seed": options.seed, "seconds": time.process_time() - began}
     return rows
 
