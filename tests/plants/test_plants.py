@@ -14,17 +14,20 @@ from tasks.automatic_plants import list_automatic
 from tasks.plants import Outcome, Plant, read_plants, run_plants
 
 _AUTOMATIC = (
-    ("round_inputs", "jax"), ("compute_when_read", "jax"), ("work_twice", "jax"),
-    ("return_early", "torch"),
+    ("mlp", "round_inputs", "jax"), ("mlp", "compute_when_read", "jax"),
+    ("mlp", "work_twice", "jax"), ("mlp", "return_early", "torch"),
+    ("ensemble", "round_outputs", "torch"),
 )  # fmt: skip
-"""Those that need a framework; the others are tried on programs in numpy."""
+"""Those that need a framework; the others are tried on programs in numpy. `ensemble`'s right sides
+once read back unlike settings, as its stacked parameters have an axis more."""
 WRITTEN = read_plants()
 PLANTS = [
     *WRITTEN,
     *(
         each
-        for each in list_automatic("mlp")
-        if (each.wrapper, each.framework) in _AUTOMATIC and each.case == "tiny_infer"
+        for workload, wrapper, side in _AUTOMATIC
+        for each in list_automatic(workload)
+        if (each.case, each.wrapper, each.framework) == ("tiny_infer", wrapper, side)
     ),
 ]
 _SIDES = ("jax", "torch")

@@ -48,6 +48,7 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
         held=lambda inputs: {
             "params": params,
             "inputs": inputs,
+            "output_dtype": jax.tree.leaves(jax.eval_shape(compiled, params, inputs))[0].dtype,
             "function": compiled,
             "arguments": (params, inputs),
         },

@@ -46,8 +46,9 @@ def build(case: Case, arrays: Arrays, settings: Settings) -> Program:
         reset=reset,
         read=_read_outputs(case) if infer else _read_gradient,
         held=lambda inputs: {
-            "params": list(params.values()),
+            "params": [param[0] for param in params.values()],  # as one network has them
             "inputs": inputs,
+            "output_dtype": torch.utils._pytree.tree_leaves(step(inputs))[0].dtype,
             "compile_mode": wanted.compile,
         },
     )
