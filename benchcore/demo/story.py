@@ -148,8 +148,12 @@ CHANGES = (
     Change(version="2.15.0", case="resnet50 train_b32_bf16", factor=0.955),
     Change(version="2.15.1", case="vit_b_16 infer_b128_bf16", factor=1.06),
 )
-_FOLLOWING = ("latency_p95_ns", "gross_mj")
-"""Metrics that change as the step time does."""
+_FOLLOWING = {
+    **dict.fromkeys(("latency_p95_ns", "gross_mj", "host_dispatch_ns"), "median_step_ns"),
+    **dict.fromkeys(("trace_s", "lower_s", "warm_compile_s"), "cold_compile_s"),
+    "planned_bytes": "allocator_peak_bytes",
+}
+"""Metrics that change as another does."""
 DRIVERS = ((365, "570.86"), (122, "580.11"), (35, "585.02"))
 """The driver since so many days before the last night: both sides change, the ratio does not."""
 OUTLIERS = ((290, "vit_b_16"), (147, "resnet50"), (58, "resnet50"))
@@ -194,7 +198,7 @@ def resolve_requests(days_ago: int) -> dict[str, Release]:
 
 def measure_factor(version: str, case: str, metric: str) -> float:
     """What the releases up to a version made of a metric of a case, against the first one."""
-    metric = "median_step_ns" if metric in _FOLLOWING else metric
+    metric = _FOLLOWING.get(metric, metric)
     framework = next(each.framework for each in RELEASES if each.version == version)
     versions = [each.version for each in RELEASES if each.framework == framework]
     factor = 1.0
