@@ -19,7 +19,6 @@ CONSTANTS: tuple[tuple[ModuleType, str], ...] = (
     (change_points, "RAMP_NIGHTS"),
     (change_points, "SPELL_NIGHTS"),
     (change_points, "SPELL_GAIN"),
-    (certainty, "_NIGHTS_AROUND"),
     (certainty, "_LAGS"),
     (certainty, "_LAG_BIAS"),
     (detect, "_LINE_COSTS"),

@@ -8,8 +8,6 @@ import numpy as np
 
 from benchcore.verdict.history.change_points import Whitened, place_again, thresholds
 
-_NIGHTS_AROUND = 15
-"""Nights on either side of a change point that estimate the noise around it."""
 _LAGS = 6
 _LAG_BIAS = 2.0
 """Fitted levels make neighbours look less correlated, by about lags * levels / nights. Twice that
@@ -71,9 +69,7 @@ def _local(residuals: np.ndarray, ends: np.ndarray) -> np.ndarray:
     night, the change points, and the number of nights."""
     factors = []
     for start, at, end in zip(ends[:-2], ends[1:-1], ends[2:], strict=True):
-        before = residuals[max(start, at - _NIGHTS_AROUND) : at]
-        after = residuals[at : min(end, at + _NIGHTS_AROUND)]
         shares = np.array([1 / (at - start), 1 / (end - at)])
-        squares = np.array([np.mean(before**2), np.mean(after**2)])
+        squares = np.array([np.mean(residuals[start:at] ** 2), np.mean(residuals[at:end] ** 2)])
         factors.append(float(shares @ np.maximum(squares, 1.0) / shares.sum()))
     return np.array(factors)
