@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
-from benchcore.planning.profiles import Match, Profile
+from benchcore.planning.profiles import CEILING_WORKLOADS, Match, Profile
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import DuelLimits
 
@@ -16,9 +16,15 @@ from benchcore.protocol import DuelLimits
 def pit_versions(
     profile: Profile, framework: str, versions: Sequence[str], *, name: str
 ) -> Profile:
-    """The profile with each arm of the framework once per version, and more time in proportion.
-    Matches without the framework are left out. Raises UserError if none is left."""
-    pitted = [(match, _pit(match, framework, versions)) for match in profile.matches]
+    """The profile with each arm of the framework once per version, the newest first, and more time
+    in proportion.
+
+    Sentinels keep the first version: they measure the device. Matches without the framework are
+    left out. Raises UserError if none is left."""
+    pitted = [
+        (match, _pit(match, framework, versions[:1] if _is_sentinel(match) else versions))
+        for match in profile.matches
+    ]
     matches = [_lengthen(match, profile.limits_of(match), arms) for match, arms in pitted if arms]
     if not matches:
         raise UserError(
@@ -26,6 +32,10 @@ def pit_versions(
             "another profile"
         )
     return dataclasses.replace(profile, name=name, matches=tuple(matches))
+
+
+def _is_sentinel(match: Match) -> bool:
+    return match.workload in CEILING_WORKLOADS
 
 
 def _pit(match: Match, framework: str, versions: Sequence[str]) -> tuple[Arm, ...]:
