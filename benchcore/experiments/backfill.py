@@ -3,7 +3,6 @@ judge what each changed against the one before it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -18,7 +17,7 @@ from benchcore.experiments.alerts import describe_release
 from benchcore.experiments.release import (
     ReleaseRequest,
     ReleaseVerdict,
-    judge_release,
+    judge_releases,
 )
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.release_profile import pit_versions
@@ -65,25 +64,21 @@ def judge_backfill(
 ) -> list[ReleaseVerdict]:
     """What each version changed against the one before it, newest first.
 
-    Cases that seem to have changed are measured again in fresh starts, none begun after `budget_s`.
-    Run again, it measures what is missing. Raises UserError.
+    Cases that seem to have changed are measured again in fresh starts, the largest changes first,
+    and none begun after `budget_s`. Run again, it measures what is missing. Raises UserError.
     """
-    over = time.monotonic() + budget_s
-    return [
-        judge_release(
-            ReleaseRequest(
-                framework=framework,
-                new=new,
-                old=old,
-                campaign=campaign,
-                budget_s=max(0.0, over - time.monotonic()),
-                only_suspected=True,
-            ),
-            state,
-            measurer,
+    requests = [
+        ReleaseRequest(
+            framework=framework,
+            new=new,
+            old=old,
+            campaign=campaign,
+            budget_s=budget_s,
+            only_suspected=True,
         )
         for new, old in pairwise(_list_planned(framework, campaign, state))
     ]
+    return judge_releases(requests, state, measurer)
 
 
 def list_changes(verdicts: Sequence[ReleaseVerdict]) -> list[dict[str, Any]]:

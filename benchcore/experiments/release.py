@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,29 +154,59 @@ def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
 def judge_release(request: ReleaseRequest, state: State, measurer: Measurer) -> ReleaseVerdict:
     """Measure the cases of a release's campaign again, those first that seem to have changed most,
     and judge every metric of each. Run again, it measures what is missing. Raises UserError."""
+    (verdict,) = judge_releases([request], state, measurer)
+    return verdict
+
+
+def judge_releases(
+    requests: Sequence[ReleaseRequest], state: State, measurer: Measurer
+) -> list[ReleaseVerdict]:
+    """As `judge_release`, of several releases that were measured in one campaign and share its
+    budget: what seems to have changed most in any of them is measured first."""
     engine = open_database(state.database_url)
-    plan = load_campaign(state, request.campaign)
-    first = _list_first(engine, request)
-    over = time.monotonic() + request.budget_s
-    campaigns, lost = list[str](), list[str]()
-    for number in _order(plan, first, least=1.0 if request.only_suspected else 0.0):
+    plan = load_campaign(state, requests[0].campaign)
+    over = time.monotonic() + requests[0].budget_s
+    judged = [_Judged(request=each, first=_list_first(engine, each)) for each in requests]
+    for each, number in _order(plan, judged):
         duel = plan.duels[number]
         if time.monotonic() >= over:
-            lost.append(f"{duel.title} was not measured again: the time budget was spent")
-            continue
-        again = draft_again(plan, duel, request, f"{plan.campaign}-{request.new}-again-{number}")
-        _reuse_environments(plan, again, state)
-        try:
-            measurer.measure(again, f"{duel.title} of {request.framework} {request.new}, again")
-        except CampaignIncompleteError as error:
-            lost.append(f"{duel.title}: {error}")  # the completed starts can still be judged
-        campaigns.append(again.campaign)
-    rows = _merge(first, list_certificates(engine, campaigns=campaigns))
+            each.lost.append(f"{duel.title} was not measured again: the time budget was spent")
+        else:
+            _measure_again(each, plan, number, state, measurer)
+    return [_conclude(each, plan, state, engine) for each in judged]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """A request, its campaign's certificates, and what was measured again."""
+
+    request: ReleaseRequest
+    first: list[_Row]
+    campaigns: list[str] = field(default_factory=list[str])
+    lost: list[str] = field(default_factory=list[str])
+
+
+def _measure_again(
+    judged: _Judged, plan: Plan, number: int, state: State, measurer: Measurer
+) -> None:
+    request, duel = judged.request, plan.duels[number]
+    again = draft_again(plan, duel, request, f"{plan.campaign}-{request.new}-again-{number}")
+    _reuse_environments(plan, again, state)
+    try:
+        measurer.measure(again, f"{duel.title} of {request.framework} {request.new}, again")
+    except CampaignIncompleteError as error:
+        judged.lost.append(f"{duel.title}: {error}")  # the completed starts can still be judged
+    judged.campaigns.append(again.campaign)
+
+
+def _conclude(judged: _Judged, plan: Plan, state: State, engine: Engine) -> ReleaseVerdict:
+    request = judged.request
+    rows = _merge(judged.first, list_certificates(engine, campaigns=judged.campaigns))
     return ReleaseVerdict(
         request=request,
         rows=rows,
         differences=_read_differences(plan, request, rows, state),
-        lost=lost,
+        lost=judged.lost,
         trends=list_trends(engine, request.framework, request.new),
         largest=_find_largest(plan, request, rows),
     )
@@ -210,19 +241,22 @@ def _list_first(engine: Engine, request: ReleaseRequest) -> list[_Row]:
     return [row for row in rows if (row["a_version"], row["b_version"]) == pair]
 
 
-def _order(plan: Plan, rows: Sequence[_Row], *, least: float) -> list[int]:
-    """The numbers of the duels with certificates, largest change first, relative to its bound. One
-    of less than `least` is left out."""
-    changes: dict[str, float] = {}
-    for row in rows:
-        case = case_of(row)
-        changes[case] = max(changes.get(case, 0.0), _size(row))
-    sizes = {
-        number: changes[duel.title]
-        for number, duel in enumerate(plan.duels)
-        if changes.get(duel.title, -1.0) >= least
-    }
-    return sorted(sizes, key=lambda number: -sizes[number])
+def _order(plan: Plan, judged: Sequence[_Judged]) -> list[tuple[_Judged, int]]:
+    """The numbers of the duels to measure again: first those whose step time seems to have changed
+    by its bound or more, then the largest change, relative to its bound."""
+    numbers = {duel.title: number for number, duel in enumerate(plan.duels)}
+    found = list[tuple[tuple[bool, float], _Judged, int]]()
+    for each in judged:
+        sizes = defaultdict[str, list[tuple[bool, float]]](list)
+        for row in each.first:
+            size = _size(row)
+            sizes[case_of(row)].append((row["metric"] == STEP_TIME and size >= 1, size))
+        for case, of_case in sizes.items():
+            size = max(size for _, size in of_case)
+            if size >= 1 or not each.request.only_suspected:
+                found.append(((any(step for step, _ in of_case), size), each, numbers[case]))
+    found.sort(key=lambda each: each[0], reverse=True)
+    return [(each, number) for _, each, number in found]
 
 
 def _size(row: _Row) -> float:
