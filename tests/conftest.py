@@ -25,6 +25,9 @@ REPOSITORY = Path(__file__).parent.parent
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")  # the tests fetch no Python
+# For scripts in a framework's Python; contenders have their own. Threads would wait for each
+# other at every tiny operation, and Inductor's pool imports torch once more.
+os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", TORCHINDUCTOR_COMPILE_THREADS="1")
 _MINUTES = """
 test_plants test_compare test_up test_programs test_slurm_campaign test_nightly
 test_real_metrics test_real_duel test_deployments test_confirm test_proofs test_defects

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +94,19 @@ def make_order(*contenders: ContenderOrder, **changes: Any) -> DuelOrder:
 def run_order(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
     """The document of a duel that ran from this snapshot."""
     return read_document(run_duel(order, state, snapshot, lambda event: None))
+
+
+@contextmanager
+def on_one_cpu() -> Iterator[None]:
+    """Frameworks that are started meanwhile use one thread: in tiny cases two take longer, as they
+    wait for each other at every operation. Each worker of the tests has its own CPU."""
+    usable = sorted(os.sched_getaffinity(0))
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    os.sched_setaffinity(0, {usable[int(worker) % len(usable)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 def copy_inside_ring(folder: Path) -> None:

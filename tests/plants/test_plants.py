@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import run_here
+from duel_orders import on_one_cpu
 
 from benchcore.errors import UserError
 from benchcore.protocol import EnvironmentRecord
@@ -50,7 +51,8 @@ def run(
             environments = {each: framework_environment(f"{each}@newest") for each in _SIDES}
             plants = [plant for plant in PLANTS if plant.duel == duel]
             folder = tmp_path_factory.mktemp("plants")
-            ran[duel] = run_plants(plants, environments, folder, lambda text: None)
+            with on_one_cpu():
+                ran[duel] = run_plants(plants, environments, folder, lambda text: None)
         return ran[duel]
 
     return run_duel

@@ -175,8 +175,16 @@ PROVEN = {
 }
 """Cases that are held against float64 too, right and with every mistake: one for each mistake, and
 one of the precision that no other test of the oracle computes in."""
+PROVEN_SMALLER = {"wrong_epsilon", "norm_momentum", "biased_variance"}
+"""Mistakes in training ResNet-50, 6 s each in float64, that its inference and `cifar_resnet` make
+too."""
 EXACT_RIGHT, EXACT_WRONG = (
-    [dataclasses.replace(job, exact=True) for job in jobs if (job.workload, job.case) in PROVEN]
+    [
+        dataclasses.replace(job, exact=True)
+        for job in jobs
+        if (job.workload, job.case) in PROVEN
+        and not (job.case == "tiny_train" and job.mutation in PROVEN_SMALLER)
+    ]
     for jobs in (RIGHT, MUTATED)
 )
 HANDED = [
@@ -281,10 +289,8 @@ def _launch(
     listed = folder / f"{jobs[0].key}-jobs.json"
     by_case = sorted(jobs, key=lambda job: (job.workload, job.case))
     listed.write_text(json.dumps([job.document(folder) for job in by_case]), encoding="utf-8")
-    passive = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
-    environment = {**os.environ, **passive, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     environment["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, (ROOT, packages))))
-    environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool, which imports torch once more
     environment["XLA_FLAGS"] = (
         "--xla_backend_optimization_level=1 "  # the least CPU time in all
         "--xla_force_host_platform_device_count=2"

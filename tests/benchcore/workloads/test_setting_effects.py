@@ -68,7 +68,6 @@ def _run(
             "PYTHONPATH": str(ROOT),
             "CUDA_VISIBLE_DEVICES": "",
             "XLA_FLAGS": flags,
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
         },
         capture_output=True,
         text=True,

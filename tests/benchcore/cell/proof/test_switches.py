@@ -17,9 +17,9 @@ from benchcore.cell.proof.switches import AS_SET, describe_changes, list_process
 def test_a_switch_of_the_process_that_was_changed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     before = list_process_switches()
     assert describe_changes(before, list_process_switches()) == AS_SET
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "9")
     monkeypatch.setenv("_NOTE_OF_A_COMPILER", "1")
-    assert describe_changes(before, list_process_switches()) == "variable OMP_NUM_THREADS '1'"
+    assert describe_changes(before, list_process_switches()) == "variable OMP_NUM_THREADS '9'"
     monkeypatch.undo()
     enabled = gc.isenabled()
     gc.disable()
