@@ -15,7 +15,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from one_duel import describe_machine, keep, measure
+from one_duel import describe_machine, measure, store_results
 
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.requests import parse_arm
@@ -44,7 +44,7 @@ def main() -> None:
         for freeze in (True, False)
     ]
     _print(rows)
-    keep(f"aa-{options.workload}-{options.case}", rows)
+    store_results(f"aa-{options.workload}-{options.case}", rows)
 
 
 def _measure(options: argparse.Namespace, text: str, freeze: bool, state: State) -> dict[str, Any]:

@@ -58,7 +58,7 @@ around it, as our latency does; a block does neither, and is another quantity.""
 def measure_turns(
     function: Function, state: State, folder: Path, turns: int, advance: Callable[[], None]
 ) -> list[dict[str, float]]:
-    """Method -> nanoseconds a step, of each turn; from the folder, where they were kept before."""
+    """Method -> nanoseconds per step, of each turn; from the folder, if they were kept before."""
     kept = folder / f"{function.title.replace(' ', '-')}.json"
     if kept.exists():
         return json.loads(kept.read_text())

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from one_duel import keep
+from one_duel import store_results
 
 from benchcore.cell.measure.host import describe_host
 from benchcore.environments.build import provision
@@ -43,7 +43,7 @@ def main() -> None:
         rows += describe(record.name, _time(record.python, framework, options.turns))
     for row in rows:
         print(*(f"{key} {value}" for key, value in row.items()), sep="  ")
-    keep("dispatch", {**_describe_machine(), "rows": rows})
+    store_results("dispatch", {**_describe_machine(), "rows": rows})
 
 
 def _time(python: str, framework: str, turns: int) -> dict[str, list[float]]:

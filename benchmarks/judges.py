@@ -24,7 +24,7 @@ _WITHIN = 0.003
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class PairedTimes:
     """Allocations of [seconds_a, seconds_b], where b takes exp(truth) as long."""
 
     kind: str
@@ -34,11 +34,11 @@ class Trial:
 
     @property
     def log_ratios(self) -> list[np.ndarray]:
-        """One array an allocation."""
+        """One array per allocation."""
         return [np.log(pairs[:, 1] / pairs[:, 0]) for pairs in self.allocations]
 
 
-def simulate(seed: int, repeats: int) -> Iterator[Trial]:
+def simulate(seed: int, repeats: int) -> Iterator[PairedTimes]:
     """1, 3, 5 and 8 allocations of 4, 10 and 30 pairs, the difference between versions varying from
     allocation to allocation by 0, 0.5 and 1 %; `repeats` of each with each truth and kind."""
     rng = np.random.default_rng(seed)
@@ -51,7 +51,7 @@ def simulate(seed: int, repeats: int) -> Iterator[Trial]:
             logs += odd * rng.uniform(0.05, 0.5, logs.shape)
         if kind == "one bad node":
             logs[rng.integers(num), :, 1] += rng.choice([-1, 1]) * rng.uniform(0.05, 0.3)
-        yield Trial(
+        yield PairedTimes(
             kind=kind, truth=math.log1p(truth), effect=effect, allocations=list(0.1 * np.exp(logs))
         )
 
@@ -65,7 +65,7 @@ class Answer:
     high: float = math.nan
 
 
-def ours(trial: Trial) -> Answer:
+def ours(trial: PairedTimes) -> Answer:
     """The verdict of `deadheat judge`."""
     return _answer(judge_allocations(trial.log_ratios))
 
@@ -76,7 +76,7 @@ def _answer(found: Judgement) -> Answer:
     return Answer(found.verdict, found.low, found.high)
 
 
-def judge_folders(trials: Sequence[Trial], seed: int) -> list[Answer]:
+def judge_folders(trials: Sequence[PairedTimes], seed: int) -> list[Answer]:
     """The verdicts of `deadheat judge` on folders of 20 cases of a machine. Trials differ in
     truth and number of pairs, and share the kind, the number of allocations and how these vary."""
     rng = np.random.default_rng(seed)
@@ -95,12 +95,12 @@ def judge_folders(trials: Sequence[Trial], seed: int) -> list[Answer]:
     return answers
 
 
-def t_on_means(trial: Trial) -> Answer:
+def t_on_means(trial: PairedTimes) -> Answer:
     """Student's t over the allocations' means, at 5 %."""
     return _t_test(np.array([pairs.mean() for pairs in trial.log_ratios]))
 
 
-def t_on_medians(trial: Trial) -> Answer:
+def t_on_medians(trial: PairedTimes) -> Answer:
     """Student's t over the allocations' medians, at 5 %."""
     return _t_test(np.array([np.median(pairs) for pairs in trial.log_ratios]))
 
@@ -113,13 +113,13 @@ def _t_test(samples: np.ndarray) -> Answer:
     return Answer("different" if abs(mean) > half else "unknown", mean - half, mean + half)
 
 
-def wilcoxon(trial: Trial) -> Answer:
+def wilcoxon(trial: PairedTimes) -> Answer:
     """Wilcoxon's signed ranks over all pairs as if they were independent, at 5 %."""
     pairs = np.concatenate(trial.log_ratios)
     return Answer("different" if stats.wilcoxon(pairs).pvalue < 0.05 else "unknown")
 
 
-def pinpoint(trial: Trial) -> Answer:
+def pinpoint(trial: PairedTimes) -> Answer:
     """Pinpoint's bisect: the smaller p of Kolmogorov-Smirnov and Mann-Whitney, at 1 %."""
     times = np.concatenate(trial.allocations)
     with warnings.catch_warnings():
@@ -129,13 +129,13 @@ def pinpoint(trial: Trial) -> Answer:
     return Answer("different" if min(of_both, ranks) <= 0.01 else "unknown")
 
 
-def torchbench(trial: Trial) -> Answer:
+def torchbench(trial: PairedTimes) -> Answer:
     """TorchBench: 7 % between the medians."""
     a, b = np.median(np.concatenate(trial.allocations), axis=0)
     return Answer("different" if abs(b / a - 1) > 0.07 else "same")
 
 
-JUDGES: Mapping[str, Callable[[Trial], Answer]] = {
+JUDGES: Mapping[str, Callable[[PairedTimes], Answer]] = {
     "ours": ours,
     "t on means": t_on_means,
     "t on medians": t_on_medians,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agreement import FUNCTIONS, TURNS, compare, measure_turns, show
-from one_duel import RESULTS, describe_machine, keep
+from one_duel import RESULTS, describe_machine, store_results
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from short_duels import (
     Document,
@@ -167,7 +167,7 @@ def _keep_part(part: str, found: dict[str, Any]) -> None:
     """Beside the parts that were kept before."""
     path = RESULTS / "measuring.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
-    keep("measuring", {**kept, part: found})
+    store_results("measuring", {**kept, part: found})
 
 
 def find_smallest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def describe_machine(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def keep(name: str, results: object, *, indent: int | None = 1) -> None:
+def store_results(name: str, results: object, *, indent: int | None = 1) -> None:
     """Write results as JSON under `benchmarks/results`; without `indent` as one line."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=indent) + "\n")

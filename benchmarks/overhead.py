@@ -13,7 +13,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from one_duel import describe_machine, keep, measure
+from one_duel import describe_machine, measure, store_results
 
 from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.requests import parse_arm
@@ -40,7 +40,7 @@ def main() -> None:
     rows = [_describe(contender) for contender in document["contenders"]]
     for row in rows:
         print(*(f"{key} {value}" for key, value in row.items()), sep="  ")
-    keep("overhead", {**describe_machine(document), "rows": rows})
+    store_results("overhead", {**describe_machine(document), "rows": rows})
 
 
 def _describe(contender: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from one_duel import describe_machine, keep
+from one_duel import describe_machine, store_results
 from short_duels import judge
 
 from benchcore.environments.build import provision
@@ -76,7 +76,7 @@ def main() -> None:
         if options.only in (None, peer.package):
             rows.append(_play(peer, options, state))
             print({key: rows[-1][key] for key in ("workload", "peer", "ratio", "low", "high")})
-    keep("peers", rows)
+    store_results("peers", rows)
     sys.exit(any(row["slower"] for row in rows))
 
 

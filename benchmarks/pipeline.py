@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from one_duel import describe_machine, keep
+from one_duel import describe_machine, store_results
 
 ROOT = Path(__file__).parent.parent
 TIMED, LATENCIES = "timed blocks", "latency samples"
@@ -51,7 +51,7 @@ def main() -> None:
         print_stages(read_campaign(options.campaign))
         return
     rows = [_run(cache) for cache in ("cold", "warm") if getattr(options, cache)]
-    keep("pipeline", rows)
+    store_results("pipeline", rows)
 
 
 def _run(cache: str) -> dict[str, Any]:

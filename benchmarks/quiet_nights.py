@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from one_duel import RESULTS, describe_machine, keep, measure
+from one_duel import RESULTS, describe_machine, measure, store_results
 from rich.progress import Progress
 
 from benchcore.cell.measure.degraded import find_degraded
@@ -66,7 +66,7 @@ def main() -> None:
             done[case] += len(starts)
             machine = describe_machine(document)
             kept["machines"] += [machine] if machine not in kept["machines"] else []
-            keep(NAME, kept, indent=None)
+            store_results(NAME, kept, indent=None)
 
 
 def load() -> dict[str, list[Any]]:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from one_duel import keep
+from one_duel import store_results
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from slurm_cluster import CHEAP, Cluster, wait_for
@@ -94,7 +94,7 @@ def keep_figures(figures: dict[str, Any]) -> None:
         "load_1min": round(os.getloadavg()[0], 1),
     }
     print(json.dumps(figures, indent=1))
-    keep("slurm-figures", {**machine, **figures})
+    store_results("slurm-figures", {**machine, **figures})
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from local_slurm import LocalSlurm
-from one_duel import keep
+from one_duel import store_results
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -109,7 +109,7 @@ def run_storm(cluster: Cluster, num_duels: int, screenshots: Path | None) -> int
         "checks": checks,
     }
     _print(result, runs)
-    keep("slurm-storm", result)
+    store_results("slurm-storm", result)
     return 0 if all(checks.values()) else 1
 
 

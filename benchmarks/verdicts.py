@@ -36,9 +36,9 @@ import numpy as np
 import quiet_nights
 import real_histories
 from histories import SHIFTED, History, simulate
-from judges import JUDGES, KINDS, TRUTHS, Answer, Trial, judge_folders
+from judges import JUDGES, KINDS, TRUTHS, Answer, PairedTimes, judge_folders
 from judges import simulate as simulate_trials
-from one_duel import keep
+from one_duel import store_results
 from uv import find_uv_bin
 
 from benchcore.verdict.allocations import judge_allocations
@@ -54,16 +54,16 @@ _NEAR = 5
 def main() -> None:
     """Make the requested tables, print and store them."""
     made: dict[str, Callable[[argparse.Namespace], Any]] = {
-        "detection": tell_detection,
-        "harder": tell_harder,
-        "constants": tell_constants,
-        "real": tell_real,
-        "judging": tell_judging,
-        "attribution": tell_attribution,
-        "coverage": tell_coverage,
-        "chain": tell_chain,
-        "limit": tell_limit,
-        "speed": tell_speed,
+        "detection": report_detection,
+        "harder": report_harder,
+        "constants": report_constants,
+        "real": report_real,
+        "judging": report_judging,
+        "attribution": report_attribution,
+        "coverage": report_coverage,
+        "chain": report_chain,
+        "limit": report_limit,
+        "speed": report_speed,
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="*", default=list(made))
@@ -79,10 +79,10 @@ def main() -> None:
     for table in options.tables:
         rows = made[table](options)
         _print(table, rows)
-        keep(f"verdicts-{table}", rows)
+        store_results(f"verdicts-{table}", rows)
 
 
-def tell_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row a detector: F1 by class and over all, and how often it cries wolf."""
     histories = list(simulate(options.seed, options.repeats))
     ours, answers = _ask_all(histories, options.peer)
@@ -111,7 +111,7 @@ def _ask_all(
     return ours, rows | {peer: _ask(peer, histories) for peer in wanted}
 
 
-def tell_real(options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_real(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row a detector: how often it cries wolf on what was measured while nothing changed, and F1
     by the size of a shift that was put into it."""
     starts = quiet_nights.load()["starts"]
@@ -209,7 +209,7 @@ def _f1(tally: np.ndarray) -> float:
     return float(2 * hits / max(2 * hits + false + missed, 1))
 
 
-def tell_judging(options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_judging(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row a judge and kind of allocations: false alarms, power, coverage, and false sameness."""
     trials = list(simulate_trials(options.seed, options.trials))
     rows = []
@@ -223,7 +223,9 @@ def tell_judging(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def _rate(kind: str, trials: Sequence[Trial], answers: Sequence[Answer]) -> dict[str, float | None]:
+def _rate(
+    kind: str, trials: Sequence[PairedTimes], answers: Sequence[Answer]
+) -> dict[str, float | None]:
     of_kind = [each for each in zip(trials, answers, strict=True) if each[0].kind == kind]
     alone = [answer for trial, answer in of_kind if len(trial.allocations) == 1]
     several = [each for each in of_kind if len(each[0].allocations) > 1]
@@ -242,7 +244,7 @@ def _rate(kind: str, trials: Sequence[Trial], answers: Sequence[Answer]) -> dict
     return rates
 
 
-def tell_attribution(options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_attribution(options: argparse.Namespace) -> list[dict[str, Any]]:
     """One row per truth and effect: what is confirmed, after how many starts, and which culprit is
     named."""
     suspected = list(attributions.simulate(options.seed, 10 * options.trials))
@@ -250,7 +252,7 @@ def tell_attribution(options: argparse.Namespace) -> list[dict[str, Any]]:
     return [{"seed": options.seed, **row} for row in rows]
 
 
-def tell_harder(options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_harder(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row per class of histories that break what a detector assumes; ours alone."""
     histories = list(harder_histories.simulate(options.seed, options.repeats))
     found = [_find(history.values) for history in histories]
@@ -259,7 +261,7 @@ def tell_harder(options: argparse.Namespace) -> list[dict[str, Any]]:
     return [{"seed": options.seed, **row} for row in rows]
 
 
-def tell_constants(options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_constants(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row per constant of the detector and factor: F1 and false shifts of both kinds of
     histories."""
     histories = list(simulate(options.seed, options.repeats))
@@ -285,7 +287,7 @@ def _find(values: np.ndarray) -> tuple[list[int], int]:
     return [shift.index for shift in found.shifts], len(found.edges)
 
 
-def tell_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row for all series and for each kind of them: shifts found, false events, starts spent."""
     began = time.process_time()
     site = chain.Site(
@@ -299,17 +301,17 @@ def tell_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def tell_limit(options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_limit(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row per size of a machine's shift."""
     return list(machine_limit.measure(options.seed, options.series))
 
 
-def tell_coverage(options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_coverage(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row per limits of a duel, kind of starts and noise."""
     return list(coverage.measure(options.seed, options.duels))
 
 
-def tell_speed(_options: argparse.Namespace) -> list[dict[str, Any]]:
+def report_speed(_options: argparse.Namespace) -> list[dict[str, Any]]:
     """Seconds for 10,000 histories of 1,000 nights on two CPUs; a fifth has a shift, and a tenth
     drifts by 8 %."""
     began = time.perf_counter()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from one_duel import describe_machine, keep, measure
+from one_duel import describe_machine, measure, store_results
 
 from benchcore.cell.measure.timing import is_steady
 from benchcore.planning.profiles import Match, Profile
@@ -67,7 +67,7 @@ def main() -> None:
     for row in rows:
         print(*(f"{key} {value}" for key, value in row.items()), sep="  ")
     found = {**describe_machine(document), "case": options.case, "rows": rows}
-    keep(f"warm_up_{workload}_{case}", found)
+    store_results(f"warm_up_{workload}_{case}", found)
 
 
 def _apply(name: str, rule: Rule, contender: dict[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def _list_rows(found: Mapping[str, Any]) -> Iterator[str]:
     rows = {
         "contender": [each["name"] for each in sides],
         "status": [each["status"] for each in sides],
-        "a step": ["no time that counts" if each is None else format_ns(each) for each in steps],
+        "per step": ["no time that counts" if each is None else format_ns(each) for each in steps],
         "case": [found["case"]] * 2,
     }
     for name, values in rows.items():

@@ -18,10 +18,10 @@ def to_rows(found: pd.DataFrame | Sequence[Mapping[str, Any]]) -> list[dict[str,
 
 def of_campaign(frame: pd.DataFrame, campaign: str) -> pd.DataFrame:
     """The rows of one campaign, freshly indexed."""
-    return keep(frame, frame["campaign"] == campaign).reset_index(drop=True)
+    return select_rows(frame, frame["campaign"] == campaign).reset_index(drop=True)
 
 
-def keep(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:
+def select_rows(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:
     """The rows where the mask, a series of booleans, holds.
 
     `frame[mask]` with types that a checker can follow: to it, a column may be a frame.
@@ -41,8 +41,8 @@ def does_count(row: Mapping[str, Any]) -> bool:
 
 def newest_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
     """The newest JAX against the newest torch; where no row is that, every pair but controls."""
-    pairs = drop_controls(keep(ratios, ratios["kind"] == "cross_framework"))
-    newest = keep(pairs, (pairs["a_role"] == "newest") & (pairs["b_role"] == "newest"))
+    pairs = drop_controls(select_rows(ratios, ratios["kind"] == "cross_framework"))
+    newest = select_rows(pairs, (pairs["a_role"] == "newest") & (pairs["b_role"] == "newest"))
     return pairs if newest.empty else newest
 
 
@@ -56,4 +56,4 @@ def is_fair(pair: Mapping[str, Any]) -> bool:
 
 def drop_controls(pairs: pd.DataFrame) -> pd.DataFrame:
     """Without the contenders that only calibrate."""
-    return keep(pairs, (pairs["a_role"] != "control") & (pairs["b_role"] != "control"))
+    return select_rows(pairs, (pairs["a_role"] != "control") & (pairs["b_role"] != "control"))

@@ -14,7 +14,7 @@ from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_suspicions, read_suspicion
 from dashboards.forest_chart import PAIR_DIRECTIONS, forest_chart, pair_rows
-from dashboards.frames import counting, keep
+from dashboards.frames import counting, select_rows
 
 _WIDTH = 640
 VEGA_LITE = alt.SCHEMA_VERSION.rpartition(".")[0]
@@ -24,7 +24,7 @@ VEGA_LITE = alt.SCHEMA_VERSION.rpartition(".")[0]
 def draw_forest(state: State, campaign: str) -> str | None:
     """A campaign's speedups with intervals and starts as SVG; None if no pair counts."""
     pairs = ratio_frame(open_database(state.database_url), campaign)
-    counted = keep(pairs, counting(pairs))
+    counted = select_rows(pairs, counting(pairs))
     if counted.empty:
         return None
     chart = forest_chart(

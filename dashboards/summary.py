@@ -10,7 +10,7 @@ from dashboards.formatting import (
     case_label,
     describe_ratio,
 )
-from dashboards.frames import counting, is_fair, keep
+from dashboards.frames import counting, is_fair, select_rows
 
 _MAX_NAMES = 4
 _USE_CASES = ("train", "infer")
@@ -22,9 +22,9 @@ def write_headline(ratios: pd.DataFrame, pairs: pd.DataFrame) -> str:
     The order ignores the values: a headline that picks the largest ratio misleads. Without a pair
     that counts among them, the first ratio that does.
     """
-    pairs = keep(pairs, counting(pairs))
+    pairs = select_rows(pairs, counting(pairs))
     if pairs.empty:
-        first = keep(ratios, counting(ratios)).to_dict("records")[0]
+        first = select_rows(ratios, counting(ratios)).to_dict("records")[0]
         return f"On this machine, {describe_ratio(first)}."
     lead = min(pairs.to_dict("records"), key=_rank)
     sentence = describe_ratio(lead)

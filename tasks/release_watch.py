@@ -78,8 +78,8 @@ def find_lost(root: str) -> list[str]:
     return lost
 
 
-@task(task_run_name="settle-{package}-{version}", cache_policy=NO_CACHE)
-def settle(
+@task(task_run_name="record-{package}-{version}", cache_policy=NO_CACHE)
+def record_outcome(
     package: str, version: str, *, failure: str, root: str, details: Mapping[str, Any]
 ) -> None:
     """Record the outcome of a release, and emit an event with its `details` for Prefect's
@@ -120,7 +120,7 @@ def conclude(
     if failure:
         text = f"{framework} {version} failed: {failure}" + (f". {text}" if text else "")
     root, payload = str(state.root), {"text": text, **details}
-    settle(framework, version, failure=failure, root=root, details=payload)
+    record_outcome(framework, version, failure=failure, root=root, details=payload)
     named = {"framework": framework, "version": version, **details}
     campaign = None if found is None else found.request.campaign
     alert(f"release-{framework}-{version}-{attempt}", text, named, root, campaign=campaign)

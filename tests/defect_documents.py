@@ -9,10 +9,10 @@ from result_documents import CAMPAIGN, Racer, make_document, make_manifest, make
 
 from benchcore.experiments.defect_switches import (
     SIDES,
+    fill_in_settings,
     list_corrections,
     list_switches,
     name_side,
-    settle,
 )
 from benchcore.workloads.settings import DEFECTS
 
@@ -28,7 +28,10 @@ def make_study(
     wanted = [{}, *(each.settings for each in switches)]
     wanted += [correction.settings for correction in list_corrections(switches)]
     settings = {
-        name_side(side, settle(each, side, "cpu")): (side, settle(each, side, "cpu"))
+        name_side(side, fill_in_settings(each, side, "cpu")): (
+            side,
+            fill_in_settings(each, side, "cpu"),
+        )
         for each in wanted
         for side in SIDES
     }

@@ -17,7 +17,7 @@ from benchcore.store.records import FailedCheck
 def keep_history(
     engine: Engine, state: State, documents: Sequence[dict[str, Any]], wrong: Sequence[int] = ()
 ) -> None:
-    """Spool, ingest, check and judge the documents of one campaign, of which some are `wrong`."""
+    """Spool, ingest, check and judge the documents of one campaign; some are `wrong`."""
     for document in documents:
         spool_document(state.spool, document)
     ingest_spool(engine, state)

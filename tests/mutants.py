@@ -58,7 +58,7 @@ class Mutant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class MutantResult:
     """`killed`, `SURVIVED`, `BROKEN` (failed, but in no assertion), `STALE` or `FAILS ANYWAY`."""
 
     what: str
@@ -97,24 +97,24 @@ class Runner:
             root, copy, ignore=shutil.ignore_patterns(*_LEFT_BEHIND), dirs_exist_ok=True
         )
 
-    def judge(self, mutant: Mutant) -> Finding:
+    def judge(self, mutant: Mutant) -> MutantResult:
         """The finding for a mutant; a stored one if no source has changed since."""
         key = self._key(asdict(mutant))
         if key not in self._known:
             self._remember(key, asdict(self._try(mutant)))
-        return Finding(**self._known[key])
+        return MutantResult(**self._known[key])
 
-    def _try(self, mutant: Mutant) -> Finding:
+    def _try(self, mutant: Mutant) -> MutantResult:
         path = self._copy / mutant.file
         source = path.read_text(encoding="utf-8") if path.exists() else ""
         if source.count(mutant.guard) != 1:
             details = f"{mutant.file} holds the guard {source.count(mutant.guard)} times"
-            return Finding(what="STALE", details=details)
+            return MutantResult(what="STALE", details=details)
         failing = {test: self._known[self._key(test)] for test in mutant.tests}
         failing = {test: why for test, why in failing.items() if why}
         if failing:
             details = "; ".join(f"{test}: {why}" for test, why in failing.items())
-            return Finding(what="FAILS ANYWAY", details=details)
+            return MutantResult(what="FAILS ANYWAY", details=details)
         path.write_text(source.replace(mutant.guard, mutant.instead), encoding="utf-8")
         try:
             return judge_outcomes(mutant.tests, self._run(mutant.tests))
@@ -183,7 +183,7 @@ class Runner:
         part.replace(self._kept)
 
 
-def judge_outcomes(tests: Sequence[str], outcomes: dict[str, str]) -> Finding:
+def judge_outcomes(tests: Sequence[str], outcomes: dict[str, str]) -> MutantResult:
     """Every test must have a case that failed in an assertion."""
     survived, broken = [], []
     for test in tests:
@@ -193,8 +193,12 @@ def judge_outcomes(tests: Sequence[str], outcomes: dict[str, str]) -> Finding:
         elif not any(_ASSERTED.match(text) for text in mine):
             broken.append(f"{test}: {mine[0].splitlines()[0][:200]}")
     if survived:
-        return Finding(what="SURVIVED", details=", ".join(survived))
-    return Finding(what="BROKEN", details="; ".join(broken)) if broken else Finding(what="killed")
+        return MutantResult(what="SURVIVED", details=", ".join(survived))
+    return (
+        MutantResult(what="BROKEN", details="; ".join(broken))
+        if broken
+        else MutantResult(what="killed")
+    )
 
 
 def _name(test: str) -> str:
@@ -245,7 +249,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     return int(not mutants or any(each.what != "killed" for each in findings))
 
 
-def _judge_all(runner: Runner, mutants: Sequence[Mutant]) -> list[Finding]:
+def _judge_all(runner: Runner, mutants: Sequence[Mutant]) -> list[MutantResult]:
     now = TextColumn("{task.fields[now]}")
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), now)
     findings = []
@@ -263,7 +267,7 @@ def _judge_all(runner: Runner, mutants: Sequence[Mutant]) -> list[Finding]:
     return findings
 
 
-def _print(mutants: Sequence[Mutant], findings: Sequence[Finding]) -> None:
+def _print(mutants: Sequence[Mutant], findings: Sequence[MutantResult]) -> None:
     table = Table("row", "error let through", "tests", "found")
     ordered = sorted(zip(mutants, findings, strict=True), key=lambda each: each[0].rows or (99,))
     for mutant, finding in ordered:

@@ -337,8 +337,8 @@ def _read_program(side: Mapping[str, Any]) -> dict[str, Any]:
     kernels = profile["num_kernels"]
     return {
         **dict(_flatten(profile["program"] or {})),
-        "kernels a step": None if kernels is None else round(kernels / profile["steps"], 2),
-        "python calls a step": profile.get("python_calls"),
+        "kernels per step": None if kernels is None else round(kernels / profile["steps"], 2),
+        "python calls per step": profile.get("python_calls"),
     }
 
 

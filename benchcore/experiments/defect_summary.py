@@ -16,11 +16,11 @@ from benchcore.experiments.defect_switches import (
     Framework,
     Reading,
     Switch,
+    fill_in_settings,
     is_played,
     list_corrections,
     list_switches,
     name_side,
-    settle,
 )
 from benchcore.protocol import DEFECT_TRACK
 from benchcore.verdict.duel.physics import LIMIT_SHARE
@@ -151,7 +151,7 @@ class _Study:
         }
 
     def _arm(self, settings: Mapping[Framework, Mapping[str, str]], side: Framework) -> str:
-        return name_side(side, settle(settings, side, self.device))
+        return name_side(side, fill_in_settings(settings, side, self.device))
 
     def _sides(self, settings: Mapping[Framework, Mapping[str, str]]) -> tuple[Document, Document]:
         """JAX's contender and torch's."""

@@ -159,13 +159,13 @@ def list_switches(workload: str, use_case: str, names: Sequence[str] = ()) -> li
 def _takes(workload: str, switch: Switch) -> bool:
     try:
         for side in SIDES:
-            check_settings(workload, side, settle(switch.settings, side, "cpu"))
+            check_settings(workload, side, fill_in_settings(switch.settings, side, "cpu"))
     except UserError:
         return False
     return True
 
 
-def settle(
+def fill_in_settings(
     settings: Mapping[Framework, Mapping[str, str]], side: Framework, device: str
 ) -> dict[str, str]:
     """All settings of a side: the fair ones with these changes."""

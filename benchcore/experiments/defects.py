@@ -12,11 +12,11 @@ from benchcore.experiments.defect_summary import summarise_study
 from benchcore.experiments.defect_switches import (
     SIDES,
     Switch,
+    fill_in_settings,
     is_played,
     list_corrections,
     list_switches,
     name_side,
-    settle,
 )
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.matrix import Plan, check_device
@@ -90,7 +90,7 @@ def _list_arms(request: StudyRequest, played: Sequence[Switch]) -> tuple[Arm, ..
     arms: dict[str, Arm] = {}
     for settings in wanted:
         for side in SIDES:
-            settled = settle(settings, side, request.device)
+            settled = fill_in_settings(settings, side, request.device)
             name = name_side(side, settled)
             arms.setdefault(name, Arm(name=name, request=requests[side], settings=settled))
     return tuple(arms.values())
@@ -105,7 +105,9 @@ def _list_tf32(request: StudyRequest, study: Match) -> list[Match]:
         if dataclasses.replace(case, precision="fp32_ieee") == cases[study.case]
         and case.precision == "tf32"
     ]
-    arm = Arm(name="jax-jit", request=request.jax, settings=settle({}, "jax", request.device))
+    arm = Arm(
+        name="jax-jit", request=request.jax, settings=fill_in_settings({}, "jax", request.device)
+    )
     return [dataclasses.replace(study, case=each, arms=(arm,), expected_s=60.0) for each in same]
 
 

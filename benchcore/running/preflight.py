@@ -19,7 +19,7 @@ from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.uv_command import run_uv
 from benchcore.errors import UserError
 
-FindingStatus = Literal["ok", "missing", "absent_but_optional"]
+ReadinessStatus = Literal["ok", "missing", "absent_but_optional"]
 _COMMAND_TIMEOUT_S = 10
 _LEAST_FREE_BYTES = 15 * 10**9
 _WANDB_HOST = "api.wandb.ai"
@@ -62,18 +62,18 @@ class Observation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Readiness:
     """One line of `deadheat verify`; `remedy` is empty if the thing is usable."""
 
     name: str
-    status: FindingStatus
+    status: ReadinessStatus
     detail: str
     remedy: str
 
 
 def verify_machine(
     needs: Needs, state_root: Path, *, check_database: Callable[[], str]
-) -> list[Finding]:
+) -> list[Readiness]:
     """Probe this machine and evaluate it. `check_database` connects and returns a description, or
     raises UserError or OSError."""
     observations = [
@@ -90,10 +90,10 @@ def verify_machine(
     return evaluate(observations, needs)
 
 
-def evaluate(observations: Iterable[Observation], needs: Needs) -> list[Finding]:
+def evaluate(observations: Iterable[Observation], needs: Needs) -> list[Readiness]:
     """Compare observations with the requirements: an unusable requirement is missing."""
     return [
-        Finding(
+        Readiness(
             name=seen.name,
             status=_status(seen, required=getattr(needs, seen.name)),
             detail=seen.detail,
@@ -138,7 +138,7 @@ def probe_prefect_api(url: str | None) -> Observation:
     return Observation("prefect_api", healthy, f"{shown} answers")
 
 
-def _status(seen: Observation, *, required: bool) -> FindingStatus:
+def _status(seen: Observation, *, required: bool) -> ReadinessStatus:
     if seen.usable:
         return "ok"
     return "missing" if required else "absent_but_optional"

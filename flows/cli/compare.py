@@ -111,7 +111,7 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
     print_notes(outcome["notes"])
     for side in ("a", "b"):
         took = found[side]["median_step_ns"]
-        time = "no time that counts" if took is None else f"{format_ns(took)} a step"
+        time = "no time that counts" if took is None else f"{format_ns(took)} per step"
         print_line(f"{side}: {found[side]['name']} ({_list_settings(found[side])}), {time}")
     print_line(f"On {found['case']}, {format_verdict(found)}.")
     if found["checkpoint"]:

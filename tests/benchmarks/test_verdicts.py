@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from detectors import hud, perfherder, rustc_perf, torchbench
 from histories import History, simulate
-from judges import JUDGES, Trial
+from judges import JUDGES, PairedTimes
 from judges import simulate as simulate_trials
 from verdicts import _rate, count_hits, score
 
@@ -66,5 +66,5 @@ def test_rates_are_by_truth_and_single_allocations_are_separate() -> None:
 def test_every_judge_answers_a_plain_difference() -> None:
     rng = np.random.default_rng(2)
     pairs = 0.1 * np.exp(rng.normal(0, 0.003, (5, 8, 2)) + np.array([0.0, 0.1]))
-    trial = Trial(kind="clean", truth=0.1, effect=0.0, allocations=list(pairs))
+    trial = PairedTimes(kind="clean", truth=0.1, effect=0.0, allocations=list(pairs))
     assert {judge(trial).verdict for judge in JUDGES.values()} == {"different"}

@@ -25,7 +25,7 @@ def test_the_verdict_comes_first_and_a_table_of_both_sides_after_it() -> None:
     assert lines[0] == "## jax-jit-0.10.2 is 1.33x \\(1.30 to 1.36\\) as fast as torch-eager-2.15.0"
     assert lines[2:4] == ["| | a | b |", "|---|---|---|"]
     assert "| contender | jax-jit-0.10.2 | torch-eager-2.15.0 |" in lines
-    assert "| a step | 1.50 ms | no time that counts |" in lines
+    assert "| per step | 1.50 ms | no time that counts |" in lines
     assert lines[-1] == "[The duel's page](http://127.0.0.1:4201/c/index.html)"
 
 

@@ -11,7 +11,7 @@ from dashboards.forest_chart import (
     pair_rows,
     span_speedups,
 )
-from dashboards.frames import keep, newest_pairs, of_campaign
+from dashboards.frames import newest_pairs, of_campaign, select_rows
 
 
 def _tonight() -> Any:
@@ -76,7 +76,7 @@ def test_each_side_of_the_axis_names_the_faster_framework() -> None:
 
 
 def test_a_pair_without_interval_is_a_point_without_a_line() -> None:
-    rows = pair_rows(keep(_tonight(), _tonight()["kind"] == "cross_version"))
+    rows = pair_rows(select_rows(_tonight(), _tonight()["kind"] == "cross_version"))
     spec = forest_chart(rows, directions=FRAMEWORK_DIRECTIONS, description="words").to_dict()
     lines = _values(spec, _layers(spec, "rule")[-1])
     points = _values(spec, _layers(spec, "point")[-1])

@@ -103,7 +103,7 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
     monkeypatch: pytest.MonkeyPatch,
     prefect_api: None,
 ) -> None:
-    """Of two versions, the second of which does its work a hundred times over; and of the packages
+    """Of two versions: the second one does its work a hundred times over; and of the packages
     that differ between them, whichever environment has the new flax."""
     real = framework_environment("jax")
     built = {"1.1": replace(real, key="1.1")}

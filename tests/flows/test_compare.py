@@ -80,7 +80,7 @@ def test_each_sides_step_is_reported_and_a_missing_one_is_not_zero(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     printed = _print(capsys, _found())
-    assert "a: jax-jit (compile=jit), 1.50 ms a step\nb: torch-eager (compile=jit), no" in printed
+    assert "a: jax-jit (compile=jit), 1.50 ms per step\nb: torch-eager (compile=jit), no" in printed
     assert "Program: same program (dddddddddddd).\n" in printed
 
 

@@ -100,7 +100,7 @@ def _describe(
         "workaround": workaround.describe() if workaround else None,
         "needs": describe_workaround_status(
             VersionOutcome(
-                version=each["version"], status=each["status"], climbed=bool(each["ladder"])
+                version=each["version"], status=each["status"], used_ladder=bool(each["ladder"])
             )
             for each in of_series
         ),
@@ -180,7 +180,7 @@ class VersionOutcome:
 
     version: str
     status: str
-    climbed: bool
+    used_ladder: bool
     """Whether it crashed in a way that starts the crash ladder."""
 
 
@@ -207,7 +207,7 @@ def describe_workaround_status(runs: Iterable[VersionOutcome]) -> str:
 
 
 def _end(life: VersionOutcome) -> str | None:
-    if life.climbed:
+    if life.used_ladder:
         return "needed" if life.status == "workaround" else "nothing helps"
     return "not needed" if life.status == "ok" else None
 

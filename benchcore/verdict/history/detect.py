@@ -162,13 +162,13 @@ def _whiten(nights: CleanNights) -> Whitened:
     """The series under its own noise: with the correlation of its neighbours or, if shifts among
     few nights may cause that correlation, without; whichever explains more."""
     deviation, rho = guess_noise(nights)
-    fits = [_settle(nights, deviation, rho)]
+    fits = [_fit_levels(nights, deviation, rho)]
     if rho > _DOUBTED:
-        fits.append(_settle(nights, deviation * math.sqrt(1 - rho), 0.0))
+        fits.append(_fit_levels(nights, deviation * math.sqrt(1 - rho), 0.0))
     return min(fits, key=lambda each: each[0])[1]
 
 
-def _settle(nights: CleanNights, deviation: float, rho: float) -> tuple[float, Whitened]:
+def _fit_levels(nights: CleanNights, deviation: float, rho: float) -> tuple[float, Whitened]:
     """Estimate noise and levels in turn; return the residual squares plus penalties, and the
     series."""
     levels, num_levels = nights.logs, 1

@@ -17,7 +17,7 @@ from benchcore.workloads.faulty.spec import Case
 from benchcore.workloads.settings import read_settings
 
 _LATE = 200
-"""Steps after which `raise_late` raises: in the first blocks, at 0.2 ms a step."""
+"""Steps after which `raise_late` raises: in the first blocks, at 0.2 ms per step."""
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:

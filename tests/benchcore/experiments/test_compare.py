@@ -223,8 +223,8 @@ def test_two_programs_of_a_framework_are_distinguished() -> None:
         "hash": ("d" * 64, "e" * 64),
         "counts.fusion": (1, 3),
         "bytes": (4096, 8192),
-        "kernels a step": (2.0, 4.0),
-        "python calls a step": (12, 7),
+        "kernels per step": (2.0, 4.0),
+        "python calls per step": (12, 7),
     }
     b["starts"][0]["profile"] = make_profile(program=None)
     gone = {each["name"] for each in list_differences(a, b)}

@@ -11,9 +11,9 @@ import pytest
 from benchcore.errors import UserError
 from benchcore.running import preflight
 from benchcore.running.preflight import (
-    Finding,
     Needs,
     Observation,
+    Readiness,
     evaluate,
     probe_gpus,
     probe_prefect_api,
@@ -47,7 +47,7 @@ def test_only_a_requirement_can_be_missing(usable: bool, needed: bool, status: s
 
 def _verify(
     needs: Needs, root: Path, check_database: Any = lambda: "SQLite 3"
-) -> dict[str, Finding]:
+) -> dict[str, Readiness]:
     found = verify_machine(needs, root, check_database=check_database)
     return {each.name: each for each in found}
 
@@ -64,7 +64,9 @@ def test_this_machine_is_described_completely(tmp_path: Path) -> None:
     assert list(found) == list(Needs.__dataclass_fields__)
     assert found["python"].status == "ok"
     assert found["uv"].detail.startswith("uv ")
-    assert found["database"] == Finding(name="database", status="ok", detail="SQLite 3", remedy="")
+    assert found["database"] == Readiness(
+        name="database", status="ok", detail="SQLite 3", remedy=""
+    )
     assert str(tmp_path) in found["disk"].detail
 
 

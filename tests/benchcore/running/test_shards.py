@@ -129,7 +129,7 @@ def test_a_duel_starts_only_if_it_can_end_in_time(state: State, plan: Plan) -> N
 
 
 def test_no_shard_is_longer_than_its_job_limit(state: State, plan: Plan) -> None:
-    """The site's jobs have 45 min, of which 90 s are not for measuring."""
+    """The site's jobs have 45 min; 90 s of them are not for measuring."""
     kinds = {describe_kind(duel): 900.0 for duel in plan.duels}  # 3 x 15 min
     assert [len(shard.seconds) for shard in cut_shards(plan, state, kinds, ())] == [2, 1]
 

@@ -12,8 +12,8 @@ CLEAN = ("ok", False)
 
 def _status(*lives: tuple[str, tuple[str, bool]]) -> str:
     return describe_workaround_status(
-        VersionOutcome(version=version, status=status, climbed=climbed)
-        for version, (status, climbed) in lives
+        VersionOutcome(version=version, status=status, used_ladder=used_ladder)
+        for version, (status, used_ladder) in lives
     )
 
 

@@ -296,8 +296,8 @@ def judged(
     framework_environment: Callable[[str], EnvironmentRecord],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[tuple[str | None, str], str]]:
-    """Document, ratio and marks of a duel whose sides wait and copy in each step, and of which
-    torch keeps to one input buffer."""
+    """Document, ratio and marks of a duel whose sides wait and copy in each step; torch
+    keeps to one input buffer."""
     folder = tmp_path_factory.mktemp("duel")
     copy_inside_ring(folder / "snapshot")
     for name, changes in _BROKEN.items():

@@ -127,7 +127,7 @@ def test_adams_own_step_counts_are_no_waits(tmp_path: Path) -> None:
 def test_an_eager_program_consists_of_the_operators_of_a_step(
     tmp_path: Path, second: str | None, alike: bool
 ) -> None:
-    """Two steps of two operators, of which the first calls another one."""
+    """Two steps of two operators; the first operator calls another one."""
     steps = [("aten::linear", "aten::relu"), ("aten::linear", second)]
     calls = [
         _x(name, 20 + 20 * step + 9 * place, 5, cat="cpu_op", args={"Input Dims": [[8, 8]]})

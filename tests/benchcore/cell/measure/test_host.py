@@ -60,7 +60,7 @@ def test_readings_without_a_counter_on_a_cpu_are_null() -> None:
 
 
 def _write_cpuinfo(folder: Path, flags: str) -> None:
-    """Two CPUs, of which only the first is ours."""
+    """Two CPUs; only the first is ours."""
     mine = min(os.sched_getaffinity(0))
     cpus = ((mine, 3100.5), (mine + 1000, 800.0))
     (folder / "cpuinfo").write_text(

@@ -180,7 +180,7 @@ def test_results_are_tiny_where_64_of_them_fit_into_2_mib() -> None:
 
 
 def test_the_bytes_of_a_training_state_count() -> None:
-    """A step of a vision model returns a dataclass, of which only the loss counted."""
+    """A step of a vision model returns a dataclass; only its loss counted."""
 
     @dataclass
     class Trained:
@@ -195,7 +195,7 @@ def test_the_bytes_of_a_training_state_count() -> None:
 def test_the_host_runs_ahead_in_throughput_but_not_in_latency(
     state: State, snapshot: Path, guarded: bool
 ) -> None:
-    """Host and device take 2 ms each: 2 ms a step in a queue, 4 ms when each is waited for."""
+    """Host and device take 2 ms each: 2 ms per step in a queue, 4 ms when each is waited for."""
     if not guarded:
         waits = "newer = [synchronise(step()) for"
         _break(snapshot, "measure/timing.py", "newer = [step() for", waits)

@@ -1,0 +1,112 @@
+"""Runs a suite over its rows, and reads from the answers which rows failed, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from benchcore.store.records import FailedCheck
+
+# Great Expectations reads this while it is imported.
+os.environ["GX_ANALYTICS_ENABLED"] = "false"
+
+from great_expectations.core import (
+    ExpectationSuite,
+    ExpectationSuiteValidationResult,
+    ExpectationValidationResult,
+)
+from great_expectations.datasource.fluent.interfaces import Batch
+
+
+class CheckError(Exception):
+    """A check could not run: an expectation raised, or gave no answer. Never counts as passed."""
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """What a suite found in its rows: the rows that fail, and problems that belong to no row."""
+
+    failed_checks: list[FailedCheck]
+    problems: list[str]
+    num_rows: int
+    found: ExpectationSuiteValidationResult
+
+
+def validate(batch: Batch, suite: ExpectationSuite, rows: pd.DataFrame) -> SuiteResult:
+    """Run a suite over its rows. Raises CheckError if an expectation could not run."""
+    found = batch.validate(
+        suite,
+        result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["row"]},
+    )
+    if len(found.results) != len(suite.expectations):
+        raise CheckError(
+            f"wanted {len(suite.expectations)} answers of suite {suite.name!r}, got "
+            f"{len(found.results)}; check which version of great_expectations is installed"
+        )
+    failed_checks: list[FailedCheck] = []
+    problems: list[str] = []
+    records = rows.astype("object").where(rows.notna(), None).to_dict("records")
+    for result in found.results:
+        failed = _failed_rows(result, suite.name)
+        failed_checks += [_describe_failure(records[row], suite.name, result) for row in failed]
+        if not result.success and not failed:
+            problems.append(_problem(suite.name, result))
+    return SuiteResult(failed_checks, problems, len(rows), found)
+
+
+def _failed_rows(result: ExpectationValidationResult, suite: str) -> list[int]:
+    """Numbers of the rows that fail an expectation. Raises CheckError if it could not run."""
+    meta = _meta_of(result)
+    raised = _exception_message(result.exception_info or {})
+    if raised is not None:
+        raise CheckError(f"{suite}: {meta['name']!r} could not be checked: {raised}")
+    failed = [int(each["row"]) for each in result.result.get("unexpected_index_list") or ()]
+    num_failed = result.result.get("unexpected_count", 0)
+    if len(failed) != num_failed or (result.success and failed):
+        raise CheckError(
+            f"{suite}: {meta['name']!r} reports {num_failed} failed rows, success is "
+            f"{result.success!r}, and names {len(failed)} of them"
+        )
+    return failed
+
+
+def _exception_message(info: Mapping[str, Any]) -> str | None:
+    """The exception of an expectation, or those of its metrics; None if there is none."""
+    infos = [info] if "raised_exception" in info else list(info.values())
+    messages = [str(each["exception_message"]) for each in infos if each["raised_exception"]]
+    return "; ".join(messages) if messages else None
+
+
+def _describe_failure(
+    row: Mapping[str, Any], suite: str, result: ExpectationValidationResult
+) -> FailedCheck:
+    meta = _meta_of(result)
+    return FailedCheck(
+        duel_run=row["duel_run"],
+        contender=row["contender"],
+        other=row["other"],
+        suite=suite,
+        expectation=meta["name"],
+        reason=meta["reason"].format(**{name: _shorten(value) for name, value in row.items()}),
+    )
+
+
+def _shorten(value: object) -> object:
+    """Round a number to four significant digits for the report; checks use the full value."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _problem(suite: str, result: ExpectationValidationResult) -> str:
+    meta = _meta_of(result)
+    value = result.result.get("observed_value")
+    return f"{suite}: {meta['name']}: {meta['reason'].format(value=value)}"
+
+
+def _meta_of(result: ExpectationValidationResult) -> Mapping[str, str]:
+    config = result.expectation_config
+    assert config is not None and config.meta is not None, "every expectation here has a name"
+    return config.meta
