@@ -9,7 +9,7 @@ from typing import Any
 
 from benchcore.cell import document, stopping
 from benchcore.cell.failures.ladder import CrashLadder
-from benchcore.cell.loader.epochs import seen_tolerances
+from benchcore.cell.loader.epochs import list_tolerances
 from benchcore.cell.loader.server_process import LoaderProcess
 from benchcore.cell.measure import energy, gpu, host
 from benchcore.cell.measure.resource_passes import ResourcePasses
@@ -88,5 +88,5 @@ class Conductor:
         case = document.find_case(self._order, self._spec)
         tolerances = self._spec.tolerances(case)
         if self._order.dataset is not None:
-            tolerances = {**tolerances, **seen_tolerances(case.precision, tolerances)}
+            tolerances = list_tolerances(self._spec, case)
         return agreement.compare_all(paths, tolerances) if paths else []

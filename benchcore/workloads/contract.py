@@ -77,6 +77,8 @@ class Spec:
         Callable[[MakeArrays, Any, int, np.ndarray, np.ndarray], Arrays] | None
     ) = None
     """Makes arrays whose inputs are a batch of image files; None = can't train on image files."""
+    training_tolerances: Callable[[Any], Mapping[str, float]] | None = None
+    """The tolerances of a start with such arrays; None = `tolerances`."""
     trained_images: TrainedImages | None = None
     """The images that training takes; None = of a side in multiples of 32, up to 1000 classes."""
     winograd_share: Callable[[Any], float] | None = None

@@ -13,6 +13,7 @@ from benchcore.cell.measure.energy import ReadMillijoules
 from benchcore.cell.runtime import Runtime
 from benchcore.program import Training
 from benchcore.protocol import DataMode
+from benchcore.workloads.contract import Spec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,6 +143,12 @@ def seen_tolerances(precision: str, own: Mapping[str, float] | None = None) -> d
     given = {"pixels": 1e-3 if precision.startswith("bf16") else 1e-6, "labels": 1e-9}
     wider = {key: max(own[key], _BACKWARD[key]) for key in _BACKWARD if key in own} if own else {}
     return given | wider
+
+
+def list_tolerances(spec: Spec, case: Any) -> dict[str, float]:
+    """Those of a duel that trains on image files."""
+    own = (spec.training_tolerances or spec.tolerances)(case)
+    return {**own, **seen_tolerances(case.precision, own)}
 
 
 def record_block(start: dict[str, Any], found: Mapping[str, Any], turn: Mapping[str, Any]) -> None:

@@ -395,6 +395,32 @@ def _other_adamw(*, coupled: bool) -> Callable[[ModuleType], Any]:
     return patch
 
 
+def _undecayed_biases(module: ModuleType) -> Any:
+    """Weight decay of matrices and kernels alone."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    def split(real: Callable[..., Any]) -> Callable[..., Any]:
+        def make(params: Any, **options: Any) -> Any:
+            given = list(params)
+            decayed = {"params": [each for each in given if each.ndim > 1]}
+            others = {"params": [each for each in given if each.ndim == 1], "weight_decay": 0.0}
+            return real([decayed, others], **options)
+
+        return make
+
+    found = {name: split(getattr(torch.optim, name)) for name in ("SGD", "AdamW")}
+    return mock.patch.multiple(torch.optim, **found)
+
+
+def _longer_branch(layer: Any, torch: ModuleType) -> None:
+    """What a block adds to its input is 1 % larger."""
+    branch = {"Bottleneck": "bn3", "EncoderBlock": "mlp"}.get(type(layer).__name__)
+    if branch is None and getattr(layer, "use_res_connect", False):
+        branch = "block"
+    if branch is not None:
+        getattr(layer, branch).register_forward_hook(lambda module, given, output: output * 1.01)
+
+
 def _tanh_gelu(layer: Any, torch: ModuleType) -> None:
     if isinstance(layer, torch.nn.GELU):
         layer.approximate = "tanh"
@@ -580,6 +606,8 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
     "decay_after_momentum": (_same, _other_decay(at_the_end=True)),
     "adam": (_same, _other_adamw(coupled=True)),
     "adamw_without_decay": (_same, _other_adamw(coupled=False)),
+    "undecayed_biases": (_same, _undecayed_biases),
+    "longer_branch": (_same, _altered_model(_longer_branch)),
     "tanh_gelu": (_same, _altered_model(_tanh_gelu)),
     "usual_layer_norm": (_same, _altered_model(_usual_layer_norm)),
     "swapped_query_and_key": (

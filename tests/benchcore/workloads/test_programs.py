@@ -113,23 +113,31 @@ MUTATED = [
     *(
         Job(workload=workload, case=f"tiny_{use_case}", arm="torch", mutation=mutation)
         for workload, use_case, mutations in (
-            ("resnet50", "infer", "same_padding v1_stride wrong_epsilon transposed_kernel"),
+            (
+                "resnet50",
+                "infer",
+                "same_padding v1_stride wrong_epsilon transposed_kernel longer_branch",
+            ),
             (
                 "resnet50",
                 "train",
                 "wrong_epsilon norm_momentum biased_variance fast_variance no_decay "
-                "decay_after_momentum",
+                "decay_after_momentum undecayed_biases",
             ),
-            ("mobilenet_v3_small", "infer", "usual_epsilon no_squeeze untransposed_in_mobilenet"),
-            ("mobilenet_v3_small", "train", "usual_epsilon usual_momentum"),
+            ("mobilenet_v3_small", "infer", "longer_branch no_squeeze untransposed_in_mobilenet"),
+            ("mobilenet_v3_small", "train", "usual_epsilon usual_momentum undecayed_biases"),
             (
                 "efficientnet_b0",
                 "infer",
-                "no_squeeze untransposed_in_efficientnet biased_convolutions",
+                "no_squeeze untransposed_in_efficientnet biased_convolutions longer_branch",
             ),
-            ("efficientnet_b0", "train", "biased_variance fast_variance biased_convolutions"),
-            ("vit_b_16", "infer", "tanh_gelu usual_layer_norm"),
-            ("vit_b_16", "train", "swapped_query_and_key adam adamw_without_decay"),
+            ("efficientnet_b0", "train", "biased_variance fast_variance undecayed_biases"),
+            ("vit_b_16", "infer", "tanh_gelu usual_layer_norm longer_branch"),
+            (
+                "vit_b_16",
+                "train",
+                "swapped_query_and_key adam adamw_without_decay undecayed_biases",
+            ),
         )
         for mutation in mutations.split()
     ),
@@ -255,6 +263,8 @@ MISTAKES = {
     "untransposed_in_efficientnet": "one depthwise kernel untransposed",
     "no_squeeze": "no squeeze-and-excitation",
     "no_decay": "no weight decay",
+    "undecayed_biases": "no decay of biases and norms",
+    "longer_branch": "branches of blocks 1 % larger",
     "decay_after_momentum": "weight decay after the momentum",
     "bias_before_norm": "bias before a batch norm",
     "truncated_channels": "channels cut by int()",

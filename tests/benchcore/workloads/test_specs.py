@@ -300,3 +300,19 @@ def test_a_sketch_keeps_relative_distances_and_notices_every_array() -> None:
     for index in range(3):
         changed = [array * (2.0 if index == i else 1.0) for i, array in enumerate(arrays)]
         assert np.linalg.norm(vision.sketch(changed) - whole) > 0.0
+
+
+def test_the_late_units_of_resnet50_are_far_from_their_kinks_while_it_is_proven_to_train() -> None:
+    spec = _spec("resnet50")
+    case = spec.cases["tiny_train"]
+    params = spec.make_arrays(case, 7).params
+    late = {name: each for name, each in params.items() if re.match(r"layer[34].*bn\d\.bias", name)}
+    assert len(late) == 27
+    for name, biases in late.items():
+        scales = params[name.replace("bias", "weight")]
+        assert np.abs(biases).min() > 4 * np.abs(scales).max(), name
+        assert 0.3 < (biases > 0).mean() < 0.7
+    sums = [np.sign(late[f"layer4.{block}.bn3.bias"]) for block in range(3)]
+    assert all((each == sums[0]).all() for each in sums)
+    plain = spec.make_arrays(dataclasses.replace(case, precision="bf16"), 7).params
+    assert np.abs(plain["layer4.0.bn1.bias"]).max() < 1.0

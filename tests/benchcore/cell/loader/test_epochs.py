@@ -17,7 +17,7 @@ from duel_orders import (
 )
 from image_folders import write_digits
 
-from benchcore.cell.loader.epochs import seen_tolerances
+from benchcore.cell.loader.epochs import list_tolerances, seen_tolerances
 from benchcore.planning.image_folder import ImageFolder, read_image_folder
 from benchcore.protocol import DATA_MODES, DuelOrder
 from benchcore.running.duel_process import ConductorFailedError
@@ -28,6 +28,8 @@ from benchcore.store.frames.epochs import list_epochs
 from benchcore.store.frames.ratios import read_sides
 from benchcore.store.ingest import ingest_spool
 from benchcore.verdict.duel.parity import compare_sides
+from benchcore.workloads.mobilenet_v3_small.spec import SPEC as MOBILENET
+from benchcore.workloads.resnet50.spec import SPEC as RESNET50
 from data_checks.check import read_frames
 from data_checks.suites import run_checks
 
@@ -40,6 +42,16 @@ def test_only_gradients_may_differ_more_on_user_images() -> None:
     assert wider == {"pixels": 1e-6, "labels": 1e-9, "gradient": 1e-2, "travel": 1e-1}
     assert seen_tolerances("fp32_ieee", {"gradient": 3e-2})["gradient"] == 3e-2  # as it was
     assert set(seen_tolerances("bf16", {"loss": 1e-2})) == {"pixels", "labels"}
+
+
+def test_an_untrained_network_with_units_near_zero_has_tolerances_of_its_own() -> None:
+    case = RESNET50.cases["tiny_train"]
+    assert RESNET50.tolerances(case)["update"] == 1e-3
+    of_images = list_tolerances(RESNET50, case)
+    assert of_images["update"] == of_images["gradient"] == 3e-2
+    assert of_images["loss"] == RESNET50.tolerances(case)["loss"]
+    assert of_images["pixels"] == 1e-6
+    assert list_tolerances(MOBILENET, case)["update"] == 1e-2
 
 
 @pytest.fixture(scope="module")
