@@ -23,7 +23,7 @@ from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import read_duels
 from benchcore.store.ingest import ingest_spool
-from data_checks import suites
+from data_checks import answers, suites
 from data_checks.answers import CheckError
 from data_checks.check import check_campaign, read_frames
 from data_checks.suites import CheckReport, list_suites, run_checks
@@ -298,7 +298,7 @@ def test_a_contradictory_validation_result_is_not_a_success() -> None:
         expectation_config=SimpleNamespace(meta={"name": "finished", "reason": "r"}),
     )
     with pytest.raises(CheckError, match="reports 1 failed rows, success is True, and names 0"):
-        suites._failed_rows(result, "a suite")  # type: ignore[arg-type]
+        answers._failed_rows(result, "a suite")  # type: ignore[arg-type]
 
 
 def test_checks_are_silent_and_use_no_network(
