@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
+from benchcore.experiments.backfill import CHANGE_COLUMNS, tabulate_changes
 from benchcore.experiments.defect_summary import summarise_study
 from benchcore.state import open_state
 from benchcore.store.database import open_database
@@ -21,6 +22,7 @@ from benchcore.store.frames.duels import failed_check_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.proofs import ingest_proofs
+from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.waterfalls import read_waterfall
 from dashboards.defects_page import format_move, format_ratio
 from dashboards.formatting import format_speedup
@@ -46,6 +48,8 @@ def test_stored_documents_can_be_ingested_and_give_the_stated_figures(
     assert f"({machine.name}/README.md)" in (RESULTS / "README.md").read_text()
     chapters = re.split(r"^## ", (machine / "README.md").read_text(), flags=re.MULTILINE)
     for folder in (machine / "spool").iterdir():
+        if folder.name.startswith("history-"):
+            continue  # below
         (chapter,) = [each for each in chapters if f"`spool/{folder.name}`" in each]
         check_campaign(engine, folder.name)
         judge_campaign(engine, folder.name)
@@ -83,3 +87,29 @@ def _figures_of_waterfall(engine: Engine, documents: list[dict[str, Any]]) -> It
     found = read_waterfall(engine, duel["campaign"], duel["duel_run"], arms)
     yield from (format_gain(arm) for arm in found["arms"])
     yield format_gain(found["whole"])
+
+
+_HISTORIES = [each for each in MACHINES if any(each.glob("spool/history-*"))]
+
+
+@pytest.mark.parametrize("machine", _HISTORIES, ids=lambda path: path.name)
+def test_a_stored_history_gives_the_stated_changes_again(machine: Path, tmp_path: Path) -> None:
+    state = open_state(tmp_path / "state")
+    shutil.copytree(machine, state.root, dirs_exist_ok=True)
+    engine = open_database(state.database_url)
+    ingest_spool(engine, state)
+    ingest_proofs(engine, state)
+    folders = sorted(each.name for each in (machine / "spool").iterdir())
+    for name in folders:
+        check_campaign(engine, name)
+        judge_campaign(engine, name)
+    again = [name for name in folders if "-again-" in name]
+    found = tabulate_changes(list_certificates(engine, campaigns=again))
+    stated = (machine / "README.md").read_text()
+    rows = {tuple(row[name] for name in CHANGE_COLUMNS) for row in found}
+    assert len(rows) >= 3
+    assert rows == {
+        tuple(each.strip() for each in line.strip("|").split("|"))
+        for line in stated.splitlines()
+        if line.count("|") == len(CHANGE_COLUMNS) + 1 and line.endswith(" |") and " to " in line
+    }

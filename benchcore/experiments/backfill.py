@@ -82,12 +82,17 @@ def judge_backfill(
 
 
 def list_changes(verdicts: Sequence[ReleaseVerdict]) -> list[dict[str, Any]]:
-    """A row a change that fresh starts showed (`CHANGE_COLUMNS`): `times` is the newer version's
-    amount over the older one's."""
+    """A row a change that fresh starts showed, as `tabulate_changes`, the newest version first."""
+    return tabulate_changes([row for each in verdicts for row in each.rows])
+
+
+def tabulate_changes(certificates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The changes among certificates, as rows of a table (`CHANGE_COLUMNS`): `times` is the newer
+    version's amount over the older one's."""
     return [
         {
-            "version": each.request.new,
-            "before": each.request.old,
+            "version": row["a_version"],
+            "before": row["b_version"],
             "case": case_of(row),
             "arm": row["a_arm"],
             "metric": row["noun"],
@@ -95,8 +100,7 @@ def list_changes(verdicts: Sequence[ReleaseVerdict]) -> list[dict[str, Any]]:
             "times": f"{row['factors']['ratio']:.3g}",
             "95 %": f"{row['factors']['low']:.3g} to {row['factors']['high']:.3g}",
         }
-        for each in verdicts
-        for row in each.rows
+        for row in certificates
         if row["certificate"] in CHANGED
     ]
 
