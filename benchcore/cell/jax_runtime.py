@@ -19,6 +19,7 @@ from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import jax_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
+from benchcore.cell.proof.switches import CONFIG
 from benchcore.cell.runtime import ALONE, Place, name_devices
 from benchcore.program import REFERENCE, UnsupportedError
 from benchcore.protocol import parse_device
@@ -205,7 +206,7 @@ class JaxRuntime:
 
     def switches(self) -> dict[str, object]:
         """The whole configuration."""
-        return {f"config {name}": value for name, value in self._jax.config.values.items()}
+        return {f"{CONFIG}{name}": value for name, value in self._jax.config.values.items()}
 
     def watch_step(self, program: BoundProgram) -> dict[str, str]:
         """Whether a step returns what it replaces, and what it does on the host."""

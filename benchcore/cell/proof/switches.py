@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 
 AS_SET = "as set"
+CONFIG = "config "
+"""How the names of a framework's own settings begin."""
 Switches = Mapping[str, object]
 
 
@@ -30,8 +32,13 @@ def list_process_switches() -> dict[str, object]:
 
 
 def describe_changes(before: Switches, now: Switches) -> str:
-    """The switches that differ, or that all are as they were set."""
+    """The switches that differ, or that all are as they were set.
+
+    A setting that did not exist before is none: a framework declares some where it first compiles.
+    """
     unlike = [
-        name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)
+        name
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name) and (name in before or not name.startswith(CONFIG))
     ]
     return "; ".join(f"{name} {now.get(name)!r}" for name in unlike) or AS_SET

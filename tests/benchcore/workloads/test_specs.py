@@ -201,6 +201,29 @@ def test_training_counts_less_than_three_forward_passes() -> None:
     assert spec.flops(spec.cases["train_b128"]) == 3 * forward - first_input_slope
 
 
+@pytest.mark.parametrize(
+    ("name", "factor", "shown_by"),
+    [("MOMENTUM", 1.0, None), ("MOMENTUM", 0.99, "loss_trace"), ("LEARNING_RATE", 1.01, "update")],
+)
+def test_a_training_one_percent_off_shows_in_the_mlp_at_full_size(
+    monkeypatch: pytest.MonkeyPatch, name: str, factor: float, shown_by: str | None
+) -> None:
+    """Tolerances of later steps are wider there, as units cross their kinks."""
+    mlp = _module("mlp")
+    case = mlp.CASES["train_b8"]
+    arrays = mlp.make_arrays(case, 1)
+    right = mlp.reference(case, arrays)
+    monkeypatch.setattr(mlp, name, factor * getattr(mlp, name))
+    found = mlp.reference(case, arrays)
+    shown = [
+        quantity
+        for quantity, tolerance in mlp.tolerances(case).items()
+        if np.abs(found[quantity] - right[quantity]).max()
+        > tolerance * np.abs(right[quantity]).max()
+    ]
+    assert shown_by in shown if shown_by else not shown
+
+
 def test_mlp_gradient_of_the_reference_is_that_of_finite_differences() -> None:
     spec = _spec("mlp")
     case = spec.cases["tiny_train"]

@@ -137,10 +137,16 @@ def build(case, arrays, settings):
     alive = jax.jit(lambda a, b: a @ b)
     dead = jax.jit(lambda a, b: (a @ b, a[0, 0])[1])  # nobody wants the product: XLA drops it
     assert "dot(" not in dead.lower(a, b).compile().as_text()
+    known = {}  # by the output: no guard but physics can see that the step computes no product
+
+    def place(inputs):
+        known[float(inputs["a"][0, 0])] = inputs["a"], inputs["b"]
+        return tuple(jax.device_put(inputs[name]) for name in ("a", "b"))
+
     return Program(
-        place=lambda inputs: tuple(jax.device_put(inputs[name]) for name in ("a", "b")),
-        step=lambda inputs: (dead(*inputs), inputs),
-        read=lambda outputs: {"product": np.asarray(alive(*outputs[1]))},
+        place=place,
+        step=lambda inputs: dead(*inputs),
+        read=lambda output: {"product": np.asarray(alive(*known[float(output)]))},
     )
 """
 

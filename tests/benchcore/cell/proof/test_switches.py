@@ -29,6 +29,13 @@ def test_a_switch_of_the_process_that_was_changed_is_named(monkeypatch: pytest.M
     assert found.startswith("garbage collection (False")
 
 
+def test_a_setting_that_a_framework_declares_later_is_no_change_of_one() -> None:
+    before = {"config jax_enable_x64": False}
+    assert describe_changes(before, {**before, "config jax_pallas_debug": False}) == AS_SET
+    assert describe_changes(before, {"config jax_enable_x64": True}) == "config jax_enable_x64 True"
+    assert describe_changes(before, {**before, "variable NEW": "1"}) == "variable NEW '1'"
+
+
 @pytest.mark.parametrize(
     ("step", "named"),
     [
