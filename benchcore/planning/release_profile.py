@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
-from benchcore.planning.profiles import CEILING_WORKLOADS, Match, Profile
+from benchcore.planning.profiles import Match, Profile
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import DuelLimits
 
@@ -22,7 +22,7 @@ def pit_versions(
     Sentinels keep the first version: they measure the device. Matches without the framework are
     left out. Raises UserError if none is left."""
     pitted = [
-        (match, _pit(match, framework, versions[:1] if _is_sentinel(match) else versions))
+        (match, _pit(match, framework, versions[:1] if match.sentinel else versions))
         for match in profile.matches
     ]
     matches = [_lengthen(match, profile.limits_of(match), arms) for match, arms in pitted if arms]
@@ -32,10 +32,6 @@ def pit_versions(
             "another profile"
         )
     return dataclasses.replace(profile, name=name, matches=tuple(matches))
-
-
-def _is_sentinel(match: Match) -> bool:
-    return match.workload in CEILING_WORKLOADS
 
 
 def _pit(match: Match, framework: str, versions: Sequence[str]) -> tuple[Arm, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchcore.errors import UserError
-from benchcore.planning.profiles import CEILING_WORKLOADS, PROFILES, load_profile
+from benchcore.planning.profiles import PROFILES, load_profile
 from benchcore.planning.release_profile import pit_versions
 
 
@@ -21,10 +21,9 @@ def test_versions_meet_each_other_and_the_other_framework(
     before = {(each.workload, each.case, each.track): each for each in profile.matches}
     for match in pitted.matches:
         requests = [arm.request for arm in match.arms]
-        sentinel = match.workload in CEILING_WORKLOADS
         counts = [requests.count(f"{framework}=={version}") for version in versions]
-        assert len(set(counts[:1] if sentinel else counts)) == 1 and counts[0] >= 1
-        assert not sentinel or not any(counts[1:])
+        assert len(set(counts[:1] if match.sentinel else counts)) == 1 and counts[0] >= 1
+        assert not match.sentinel or not any(counts[1:])
         assert {each for each in requests if each.startswith(other)} <= {
             f"{other}@newest",
             f"{other}@previous",
