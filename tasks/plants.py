@@ -54,7 +54,7 @@ class Plant:
     case: str
     framework: str
     guard: str
-    """A part of the reason, or several parts, one of which is enough, joined by `|`."""
+    """A part of the reason; or several joined by `|`, where each is enough."""
     file: str = ""
     old: str = ""
     new: str = ""
