@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-
-from benchcore.store.records import FailedCheck
-
-# Great Expectations reads this while it is imported.
-os.environ["GX_ANALYTICS_ENABLED"] = "false"
-
 from great_expectations.core import (
     ExpectationSuite,
     ExpectationSuiteValidationResult,
     ExpectationValidationResult,
 )
 from great_expectations.datasource.fluent.interfaces import Batch
+
+from benchcore.store.records import FailedCheck
 
 
 class CheckError(Exception):

@@ -5,18 +5,25 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import great_expectations as gx
+import great_expectations.expectations as gxe
 import pandas as pd
+from great_expectations.core import ExpectationSuite
+from great_expectations.data_context.types.base import ProgressBarsConfig
+from great_expectations.expectations.expectation import Expectation
+from great_expectations.expectations.row_conditions import Column
 
 from benchcore.store.records import FailedCheck
 from benchcore.verdict.duel.physics import LIMIT_SHARE
 from benchcore.verdict.duel.products import CHECKS
+from data_checks.answers import validate
+from data_checks.data_docs import write_data_docs
 from data_checks.rows import (
     LIMIT_Z,
     CheckFrames,
@@ -34,19 +41,6 @@ from data_checks.rows import (
     unbounded_cases,
     unjudged_rows,
 )
-
-# Great Expectations reads this while it is imported.
-os.environ["GX_ANALYTICS_ENABLED"] = "false"
-
-import great_expectations as gx
-import great_expectations.expectations as gxe
-from great_expectations.core import ExpectationSuite
-from great_expectations.data_context.types.base import ProgressBarsConfig
-from great_expectations.expectations.expectation import Expectation
-from great_expectations.expectations.row_conditions import Column
-
-from data_checks.answers import validate
-from data_checks.data_docs import write_data_docs
 
 FEWEST_CLOCK_STEPS = 1000
 """Shortest block in clock ticks, so that the clock's resolution is at most 0.1 % of the block."""

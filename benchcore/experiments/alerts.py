@@ -10,7 +10,7 @@ from typing import Any
 
 from benchcore.cell.document import spec_case
 from benchcore.experiments.pairs import BisectTarget
-from benchcore.planning.requests import list_extras, list_own_settings
+from benchcore.planning.requests import list_own_settings, write_extras
 from benchcore.protocol import name_case
 from benchcore.store.records import ContenderRecord, SuspicionRecord, case_of
 from benchcore.store.reports.certificates import CHANGED
@@ -134,9 +134,8 @@ def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
 
 def name_target(key: SeriesKey, old: ContenderRecord, new: ContenderRecord) -> BisectTarget:
     """A side's two versions as a search."""
-    extras = "".join(f"[{each}]" for each in list_extras(new.arm))
     return BisectTarget(
-        framework=f"{new.framework}{extras}",
+        framework=f"{new.framework}{write_extras(new.arm)}",
         good=old.version,
         bad=new.version,
         workload=key.workload,

@@ -166,7 +166,8 @@ def judge_releases(
     engine = open_database(state.database_url)
     plan = load_campaign(state, requests[0].campaign)
     over = time.monotonic() + requests[0].budget_s
-    judged = [_Judged(request=each, first=_list_first(engine, each)) for each in requests]
+    rows = list_certificates(engine, campaigns=[plan.campaign])
+    judged = [_Judged(request=each, first=_choose(rows, each)) for each in requests]
     for each, number in _order(plan, judged):
         duel = plan.duels[number]
         if time.monotonic() >= over:
@@ -234,9 +235,8 @@ def _find_largest(plan: Plan, request: ReleaseRequest, rows: Sequence[_Row]) -> 
     return None
 
 
-def _list_first(engine: Engine, request: ReleaseRequest) -> list[_Row]:
-    """The certificates of the campaign, which may hold other versions too."""
-    rows = list_certificates(engine, campaigns=[request.campaign])
+def _choose(rows: Sequence[_Row], request: ReleaseRequest) -> list[_Row]:
+    """Of a campaign's certificates, which may be of other versions too, those of a release."""
     pair = (request.new, request.old)
     return [row for row in rows if (row["a_version"], row["b_version"]) == pair]
 

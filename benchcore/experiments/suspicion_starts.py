@@ -18,7 +18,7 @@ from benchcore.errors import UserError
 from benchcore.experiments.compare import list_differences
 from benchcore.planning.matrix import Plan, make_plan
 from benchcore.planning.profiles import Match, Profile
-from benchcore.planning.requests import list_extras
+from benchcore.planning.requests import list_extras, write_extras
 from benchcore.planning.tracks import Arm
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running.duels import store_environments
@@ -76,8 +76,7 @@ def _find_request(
     side: ContenderRecord, record: EnvironmentRecord | None, taken: Mapping[str, str]
 ) -> str:
     """By version; two environments of the same version differ only in their interpreters."""
-    extras = "".join(f"[{each}]" for each in list_extras(side.arm))
-    request = f"{side.framework}{extras}=={side.version}"
+    request = f"{side.framework}{write_extras(side.arm)}=={side.version}"
     if taken.get(request, side.environment_key) == side.environment_key:
         return request
     if record is None:

@@ -117,6 +117,11 @@ def list_extras(arm: str) -> list[str]:
     return arm.split("-with-")[1:]
 
 
+def write_extras(arm: str) -> str:
+    """The same as a version request has them: `[opacus]`."""
+    return "".join(f"[{each}]" for each in list_extras(arm))
+
+
 def list_settings() -> list[str]:
     """Every non-default setting of either framework, as `KEY=VALUE`."""
     usual = {f"compile={mode}" for mode in _DEFAULT_MODE.values() if mode != "none"}
