@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
@@ -30,7 +31,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from benchcore.errors import UserError
+from benchcore.errors import DamagedFileError, UserError
 
 # `Engine` is for modules that hold one but may not import SQLAlchemy.
 __all__ = [
@@ -136,18 +137,41 @@ def _reached(engine: Engine) -> Iterator[Connection]:
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
     """Move the tables up to a revision, all the way or not at all."""
-    with begin_writing(engine) as session:
-        connection = session.connection()
-        _lock_migrations(connection)
+    with _begin_migrating(engine) as connection:
         command.upgrade(_alembic_config(connection), revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
     """Move the tables down to a revision ("base" drops them), all the way or not at all."""
-    with begin_writing(engine) as session:
-        connection = session.connection()
-        _lock_migrations(connection)
+    with _begin_migrating(engine) as connection:
         command.downgrade(_alembic_config(connection), revision)
+
+
+@contextmanager
+def _begin_migrating(engine: Engine) -> Iterator[Connection]:
+    """One transaction around a migration; it ends by checking the references on SQLite.
+
+    SQLite alters a table by copying and dropping it. With foreign keys on, that would delete
+    what refers to its rows. They can't be switched within a transaction, so the connection is
+    closed afterwards. Raises DamagedFileError if a row refers to one that is not there.
+    """
+    options: dict[str, Any] = {"sqlite_begin": "IMMEDIATE", "sqlite_foreign_keys": "OFF"}
+    with engine.execution_options(**options).connect() as connection, connection.begin():
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+        yield connection
+        if connection.dialect.name == "sqlite":
+            connection.detach()
+            _check_references(connection)
+
+
+def _check_references(connection: Connection) -> None:
+    for owner, row, parent, _ in connection.execute(text("PRAGMA foreign_key_check")):
+        raise DamagedFileError(
+            f"wanted to migrate {connection.engine.url.render_as_string()}, but row {row} of "
+            f"{owner!r} refers to a row of {parent!r} that is not there; nothing was changed. Run "
+            "`deadheat rebuild`, which makes the database again from the documents"
+        )
 
 
 @contextmanager
@@ -175,11 +199,6 @@ def _alembic_config(connection: Connection | None = None) -> Config:
     return config
 
 
-def _lock_migrations(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-
-
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     # Python's sqlite3 begins transactions at odd moments, and none around CREATE TABLE:
     # _begin_sqlite begins them instead.
@@ -192,8 +211,10 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    mode = connection.get_execution_options().get("sqlite_begin", "DEFERRED")
-    connection.exec_driver_sql(f"BEGIN {mode}")
+    options = connection.get_execution_options()
+    if "sqlite_foreign_keys" in options:
+        connection.exec_driver_sql(f"PRAGMA foreign_keys = {options['sqlite_foreign_keys']}")
+    connection.exec_driver_sql(f"BEGIN {options.get('sqlite_begin', 'DEFERRED')}")
 
 
 def database_file(url: str) -> Path | None:

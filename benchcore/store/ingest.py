@@ -20,6 +20,7 @@ from benchcore.store.database import begin_writing
 from benchcore.store.documents import read_document
 from benchcore.store.metrics import IN_COLUMNS
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
+from benchcore.store.parts import list_incomplete
 
 
 @dataclass(frozen=True)
@@ -32,20 +33,23 @@ class Rejection:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """The duel runs taken in now, those that were there before, and what was set aside."""
+    """The duel runs taken in now, those that were there before (also those that were healed), and
+    what was set aside."""
 
     ingested: tuple[str, ...]
     already: tuple[str, ...]
     rejected: tuple[Rejection, ...]
+    healed: tuple[str, ...] = ()
+    """Those that lacked rows of their documents."""
 
 
 def ingest_spool(engine: Engine, state: State) -> IngestReport:
     """Take in every new document of the spool, one transaction each.
 
     Documents stay in the spool: the database can be rebuilt from them. A duel run that the
-    database has is not read again, so ingesting twice, or after a crash, changes nothing. Where
-    file locks work, one ingester at a time goes through the spool; where they don't, each
-    document is still taken once.
+    database has with all its rows is not read again, so ingesting twice, or after a crash, changes
+    nothing; rows that one lacks are added. Where file locks work, one ingester at a time goes
+    through the spool; where they don't, each document is still taken once.
     """
     with FileLock(state.spool / ".ingest.lock", is_singleton=True):
         return _ingest_spool(engine, state)
@@ -56,27 +60,34 @@ def _ingest_spool(engine: Engine, state: State) -> IngestReport:
         known = {
             each.id: each.campaign for each in session.execute(select(DuelRun.id, DuelRun.campaign))
         }
+        incomplete = {each.duel_run for each in list_incomplete(session.connection())}
     ingested: list[str] = []
     already: list[str] = []
+    healed: list[str] = []
     rejected: list[Rejection] = []
     for path in _documents(state):
-        if known.get(path.stem) == path.parent.name:
+        there = known.get(path.stem) == path.parent.name
+        if there:
             already.append(path.stem)
+        if there and path.stem not in incomplete:
             continue
         try:
-            document = _read_new(path, known)
+            document = read_document(path) if there else _read_new(path, known)
         except FileNotFoundError:
             continue  # another ingester set it aside a moment ago
         except ValueError as error:
             rejection = _set_aside(path, state.rejected, str(error))
             rejected += [rejection] if rejection else []
             continue
-        if _insert(engine, document):
+        if there:
+            _heal(engine, document)
+            healed.append(path.stem)
+        elif _insert(engine, document):
             ingested.append(path.stem)
             known[path.stem] = path.parent.name
         else:
             already.append(path.stem)
-    return IngestReport(tuple(ingested), tuple(already), tuple(rejected))
+    return IngestReport(tuple(ingested), tuple(already), tuple(rejected), tuple(healed))
 
 
 def _documents(state: State) -> list[Path]:
@@ -110,25 +121,41 @@ def insert_documents(engine: Engine, documents: Sequence[Mapping[str, Any]]) -> 
     with begin_writing(engine) as session:
         session.add_all(_duel_run(each) for each in documents)
         session.flush()
-        for document in documents:
-            duel_run = document["duel_run"]
-            contenders = document["contenders"]
-            session.add_all(
-                _contender_run(duel_run, *numbered) for numbered in enumerate(contenders)
-            )
-        session.flush()
-        for document in documents:
-            session.add_all(_list_parts(document))
-        session.flush()
+        for list_parts in (_list_contenders, _list_starts, _list_equivalence):
+            for document in documents:
+                session.add_all(list_parts(document))
+            session.flush()
 
 
-def _list_parts(document: Mapping[str, Any]) -> Iterator[StartRun | Equivalence]:
-    duel_run = document["duel_run"]
+def _heal(engine: Engine, document: Mapping[str, Any]) -> None:
+    """Add the rows that a duel run lacks. What was judged and found of it stays."""
+    with begin_writing(engine) as session:
+        for list_parts in (_list_contenders, _list_starts, _list_equivalence):
+            for part in list_parts(document):
+                session.merge(part)
+            session.flush()
+
+
+def _list_contenders(document: Mapping[str, Any]) -> Iterator[ContenderRun]:
+    for position, contender in enumerate(document["contenders"]):
+        yield _contender_run(document["duel_run"], position, contender)
+
+
+def _list_starts(document: Mapping[str, Any]) -> Iterator[StartRun]:
     for contender in document["contenders"]:
         for start in contender["starts"]:
-            yield _start_run(duel_run, contender["name"], start)
+            yield _start_run(document["duel_run"], contender["name"], start)
+
+
+def _list_equivalence(document: Mapping[str, Any]) -> Iterator[Equivalence]:
     for each in document["equivalence"]:
-        yield Equivalence(duel_run=duel_run, **each)
+        yield Equivalence(duel_run=document["duel_run"], **each)
+
+
+def _count_parts(document: Mapping[str, Any]) -> int:
+    """Rows of the three kinds above."""
+    starts = sum(len(each["starts"]) for each in document["contenders"])
+    return len(document["contenders"]) + starts + len(document["equivalence"])
 
 
 def _duel_run(document: Mapping[str, Any]) -> DuelRun:
@@ -145,6 +172,7 @@ def _duel_run(document: Mapping[str, Any]) -> DuelRun:
         case_name=duel["case"],
         num_starts=duel["starts"],
         num_rounds=duel["rounds"],
+        num_parts=_count_parts(document),
         stopped_by=duel.get("stopped_by"),
         dataset=duel.get("dataset"),
         checkpoint=duel.get("checkpoint"),

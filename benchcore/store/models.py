@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from sqlalchemy import (
     JSON,
     BigInteger,
+    CheckConstraint,
     DateTime,
     Dialect,
     Double,
@@ -22,7 +23,10 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
-from benchcore.protocol import CALIBRATION_TRACK
+from benchcore.protocol import CALIBRATION_TRACK, Status
+from benchcore.verdict.confirmation.event_states import EventState
+from benchcore.verdict.history.matching import State
+from benchcore.verdict.samples import Verdict
 
 _Json = JSON(none_as_null=True)
 
@@ -51,6 +55,7 @@ class Base(DeclarativeBase):
     metadata = MetaData(
         naming_convention={
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
             "fk": "fk_%(table_name)s_%(column_0_N_name)s",
             "pk": "pk_%(table_name)s",
         }
@@ -62,6 +67,12 @@ class Base(DeclarativeBase):
         dict[str, Any]: _Json,
         list[Any]: _Json,
     }
+
+
+def _only(column: str, values: object) -> CheckConstraint:
+    """The column holds one of the values of a Literal. A new value needs a migration."""
+    quoted = ", ".join(f"'{each}'" for each in get_args(values))
+    return CheckConstraint(f"{column} IN ({quoted})", name=column)
 
 
 class DuelRun(Base):
@@ -92,6 +103,8 @@ class DuelRun(Base):
     seed: Mapped[int]
     num_starts: Mapped[int]
     num_rounds: Mapped[int]
+    num_parts: Mapped[int]
+    """Rows that its document has in the tables of contenders, starts and equivalence."""
     stopped_by: Mapped[str | None] = mapped_column(String(100))
     flops_per_step: Mapped[int]
     least_bytes_per_step: Mapped[int]
@@ -125,7 +138,7 @@ class ContenderRun(Base):
     """One contender of a duel run."""
 
     __tablename__ = "contender_run"
-    __table_args__ = (Index(None, "arm", "framework", "version"),)
+    __table_args__ = (Index(None, "arm", "framework", "version"), _only("status", Status))
 
     duel_run: Mapped[str] = mapped_column(
         ForeignKey("duel_run.id", ondelete="CASCADE"), primary_key=True
@@ -164,6 +177,7 @@ class StartRun(Base):
             ["contender_run.duel_run", "contender_run.name"],
             ondelete="CASCADE",
         ),
+        _only("status", Status),
     )
 
     duel_run: Mapped[str] = mapped_column(String(16), primary_key=True)
@@ -266,7 +280,7 @@ class PairRatio(Base):
     """The ratio of one pair of a duel run; see `benchcore.verdict.duel.ratios.Ratio`."""
 
     __tablename__ = "ratio"
-    __table_args__ = (Index(None, "kind", "a_arm", "b_arm"),)
+    __table_args__ = (Index(None, "kind", "a_arm", "b_arm"), _only("verdict", Verdict))
 
     duel_run: Mapped[str] = mapped_column(
         ForeignKey("duel_run.id", ondelete="CASCADE"), primary_key=True
@@ -303,6 +317,7 @@ class SuspicionRow(Base):
         Index(
             "ix_suspicion_series", "workload", "case_name", "track", "device_fingerprint", "metric"
         ),
+        _only("state", State),
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -337,6 +352,7 @@ class EventRow(Base):
     """The one record of a confirmed shift that people triage."""
 
     __tablename__ = "event"
+    __table_args__ = (_only("state", EventState),)
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     suspicion: Mapped[int] = mapped_column(

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Engine, Table, insert, select, text
 
 from benchcore.errors import DamagedFileError, UserError
 from benchcore.store.database import begin_writing, continue_numbers, open_database
-from benchcore.store.models import Base, ContenderRun, DuelRun, StartRun
+from benchcore.store.models import Base
+from benchcore.store.parts import list_incomplete
 
 _ROWS = 500
 """Rows that are read and written at once: 500 of the widest take some 5 MB."""
@@ -57,7 +58,7 @@ def find_damage(engine: Engine) -> list[str]:
     """What is wrong with a database, a line each: pages, references, rows without their parts."""
     with engine.connect() as connection:
         found = [*_check_file(connection)] if engine.dialect.name == "sqlite" else []
-        return [*found, *_list_incomplete(connection)]
+        return [*found, *_describe_incomplete(connection)]
 
 
 def _check_empty(connection: Connection, tables: list[Table]) -> None:
@@ -110,16 +111,9 @@ def _check_file(connection: Connection) -> Iterator[str]:
         yield f"row {number} of {table!r} refers to a row of {parent!r} that is not there"
 
 
-def _list_incomplete(connection: Connection) -> Iterator[str]:
-    contenders = select(ContenderRun.duel_run)
-    for run in connection.scalars(select(DuelRun.id).where(DuelRun.id.not_in(contenders))):
-        yield f"duel run {run} has no contender"
-    with_starts = select(StartRun.duel_run, StartRun.contender)
-    known = {tuple(row) for row in connection.execute(with_starts)}
-    measured = select(ContenderRun.duel_run, ContenderRun.name).where(ContenderRun.status == "ok")
-    for run, name in connection.execute(measured):
-        if (run, name) not in known:
-            yield f"contender {name!r} of duel run {run} is ok, but has no start"
+def _describe_incomplete(connection: Connection) -> Iterator[str]:
+    for each in list_incomplete(connection):
+        yield f"duel run {each.duel_run} has {each.found} of the {each.wanted} rows of its document"
 
 
 def _show(engine: Engine) -> str:

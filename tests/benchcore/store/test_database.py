@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from result_documents import make_document
-from sqlalchemy import create_engine, inspect, text
+from result_documents import DUEL_RUN, make_document, spool_document
+from sqlalchemy import CheckConstraint, create_engine, inspect, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from benchcore.errors import UserError
+from benchcore.errors import DamagedFileError, UserError
+from benchcore.state import State
 from benchcore.store.database import Engine, begin_writing, downgrade, open_database, upgrade
+from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import Base, FailedCheckRow, UtcDateTime
+from benchcore.store.parts import list_incomplete
 
 TABLES = {
     "duel_run",
@@ -57,6 +60,72 @@ def test_migrations_can_be_reversed_and_repeated(each_engine: Engine) -> None:
     assert tables(each_engine) == set()
     upgrade(each_engine)
     assert tables(each_engine) == TABLES
+
+
+def _read_all(engine: Engine) -> dict[str, list[str]]:
+    with engine.connect() as connection:
+        return {
+            each.name: sorted(str(tuple(row)) for row in connection.execute(select(each)))
+            for each in Base.metadata.sorted_tables
+        }
+
+
+@pytest.mark.parametrize("revision", ["tables_1", "tables_2"])
+def test_migrations_keep_every_row(each_engine: Engine, state: State, revision: str) -> None:
+    """Also rows that refer to those of a table that SQLite copies and drops."""
+    spool_document(state.spool, make_document())
+    ingest_spool(each_engine, state)
+    mark = FailedCheckRow(
+        duel_run=DUEL_RUN, suite="s", expectation="e", reason="r", checked_at=datetime.now(UTC)
+    )
+    with begin_writing(each_engine) as session:
+        session.add(mark)
+    before = _read_all(each_engine)
+    assert before["start_run"] and before["equivalence"]
+    downgrade(each_engine, revision)
+    upgrade(each_engine)
+    assert _read_all(each_engine) == before
+    with each_engine.connect() as connection:
+        assert not list_incomplete(connection)
+        if each_engine.dialect.name == "sqlite":
+            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+
+
+def test_a_migration_of_a_database_with_broken_references_changes_nothing(engine: Engine) -> None:
+    downgrade(engine, "tables_2")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("COMMIT")
+        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
+        connection.exec_driver_sql(
+            "INSERT INTO failed_check (duel_run, suite, expectation, reason, checked_at) "
+            "VALUES ('gone', 's', 'e', 'r', '2026-01-01')"
+        )
+        connection.detach()
+    with pytest.raises(DamagedFileError, match=r"'failed_check' refers.*deadheat rebuild"):
+        upgrade(engine)
+    assert "num_parts" not in [each["name"] for each in inspect(engine).get_columns("duel_run")]
+
+
+def test_statuses_are_of_a_known_set(each_engine: Engine, state: State) -> None:
+    wanted = {
+        table.name: {str(each.name) for each in table.constraints if _is_check(each)}
+        for table in Base.metadata.sorted_tables
+    }
+    found = {
+        name: {str(each["name"]) for each in inspect(each_engine).get_check_constraints(name)}
+        for name in wanted
+    }
+    assert found == wanted and sum(map(len, found.values())) == 5
+    spool_document(state.spool, make_document())
+    ingest_spool(each_engine, state)
+    for table in ("contender_run", "start_run"):
+        refused = pytest.raises(IntegrityError, match=f"ck_{table}_status")
+        with refused, begin_writing(each_engine) as session:
+            session.execute(text(f"UPDATE {table} SET status = 'fine'"))
+
+
+def _is_check(constraint: object) -> bool:
+    return isinstance(constraint, CheckConstraint)
 
 
 def test_an_interrupted_migration_leaves_nothing_behind(

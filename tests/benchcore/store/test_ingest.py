@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,12 +17,12 @@ from result_documents import (
     make_document,
     spool_document,
 )
-from sqlalchemy import event, select
+from sqlalchemy import delete, event, select
 
 from benchcore.state import State
-from benchcore.store.database import Engine, open_database
+from benchcore.store.database import Engine, begin_writing, open_database
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.models import Base
+from benchcore.store.models import Base, ContenderRun, Equivalence, FailedCheckRow, StartRun
 
 IDS = ("0" * 16, "1" * 16, "2" * 16)
 
@@ -176,6 +177,26 @@ def test_concurrent_ingests_store_each_document_once(engine: Engine, state: Stat
     assert names == sorted(
         f"bad-{number}.json{end}" for number in range(20) for end in ("", ".reason.txt")
     )
+
+
+@pytest.mark.parametrize("lost", [ContenderRun, StartRun, Equivalence])
+def test_rows_that_a_duel_run_lacks_are_added_and_the_rest_stays(
+    engine: Engine, state: State, lost: type[ContenderRun | StartRun | Equivalence]
+) -> None:
+    spool_three(state)
+    ingest_spool(engine, state)
+    mark = FailedCheckRow(
+        duel_run=IDS[1], suite="s", expectation="e", reason="r", checked_at=datetime.now(UTC)
+    )
+    with begin_writing(engine) as session:
+        session.add(mark)
+    before = all_rows(engine)
+    with begin_writing(engine) as session:
+        session.execute(delete(lost).where(lost.duel_run == IDS[1]))
+    report = ingest_spool(engine, state)
+    assert (report.ingested, report.already, report.healed) == ((), IDS, (IDS[1],))
+    assert all_rows(engine) == before
+    assert ingest_spool(engine, state).healed == ()
 
 
 def test_a_second_ingest_of_the_same_document_gives_way(
