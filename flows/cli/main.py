@@ -107,6 +107,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "cli.report",
         ),
         ("db", "Check the database, and copy it.", "cli.database"),
+        ("chaos", "Kill, stop, fill and damage nights of the empty step, and count what is lost."),
         ("prune", "Remove files that no night needs any more, and show what takes how much."),
         ("rebuild", "Make the database again from documents alone."),
         ("report", "Publish a campaign's dashboard again from the database."),

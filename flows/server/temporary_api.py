@@ -55,15 +55,16 @@ def use_server(api: str, auth: str) -> None:
     os.environ["PREFECT_API_AUTH_STRING"] = auth
 
 
-def start_temporary_api() -> None:
-    """Start a temporary Prefect server now, unless PREFECT_API_URL names one. It requires a
-    password, ends with this process, however that ends, and is started again if it dies.
+def start_temporary_api() -> str:
+    """Start a temporary Prefect server now, unless PREFECT_API_URL names one; the URL of its API.
+    It requires a password, ends with this process, however that ends, and is started again if it
+    dies.
 
     It is in a session of its own: a terminal sends Ctrl-C to every process of its group, and if the
     server died of it, the flow would try for minutes to report that it was interrupted.
     """
-    if os.environ.get("PREFECT_API_URL"):
-        return
+    if named := os.environ.get("PREFECT_API_URL"):
+        return named
     if _Temporary.process is None:
         _check_space(Path(os.environ["PREFECT_HOME"]))
         _Temporary.begin()
@@ -81,6 +82,7 @@ def start_temporary_api() -> None:
     _wait_until_healthy(server.api_url)
     with get_client(sync_client=True) as client:
         _free_measure_limit(client)
+    return server.api_url
 
 
 def _check_space(home: Path) -> None:

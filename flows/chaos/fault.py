@@ -1,0 +1,28 @@
+"""What a fault is: when it happens, and what it does to a night."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flows.chaos.trial import Layer, Trial
+
+LAYERS: tuple[Layer, ...] = ("measuring", "command")
+
+
+def do_nothing(trial: Trial) -> None:
+    """The default of both parts of a fault."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One row of the table of faults."""
+
+    name: str
+    layers: tuple[Layer, ...] = LAYERS
+    prepare: Callable[[Trial], None] = do_nothing
+    """Before the night starts."""
+    inject: Callable[[Trial], None] = do_nothing
+    """After a random event of the night."""
+    slow: bool = False
+    """Whether it takes minutes, most of them asleep: left out of a short run."""

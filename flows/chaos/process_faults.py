@@ -1,0 +1,86 @@
+"""Faults of processes: each of the night's is killed, stopped or continued by somebody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from flows.chaos.fault import Fault
+from flows.chaos.trial import Trial
+
+_STORM_S = 1.0
+
+
+def _hit(word: str, number: signal.Signals) -> Callable[[Trial], None]:
+    """Send a signal to the process with this word among its arguments."""
+    return lambda trial: trial.find(word).send(number)
+
+
+def _signal_night(number: signal.Signals) -> Callable[[Trial], None]:
+    return lambda trial: trial.night.send_signal(number)
+
+
+def _signal_group(number: signal.Signals) -> Callable[[Trial], None]:
+    """As a terminal does, for Ctrl-C or when it is closed."""
+    return lambda trial: os.killpg(trial.night.pid, number)
+
+
+def _storm(trial: Trial) -> None:
+    """Continue every contender over and over, as Slurm's gang scheduling or a user's shell may."""
+    end = time.monotonic() + _STORM_S
+    while time.monotonic() < end and trial.night.poll() is None:
+        trial.find("contender").send(signal.SIGCONT)
+
+
+def _suspend_night(trial: Trial) -> None:
+    trial.night.send_signal(signal.SIGSTOP)
+    time.sleep(trial.random.uniform(0.2, 2))
+    trial.night.send_signal(signal.SIGCONT)
+
+
+def _suspend_all(trial: Trial) -> None:
+    """As Slurm's suspend and resume: every process of the job."""
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        trial.find("conductor").send(number)
+        for word in ("contender", "conductor"):
+            trial.find(word).send(number)
+        trial.night.send_signal(number)
+        time.sleep(trial.random.uniform(0.2, 2))
+
+
+def _kill_both(trial: Trial) -> None:
+    """The kernel kills what uses most, and the conductor with it."""
+    trial.find("contender").send(signal.SIGKILL)
+    trial.find("conductor").send(signal.SIGKILL)
+
+
+def _kill_everything(trial: Trial) -> None:
+    """A node loses its power."""
+    conductor = trial.find("conductor")
+    trial.night.send_signal(signal.SIGKILL)
+    conductor.send(signal.SIGKILL)
+
+
+PROCESS_FAULTS = (
+    Fault(name="contender: SIGKILL", inject=_hit("contender", signal.SIGKILL)),
+    Fault(name="contender: SIGTERM", inject=_hit("contender", signal.SIGTERM)),
+    Fault(name="contender: SIGSEGV", inject=_hit("contender", signal.SIGSEGV)),
+    Fault(name="contender: SIGSTOP", inject=_hit("contender", signal.SIGSTOP)),
+    Fault(name="contender: SIGCONT storm", inject=_storm),
+    Fault(name="conductor: SIGKILL", inject=_hit("conductor", signal.SIGKILL)),
+    Fault(name="conductor: SIGTERM", inject=_hit("conductor", signal.SIGTERM)),
+    Fault(name="conductor: SIGSTOP", inject=_hit("conductor", signal.SIGSTOP), slow=True),
+    Fault(name="contender and conductor: SIGKILL", inject=_kill_both),
+    Fault(name="night: SIGINT", inject=_signal_night(signal.SIGINT)),
+    Fault(name="night: SIGTERM", inject=_signal_night(signal.SIGTERM)),
+    Fault(name="night: SIGHUP", inject=_signal_night(signal.SIGHUP)),
+    Fault(name="night: SIGQUIT", inject=_signal_night(signal.SIGQUIT)),
+    Fault(name="night: SIGKILL", inject=_signal_night(signal.SIGKILL)),
+    Fault(name="night: stopped and continued", inject=_suspend_night),
+    Fault(name="terminal: Ctrl-C", inject=_signal_group(signal.SIGINT)),
+    Fault(name="terminal: closed", inject=_signal_group(signal.SIGHUP)),
+    Fault(name="job: suspended and resumed", inject=_suspend_all),
+    Fault(name="node: everything killed", inject=_kill_everything),
+)

@@ -1,0 +1,124 @@
+"""Faults of the Prefect server: of a command's own temporary one, and of one that others run."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+from flows.chaos.fault import Fault
+from flows.chaos.proxy import Failure, Proxy
+from flows.chaos.trial import MissedError, Trial
+from flows.server import watchdog
+
+_SERVER = "prefect.server.api.server:create_app"
+_OUTAGE_S = 12.0
+
+
+def _hit(*words: str, number: signal.Signals = signal.SIGKILL) -> Callable[[Trial], None]:
+    def inject(trial: Trial) -> None:
+        found = [trial.find(word) for word in words]
+        for each in found:
+            each.send(number)
+
+    return inject
+
+
+def _hit_early(word: str) -> Callable[[Trial], None]:
+    """While the server starts, before the night has begun."""
+
+    def inject(trial: Trial) -> None:
+        process = trial.find(word)
+        trial.sleep(trial.random.uniform(0, 3))
+        process.send(signal.SIGKILL)
+
+    return inject
+
+
+def _suspend_server(trial: Trial) -> None:
+    process = trial.find(_SERVER)
+    process.send(signal.SIGSTOP)
+    time.sleep(_OUTAGE_S)
+    process.send(signal.SIGCONT)
+
+
+def _lock_database(trial: Trial) -> None:
+    """Another program writes to the server's database for a while."""
+    path = trial.state.root / "prefect" / "prefect.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        time.sleep(_OUTAGE_S)
+        other.execute("ROLLBACK")
+
+
+def _damage_database(trial: Trial) -> None:
+    path = trial.state.root / "prefect" / "prefect.db"
+    path.write_bytes(path.read_bytes()[:1000] + secrets.token_bytes(50_000))
+
+
+def _behind_proxy(trial: Trial) -> None:
+    """Use the server of all trials, through a proxy."""
+    assert trial.server is not None, "the runner of the layer started one"
+    proxy = Proxy(trial.server.port)
+    trial.until_rerun.callback(proxy.close)
+    trial.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{proxy.port}/api"
+    trial.proxy = proxy
+
+
+def _fail(failure: Failure, seconds: float = _OUTAGE_S) -> Callable[[Trial], None]:
+    def inject(trial: Trial) -> None:
+        assert trial.proxy is not None, "it was prepared"
+        trial.proxy.fail(failure)
+        with suppress(MissedError):  # it ends, as it may in a long outage
+            trial.sleep(seconds)
+        trial.proxy.fail(None)
+
+    return inject
+
+
+def _wrong_password(trial: Trial) -> None:
+    trial.environ["PREFECT_API_AUTH_STRING"] = "deadheat:wrong"
+
+
+def _no_server(trial: Trial) -> None:
+    trial.environ["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
+
+
+def _outage(name: str, failure: Failure, **options: float) -> Fault:
+    inject = _fail(failure, **options)
+    return Fault(name=name, layers=("command",), prepare=_behind_proxy, inject=inject)
+
+
+def _use_own_server(trial: Trial) -> None:
+    trial.server = None
+
+
+def _of_own(name: str, inject: Callable[[Trial], None]) -> Fault:
+    return Fault(
+        name=f"own server: {name}", layers=("command",), prepare=_use_own_server, inject=inject
+    )
+
+
+SERVER_FAULTS = (
+    _of_own("SIGKILL", _hit(_SERVER)),
+    _of_own("SIGTERM", _hit(_SERVER, number=signal.SIGTERM)),
+    _of_own("SIGKILL while it starts", _hit_early(_SERVER)),
+    _of_own("watchdog: SIGKILL", _hit(watchdog.__file__)),
+    _of_own("watchdog: SIGKILL while it starts", _hit_early(watchdog.__file__)),
+    _of_own("watchdog and server: SIGKILL", _hit(watchdog.__file__, _SERVER)),
+    _of_own("stopped for a while", _suspend_server),
+    _of_own("database locked for a while", _lock_database),
+    _of_own("database damaged", _damage_database),
+    _outage("server: answers 500 for a while", "500"),
+    _outage("server: answers 502 for a while", "502"),
+    _outage("server: answers 503 for a while", "503"),
+    _outage("server: answers 504 for a while", "504"),
+    _outage("server: refuses for a while", "refused"),
+    _outage("server: is silent for a while", "silent"),
+    _outage("server: refuses for good", "refused", seconds=600),
+    Fault(name="server: not there", layers=("command",), prepare=_no_server),
+    Fault(name="server: other password", layers=("command",), prepare=_wrong_password),
+)

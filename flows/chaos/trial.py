@@ -1,0 +1,240 @@
+"""One trial: a night, a fault in the middle of it, the same command again, and what is left."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from benchcore.running.plans import load_campaign
+from benchcore.state import State, open_state
+from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
+from benchcore.store.frames.duels import duel_frame
+from benchcore.store.transfer import find_damage
+from flows.chaos.night import CAMPAIGN
+from flows.chaos.processes import Process, end_orphans, list_processes
+from flows.chaos.proxy import Proxy
+from flows.chaos.starting import ForkedNight, Night, start_command
+
+Layer = Literal["measuring", "command"]
+"""What a trial runs: duels and ingest alone, or a whole `deadheat run` with its server."""
+_POLL_S = 0.002
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Prefect server on this machine, which all trials of a layer share."""
+
+    port: int
+    auth: str
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What makes a command use it."""
+        api = f"http://127.0.0.1:{self.port}/api"
+        return {"PREFECT_API_URL": api, "PREFECT_API_AUTH_STRING": self.auth}
+
+
+class MissedError(Exception):
+    """The night had ended before the fault's moment."""
+
+
+@dataclass
+class Trial:
+    """A night in a state folder of its own, as a fault sees it."""
+
+    folder: Path
+    layer: Layer
+    random: random.Random
+    limit_s: float
+    server: Server | None = None
+    proxy: Proxy | None = None
+    """Before that server, in trials in which it fails."""
+    environ: dict[str, str] = field(default_factory=dict)
+    """More variables of the first run of the command."""
+    prefix: tuple[str, ...] = ()
+    """What the first run of the command is started with, such as `prlimit`."""
+    process: Night | None = None
+    until_rerun: ExitStack = field(default_factory=ExitStack)
+    """What ends, or is repaired as the command said, before the command is run again."""
+
+    @property
+    def state(self) -> State:
+        """The night's state folder."""
+        return State(self.folder / "state")
+
+    @property
+    def night(self) -> Night:
+        """The running command."""
+        assert self.process is not None, "it was started"
+        return self.process
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The command's variables, without what leads to another database, server or lock."""
+        foreign = ("DEADHEAT_", "PREFECT_")
+        own = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+        return {
+            **own,
+            "DEADHEAT_LOCKS": str(self.folder / "locks"),
+            **(self.server.variables if self.server else {}),
+            **self.environ,
+        }
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What is run, and run again."""
+        if self.layer == "measuring":
+            return (sys.executable, "-P", "-m", "flows.chaos.night", *self.arguments)
+        run = ("run", str(self.folder / "plan.json"), "--state", str(self.state.root))
+        return (sys.executable, "-P", "-m", "flows.cli.main", *run)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Of the measuring layer."""
+        return (str(self.state.root), CAMPAIGN)
+
+    def wait_for_event(self, number: int) -> None:
+        """Wait until the night has reported so many events. Raises MissedError if it ends first."""
+        log = self.state.campaigns / CAMPAIGN / "progress.jsonl"
+        self.wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") >= number)
+
+    def wait_until(self, true: Callable[[], object]) -> None:
+        """Raises MissedError if the night ends first."""
+        while not true():
+            if self.night.poll() is not None:
+                raise MissedError
+            time.sleep(_POLL_S)
+
+    def sleep(self, seconds: float) -> None:
+        """Let the night run on. Raises MissedError if it ends meanwhile."""
+        end = time.monotonic() + seconds
+        self.wait_until(lambda: time.monotonic() > end)
+
+    def find(self, word: str) -> Process:
+        """The night's first process with this word among its arguments. Waits for one; raises
+        MissedError if the night ends before there is one."""
+        found: list[Process] = []
+
+        def look() -> bool:
+            processes = sorted(list_processes(self.state.root), key=lambda each: each.pid)
+            found[:] = [each for each in processes if word in each.arguments]
+            return bool(found)
+
+        self.wait_until(look)
+        return found[0]
+
+
+@dataclass(frozen=True)
+class Run:
+    """How one run of the command ended."""
+
+    code: int
+    stderr: str
+    seconds: float
+    hung: bool
+    orphans: tuple[str, ...]
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether it succeeded, was ended by a signal, or printed one paragraph with the cure."""
+        if "Traceback" in self.stderr:
+            return False
+        return self.code in (0, 130) or self.code < 0 or "deadheat: " in self.stderr
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial shows: the two runs, and what of the night was lost or doubled."""
+
+    fault: str
+    first: Run
+    again: Run
+    lost: tuple[str, ...]
+    doubled: tuple[str, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Nothing lost, doubled or left behind, no hang, and the same command recovers."""
+        runs = (self.first, self.again)
+        bad = any(each.hung or each.orphans or not each.is_explained for each in runs)
+        return not bad and not self.lost and not self.doubled and self.again.code == 0
+
+
+def run_trial(
+    name: str, prepare: Callable[[Trial], None], inject: Callable[[Trial], None], trial: Trial
+) -> Outcome:
+    """Run the command with the fault, then without. Raises MissedError if the fault came late."""
+    with trial.until_rerun:
+        prepare(trial)
+        first = _run(trial, inject, "first")
+    before = hash_documents(trial.state)
+    trial.environ, trial.prefix = {}, ()
+    again = _run(trial, lambda trial: None, "again")
+    open_state(trial.state.root)
+    return Outcome(name, first, again, tuple(find_lost(trial)), tuple(find_doubled(trial, before)))
+
+
+def _run(trial: Trial, inject: Callable[[Trial], None], name: str) -> Run:
+    log, began, hung = trial.folder / f"{name}.log", time.monotonic(), False
+    trial.process = _start(trial, log)
+    try:
+        inject(trial)
+        trial.night.wait(max(1.0, began + trial.limit_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        hung = True
+    finally:
+        trial.night.send_signal(signal.SIGKILL)
+        code = trial.night.wait()
+    seconds = time.monotonic() - began
+    orphans = tuple(" ".join(each.arguments) for each in end_orphans(trial.state.root))
+    return Run(code, log.read_text(errors="replace"), seconds, hung, orphans)
+
+
+def _start(trial: Trial, log: Path) -> Night:
+    log.touch()
+    if trial.layer == "measuring" and not trial.prefix and not trial.environ:
+        return ForkedNight(trial.arguments, trial.variables, log)
+    return start_command((*trial.prefix, *trial.command), trial.variables, log)
+
+
+def hash_documents(state: State) -> dict[str, str]:
+    """The whole documents of the spool by duel run."""
+    found: dict[str, str] = {}
+    for path in (state.spool / CAMPAIGN).glob("*.json"):
+        with suppress(ValueError, OSError):
+            read_document(path)
+            found[path.stem] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def find_lost(trial: Trial) -> list[str]:
+    """Planned duels without a whole document, or without all of its rows."""
+    state = trial.state
+    planned = {each.duel_run for each in load_campaign(state, CAMPAIGN).duels}
+    try:
+        engine = open_database(state.database_url)
+        stored = duel_frame(engine, CAMPAIGN)["duel_run"].tolist()
+        damage = find_damage(engine)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the rows are lost
+        return [f"database: {error}"]
+    engine.dispose()
+    return [*sorted(planned - {*stored} | planned - {*hash_documents(state)}), *damage]
+
+
+def find_doubled(trial: Trial, before: dict[str, str]) -> list[str]:
+    """Duels that had a whole document and were measured again, and what nobody planned."""
+    after = hash_documents(trial.state)
+    planned = {each.duel_run for each in load_campaign(trial.state, CAMPAIGN).duels}
+    changed = [each for each, sha in before.items() if after.get(each) != sha]
+    return sorted({*changed, *(after.keys() - planned)})
