@@ -124,8 +124,8 @@ def _environ(path: str) -> dict[str, str]:
 
 
 def compare(function: Function, turns: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
-    """A row a peer: the median of each time over the turns, and of the log ratio of both in a turn,
-    with the 95 % interval of each median by the ranks of its order statistics, which assumes no
+    """A row per peer: the median over the turns of each time, and of the log ratio of both in a
+    turn. Each has a 95 % interval by the ranks of its order statistics, which assumes no
     distribution. Turns share the machine's moods, so that the ratio's is the narrower one."""
     rows = []
     for peer, ours in PEERS[function.framework]:

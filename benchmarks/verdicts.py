@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def report_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row a detector: F1 by class and over all, and how often it cries wolf."""
+    """A row per detector: F1 by class and over all, and how often it cries wolf."""
     histories = list(simulate(options.seed, options.repeats))
     ours, answers = _ask_all(histories, options.peer)
     quiet = [
@@ -112,8 +112,8 @@ def _ask_all(
 
 
 def report_real(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row a detector: how often it cries wolf on what was measured while nothing changed, and F1
-    by the size of a shift that was put into it."""
+    """A row per detector: how often it cries wolf on what was measured while nothing changed, and
+    F1 by the size of a shift that was put into it."""
     starts = quiet_nights.load()["starts"]
     if not starts:
         sys.exit("wanted starts of quiet_nights.py, got none; run it first")
@@ -210,7 +210,7 @@ def _f1(tally: np.ndarray) -> float:
 
 
 def report_judging(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row a judge and kind of allocations: false alarms, power, coverage, and false sameness."""
+    """A row per judge and kind of allocations: false alarms, power, coverage, false sameness."""
     trials = list(simulate_trials(options.seed, options.trials))
     rows = []
     by_judge = {who: [judge(trial) for trial in trials] for who, judge in JUDGES.items()}

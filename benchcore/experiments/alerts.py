@@ -38,8 +38,8 @@ def describe_release(
     trends: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """`JAX 0.12.0 against 0.11.2: mlp infer_b1 (jax-jit) is 24 % slower (22 to 26 %). Unchanged: 11
-    of 16. Not shown: 4.`, from its certificates (`benchcore.store.reports.certificates`), of which
-    the first ones changed most, and the trends of several releases. Names five of each at most."""
+    of 16. Not shown: 4.`, from its certificates (`benchcore.store.reports.certificates`, largest
+    change first) and the trends over several releases. Names five of each at most."""
     changed = [row for row in rows if row["certificate"] in CHANGED]
     named = "; ".join(describe_factors(row) for row in changed[:_MOST_NAMED])
     if len(changed) > _MOST_NAMED:

@@ -82,7 +82,7 @@ def judge_backfill(
 
 
 def list_changes(verdicts: Sequence[ReleaseVerdict]) -> list[dict[str, Any]]:
-    """A row a change that fresh starts showed, as `tabulate_changes`, the newest version first."""
+    """A row per change that fresh starts showed, as `tabulate_changes`; newest version first."""
     return tabulate_changes([row for each in verdicts for row in each.rows])
 
 

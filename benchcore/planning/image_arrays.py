@@ -53,7 +53,7 @@ def read_image_arrays(
         raise _refuse(path, f"{type(error).__name__}: {error}") from error
     except _BadArraysError as error:
         raise _refuse(path, str(error)) from error
-    return _keep(path, splits, keep)
+    return _store(path, splits, keep)
 
 
 def _refuse(path: Path, why: str) -> UserError:
@@ -133,7 +133,7 @@ def _check(split: str, images: np.ndarray, labels: np.ndarray) -> None:
         raise _BadArraysError(f"labels of {split} are not whole numbers from 0 to 999")
 
 
-def _keep(path: Path, splits: Splits, keep: Path) -> ImageFolder:
+def _store(path: Path, splits: Splits, keep: Path) -> ImageFolder:
     train, val = splits["train"], splits["val"]
     if train[0].shape[1:] != val[0].shape[1:]:
         raise _refuse(path, "the images of both splits differ in their shape")

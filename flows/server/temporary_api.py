@@ -107,11 +107,11 @@ class _Temporary:
             free.bind(("127.0.0.1", 0))
             cls.port = free.getsockname()[1]
         cls.process = _start_watchdog(cls.port, cls.auth)
-        threading.Thread(target=cls._keep, daemon=True).start()
+        threading.Thread(target=cls._restart_watchdog, daemon=True).start()
         atexit.register(cls.end)
 
     @classmethod
-    def _keep(cls) -> None:
+    def _restart_watchdog(cls) -> None:
         while cls.process is not None:
             cls.process.wait()
             if cls.ending.wait(1):

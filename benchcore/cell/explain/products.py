@@ -1,4 +1,4 @@
-"""The matrix products and convolutions of one step: how many FLOPs, on operands of which dtype.
+"""The matrix products and convolutions of one step: their FLOPs by the dtype of their operands.
 
 Counted of the very callable that is timed, so that work which was left out, added or done in
 another dtype shows even where the outputs are right. They are counted where the timed steps ended,

@@ -50,13 +50,13 @@ def list_certificates(
     bound: float | None = None,
     campaigns: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row a case, device, metric and pair of versions, the newest versions first.
+    """A row per case, device, metric and pair of versions, the newest versions first.
 
     `change` is by how much the newer version is better: 0.05 = 5 % faster; its amounts over the
-    older one's are `factors`. A
-    `bound` of None is the metric's own. Step time has a sample a start or compilation, another
-    metric one a duel run. Benjamini and Hochberg's procedure corrects over all tests of a release.
-    Only of these `campaigns`, if they are given. Raises UserError for a metric that is not tracked.
+    older one's are `factors`. A `bound` of None is the metric's own. Step time has one sample per
+    start or compilation, another metric one per duel run. Benjamini and Hochberg's procedure
+    corrects over all tests of a release. Covers only `campaigns`, if they are given.
+    Raises UserError for a metric that is not tracked.
     """
     wanted = [find_tracked(each) for each in metrics]
     condition = (PairRatio.kind == "cross_version") & PairRatio.counts

@@ -21,8 +21,8 @@ _OF_CASE = ("workload", "case_name", "track", "device_fingerprint", "device_mode
 def list_trends(
     engine: Engine, framework: str, newest: str, metrics: Sequence[str] = TRACKED
 ) -> list[dict[str, Any]]:
-    """A row a case and metric in which the releases up to `newest` add up to more than its smallest
-    change, with the `factors` of the newest version's amount over that of the version `since`.
+    """A row per case and metric in which the releases up to `newest` add up to more than its
+    smallest change, with the `factors` of the newest version's amount over that of the version `since`.
 
     Every pair of neighbouring versions counts that was measured in one duel, in any campaign.
     """

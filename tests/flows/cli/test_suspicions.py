@@ -26,7 +26,7 @@ def _run(state: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def _keep(root: Path, logs: np.ndarray) -> None:
+def _store(root: Path, logs: np.ndarray) -> None:
     open_history(open_state(root), make_history(logs.tolist())).dispose()
 
 
@@ -36,7 +36,7 @@ def _own_database(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_shift_is_reported_as_text_and_json(tmp_path: Path) -> None:
-    _keep(tmp_path, LOGS - 0.06 * (np.arange(24) >= 16))
+    _store(tmp_path, LOGS - 0.06 * (np.arange(24) >= 16))
     printed = " ".join(_run(tmp_path).split())
     assert "mlp tiny: jax-jit against torch-compile" in printed
     assert re.search(r"open .* 2026-01-17 .* shift .* -[56]\.\d%", printed), printed
@@ -68,7 +68,7 @@ def test_the_conditions_that_changed_with_a_shift_are_listed(tmp_path: Path) -> 
 
 def test_short_and_missing_series_are_reported(tmp_path: Path) -> None:
     assert "0 series, suspicions open: 0" in _run(tmp_path)
-    _keep(tmp_path, LOGS[:3])
+    _store(tmp_path, LOGS[:3])
     printed = _run(tmp_path)
     assert "torch-compile: 3 nights of the 10 it takes" in printed
     assert printed.count("nights of the 10 it takes") == 1
@@ -101,7 +101,7 @@ def test_an_unknown_metric_is_refused_with_the_names_of_all(
 
 def test_two_modes_are_shown_and_are_no_suspicion(tmp_path: Path) -> None:
     upper = np.random.default_rng(8).random(24) < 0.4
-    _keep(tmp_path, LOGS + 0.05 * upper)
+    _store(tmp_path, LOGS + 0.05 * upper)
     printed = " ".join(_run(tmp_path).split())
     assert f"between two levels: {upper.mean():.0%} of nights are 5." in printed
     answer = json.loads(_run(tmp_path, "--json"))

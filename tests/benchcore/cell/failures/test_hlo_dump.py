@@ -18,7 +18,7 @@ from benchcore.state import open_state
 _BEFORE, _AFTER = ".before_optimizations.txt", ".cpu_after_optimizations.txt"
 
 
-def _keep(tmp_path: Path, files: Mapping[str, int], *, device: str = "cuda:0") -> Any:
+def _save(tmp_path: Path, files: Mapping[str, int], *, device: str = "cuda:0") -> Any:
     def run(workaround: Workaround) -> ContenderFailedError | None:
         folder = Path(workaround.flags[0].partition("=")[2])
         for name, size in files.items():
@@ -34,7 +34,7 @@ def test_a_module_that_was_never_compiled_is_the_suspect(tmp_path: Path) -> None
         f"module_0009.a{_AFTER}": 9,
         f"module_0010.b{_BEFORE}": 1,
     }
-    kept = _keep(tmp_path, files)
+    kept = _save(tmp_path, files)
     assert kept["command"].endswith(f" module_0010.b{_BEFORE}")
     assert not kept["crashed_again"]
 
@@ -43,7 +43,7 @@ def test_if_all_were_compiled_the_largest_module_is_the_suspect(tmp_path: Path) 
     files = {
         f"module_000{n}.m{end}": size for n, size in ((1, 9), (2, 1)) for end in (_BEFORE, _AFTER)
     }
-    assert _keep(tmp_path, files)["command"].endswith(f" module_0001.m{_BEFORE}")
+    assert _save(tmp_path, files)["command"].endswith(f" module_0001.m{_BEFORE}")
 
 
 def test_files_beyond_the_limit_are_left_out_and_counted_the_suspect_last(
@@ -54,14 +54,14 @@ def test_files_beyond_the_limit_are_left_out_and_counted_the_suspect_last(
         **{f"module_0001.old{end}": 40 for end in (_BEFORE, _AFTER)},
         **{f"module_0002.new{end}": 20 for end in (_BEFORE, _AFTER)},
     }
-    kept = _keep(tmp_path, files)
+    kept = _save(tmp_path, files)
     names = [f"module_0001.old{_BEFORE}", f"module_0002.new{_BEFORE}", f"module_0002.new{_AFTER}"]
     assert kept["files"] == sorted(names)
     assert (kept["bytes"], kept["left_out"]) == (80, 1)
 
 
 def test_a_dump_without_a_program_is_none(tmp_path: Path) -> None:
-    assert _keep(tmp_path, {"jit_f.ptx": 5}) is None
+    assert _save(tmp_path, {"jit_f.ptx": 5}) is None
     assert not (tmp_path / "hlo").exists()
 
 

@@ -51,7 +51,7 @@ def _start(number: int, moved: dict[str, float], slowed: str | None = None) -> d
     return document
 
 
-def _trial(
+def _write_run(
     trial: int, moved: dict[str, float], slowed: str | None = None, starts: Sequence[int] = range(5)
 ) -> list[dict[str, Any]]:
     return [_start(5 * trial + each, moved, slowed) for each in starts]
@@ -64,8 +64,8 @@ def _rates(engine: Engine) -> dict[str, tuple[int, int]]:
 
 
 def test_a_false_alarm_in_the_store_is_counted_as_one(state: State, engine: Engine) -> None:
-    quiet, faked = _trial(0, {}), _trial(2, {"b_new": 0.06})
-    found, missed = _trial(1, {"a_new": 0.05}, "a_new"), _trial(3, {}, "b_new")
+    quiet, faked = _write_run(0, {}), _write_run(2, {"b_new": 0.06})
+    found, missed = _write_run(1, {"a_new": 0.05}, "a_new"), _write_run(3, {}, "b_new")
     keep_history(engine, state, [*quiet, *found, *faked, *missed])
     assert _rates(engine) == {
         "false alarms": (1, 2),
@@ -103,12 +103,12 @@ def test_calibration_runs_are_in_no_series_and_never_suspected(
 def test_a_calibration_run_waits_for_its_nights_but_not_for_missed_ones(
     state: State, engine: Engine
 ) -> None:
-    keep_history(engine, state, _trial(0, {}, starts=range(4)))
+    keep_history(engine, state, _write_run(0, {}, starts=range(4)))
     assert (_rates(engine)["false alarms"], measure_calibration(engine)["unfinished"]) == (
         (0, 0),
         1,
     )
-    keep_history(engine, state, _trial(1, {}, "a_new", starts=range(2)))
+    keep_history(engine, state, _write_run(1, {}, "a_new", starts=range(2)))
     found = measure_calibration(engine)
     assert [row["starts"] for row in found["trials"]] == [4]
     assert found["unfinished"] == 1
@@ -117,8 +117,8 @@ def test_a_calibration_run_waits_for_its_nights_but_not_for_missed_ones(
 def test_calibration_runs_that_do_not_count_are_left_out_and_listed(
     state: State, engine: Engine
 ) -> None:
-    documents = _trial(0, {})
-    coarse = _trial(1, {}, "a_new")
+    documents = _write_run(0, {})
+    coarse = _write_run(1, {}, "a_new")
     for contender in coarse[0]["contenders"]:
         contender["starts"][0]["steps_per_block"] = 19
     lacking = _start(99, {})

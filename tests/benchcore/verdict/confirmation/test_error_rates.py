@@ -22,7 +22,7 @@ from benchcore.verdict.confirmation.error_rates import (
 )
 
 
-def _trial(
+def _make_run(
     slowed: Literal["a", "b"] | None = None,
     percent: int = 0,
     *,
@@ -68,7 +68,7 @@ def _flags(trial: CalibrationRun) -> tuple[bool, bool, bool]:
 @pytest.mark.parametrize("side", ["a", "b"])
 @pytest.mark.parametrize("percent", [2, 5])
 def test_a_slow_down_is_found_and_its_side_named(side: Literal["a", "b"], percent: int) -> None:
-    trial = _trial(side, percent, spread=0.001)
+    trial = _make_run(side, percent, spread=0.001)
     assert _flags(trial) == (True, True, True)
     effect = judge_run(trial).effect
     assert effect is not None
@@ -76,39 +76,39 @@ def test_a_slow_down_is_found_and_its_side_named(side: Literal["a", "b"], percen
 
 
 def test_no_alarm_is_raised_if_nothing_moved() -> None:
-    assert _flags(_trial()) == (False, False, False)
-    assert judge_run(_trial()).effect is None
+    assert _flags(_make_run()) == (False, False, False)
+    assert judge_run(_make_run()).effect is None
 
 
 def test_an_alarm_where_nothing_was_done_is_a_false_one() -> None:
-    assert _flags(_trial(moved={"b_new": 0.05})) == (True, False, False)
+    assert _flags(_make_run(moved={"b_new": 0.05})) == (True, False, False)
     # The control that moves alone would be called infrastructure, which is an event, too.
-    assert _flags(_trial(moved={"control": 0.05})) == (True, False, False)
+    assert _flags(_make_run(moved={"control": 0.05})) == (True, False, False)
 
 
 def test_a_slow_down_within_the_noise_is_missed() -> None:
-    assert _flags(_trial("a", 2, spread=0.02)) == (False, False, False)
+    assert _flags(_make_run("a", 2, spread=0.02)) == (False, False, False)
 
 
 def test_a_slow_down_that_seems_a_speed_up_is_not_found() -> None:
-    assert _flags(_trial("a", 5, moved={"a_new": -0.05})) == (True, False, False)
+    assert _flags(_make_run("a", 5, moved={"a_new": -0.05})) == (True, False, False)
 
 
 def test_blaming_the_other_side_or_both_is_no_right_attribution() -> None:
-    both = _trial("a", 5, moved={"a_new": 0.05, "b_new": -0.05})
+    both = _make_run("a", 5, moved={"a_new": 0.05, "b_new": -0.05})
     assert _flags(both) == (True, True, False)
-    control = _trial("a", 5, moved={"a_new": 0.05, "control": 0.05})
+    control = _make_run("a", 5, moved={"a_new": 0.05, "control": 0.05})
     assert _flags(control) == (True, True, False)
 
 
 def test_every_run_is_counted_once_by_its_outcome() -> None:
     runs = [
-        *(_trial(seed=seed) for seed in range(6)),
-        _trial(moved={"b_new": 0.06}),
-        *(_trial("a", 5, seed=seed) for seed in range(3)),
-        _trial("b", 5, moved={}),
-        _trial("b", 2, spread=0.02),
-        _trial("a", 5, moved={"a_new": 0.05, "b_new": -0.05}),
+        *(_make_run(seed=seed) for seed in range(6)),
+        _make_run(moved={"b_new": 0.06}),
+        *(_make_run("a", 5, seed=seed) for seed in range(3)),
+        _make_run("b", 5, moved={}),
+        _make_run("b", 2, spread=0.02),
+        _make_run("a", 5, moved={"a_new": 0.05, "b_new": -0.05}),
     ]
     rates = compute_rates([judge_run(each) for each in runs])
     counted = {name: (rate.hits, rate.total) for name, rate in rates.items()}
@@ -134,7 +134,7 @@ def test_intervals_are_exact_and_few_runs_are_reported_as_few() -> None:
 
 
 def test_false_alarms_are_as_rare_as_confirmations_promise() -> None:
-    outcomes = [judge_run(_trial(seed=seed)) for seed in range(200)]
+    outcomes = [judge_run(_make_run(seed=seed)) for seed in range(200)]
     rate = compute_rates(outcomes)["false alarms"]
     assert rate.total == 200
     assert rate.hits <= 6  # 1 % nominal, less what is within the bound of 2 %
