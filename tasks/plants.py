@@ -39,7 +39,7 @@ _LIMITS = DuelLimits(
     starts=1, rounds=2, passes=False, block_ms=20.0, warm_up_limit_s=0.2, block_timeout_s=60.0
 )
 _SETTING = "plant"
-_PROGRAMS = Path(__file__).with_name("planted_programs.py")
+_ADDED = [Path(__file__).with_name(f"planted_{each}.py") for each in ("programs", "starts")]
 _BUILD = 'module.build(case, arrays, {**given, "device": order["device"]})'
 _MODES = {"jax": "jit", "torch": "none"}
 
@@ -145,7 +145,7 @@ def _run_duel(
     folder: Path,
 ) -> list[Outcome]:
     state = open_state(folder)
-    snapshot = _plant(state, plants)
+    snapshot = _plant(state, plants, _list_imports(duel, environments))
     right = [_contender(f"right-{each}", each, environments) for each in environments]
     wrong = [
         _contender(name, plant.framework, environments, plant=name)
@@ -274,15 +274,29 @@ def _build_planted(build, order, case, arrays):
 '''
 
 
-def _plant(state: State, plants: Mapping[str, Plant]) -> Path:
-    """A copy of the inside ring whose contenders know one more setting, share what they compiled
-    with all of their framework (most of an automatic plant's program is the right one), and sample
-    few latencies, which no guard reads."""
+def _list_imports(
+    duel: tuple[str, str], environments: Mapping[str, EnvironmentRecord]
+) -> dict[str, list[str]]:
+    """By interpreter what every contender of a framework imports: its side of the workload, and
+    what torch's optimisers add."""
+    workload, case = duel
+    return {
+        record.python: [f"benchcore.workloads.{workload}.in_{framework}"]
+        + ["torch._dynamo"] * (framework == "torch" and "train" in case)
+        for framework, record in environments.items()
+    }
+
+
+def _plant(state: State, plants: Mapping[str, Plant], imports: Mapping[str, Sequence[str]]) -> Path:
+    """A copy of the inside ring whose contenders know one more setting, share what they imported
+    and compiled with all of their framework (most of an automatic plant's program is the right
+    one), and run few steps and latencies, as no guard reads how many."""
     snapshot = state.root / "planted"
     shutil.copytree(take_snapshot(state.snapshots), snapshot, dirs_exist_ok=True)
     patches = {name: dataclasses.asdict(plant) for name, plant in plants.items()}
     cell = snapshot / "benchcore" / "cell"
-    shutil.copy(_PROGRAMS, cell / _PROGRAMS.name)
+    for path in _ADDED:
+        shutil.copy(path, cell / path.name)
     load = "    module = importlib.import_module(name)\n"
     accepted = "if key != INJECTED_SLOWDOWN}"
     _replace(
@@ -296,10 +310,20 @@ def _plant(state: State, plants: Mapping[str, Plant]) -> Path:
     )
     _replace(
         cell / "launch.py",
-        {'"caches" / contender.name': '"caches" / contender.framework', "shutil.rmtree(": "_keep("},
-        "\n\ndef _keep(folder, **options):\n    pass\n",
+        {
+            '"caches" / contender.name': '"caches" / contender.framework',
+            "shutil.rmtree(": "_leave(",
+            "*workaround.flags": '*workaround.flags, "--xla_backend_optimization_level=1"',
+        },
+        "\n\ndef _leave(folder, **options):\n    pass\n",
+    )
+    _replace(
+        cell / "process.py",
+        {"subprocess.Popen(\n": "planted_starts.start(\n            _IMPORTS[python],\n"},
+        f"\n\nfrom benchcore.cell import planted_starts\n\n_IMPORTS = {imports!r}\n",
     )
     _replace(cell / "start.py", {"_FEWEST_LATENCIES = 50": "_FEWEST_LATENCIES = 2"})
+    _replace(cell / "stopping.py", {"MIN_STEPS = 50": "MIN_STEPS = 2"})
     return snapshot
 
 

@@ -1,0 +1,141 @@
+"""Forks the contenders of unfair sides from processes that have imported their frameworks.
+
+Runs inside a conductor, in a copy of the inside ring that `tasks.plants` makes: there is one import
+per framework, not one per contender. What was imported holds no device and no program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+_PAUSE_S = 0.005
+
+
+class ForkedProcess:
+    """What the harness uses of a `subprocess.Popen`, of a child that another process started."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code. Raises subprocess.TimeoutExpired."""
+        deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
+        while self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            else:
+                time.sleep(_PAUSE_S)
+        return self.returncode
+
+
+_PARENTS: dict[tuple[str, ...], socket.socket] = {}
+"""By interpreter, imports and variables."""
+
+
+def start(
+    imports: Sequence[str],
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdout: IO[bytes],
+    pass_fds: tuple[int, int],
+    **_: object,
+) -> ForkedProcess:
+    """A contender in a session of its own, as `subprocess.Popen` would start it."""
+    variables = (f"{name}={value}" for name, value in sorted(env.items()))
+    key = (command[0], *imports, *variables)
+    if key not in _PARENTS:
+        _PARENTS[key] = _start_parent(command[0], imports, env)
+    socket.send_fds(_PARENTS[key], [b"fork"], [*pass_fds, stdout.fileno()])
+    return ForkedProcess(int(_PARENTS[key].recv(64)))
+
+
+def _start_parent(python: str, imports: Sequence[str], env: Mapping[str, str]) -> socket.socket:
+    ours, theirs = socket.socketpair()
+    subreaper = 36  # PR_SET_CHILD_SUBREAPER of prctl(2): what it forks becomes our child
+    ctypes.CDLL(None).prctl(subreaper, 1, 0, 0, 0)
+    with theirs:
+        process = subprocess.Popen(
+            [python, "-P", "-s", "-m", __name__, str(theirs.fileno()), *imports],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=dict(env),
+            pass_fds=(theirs.fileno(),),
+        )
+    atexit.register(process.wait)
+    atexit.register(ours.close)  # the last one is called first
+    return ours
+
+
+def _serve(requests: socket.socket, imports: Sequence[str]) -> None:
+    """Fork for each request, until the conductor ends."""
+    from benchcore.cell.__main__ import main  # which imports this module, in a conductor
+
+    kept = set(sys.modules)
+    for name in imports:
+        importlib.import_module(name)
+    _forget_workloads(kept)
+    while True:
+        request, fds, _, _ = socket.recv_fds(requests, 16, 3)
+        if not request:
+            return
+        child = os.fork()
+        if child == 0:
+            _fork(requests, fds, main)
+        os.waitpid(child, 0)
+        for each in fds:
+            os.close(each)
+
+
+def _fork(requests: socket.socket, fds: Sequence[int], main: Callable[[list[str]], int]) -> None:
+    """Start a contender and end, so that the conductor becomes its parent."""
+    child, pid = os.getpid(), os.fork()
+    if pid == 0:
+        requests.close()
+        _become_contender(child, fds, main)
+    requests.send(str(pid).encode())
+    os._exit(0)
+
+
+def _forget_workloads(kept: Container[str]) -> None:
+    """Let each contender import a workload's code anew, as it may be patched in it."""
+    from benchcore import workloads
+
+    for name in [name for name in sys.modules if name.startswith(f"{workloads.__name__}.")]:
+        if name not in kept:
+            del sys.modules[name]
+            workloads.__dict__.pop(name.rpartition(".")[2], None)
+
+
+def _become_contender(parent: int, fds: Sequence[int], main: Callable[[list[str]], int]) -> None:
+    """In a session of its own; `fds` are its two pipes and its log."""
+    code = 1
+    try:
+        os.setsid()
+        for number in (1, 2):
+            os.dup2(fds[2], number)
+        while os.getppid() == parent:  # it ends now
+            time.sleep(_PAUSE_S)
+        code = main(["contender", *map(str, fds[:2])])
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
