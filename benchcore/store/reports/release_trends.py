@@ -22,7 +22,7 @@ def list_trends(
     engine: Engine, framework: str, newest: str, metrics: Sequence[str] = TRACKED
 ) -> list[dict[str, Any]]:
     """A row per case and metric in which the releases up to `newest` add up to more than its
-    smallest change, with the `factors` of the newest version's amount over that of the version `since`.
+    smallest change, with the `factors` of the newest version's amount over the version `since`'s.
 
     Every pair of neighbouring versions counts that was measured in one duel, in any campaign.
     """
