@@ -87,6 +87,7 @@ class Conductor:
         paths = {name: evidence[name] for name in self._starts.contenders if name in evidence}
         case = document.find_case(self._order, self._spec)
         tolerances = self._spec.tolerances(case)
+        near_kinks = self._spec.tolerances_near_kinks(case)
         if self._order.dataset is not None:
-            tolerances = list_tolerances(self._spec, case)
-        return agreement.compare_all(paths, tolerances) if paths else []
+            tolerances = near_kinks = list_tolerances(self._spec, case)
+        return agreement.compare_all(paths, tolerances, near_kinks) if paths else []

@@ -96,9 +96,7 @@ class BisectTarget:
 
 def find_bound(metric: str) -> float:
     """The share below which a change of a tracked metric is none. Raises UserError if untracked."""
-    scale = find_tracked(metric).scale
-    assert scale is not None, "a tracked metric has a scale"
-    return scale.bound
+    return find_tracked(metric).tracked_scale.bound
 
 
 def draft_profile(
@@ -274,9 +272,8 @@ def judge_pairs(
     pairs: Sequence[np.ndarray], lost: Sequence[str], target: BisectTarget
 ) -> Judgement:
     """The verdict over starts, as in a confirmation; without starts, the reason."""
-    scale = target.judged.scale
-    assert scale is not None, "a tracked metric has a scale"
-    found = judge_allocations(pairs, target.bound, prefer="same", noise_floor=scale.least_spread)
+    least_spread = target.judged.tracked_scale.least_spread
+    found = judge_allocations(pairs, target.bound, prefer="same", noise_floor=least_spread)
     if not pairs and lost:
         return dataclasses.replace(found, reason=lost[0])
     return found

@@ -41,6 +41,12 @@ class Metric:
     scale: SeriesScale | None = None
     """What matters in its series, and the least noise; None = it is not tracked."""
 
+    @property
+    def tracked_scale(self) -> SeriesScale:
+        """The scale of a metric that is tracked."""
+        assert self.scale is not None, f"{self.key} is not tracked"
+        return self.scale
+
     def log_ratio(self, a: float, b: float) -> float:
         """The log ratio of two positive amounts; above 0 = a is better."""
         log_ratio = math.log(b / a)

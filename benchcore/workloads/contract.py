@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchcore.program import Arrays, State, Steps
-from benchcore.workloads.large_values import enlarge
 from benchcore.workloads.settings import Options
+from benchcore.workloads.starts.kinks import widen_near_kinks
+from benchcore.workloads.starts.large_values import enlarge
 
 if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
     import numpy as np
@@ -52,6 +53,9 @@ class Spec:
     """Largest allowed max|a-b| / max(|a|, |b|) between two contenders, by quantity of evidence."""
     enlarge: Callable[[Any, Arrays], Arrays] = enlarge
     """Makes the start of the proof with large values."""
+    leave_kinks: Callable[[Any, Arrays], Arrays] | None = None
+    """Makes a start of training far from the kinks of its ReLUs; None = it has none that matter.
+    See `kinks`."""
     num_buffers: Callable[[Any], int] = lambda case: 1
     """Sets of inputs that steps take in turn: see `rotation`."""
     num_proof_steps: Callable[[Any], int] | None = None
@@ -77,14 +81,29 @@ class Spec:
         Callable[[MakeArrays, Any, int, np.ndarray, np.ndarray], Arrays] | None
     ) = None
     """Makes arrays whose inputs are a batch of image files; None = can't train on image files."""
-    training_tolerances: Callable[[Any], Mapping[str, float]] | None = None
-    """The tolerances of a start with such arrays; None = `tolerances`."""
     trained_images: TrainedImages | None = None
     """The images that training takes; None = of a side in multiples of 32, up to 1000 classes."""
     winograd_share: Callable[[Any], float] | None = None
     """Share of a step's FLOPs in 3x3 convolutions of stride 1, where Winograd needs fewer."""
     injects_faults: bool = False
     """Whether it fails on purpose: its numbers are never judged."""
+
+    def smooth(self, case: Any, arrays: Arrays) -> Arrays:
+        """The arrays far from the kinks of ReLUs, if the case has gradients whose digits tell."""
+        if self.leave_kinks is None or not self._has_kinks(case):
+            return arrays
+        return self.leave_kinks(case, arrays)
+
+    def tolerances_near_kinks(self, case: Any) -> Mapping[str, float]:
+        """The tolerances of arrays that are not `smooth`."""
+        found = self.tolerances(case)
+        if self.leave_kinks is None or not self._has_kinks(case):
+            return found
+        return widen_near_kinks(found)
+
+    @staticmethod
+    def _has_kinks(case: Any) -> bool:
+        return case.use_case != "infer" and case.precision == "fp32_ieee"
 
 
 make_idle_spec = functools.partial(

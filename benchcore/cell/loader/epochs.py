@@ -147,7 +147,7 @@ def seen_tolerances(precision: str, own: Mapping[str, float] | None = None) -> d
 
 def list_tolerances(spec: Spec, case: Any) -> dict[str, float]:
     """Those of a duel that trains on image files."""
-    own = (spec.training_tolerances or spec.tolerances)(case)
+    own = spec.tolerances_near_kinks(case)
     return {**own, **seen_tolerances(case.precision, own)}
 
 

@@ -8,12 +8,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchcore.workloads.large_values import widen
+from benchcore.workloads.starts.large_values import widen
 
 if TYPE_CHECKING:
     import numpy as np
 
 
+KNOWN = "before"
+"""The moment whose evidence is of the known start, where ReLUs may be near their kinks."""
 LARGE = "large"
 """The moment whose evidence is of a start with large values, where tolerances are wider."""
 
@@ -29,16 +31,20 @@ def find_non_finite(path: Path) -> str | None:
 
 
 def compare_all(
-    evidence: Mapping[str, Mapping[str, Path]], tolerances: Mapping[str, float]
+    evidence: Mapping[str, Mapping[str, Path]],
+    tolerances: Mapping[str, float],
+    near_kinks: Mapping[str, float] | None = None,
 ) -> list[dict[str, Any]]:
     """One row for each pair of contenders and each quantity that must agree by the workload's spec,
     of the start and moment at which the two were furthest apart.
 
     `max_relative` is max|a-b| over max(max|a|, max|b|) and decides; `l2_relative` is the global
     relative L2 distance. A quantity that one side doesn't have does not agree. A row with a wider
-    tolerance is of the start with large values.
+    tolerance is of a start `near_kinks` (None = the tolerances are the same there), or of the start
+    with large values.
     """
-    wider = widen(tolerances)
+    known = near_kinks or tolerances
+    of_moment = {KNOWN: known, LARGE: widen(known)}
     rows = []
     for a, b in combinations(evidence, 2):
         shared = [moment for moment in evidence[a] if moment in evidence[b]]
@@ -46,7 +52,7 @@ def compare_all(
             _compare_pair(
                 _load(evidence[a][moment]),
                 _load(evidence[b][moment]),
-                wider if moment.endswith(LARGE) else tolerances,
+                of_moment.get(moment.rpartition(" ")[2], tolerances),
             )
             for moment in shared
         ]

@@ -46,7 +46,8 @@ def save_proof(
         dataclasses.replace(cases[message["use_case"]], precision=message[key])
         for key in ("precision", "label")
     )
-    arrays = put_weights(spec.make_arrays(labelled, message["seed"]), message["checkpoint"])
+    arrays = spec.make_arrays(labelled, message["seed"])
+    arrays = put_weights(spec.smooth(labelled, arrays), message["checkpoint"])
     if message["test_images"]:
         with np.load(message["test_images"], allow_pickle=False) as test_images:
             arrays = put_test_images(arrays, [test_images[name] for name in test_images.files])

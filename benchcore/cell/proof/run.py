@@ -166,7 +166,9 @@ class ProofRun:
         order = self._order
         cases = list_proof_cases(self._spec, from_checkpoint=order.checkpoint is not None)
         case = dataclasses.replace(cases[use_case], precision=order.precision)
-        return Rule(precision=order.precision, tolerances=self._spec.tolerances(case))
+        spec, weighed = self._spec, order.checkpoint is not None
+        bounds = spec.tolerances_near_kinks(case) if weighed else spec.tolerances(case)
+        return Rule(precision=order.precision, tolerances=bounds)
 
     def _evidence(self, name: str, use_case: str) -> Evidence:
         seeds = self._seeds(use_case)

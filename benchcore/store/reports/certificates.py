@@ -114,10 +114,10 @@ def _list_samples(
 def _certify(
     key: tuple[Any, ...], samples: _Samples, metric: Metric, bound: float | None
 ) -> dict[str, Any]:
-    assert metric.scale is not None, "a tracked metric has a scale"
-    bound = metric.scale.bound if bound is None else bound
+    scale = metric.tracked_scale
+    bound = scale.bound if bound is None else bound
     logs = average_compilations(samples.logs, samples.compilations)
-    certificate, found = certify(logs, bound, metric.scale.least_spread)
+    certificate, found = certify(logs, bound, scale.least_spread)
     return {
         **dict(zip((*_OF_DUEL, *_OF_RATIO, "metric"), key, strict=True)),
         "noun": metric.noun,

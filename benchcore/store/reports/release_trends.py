@@ -34,8 +34,7 @@ def list_trends(
     found = []
     for key, rows in sorted(chains.items()):
         metric = find_tracked(key[-1])
-        assert metric.scale is not None, "a tracked metric has a scale"
-        trend = find_trend(_chain(rows, newest), metric.scale.smallest)
+        trend = find_trend(_chain(rows, newest), metric.tracked_scale.smallest)
         if trend is not None:
             named = dict(zip((*_OF_CASE, "metric"), key, strict=True))
             found.append({**named, "noun": metric.noun, **_describe(trend, metric)})

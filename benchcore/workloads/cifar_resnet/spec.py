@@ -15,6 +15,7 @@ from benchcore.workloads.contract import TrainedImages
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import IMAGE_SETTINGS
 from benchcore.workloads.networks.training_arrays import training_arrays
+from benchcore.workloads.starts.kinks import AWAY, Params, centre, choose_spread, leave_in_stage
 
 SETTINGS = IMAGE_SETTINGS
 CLASSES = 10
@@ -119,12 +120,34 @@ def _make_inputs(case: Case, rng: np.random.Generator) -> dict[str, np.ndarray]:
     }
 
 
+def _is_of_norm(name: str) -> bool:
+    return "norm" in name and name.endswith(("weight", "bias"))
+
+
+def _leave_kinks(case: Case, params: Params) -> dict[str, np.ndarray]:
+    """The stem's norm is the first that the first stage adds up."""
+    spread = np.float32(choose_spread(case.use_case))
+    params = {
+        name: array * (spread if _is_of_norm(name) else np.float32(1.0))
+        for name, array in params.items()
+    }
+    blocks, away = [block.name for block in list_blocks(case)], float(AWAY * spread)
+    for stage in ("layer1", "layer2", "layer3"):
+        own = [name for name in blocks if name.startswith(stage)]
+        sums = [*(["norm1"] if stage == "layer1" else []), *(f"{name}.norm2" for name in own)]
+        norms = [*sums, *(f"{name}.norm1" for name in own)]
+        params = leave_in_stage(params, norms, sums, away, away)
+    is_on = params[f"{blocks[-1]}.norm2.bias"] > 0
+    return {**params, "fc.weight": centre(params["fc.weight"], is_on)}
+
+
 NETWORK = Network(
     shapes=_shapes,
     products=_products,
     make_inputs=_make_inputs,
     normed=True,
-    gradient_tolerance=1e-2,
+    gradient_tolerance=1e-4,
+    leave_kinks=_leave_kinks,
 )
 CASES = make_cases(infer=(1, 8, 32, 128), train=(32, 128), per_sample=(32, 128), clip=9.25)
 SPEC = NETWORK.make_spec(

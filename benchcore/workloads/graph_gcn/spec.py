@@ -16,6 +16,7 @@ import numpy as np
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import SETTINGS as NETWORK_SETTINGS
 from benchcore.workloads.settings import AGGREGATE, Options
+from benchcore.workloads.starts.kinks import Params, choose_spread, leave_in_chain
 
 SETTINGS: Mapping[str, Options] = {
     framework: {**options, **AGGREGATE} for framework, options in NETWORK_SETTINGS.items()
@@ -82,8 +83,17 @@ def _make_inputs(case: Case, rng: np.random.Generator) -> dict[str, np.ndarray]:
     }
 
 
+def _leave_kinks(case: Case, params: Params) -> dict[str, np.ndarray]:
+    layers = [name for name, _, _ in SIZES[case.size].layers]
+    return leave_in_chain(params, layers, choose_spread(case.use_case))
+
+
 NETWORK = Network(
-    shapes=_shapes, products=_products, make_inputs=_make_inputs, gradient_tolerance=1e-3
+    shapes=_shapes,
+    products=_products,
+    make_inputs=_make_inputs,
+    gradient_tolerance=1e-4,
+    leave_kinks=_leave_kinks,
 )
 CASES = make_cases(infer=(1, 8, 32, 128), train=(32, 128), per_sample=(32, 128), clip=1.25)
 SPEC = NETWORK.make_spec(CASES, SETTINGS)

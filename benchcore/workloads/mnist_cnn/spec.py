@@ -12,6 +12,7 @@ from benchcore.workloads.contract import TrainedImages
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import IMAGE_SETTINGS
 from benchcore.workloads.networks.training_arrays import training_arrays
+from benchcore.workloads.starts.kinks import Params, choose_spread, leave_in_chain
 
 SETTINGS = IMAGE_SETTINGS
 CLASSES = 10
@@ -80,8 +81,17 @@ def _make_inputs(case: Case, rng: np.random.Generator) -> dict[str, np.ndarray]:
     }
 
 
+def _leave_kinks(case: Case, params: Params) -> dict[str, np.ndarray]:
+    layers = ("conv1", "conv2", "fc1", "fc2")
+    return leave_in_chain(params, layers, choose_spread(case.use_case))
+
+
 NETWORK = Network(
-    shapes=_shapes, products=_products, make_inputs=_make_inputs, gradient_tolerance=1e-3
+    shapes=_shapes,
+    products=_products,
+    make_inputs=_make_inputs,
+    gradient_tolerance=1e-4,
+    leave_kinks=_leave_kinks,
 )
 CASES = make_cases(infer=(1, 8, 32, 128), train=(32, 128), per_sample=(32, 128), clip=10.0)
 SPEC = NETWORK.make_spec(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from benchcore.program import Arrays
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.inverted_residual import (
@@ -88,12 +89,22 @@ def tolerances(case: Case) -> dict[str, float]:
     return vision.tolerances(case, gradient=1e-3)
 
 
+def _stay(case: Case, arrays: Arrays) -> Arrays:
+    """Kinks of a hard swish are mild, so that usual gradients differ by 7e-6; only where values are
+    large, by 6e-3."""
+    return arrays
+
+
 _TABLE = LayerTable(
     layers=layers,
     steep=("features.1.block.2.1", "features.2.block.0.0", "features.2.block.0.1"),
 )
 SPEC = _TABLE.make_spec(
-    cases=CASES, tolerances=tolerances, settings=SETTINGS, proofs=vision.make_proofs()
+    cases=CASES,
+    tolerances=tolerances,
+    leave_kinks=_stay,
+    settings=SETTINGS,
+    proofs=vision.make_proofs(),
 )
 """A step has 0.057 G multiply-adds per image forward at 224 pixels, as in torchvision's table
 (`MobileNet_V3_Small_Weights`, `_ops`)."""

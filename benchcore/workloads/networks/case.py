@@ -18,6 +18,7 @@ from benchcore.program import REFERENCE, Arrays, Precision, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.optimizers import advance_sgd
 from benchcore.workloads.settings import Options
+from benchcore.workloads.starts.kinks import Params
 from benchcore.workloads.vision.case import sketch, sketch_together
 
 INPUT_BUFFERS = 2
@@ -166,7 +167,9 @@ class Network:
     normed: bool = False
     """Whether training changes running statistics."""
     gradient_tolerance: float
-    """Of quantities that ReLUs near their kink move by more than rounding."""
+    """Of quantities that come from gradients."""
+    leave_kinks: Callable[[Case, Params], dict[str, np.ndarray]] | None = None
+    """The parameters far from the kinks of ReLUs, if it has some."""
 
     def make_spec(
         self, cases: Mapping[str, Case], settings: Mapping[str, Options], **others: Any
@@ -185,6 +188,7 @@ class Network:
                 before, fresh, learning_rate=LEARNING_RATE, momentum=MOMENTUM
             ),
             list_parts=list_parts,
+            leave_kinks=self._leave_kinks if self.leave_kinks else None,
             settings=settings,
             proofs=make_proofs(next(iter(cases.values())).clip),
             **others,
@@ -198,6 +202,10 @@ class Network:
         if case.use_case == "infer":
             del inputs["labels"]
         return Arrays(params=params, inputs=inputs)
+
+    def _leave_kinks(self, case: Case, arrays: Arrays) -> Arrays:
+        assert self.leave_kinks is not None
+        return Arrays(params=self.leave_kinks(case, arrays.params), inputs=arrays.inputs)
 
     def flops(self, case: Case) -> int:
         """Operations of a step's products; one multiply-add counts as two.
@@ -260,7 +268,8 @@ def summarise(case: Case, steps: Steps) -> dict[str, np.ndarray]:
         for name, array in _find_gradient(steps).items()
     )
     statistics = steps.after_first["statistics"]
-    found = {"loss_trace": np.array([each["loss"] for each in steps.outputs])}
+    losses = np.array([each["loss"] for each in steps.outputs])
+    found = {"loss": losses[:1], "loss_trace": losses}
     found |= zip(("gradient", "update", "travel"), sketches, strict=True)
     if statistics:
         in_order = [statistics[name] for name in steps.before if name in statistics]
@@ -292,12 +301,12 @@ def tolerances(case: Case, gradient: float, *, normed: bool) -> dict[str, float]
     """
     names = {
         "infer": ("logits",),
-        "train": ("loss_trace", "gradient", "update", "travel"),
+        "train": ("loss", "loss_trace", "gradient", "update", "travel"),
         "per_sample_grad": ("norms", "clipped_sum")
         if case.reduction == "clipped_sum"
         else ("norms",),
     }[case.use_case]
-    found = {name: 1e-5 if name == "logits" else gradient for name in names}
+    found = {name: 1e-5 if name in ("logits", "loss") else gradient for name in names}
     for name in ("update", "travel"):
         if name in found:  # a difference of two parameters has lost a digit or two
             found[name] = min(10 * gradient, 5e-2)
@@ -308,5 +317,6 @@ def tolerances(case: Case, gradient: float, *, normed: bool) -> dict[str, float]
     if case.precision == REFERENCE:
         return dict.fromkeys(found, 1e-9)
     return {
-        name: min(100 * each, 1e-2 if name == "logits" else 5e-2) for name, each in found.items()
+        name: min(100 * each, 1e-2 if name in ("logits", "loss") else 5e-2)
+        for name, each in found.items()
     }

@@ -49,9 +49,6 @@ class Layer:
         return math.prod(self.weight_shape) * self.side**2
 
 
-AWAY = 5.0
-"""Where units far from their kinks lie, in standard deviations of usual ones."""
-
 Layers = Iterable[Layer]
 
 
@@ -92,25 +89,6 @@ def _steepen(params: Mapping[str, np.ndarray], norm: str, conv: str, after: str)
     params[f"{after}.weight"][0] = 0.0
 
 
-def leave_kinks(params: dict[str, np.ndarray], stage: str, last_norm: str) -> None:
-    """Let the biases of a stage's batch norms put the inputs of its ReLUs far from zero, where
-    rounding would put them on either side and move the gradient by 1 %.
-
-    Half of the channels are on and half are off, at random. What the blocks of a residual stage
-    add up, which is the `last_norm` of each, goes on in the same channels.
-    """
-    norms = [
-        name
-        for name in params
-        if name.startswith(f"{stage}.") and name.endswith("bias") and "downsample" not in name
-    ]
-    sums = [name for name in norms if name.endswith(f"{last_norm}.bias")]
-    for name in norms:
-        sides = np.sign(params[sums[0] if name in sums else name])
-        away = AWAY / 3 if name in sums[1:] else AWAY  # they have small scales
-        params[name] = sides * np.float32(away)
-
-
 def _products(case: Case, layer: Layer, index: int) -> int:
     if case.use_case == "infer":
         return layer.macs
@@ -123,13 +101,11 @@ class LayerTable:
 
     `steep` names a batch norm, the 1x1 convolution that reads it, and the batch norm after that. In
     fp32_ieee training they form a channel whose mean is STEEPNESS standard deviations. It reveals a
-    variance computed as E[x^2] - E[x]^2. `smooth` are the stages whose ReLUs are then far from
-    their kinks, each with its `last_norm`.
+    variance computed as E[x^2] - E[x]^2.
     """
 
     layers: Callable[[int], Layers]
     steep: tuple[str, str, str]
-    smooth: tuple[tuple[str, str], ...] = ()
 
     def make_spec(self, **others: Any) -> Spec:
         """The spec of the network; `others` are its cases, tolerances, settings and proofs."""
@@ -170,8 +146,6 @@ class LayerTable:
         inputs = make_inputs(case, rng)
         if case.use_case == "train" and case.precision == "fp32_ieee":
             _steepen(params, *self.steep)
-            for stage, last_norm in self.smooth:
-                leave_kinks(params, stage, last_norm)
         return Arrays(params=params, inputs=inputs)
 
     def flops(self, case: Case) -> int:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchcore.program import Arrays
-from benchcore.workloads.large_values import enlarge as enlarge_any
+from benchcore.workloads.starts.large_values import enlarge as enlarge_any
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
 from benchcore.workloads.vision.pixels import training_arrays

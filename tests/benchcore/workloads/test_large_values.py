@@ -10,8 +10,8 @@ import pytest
 from benchcore.cell.proof.agreement import compare_all
 from benchcore.program import Arrays
 from benchcore.workloads.contract import import_spec
-from benchcore.workloads.large_values import LARGE, enlarge, widen
 from benchcore.workloads.mlp import spec as mlp
+from benchcore.workloads.starts.large_values import LARGE, enlarge, widen
 from benchcore.workloads.vision.case import Case
 from benchcore.workloads.vit_b_16.spec import EPSILON
 

@@ -149,7 +149,7 @@ MUTATED = [
         Job(workload=workload, case=f"tiny_{use_case}", arm="torch", mutation=mutation)
         for workload, use_case, mutations in (
             ("cifar_resnet", "infer", "other_epsilon transposed_in_cifar"),
-            ("cifar_resnet", "train", "other_momentum biased_statistics"),
+            ("cifar_resnet", "train", "other_momentum biased_statistics longer_block faster"),
             ("cifar_resnet", "per_sample_grad", "two_groups unclipped"),
             ("text_classifier", "infer", "in_tanh_gelu small_epsilon"),
             ("text_classifier", "train", "query_for_key"),
@@ -158,11 +158,13 @@ MUTATED = [
             ("small_lm", "train", "loss_of_last_token"),
             ("small_lm", "per_sample_grad", "unclipped"),
             ("graph_gcn", "infer", "reversed_edges"),
-            ("graph_gcn", "train", "unweighted_edges"),
+            ("graph_gcn", "train", "unweighted_edges faster"),
             ("graph_gcn", "per_sample_grad", "unclipped"),
         )
         for mutation in mutations.split()
     ),
+    Job(workload="mnist_cnn", case="tiny_train", arm="torch", mutation="faster"),
+    Job(workload="mnist_cnn", case="tiny_train", arm="torch", mutation="in_gelu"),
     Job(workload="mlp", case="tiny_infer", arm="jax", mutation="transposed_matrix"),
     Job(workload="mlp", case="tiny_train", arm="torch", mutation="transposed_matrix"),
     Job(workload="mlp", case="tiny_train", arm="torch", mutation="no_momentum"),
@@ -486,7 +488,8 @@ def test_some_samples_are_clipped_and_some_are_not(job: Job, outcomes: Outcomes)
 def test_program_agrees_with_the_float64_reference(job: Job, outcomes: Outcomes) -> None:
     spec = _spec(job.workload)
     case = spec.cases[job.case]
-    oracle = spec.reference(case, spec.make_arrays(case, SEED))
+    arrays = spec.make_arrays(case, SEED)
+    oracle = spec.reference(case, spec.smooth(case, arrays) if case.use_case == "train" else arrays)
     assert _disagreements(job, oracle, outcomes[job.key].before) == {}
 
 
@@ -554,6 +557,8 @@ def test_gate_catches_the_mistake(job: Job, outcomes: Outcomes) -> None:
     partner = Job(workload=job.workload, case=job.case, arm=other)
     caught = _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before)
     margin = 10 if "bf16" not in job.case else 2
+    if job.mutation in ("longer_block", "faster"):  # by 1 %
+        margin = 5
     assert any(difference > margin * tolerance for difference, tolerance in caught.values())
 
 

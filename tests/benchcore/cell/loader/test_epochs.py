@@ -48,10 +48,10 @@ def test_an_untrained_network_with_units_near_zero_has_tolerances_of_its_own() -
     case = RESNET50.cases["tiny_train"]
     assert RESNET50.tolerances(case)["update"] == 1e-3
     of_images = list_tolerances(RESNET50, case)
-    assert of_images["update"] == of_images["gradient"] == 3e-2
+    assert of_images["update"] == of_images["gradient"] == 5e-2
     assert of_images["loss"] == RESNET50.tolerances(case)["loss"]
     assert of_images["pixels"] == 1e-6
-    assert list_tolerances(MOBILENET, case)["update"] == 1e-2
+    assert list_tolerances(MOBILENET, case)["travel"] == 2e-1
 
 
 @pytest.fixture(scope="module")
