@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from benchcore.planning.matrix import PlannedDuel
 from benchcore.store.database import Engine
 from benchcore.store.duels import replace_failed_checks
 from benchcore.store.frames.contenders import contender_frame, start_frame
@@ -22,19 +26,22 @@ if TYPE_CHECKING:
     from data_checks.suites import CheckReport
 
 
-def check_campaign(engine: Engine, campaign: str, docs: Path | None = None) -> CheckReport:
-    """Replace the campaign's failed checks, and its Data Docs in the folder `docs`.
+def check_campaign(
+    engine: Engine, campaign: str, docs: Path | None = None, planned: Sequence[PlannedDuel] = ()
+) -> CheckReport:
+    """Replace the campaign's failed checks, and its Data Docs in the folder `docs`. A `planned`
+    duel without a result is a problem of the report.
 
     Raises CheckError if a check could not run.
     """
     from data_checks.suites import run_checks  # Great Expectations takes seconds to import
 
-    report = run_checks(read_frames(engine, campaign), docs)
+    report = run_checks(read_frames(engine, campaign, planned), docs)
     replace_failed_checks(engine, campaign, report.failed_checks, checked=report.checked)
     return report
 
 
-def read_frames(engine: Engine, campaign: str) -> CheckFrames:
+def read_frames(engine: Engine, campaign: str, planned: Sequence[PlannedDuel] = ()) -> CheckFrames:
     """The rows of all duel runs that are complete now; later ones are left for the next check."""
     contenders = contender_frame(engine, campaign)
     others = {
@@ -48,4 +55,6 @@ def read_frames(engine: Engine, campaign: str) -> CheckFrames:
     }
     known = list(contenders["duel_run"])
     complete = {name: each.loc[each["duel_run"].isin(known)] for name, each in others.items()}
-    return CheckFrames(contenders=contenders, **complete)
+    titles = [(each.duel_run, each.title) for each in planned]
+    wanted = pd.DataFrame(titles, columns=["duel_run", "title"], dtype="object")
+    return CheckFrames(contenders=contenders, planned=wanted, **complete)

@@ -40,11 +40,41 @@ class CheckFrames:
     profiles: pd.DataFrame
     proofs: pd.DataFrame
     epochs: pd.DataFrame
+    planned: pd.DataFrame
+    """Id and title of each duel of the campaign's plan; none where the plan is not known."""
 
 
 def contender_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row per contender."""
     return name_rows(frames.contenders, contender="name")
+
+
+def planned_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per planned duel: whether a result of it came."""
+    came = frames.planned["duel_run"].isin(frames.contenders["duel_run"])
+    return name_rows(frames.planned.assign(came=came))
+
+
+def time_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per duel: how long it took by its own clock (`wall_s`), what its blocks take at least
+    (`blocks_s`: contenders take turns), how far starts are outside of it, and its age when its
+    document was taken in (below 0: it is from the future)."""
+    duels = frames.contenders.drop_duplicates("duel_run").set_index("duel_run")
+    least_s = frames.starts["num_blocks"] * frames.starts["shortest_block_ns"].fillna(0) / 1e9
+    starts = frames.starts.assign(blocks_s=least_s.astype("float64")).groupby("duel_run")
+    began, ended = duels["started_at"], duels["ended_at"]
+    early_s = (began - starts["start_started_at"].min()).dt.total_seconds()
+    late_s = (starts["start_started_at"].max() - ended).dt.total_seconds()
+    rows = pd.DataFrame(
+        {
+            "wall_s": (ended - began).dt.total_seconds(),
+            "blocks_s": starts["blocks_s"].sum(),
+            "outside_s": pd.concat([early_s, late_s], axis=1).max(axis=1),
+            "age_s": (duels["ingested_at"] - ended).dt.total_seconds(),
+        },
+        index=duels.index,
+    )
+    return name_rows(rows.fillna({"blocks_s": 0.0}).reset_index())
 
 
 def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:

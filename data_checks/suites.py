@@ -34,10 +34,12 @@ from data_checks.rows import (
     equivalence_rows,
     pair_rows,
     parity_rows,
+    planned_rows,
     product_rows,
     profile_rows,
     proof_rows,
     start_rows,
+    time_rows,
     unbounded_cases,
     unjudged_rows,
 )
@@ -48,7 +50,8 @@ FEWEST_CLOCK_STEPS = 1000
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The failed checks of rows, and failures that belong to no row (`problems`).
+    """The failed checks of rows, and failures that belong to no row (`problems`), as of a planned
+    duel without a result.
 
     `unbounded` lists the cases that physics could not fully check, with the reason. `checked`
     names the duel runs that were checked.
@@ -79,11 +82,16 @@ def run_checks(frames: CheckFrames, docs: Path | None = None) -> CheckReport:
         findings.append(validate(definition.get_batch({"dataframe": rows}), suite, rows))
     if docs is not None:
         write_data_docs(docs, {str(each.found.suite_name): each.found for each in findings})
+    checked = frozenset(frames.contenders["duel_run"])
+    marks = [mark for each in findings for mark in each.failed_checks]
+    missing = [
+        f"{each.expectation}: {each.reason}" for each in marks if each.duel_run not in checked
+    ]
     return CheckReport(
-        failed_checks=tuple(mark for each in findings for mark in each.failed_checks),
-        problems=tuple(problem for each in findings for problem in each.problems),
+        failed_checks=tuple(mark for mark in marks if mark.duel_run in checked),
+        problems=(*missing, *(problem for each in findings for problem in each.problems)),
         unbounded=unbounded_cases(frames),
-        checked=frozenset(frames.contenders["duel_run"]),
+        checked=checked,
         num_rows=sum(each.num_rows for each in findings),
         success=all(bool(each.found.success) for each in findings),
     )
@@ -150,6 +158,9 @@ def list_suites() -> Iterator[_Suite]:
             ),
         ],
     )
+    received = ("planned duels received", "{title} was planned, but has no result")
+    yield "completeness", planned_rows, [_one_of("came", [True], *received)]
+    yield "times", time_rows, [*_list_of_times()]
     # No step is shorter than the ceilings that the campaign's sentinels measured allow.
     too_fast = "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
     physics = ("invalid_physics", f"{too_fast}{{limit_reason}}")
@@ -186,6 +197,34 @@ def list_suites() -> Iterator[_Suite]:
     learnt = "{correct_a:g} and {correct_b:g} of {num_val} validation images are right, "
     learnt += f"{{apart_z:.1f}} standard errors apart, of at most {LIMIT_Z}"
     yield "epochs", epoch_rows, [_between("apart_z", 0, LIMIT_Z, "learnt the same", learnt)]
+
+
+_CLOCKS_S = 300.0
+"""By how much the clocks of a node and of the database's machine may differ."""
+
+
+def _list_of_times() -> Iterator[Expectation]:
+    """A duel's own clock was not set meanwhile, and no block is counted twice."""
+    yield _at_least(
+        "wall_s",
+        "blocks_s",
+        "blocks fit into the duel",
+        "its blocks take {blocks_s:.1f} s or more, and the whole duel {wall_s:.1f} s",
+    )
+    yield _between(
+        "outside_s",
+        None,
+        1,
+        "starts within the duel",
+        "a start began {outside_s:.1f} s before the duel or after it",
+    )
+    yield _between(
+        "age_s",
+        -_CLOCKS_S,
+        None,
+        "not from the future",
+        "it ended {age_s:.0f} s before its document was taken in",
+    )
 
 
 def _list_of_starts() -> Iterator[Expectation]:
@@ -232,6 +271,14 @@ def _list_of_starts() -> Iterator[Expectation]:
         "start {start_index} has a block of {shortest_block_ns:.0f} ns, less than 1000 "
         "steps of its clock ({clock_resolution_ns:.0f} ns)",
     )
+    for counter in ("process_peak_bytes", "allocator_peak_bytes"):
+        yield _between(
+            counter,
+            1,
+            None,
+            f"{counter} above zero",
+            f"start {{start_index}} counted {{{counter}}} bytes; a missing counter is null",
+        )
     yield _present(
         "inputs_sha256",
         "inputs known",

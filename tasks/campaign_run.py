@@ -54,7 +54,7 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
     """Run a planned campaign to its dashboard. Measured duels are not repeated, except those that
     others disturbed from begin to end. On site `local` it first waits so long for a quiet machine.
 
-    Raises CampaignIncompleteError at the end if a duel has no result.
+    Raises CampaignIncompleteError at the end if a planned duel has no result.
     """
     state = State(Path(root))
     plan = load_campaign(state, campaign)
@@ -76,6 +76,7 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
         raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))
     lost += pipeline.ingest_results(root=root)
     outcome = conclude_campaign(campaign, root)
+    lost = lost or outcome["problems"]
     if lost:
         raise CampaignIncompleteError("\n".join(lost))
     return outcome
@@ -84,7 +85,7 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
 def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
     """Check, judge and publish a campaign's results from the database."""
     state = State(Path(root))
-    marks = pipeline.check_results(campaign=campaign, root=root)
+    checked = pipeline.check_results(campaign=campaign, root=root)
     ratios = pipeline.judge_results(campaign=campaign, root=root)
     engine = open_database(state.database_url)
     void = explain_void(engine, campaign)
@@ -105,7 +106,7 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
         "campaign": campaign,
         "void": void,
         "dashboard": page,
-        "marks": marks,
+        **checked,
         "failures": list_failures(engine, campaign),
         "ratios": ratios,
         "notes": list(load_campaign(state, campaign).notes),

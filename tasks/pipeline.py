@@ -89,13 +89,16 @@ def ingest_results(*, root: str) -> list[str]:
 
 
 @task(task_run_name="check-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
-def check_results(*, campaign: str, root: str) -> int:
-    """Check the results with Great Expectations; the number of failed checks."""
+def check_results(*, campaign: str, root: str) -> dict[str, Any]:
+    """Check the results with Great Expectations: how many checks failed (`marks`), and `problems`
+    that belong to no row."""
     from data_checks.check import check_campaign  # Great Expectations takes seconds to import
 
     state = open_state(Path(root))
     engine = open_database(state.database_url)
-    return len(check_campaign(engine, campaign, state.data_docs(campaign)).failed_checks)
+    planned = load_campaign(state, campaign).duels
+    report = check_campaign(engine, campaign, state.data_docs(campaign), planned)
+    return {"marks": len(report.failed_checks), "problems": list(report.problems)}
 
 
 @task(task_run_name="judge-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)

@@ -214,8 +214,12 @@ def hash_documents(state: State) -> dict[str, str]:
     for path in (state.spool / CAMPAIGN).glob("*.json"):
         with suppress(ValueError, OSError):
             read_document(path)
-            found[path.stem] = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[path.stem] = _hash(path)
     return found
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def find_lost(trial: Trial) -> list[str]:
@@ -233,8 +237,10 @@ def find_lost(trial: Trial) -> list[str]:
 
 
 def find_doubled(trial: Trial, before: dict[str, str]) -> list[str]:
-    """Duels that had a whole document and were measured again, and what nobody planned."""
+    """Duels that had a whole document and were measured again, and what nobody planned. One that
+    others disturbed from begin to end is set aside, and measured again on purpose."""
     after = hash_documents(trial.state)
     planned = {each.duel_run for each in load_campaign(trial.state, CAMPAIGN).duels}
-    changed = [each for each, sha in before.items() if after.get(each) != sha]
+    void = {_hash(path) for path in (trial.state.spool / CAMPAIGN).glob("void/*.json")}
+    changed = [each for each, sha in before.items() if after.get(each) != sha and sha not in void]
     return sorted({*changed, *(after.keys() - planned)})

@@ -76,16 +76,19 @@ def check(
     from data_checks.check import check_campaign  # Great Expectations takes seconds
 
     opened = open_state(state)
-    recall_plan(opened, campaign)
+    planned = recall_plan(opened, campaign).duels
     engine = open_database(opened.database_url)
-    report = check_campaign(engine, campaign, opened.data_docs(campaign))
+    report = check_campaign(engine, campaign, opened.data_docs(campaign), planned)
     rows = judge_and_list(engine, campaign)
     marks = [dataclasses.asdict(mark) for mark in report.failed_checks]
     if as_json:
-        print_json({"marks": marks, "unbounded": report.unbounded, "ratios": rows})
+        found = {"marks": marks, "problems": report.problems}
+        print_json({**found, "unbounded": report.unbounded, "ratios": rows})
         return
     columns = ("duel_run", "contender", "other", "expectation", "reason")
     print_rows(marks, columns, title=f"{campaign}: what does not count")
+    for problem in report.problems:
+        print_line(f"incomplete: {problem}")
     for case in report.unbounded:
         print_line(f"note: {case}")
     print_ratios(rows, campaign)

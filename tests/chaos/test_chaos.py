@@ -114,8 +114,11 @@ def test_what_is_lost_or_measured_again_is_noticed(template: Template, tmp_path:
     changed, gone = sorted((trial.state.spool / CAMPAIGN).glob("*.json"))
     assert (find_lost(trial), find_doubled(trial, before)) == ([], [])
     changed.write_text(changed.read_text() + " ")
-    gone.unlink()
-    assert find_lost(trial) == [gone.stem]
+    aside = gone.parent / "void" / gone.name
+    aside.parent.mkdir()
+    gone.rename(aside)
+    assert (find_lost(trial), find_doubled(trial, before)) == ([gone.stem], [changed.stem])
+    aside.unlink()
     assert find_doubled(trial, before) == [changed.stem, gone.stem]
     (trial.state.root / "deadheat.db").write_bytes(b"no database" * 500)
     assert "not a database" in find_lost(trial)[0]

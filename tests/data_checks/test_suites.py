@@ -64,7 +64,7 @@ def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
     assert (report.failed_checks, report.problems, report.success) == ((), (), True)
     assert report.checked == {DUEL_RUN}
     assert report.num_rows >= len(racers)
-    assert sum(len(expectations) for *_, expectations in list_suites()) == 35
+    assert sum(len(expectations) for *_, expectations in list_suites()) == 41
 
 
 def test_a_program_without_a_framework_needs_no_input_check(state: State) -> None:
@@ -83,6 +83,13 @@ def test_a_replicate_may_be_slowed_down_in_a_calibration_run(state: State) -> No
 
 def start(document: Document, contender: int = 0, index: int = 1) -> Document:
     return document["contenders"][contender]["starts"][index]
+
+
+def lengthen_blocks(document: Document) -> None:
+    for contender in document["contenders"]:
+        for each in contender["starts"]:
+            for block in each["blocks"]:
+                block.update(elapsed_ns=50_000_000_000, steps=50_000)
 
 
 def fail(document: Document, status: str) -> None:
@@ -116,6 +123,50 @@ WRONG = {
                 None,
                 "meant to be right",
                 "jax-0.9 is wrong on purpose: slowed down by 5 %",
+            )
+        },
+    ),
+    "blocks that take longer than the duel": (
+        lambda d: lengthen_blocks(d),
+        {
+            (
+                None,
+                None,
+                "blocks fit into the duel",
+                "its blocks take 1200.0 s or more, and the whole duel 600.2 s",
+            )
+        },
+    ),
+    "a start after the end of the duel": (
+        lambda d: start(d).update(started_at="2026-01-02T04:04:05.250+00:00"),
+        {
+            (
+                None,
+                None,
+                "starts within the duel",
+                "a start began 3000.0 s before the duel or after it",
+            )
+        },
+    ),
+    "a counter that a process does not have, as 0": (
+        lambda d: start(d)["memory"].update(process_peak_bytes=0),
+        {
+            (
+                "jax-0.9",
+                None,
+                "process_peak_bytes above zero",
+                "start 1 counted 0.0 bytes; a missing counter is null",
+            )
+        },
+    ),
+    "an allocator's counter of 0": (
+        lambda d: start(d)["memory"].update(allocator_peak_bytes=0),
+        {
+            (
+                "jax-0.9",
+                None,
+                "allocator_peak_bytes above zero",
+                "start 1 counted 0.0 bytes; a missing counter is null",
             )
         },
     ),
@@ -236,6 +287,26 @@ def test_each_wrong_value_fails_exactly_its_check(
     assert found(report) == marks
     assert {each.duel_run for each in report.failed_checks} == {DUEL_RUN}
     assert not report.success
+
+
+def test_a_duel_from_the_future_fails_its_check(state: State) -> None:
+    document = make_document()
+    document["allocation"]["ended_at"] = "2126-01-02T03:14:05.250+00:00"
+    report = check(state, document)
+    assert {each.expectation for each in report.failed_checks} == {"not from the future"}
+
+
+def test_a_planned_duel_without_a_result_is_a_problem_of_the_night(state: State) -> None:
+    engine = ingest(state, make_document())
+    came, lost = (SimpleNamespace(duel_run=each, title=each) for each in (DUEL_RUN, "f" * 16))
+    planned: Any = (came, lost)
+    report = check_campaign(engine, CAMPAIGN, planned=planned)
+    assert report.failed_checks == () and not report.success
+    assert report.problems == (
+        f"planned duels received: {lost.title} was planned, but has no result",
+    )
+    assert check_campaign(engine, CAMPAIGN, planned=planned[:1]).success
+    engine.dispose()
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("inf")])

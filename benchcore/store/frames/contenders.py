@@ -30,7 +30,7 @@ _CACHES = ("cold", "warm")
 _OF_SAMPLES = ("latency_samples", *OF_SAMPLES)
 _OF_DUEL = (
     *("device_model", "device_fingerprint", "method", "flops_per_step", "least_bytes_per_step"),
-    *("device", "host", "stopped_by", "checkpoint"),
+    *("device", "host", "stopped_by", "checkpoint", "ended_at", "ingested_at"),
 )
 _OF_CONTENDER = (
     *("name", "position", "arm", "role", "framework", "version", "environment_key"),
