@@ -1,43 +1,108 @@
-"""The content of a campaign's run of Weights & Biases: config, speedups, tables and documents."""
+"""What Weights & Biases gets of a campaign: its run, also while it is measured, and a report."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from benchcore.errors import UserError
+import pandas as pd
+
+from benchcore import variables
+from benchcore.errors import DamagedFileError, UserError
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import PROFILES
+from benchcore.running.duels import is_measured
 from benchcore.running.plans import load_campaign
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
+from benchcore.store.duels import list_campaigns
 from benchcore.store.events import list_events
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.records import case_of
 from benchcore.store.reports.campaign import list_contenders, list_failures, list_ratios
+from benchcore.store.reports.changes import list_changes
+from dashboards.pictures import draw_forest
+from dashboards.site.events import is_open, series_address
+from dashboards.site.files import SiteFiles
+from dashboards.site.news import describe_change
+
+_MAX_NIGHTS = 100
+"""Earlier nights in the history of a night's run."""
+_MAX_OPEN = 20
+"""Events and suspicions that the report names."""
 
 
 def gather_content(state: State, campaign: str) -> dict[str, Any]:
-    """The run of a campaign: `id`, `group`, `kind`, `tags`, `config`, `speedups` by case and arms,
-    `tables` as columns and rows, and the paths of its `documents`.
+    """The run of a campaign: `id`, `group`, `kind`, `tags`, `notes`, `config`, `at` (its begin);
+    `speedups` by case and arms, of this night and of the `history`; `tables` as columns and rows;
+    the `forest` chart as SVG, and the paths of its `documents`.
 
     Raises UserError if there is no such campaign, or if the database has no results of it.
     """
     plan, engine = load_campaign(state, campaign), open_database(state.database_url)
-    kind = name_kind(plan)
+    listed = {
+        "ratios": list_ratios(engine, campaign),
+        "contenders": list_contenders(engine, campaign),
+        "failures": list_failures(engine, campaign),
+        "events": list_events(engine),
+    }
     return {
-        "id": campaign,
-        "group": plan.profile,
-        "kind": kind,
-        "tags": list(dict.fromkeys((kind, plan.profile, plan.site))),
-        "config": _describe_campaign(engine, plan),
-        "speedups": _list_speedups(engine, campaign),
-        "tables": _list_tables(engine, campaign),
+        **_describe_run(state, engine, plan),
+        "notes": _read_verdict(state, campaign),
+        "speedups": _list_speedups(ratio_frame(engine, campaign)),
+        "tables": _list_tables(listed),
+        "forest": draw_forest(state, campaign),
         "documents": [str(each) for each in sorted((state.spool / campaign).glob("*.json"))],
+    }
+
+
+def gather_progress(state: State, campaign: str) -> dict[str, Any]:
+    """The run of a campaign that is still measured, as `gather_content` has it: step times of the
+    duels that were ingested, but no ratio, as nothing has been checked."""
+    plan, engine = load_campaign(state, campaign), open_database(state.database_url)
+    listed = {
+        "contenders": list_contenders(engine, campaign),
+        "failures": list_failures(engine, campaign),
+    }
+    done = sum(is_measured(state, plan, duel) for duel in plan.duels)
+    return {
+        **_describe_run(state, engine, plan),
+        "notes": f"Measuring: {done} of {len(plan.duels)} duels. Nothing is checked yet.",
+        "speedups": {},
+        "tables": _list_tables(listed),
+        "forest": None,
+        "documents": [],
+    }
+
+
+def gather_report(state: State, campaign: str) -> dict[str, Any] | None:
+    """The report of a night's profile: its title, `verdict`, number of pairs that count, open
+    changes and links, and which `speedups` have a history. None if the campaign is no night, or not
+    the newest of its profile."""
+    plan, engine = load_campaign(state, campaign), open_database(state.database_url)
+    if name_kind(plan) != "nightly" or _list_nights(state, engine, plan.profile)[-1] != campaign:
+        return None
+    ratios = ratio_frame(engine, campaign)
+    first: dict[str, Any] = ratios.iloc[0].to_dict() if len(ratios) else {}
+    changes = [each for each in list_changes(engine) if is_open(each)]
+    return {
+        "title": f"Dead Heat: {plan.profile}",
+        "campaign": campaign,
+        "group": plan.profile,
+        "device": first.get("device_model", ""),
+        "verdict": _read_verdict(state, campaign),
+        "counted": f"{sum(map(bool, ratios['counts']))} of {len(ratios)} pairs count.",
+        "page": _link(f"{campaign}/index.html"),
+        "changes": [
+            {"text": describe_change(each), "link": _link(series_address(each))}
+            for each in sorted(changes, key=lambda each: -abs(math.log(each["ratio"])))[:_MAX_OPEN]
+        ],
+        "speedups": sorted(_list_speedups(ratios)),
     }
 
 
@@ -46,6 +111,19 @@ def name_kind(plan: Plan) -> str:
     if plan.profile in PROFILES:
         return "nightly"
     return "release" if plan.profile == "release" else "ad-hoc"
+
+
+def _describe_run(state: State, engine: Engine, plan: Plan) -> dict[str, Any]:
+    kind, config = name_kind(plan), _describe_campaign(engine, plan)
+    return {
+        "id": plan.campaign,
+        "group": plan.profile,
+        "kind": kind,
+        "tags": list(dict.fromkeys((kind, plan.profile, plan.site))),
+        "config": config,
+        "at": datetime.fromisoformat(config["started_at"]).timestamp(),
+        "history": _list_history(state, engine, plan) if kind == "nightly" else [],
+    }
 
 
 def _describe_campaign(engine: Engine, plan: Plan) -> dict[str, Any]:
@@ -70,6 +148,7 @@ def _describe_campaign(engine: Engine, plan: Plan) -> dict[str, Any]:
         },
         "locks": _list_locks(engine, plan.campaign),
         "notes": list(plan.notes),
+        "page": _link(f"{plan.campaign}/index.html"),
     }
 
 
@@ -81,9 +160,37 @@ def _list_locks(engine: Engine, campaign: str) -> dict[str, str]:
     }
 
 
-def _list_speedups(engine: Engine, campaign: str) -> dict[str, float]:
+def _list_history(state: State, engine: Engine, plan: Plan) -> list[dict[str, float]]:
+    """The speedups of the nights before this one on its device, oldest first, each with its
+    `_timestamp`. They make the run's own charts show the trend."""
+    nights = _list_nights(state, engine, plan.profile)
+    before = nights[: nights.index(plan.campaign)][-_MAX_NIGHTS:] if plan.campaign in nights else []
+    own = duel_frame(engine, plan.campaign)
+    frame = ratio_frame(engine, before) if before else pd.DataFrame()
+    if frame.empty or own.empty:
+        return []
+    same = frame.loc[frame["device_fingerprint"] == own.iloc[0]["device_fingerprint"]]
+    return [
+        {"_timestamp": rows["started_at"].min().timestamp(), **_list_speedups(rows)}
+        for _, rows in same.groupby("campaign", sort=False)
+    ]
+
+
+def _list_nights(state: State, engine: Engine, profile: str) -> list[str]:
+    """The campaigns of a profile that have results, oldest first."""
+    return [each for each in list_campaigns(engine) if _find_profile(state, each) == profile]
+
+
+def _find_profile(state: State, campaign: str) -> str | None:
+    """None if its plan is gone or can't be read."""
+    try:
+        return load_campaign(state, campaign).profile
+    except (UserError, DamagedFileError):
+        return None
+
+
+def _list_speedups(frame: pd.DataFrame) -> dict[str, float]:
     """By case and arms: how many times as fast JAX is as PyTorch. Only what counts."""
-    frame = ratio_frame(engine, campaign)
     counting = frame.loc[frame["counts"].astype(bool) & (frame["kind"] == "cross_framework")]
     return {
         f"JAX speedup/{case_of(row)}, {row['a_arm']} against {row['b_arm']}": math.exp(
@@ -93,13 +200,19 @@ def _list_speedups(engine: Engine, campaign: str) -> dict[str, float]:
     }
 
 
-def _list_tables(engine: Engine, campaign: str) -> dict[str, Any]:
-    listed = {
-        "ratios": list_ratios(engine, campaign),
-        "contenders": list_contenders(engine, campaign),
-        "failures": list_failures(engine, campaign),
-        "events": list_events(engine),
-    }
+def _read_verdict(state: State, campaign: str) -> str:
+    """The sentence on the campaign's published page; empty if it has none."""
+    page = SiteFiles(state.site).read(f"campaigns/{campaign}")
+    return "" if page is None else str(page["sentence"])
+
+
+def _link(page: str) -> str | None:
+    """The address of a published page; None where the site is served nowhere."""
+    served = variables.DASHBOARD_URL.read()
+    return f"{served.rstrip('/')}/{page}" if served else None
+
+
+def _list_tables(listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     return {name: _make_table(rows) for name, rows in listed.items() if rows}
 
 

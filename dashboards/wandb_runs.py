@@ -1,9 +1,11 @@
-"""Campaigns as runs of Weights & Biases: one run per campaign, with its tables and its documents.
+"""Campaigns as runs of Weights & Biases: one run per campaign, with its tables and its documents,
+and a report per profile about its newest night.
 
 A run is first written into the state folder (W&B's offline mode) and then sent by `wandb sync`,
 each in a process with a time limit. So neither a missing key nor a dead network delays a night for
 long or fails it: an unsent run waits for the next campaign, or for `deadheat wandb sync`. The id of
-a run is its campaign's name, so sending a campaign again replaces its run.
+a run is its campaign's name, so sending a campaign again replaces its run. An update while it is
+measured does so too: the number of lines of its history never changes.
 
 Source: https://docs.wandb.ai/ref/cli/wandb-sync. Never tried against W&B's own servers: the tests
 run the real client against a server on this machine.
@@ -20,16 +22,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from benchcore import variables
 from benchcore.errors import UserError
 from benchcore.state import State
-from dashboards.wandb_content import gather_content
+from dashboards.wandb_content import gather_content, gather_progress, gather_report
 
 LIMIT_S = 120.0
 """How long writing or sending one run may take."""
@@ -51,27 +54,46 @@ def name_project() -> tuple[str | None, str] | None:
             f"wanted PROJECT or ENTITY/PROJECT in {variables.WANDB.name}, got {text[:100]!r}; use "
             "letters, digits, '.', '_' and '-', and begin with a letter or digit"
         )
-    if importlib.util.find_spec("wandb") is None:
-        raise UserError(
-            f"{variables.WANDB.name} is set, but wandb is not installed; install deadheat[wandb]"
-        )
+    for package in ("wandb", "wandb_workspaces"):
+        if importlib.util.find_spec(package) is None:
+            raise UserError(
+                f"{variables.WANDB.name} is set, but {package} is not installed; "
+                "install deadheat[wandb]"
+            )
     return found["entity"], found["project"]
 
 
 def write_run(state: State, campaign: str, limit_s: float = LIMIT_S) -> None:
-    """Write a campaign's run into the state folder. It replaces an unsent one of that campaign.
+    """Write a campaign's run, and a night's report, into the state folder, in place of unsent ones.
 
     Raises UserError if DEADHEAT_WANDB names no project, if the campaign has no results, or if W&B's
     client can't write the run.
     """
+    place = _find_place()
+    _write(state, gather_content(state, campaign) | place, limit_s)
+    report = gather_report(state, campaign)
+    if report is not None:
+        path = _make_home(state) / f"report-{report['group']}.json"
+        path.write_text(json.dumps(report | place), encoding="utf-8")
+
+
+def write_progress(state: State, campaign: str, limit_s: float = LIMIT_S) -> None:
+    """Write the run of a campaign that is still measured, as `write_run` does."""
+    _write(state, gather_progress(state, campaign) | _find_place(), limit_s)
+
+
+def _find_place() -> dict[str, str | None]:
     named = name_project()
     if named is None:
         raise UserError(
             f"wanted a project in {variables.WANDB.name}, which is not set; set it to PROJECT or "
             "ENTITY/PROJECT"
         )
-    content = gather_content(state, campaign) | {"entity": named[0], "project": named[1]}
-    home = _make_home(state)
+    return {"entity": named[0], "project": named[1]}
+
+
+def _write(state: State, content: Mapping[str, Any], limit_s: float) -> None:
+    home, campaign = _make_home(state), content["id"]
     before = [each.parent for each in home.glob(f"offline-run-*/run-{campaign}.wandb")]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "content.json"
@@ -90,9 +112,10 @@ def list_waiting(state: State) -> list[Path]:
 
 
 def send_runs(state: State, limit_s: float = LIMIT_S) -> str | None:
-    """Send every run that waits. None if all were sent, else the reason of the first failure.
+    """Send every run that waits, then the reports. None if all were sent, else the reason of the
+    first failure.
 
-    Sent runs are removed from the state folder. Only one process sends at a time.
+    What was sent is removed from the state folder. Only one process sends at a time.
     """
     home = _make_home(state)
     try:
@@ -102,6 +125,11 @@ def send_runs(state: State, limit_s: float = LIMIT_S) -> str | None:
                 if reason is not None:
                     return reason
                 shutil.rmtree(folder)
+            for report in sorted(home.glob("report-*.json")):
+                reason = _run(state, ["dashboards.wandb_report", report], limit_s)
+                if reason is not None:
+                    return f"the report was not saved: {reason}"
+                report.unlink()
             if not list(home.glob("offline-run-*")):
                 for each in ("artifacts", "logs"):  # copies of tables, and logs, of what was sent
                     shutil.rmtree(home / each, ignore_errors=True)

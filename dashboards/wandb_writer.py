@@ -38,23 +38,43 @@ def write(content: dict[str, Any], folder: Path) -> None:
         group=content["group"],
         job_type=content["kind"],
         tags=content["tags"],
+        notes=content["notes"],
         config=content["config"],
         dir=folder,
         settings=_OFFLINE,
     )
-    tables = {name: _make_table(each) for name, each in content["tables"].items()}
-    run.log(content["speedups"] | tables)
-    documents = _collect_documents(content)
-    run.log_artifact(documents)
+    _log(run, content)
+    complete = _log_documents(run, content) if content["documents"] else {}
     run.finish()
-    place = "/".join(filter(None, (content["entity"], content["project"], documents.name)))
-    complete = {"artifact": f"{place}:latest", "digest": documents.digest}
     (Path(run.dir).parent / "complete.json").write_text(json.dumps(complete), encoding="utf-8")
 
 
+def _log(run: wandb.Run, content: dict[str, Any]) -> None:
+    """One line per night. Only the last, of this night, makes the run's summary."""
+    run.define_metric("JAX speedup/*", summary="none")
+    for line in content["history"]:
+        run.log(line)
+    night: dict[str, Any] = {"_timestamp": content["at"], **content["speedups"]}
+    night |= {name: _make_table(each) for name, each in content["tables"].items()}
+    if content["forest"] is not None:
+        night["forest"] = wandb.Html(content["forest"], inject=False)
+    run.log(night)
+    run.summary.update(content["speedups"])
+
+
+def _log_documents(run: wandb.Run, content: dict[str, Any]) -> dict[str, str]:
+    """What `check` needs to know."""
+    documents = _collect_documents(content)
+    run.log_artifact(documents)
+    place = "/".join(filter(None, (content["entity"], content["project"], documents.name)))
+    return {"artifact": f"{place}:latest", "digest": documents.digest}
+
+
 def check(complete: dict[str, str]) -> None:
-    """Raises ValueError unless W&B has the documents. `wandb sync` ends with 0 even if a server
-    refused to store them."""
+    """Raises ValueError unless W&B has the documents, if there were any. `wandb sync` ends with 0
+    even if a server refused to store them."""
+    if not complete:
+        return
     found = wandb.Api().artifact(complete["artifact"])
     if found.digest != complete["digest"]:
         raise ValueError(f"W&B has other documents as {complete['artifact']}")

@@ -30,6 +30,7 @@ from benchcore.store.reports.campaign import list_failures
 from benchcore.store.reports.void import explain_void
 from tasks import measurement, pipeline
 from tasks.artifacts import name_key, show_progress
+from tasks.live_updates import LiveUpdates
 from tasks.slurm_shards import measure_in_shards
 
 VOID = "Void"
@@ -66,15 +67,21 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
         list(plan.releases), campaign=unmapped(campaign), root=unmapped(root)
     ).wait()
     pipeline.offer_versions(root=root, return_state=True)
+    live = LiveUpdates(campaign, root)
     with show_progress(campaign, root) as update:
+
+        def report_ended() -> None:
+            update()
+            live.update()
+
         if load_site(plan.site).kind == "slurm":
-            lost = measure_in_shards(campaign, root, update)
+            lost = measure_in_shards(campaign, root, report_ended)
         else:
             _await_quiet(plan, state, wait_s)
-            lost = _measure_all(plan, state, update)
+            lost = _measure_all(plan, state, report_ended)
     if not any(is_measured(state, plan, duel) for duel in plan.duels):
         raise CampaignIncompleteError("no duel left a result: " + "\n".join(lost))
-    lost += pipeline.ingest_results(root=root)
+    lost += live.rejected + pipeline.ingest_results(root=root)
     outcome = conclude_campaign(campaign, root)
     lost = lost or outcome["problems"]
     if lost:

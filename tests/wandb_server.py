@@ -18,6 +18,9 @@ from typing import Any
 
 KEY = "0" * 40
 _ID = "0"
+_DATE = "2026-01-02T03:04:05"
+_PROJECT: dict[str, Any] = {"__typename": "Project", "id": _ID, "name": "dead-heat"}
+_PROJECT |= {"entityName": "team", "createdAt": _DATE, "isBenchmark": False, "user": None}
 
 
 @dataclass
@@ -26,6 +29,7 @@ class Run:
 
     project: str
     group: str | None = None
+    notes: str | None = None
     tags: list[str] = field(default_factory=list)
     config: dict[str, Any] = field(default_factory=dict)
     streams: dict[str, dict[int, Any]] = field(default_factory=dict)
@@ -43,6 +47,8 @@ class WandbServer:
     artifacts: dict[str, str] = field(default_factory=dict)
     """Types by name, of those that were committed."""
     uploads: dict[str, bytes] = field(default_factory=dict)
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By id: their titles and specifications."""
     unknown: list[str] = field(default_factory=list)
     """Operations that this server does not speak."""
     _begun: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -68,6 +74,10 @@ class WandbServer:
             "CreateArtifactManifest": self._create_manifest,
             "CreateArtifactFiles": self._create_artifact_files,
             "CommitArtifact": self._commit,
+            "GetProjects": lambda given: {"models": _page([_PROJECT])},
+            "ProjectInternalId": lambda given: {"project": {"id": _ID, "internalId": "p1"}},
+            "ProjectViews": lambda given: {"project": {"allViews": _page(self._list_reports())}},
+            "upsertView": self._save_report,
         }
         if operation not in known:
             self.unknown.append(operation)
@@ -85,11 +95,23 @@ class WandbServer:
         run = self.runs.setdefault(given["name"], Run(project=given["project"]))
         run.group = given["groupName"] or run.group
         run.tags = given["tags"] or run.tags
+        run.notes = given["notes"] or run.notes
         for key, value in json.loads(given["config"] or "{}").items():
             run.config[key] = value["value"]
         project = {"id": _ID, "name": run.project, "entity": {"id": _ID, "name": "team"}}
         bucket = {"id": _ID, "name": given["name"], "displayName": given["name"]}
         return {"upsertBucket": {"inserted": True, "bucket": {**bucket, "project": project}}}
+
+    def _list_reports(self) -> list[dict[str, Any]]:
+        return [dict(each) for each in self.reports.values()]
+
+    def _save_report(self, given: dict[str, Any]) -> dict[str, Any]:
+        known = given["id"] or f"report{len(self.reports) + 1}"
+        place = {"id": _ID, "name": given["projectName"], "entityName": given["entityName"]}
+        saved = {key: given[key] for key in ("name", "displayName", "description", "spec", "type")}
+        self.reports[known] = {**saved, "id": known, "project": place, "user": {}}
+        self.reports[known] |= {"createdAt": _DATE, "updatedAt": _DATE}
+        return {"upsertView": {"view": self.reports[known], "inserted": given["id"] is None}}
 
     def _create_run_files(self, given: dict[str, Any]) -> dict[str, Any]:
         files = [
@@ -139,21 +161,26 @@ class WandbServer:
         kind, digest = self._begun[name]
         project = {"id": _ID, "internalId": _ID, "name": "dead-heat", "entity": {"name": "team"}}
         place = {"name": name, "project": project}
-        date = "2026-01-02T03:04:05"
         latest = [{"id": _ID, "alias": "latest"}]
         artifact: dict[str, Any] = {"id": _ID, "artifactType": {"name": kind}, "digest": digest}
-        artifact |= {"artifactSequence": place, "state": "COMMITTED", "createdAt": date}
+        artifact |= {"artifactSequence": place, "state": "COMMITTED", "createdAt": _DATE}
         artifact |= dict.fromkeys(("size", "fileCount", "versionIndex"), 0) | {"tags": []}
         artifact |= {"ttlDurationSeconds": -1, "ttlIsInherited": False}
         nothing = ("description", "metadata", "historyStep", "commitHash", "updatedAt")
         return {
             "id": _ID,
             "versionIndex": 0,
-            "createdAt": date,
+            "createdAt": _DATE,
             "aliases": latest,
             "artifactCollection": {"__typename": "ArtifactSequence", **place},
             "artifact": artifact | dict.fromkeys(nothing),
         }
+
+
+def _page(nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    """The only page of a list."""
+    edges = [{"node": each, "cursor": _ID} for each in nodes]
+    return {"edges": edges, "pageInfo": {"endCursor": None, "hasNextPage": False}}
 
 
 class _Server(ThreadingHTTPServer):

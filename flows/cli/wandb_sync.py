@@ -28,7 +28,7 @@ def _wandb() -> None:
 def sync(
     campaigns: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CAMPAIGN]...", help="Also write and send these campaigns."),
+        typer.Argument(metavar="CAMPAIGN", help="Also write and send these campaigns."),
     ] = None,
     limit: Annotated[
         float,
@@ -41,7 +41,7 @@ def sync(
     ] = LIMIT_S,
     state: options.State = options.STATE,
 ) -> None:
-    """Send the runs that wait in the state folder.
+    """Send the runs and reports that wait in the state folder.
 
     The project is the one that DEADHEAT_WANDB names. Exit code 1 if a run still waits.
     """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,22 +21,65 @@ from benchcore.errors import UserError
 from benchcore.planning.matrix import Plan, save_plan
 from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
+from dashboards.publish import publish_campaign
 from dashboards.wandb_content import name_kind
-from dashboards.wandb_runs import list_waiting, name_project, send_runs, write_run
+from dashboards.wandb_runs import (
+    list_waiting,
+    name_project,
+    send_runs,
+    write_progress,
+    write_run,
+)
 from flows.cli.main import app
+
+EARLIER = "nightly-2026-01-01"
+REPORT = {
+    "entity": "team",
+    "project": "dead-heat",
+    "title": "Dead Heat: laptop",
+    "campaign": CAMPAIGN,
+    "group": "laptop",
+    "device": "Some CPU",
+    "verdict": "Nothing moved in 1 case.",
+    "counted": "1 of 2 pairs count.",
+    "page": "https://race.example/nightly-2026-01-02/index.html",
+    "changes": [
+        {"text": "JAX is slower.", "link": "https://race.example/series.html#case=mlp"},
+        {"text": "PyTorch is slower.", "link": None},
+    ],
+    "speedups": ["JAX speedup/mlp train_b128, jax-jit against torch-compile"],
+}
+GOLDEN = Path(__file__).with_name("wandb_report.golden.json")
 
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
-    """With a campaign of one duel that counts."""
+    """With a campaign of one duel that counts; it is no night."""
     monkeypatch.setenv("DEADHEAT_WANDB", "team/dead-heat")
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))  # where a key or a copy may be
     state = open_state(tmp_path / "state")
     open_history(state, [make_document()]).dispose()
-    save_plan(_plan(), campaign_folder(state, CAMPAIGN) / "plan.json")
+    _save(state, replace(_plan(), profile="compare"))
     return state
+
+
+@pytest.fixture
+def night(state: State) -> State:
+    """The campaign is a night, and has one before it."""
+    earlier = make_document(campaign=EARLIER, duel_run="f" * 16)
+    for key in ("started_at", "ended_at"):
+        at = earlier["allocation"][key]
+        earlier["allocation"][key] = at.replace("2026-01-02", "2026-01-01")
+    open_history(state, [earlier]).dispose()
+    for plan in (_plan(), make_plan(EARLIER)):
+        _save(state, plan)
+    return state
+
+
+def _save(state: State, plan: Plan) -> None:
+    save_plan(plan, campaign_folder(state, plan.campaign) / "plan.json")
 
 
 @pytest.fixture
@@ -61,11 +106,23 @@ def _read_history(run: Run) -> list[dict[str, object]]:
     return [lines[place] for place in sorted(lines)]
 
 
+def _read_spec(server: WandbServer) -> str:
+    """The only report's specification; ids, which are drawn at random, by their order."""
+    (report,) = server.reports.values()
+    text = json.dumps(json.loads(report["spec"]), indent=1) + "\n"
+    found = re.findall(r'"(?:id|__id__)": "([a-z0-9]{10,12})"', text)
+    for number, each in enumerate(dict.fromkeys(found), start=1):
+        text = text.replace(f'"{each}"', f'"id-{number}"')
+    return text
+
+
 def test_a_run_arrives_with_its_config_speedups_tables_and_documents(
-    state: State, server: WandbServer
+    night: State, server: WandbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_run(state, CAMPAIGN)
-    assert send_runs(state) is None
+    publish_campaign(night, CAMPAIGN)
+    monkeypatch.setenv("DEADHEAT_DASHBOARD_URL", "https://race.example/")
+    write_run(night, CAMPAIGN)
+    assert send_runs(night) is None
     assert (list(server.runs), server.unknown) == ([CAMPAIGN], [])
     run = server.runs[CAMPAIGN]
     assert (run.project, run.group) == ("dead-heat", "laptop")
@@ -77,24 +134,66 @@ def test_a_run_arrives_with_its_config_speedups_tables_and_documents(
     keys = {name: each["environment"]["key"] for name, each in made.items()}
     assert run.config["locks"] == keys and len(keys) == 2
     assert run.config["versions"] == {"jax@newest": f"jax {JAX.version}"}
-    (line,) = _read_history(run)
-    (speedup,) = (line[key] for key in line if key.startswith("JAX speedup/"))
-    assert speedup == pytest.approx(1.0, rel=0.05)
-    assert {"ratios", "contenders"} <= set(line)
+    assert run.config["page"] == f"https://race.example/{CAMPAIGN}/index.html"
+    before, line = _read_history(run)
+    (key,) = (key for key in line if key.startswith("JAX speedup/"))
+    assert line[key] == pytest.approx(1.0, rel=0.05)
+    assert {"ratios", "contenders", "forest"} <= set(line)
+    days = [datetime.fromtimestamp(float(str(each["_timestamp"])), UTC) for each in (before, line)]
+    assert [each.day for each in days] == [1, 2], "the nights before make the trend"
+    assert key in before
+    assert "<svg" in next(
+        body.decode() for name, body in server.uploads.items() if "/forest_" in name
+    )
+    (report,) = server.reports.values()
+    assert (report["displayName"], run.notes) == ("Dead Heat: laptop", "Nothing moved in 1 case.")
+    assert "Nothing moved in 1 case." in report["spec"] and key in report["spec"]
     kinds = set(server.artifacts.values())
     assert {"result-documents", "run_table"} <= kinds
     sent = server.uploads[f"documents-{CAMPAIGN}/{DUEL_RUN}.json"]
     assert json.loads(sent)["duel_run"] == DUEL_RUN
-    assert list(Path.home().iterdir()) == [state.root], "nothing is written elsewhere"
-    assert not (state.root / "wandb" / "artifacts").exists()
+    assert list((night.root / "wandb").glob("report-*")) == []
+    assert list(Path.home().iterdir()) == [night.root], "nothing is written elsewhere"
+    assert not (night.root / "wandb" / "artifacts").exists()
 
 
-def test_a_campaign_that_is_sent_again_is_not_doubled(state: State, server: WandbServer) -> None:
+def test_a_campaign_that_is_sent_again_is_not_doubled(night: State, server: WandbServer) -> None:
     for _ in range(2):
-        write_run(state, CAMPAIGN)
+        write_run(night, CAMPAIGN)
+        assert send_runs(night) is None
+    assert (list(server.runs), len(_read_history(server.runs[CAMPAIGN]))) == ([CAMPAIGN], 2)
+    assert len(server.reports) == 1
+    assert send_runs(night) is None  # nothing waits
+
+
+def test_a_report_is_saved_whole_and_refreshed_in_place(state: State, server: WandbServer) -> None:
+    for verdict in ("Nothing moved in 1 case.", "JAX is slower."):
+        path = state.root / "wandb" / "report-laptop.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({**REPORT, "verdict": verdict}))
         assert send_runs(state) is None
-    assert (list(server.runs), len(_read_history(server.runs[CAMPAIGN]))) == ([CAMPAIGN], 1)
-    assert send_runs(state) is None  # nothing waits
+    assert (list(server.reports), server.unknown) == (["report1"], [])
+    spec = _read_spec(server)
+    if not GOLDEN.exists():
+        GOLDEN.write_text(spec)
+    assert spec == GOLDEN.read_text(), f"if this is meant: rm {GOLDEN} and run this test twice"
+
+
+def test_an_update_while_measuring_is_replaced_by_the_whole_run(
+    night: State, server: WandbServer
+) -> None:
+    write_progress(night, CAMPAIGN)
+    assert send_runs(night) is None
+    run = server.runs[CAMPAIGN]
+    assert run.notes == "Measuring: 0 of 0 duels. Nothing is checked yet."
+    before, line = _read_history(run)
+    assert "contenders" in line and not any(key.startswith("JAX speedup/") for key in line)
+    assert server.reports == {} and "documents-" + CAMPAIGN not in server.artifacts
+    write_run(night, CAMPAIGN)
+    assert send_runs(night) is None
+    again, whole = _read_history(server.runs[CAMPAIGN])
+    assert again["_timestamp"] == before["_timestamp"] and {*line} < {*whole}
+    assert "documents-" + CAMPAIGN in server.artifacts
 
 
 def test_what_cannot_be_sent_waits_once_and_is_sent_later(

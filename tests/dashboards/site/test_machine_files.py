@@ -1,4 +1,4 @@
-"""The feed, the badges and the last night are well-formed, and say what the pages say."""
+"""The feed, badges, the last night and W&B's report are well-formed, and say what the pages say."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from site_nights import HOSTILE, NIGHTS, name_night
+from site_nights import ADHOC, HOSTILE, NIGHTS, name_night
 
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.reports.changes import list_changes
 from dashboards.site.files import SiteFiles
 from dashboards.site.machine_files import list_badges, write_feed
+from dashboards.wandb_content import gather_report
 
 ATOM = {"a": "http://www.w3.org/2005/Atom"}
 
@@ -65,3 +66,21 @@ def test_badges_and_the_last_night_say_what_the_site_says(site: Path) -> None:
     }
     assert list_badges(void, [], night)["tonight"]["message"] == "nothing counts"
     assert list_badges(catalog, [], None)["tonight"]["message"] == "no night yet"
+
+
+def test_a_wandb_report_has_the_verdict_and_the_changes_of_the_site(
+    nights: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    monkeypatch.setenv("DEADHEAT_DASHBOARD_URL", "https://race.example")
+    found = gather_report(nights, name_night(NIGHTS - 1))
+    assert found is not None
+    listed = SiteFiles(nights.site).read("catalog")["campaigns"]
+    assert found["verdict"] in [
+        each["verdict"] for each in listed if each["name"] == found["campaign"]
+    ]
+    for each in found["changes"]:
+        assert each["link"].startswith("https://race.example/series.html#")
+    assert found["changes"] and found["speedups"]
+    assert gather_report(nights, name_night(0)) is None, "only the newest night has a report"
+    assert gather_report(nights, ADHOC) is None
