@@ -8,6 +8,7 @@ import inspect
 import textwrap
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -67,8 +68,7 @@ def from_json(kind: type[_T], value: Any) -> _T:
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"wanted a {kind.__name__} as a JSON object, got {value!r:.100}")
-    types = get_type_hints(kind)
-    required = {each.name for each in dataclasses.fields(cast(Any, kind)) if _is_required(each)}
+    types, required = _list_fields(kind)
     missing, unknown = sorted(required - value.keys()), sorted(value.keys() - types.keys())
     if missing or unknown:
         raise ValueError(
@@ -76,6 +76,13 @@ def from_json(kind: type[_T], value: Any) -> _T:
             "write it again with this version of deadheat"
         )
     return kind(**{key: _convert(types[key], each) for key, each in value.items()})
+
+
+@cache
+def _list_fields(kind: type) -> tuple[Mapping[str, Any], frozenset[str]]:
+    """The types of its fields, and the names of those without a default."""
+    fields = dataclasses.fields(cast(Any, kind))
+    return get_type_hints(kind), frozenset(each.name for each in fields if _is_required(each))
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

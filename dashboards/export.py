@@ -12,19 +12,14 @@ from typing import Any
 import pandas as pd
 
 from benchcore.errors import UserError
+from benchcore.planning.catalog import measure_models
 from benchcore.protocol import name_part
 from dashboards.formatting import is_missing
-from dashboards.site.names import name_arm, name_case_in_words
+from dashboards.paper_figures import METRICS, draw_figures
+from dashboards.site.names import name_arm, name_case_in_words, name_model, order_words
 
 BEGIN, END = "<!-- deadheat:results -->", "<!-- /deadheat:results -->"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_IN_LATEX = {
-    "throughput": ("items_per_s", "Items per second", 1.0),
-    "latency": ("latency_p50_ns", "Median latency in ms", 1e-6),
-    "memory": ("process_peak_bytes", "Peak process memory in MiB", 2.0**-20),
-    "energy": ("gross_mj", "Energy per step in mJ", 1.0),
-}
-"""File, metric, caption and factor, as the second seed has its tables."""
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -32,8 +27,9 @@ Tables = Mapping[str, pd.DataFrame]
 def write_tables(
     folder: Path, tables: Tables, formats: Iterable[str], about: Mapping[str, Any]
 ) -> list[Path]:
-    """Write each table in each format, and `export.json`, which names the files with their rows and
-    hashes and holds `about`. Raises UserError for a format that is not known or not installed."""
+    """Write each table in each format, with LaTeX its figures, and `export.json`, which names the
+    files with their rows and hashes and holds `about`. Raises UserError for a format that is not
+    known or not installed."""
     chosen = {name: _find_writer(name) for name in formats}
     folder.mkdir(parents=True, exist_ok=True)
     written = list[tuple[Path, int]]()
@@ -42,6 +38,10 @@ def write_tables(
             path = folder / f"{name}.{_ENDINGS[ending]}"
             _replace(path, write(frame))
             written.append((path, len(frame)))
+    if "latex" in chosen:
+        for name, drawn in draw_figures(tables["measurements"]).items():
+            _replace(folder / f"{name}.pdf", drawn.pdf)
+            written.append((folder / f"{name}.pdf", drawn.rows))
     files = [
         {"file": path.name, "rows": rows, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         for path, rows in written
@@ -63,8 +63,27 @@ def _list_files(ending: str, tables: Tables) -> dict[str, pd.DataFrame]:
     if ending != "latex":
         return dict(tables)
     measured = tables["measurements"]
-    found = {name: pivot_metric(measured, *each) for name, each in _IN_LATEX.items()}
+    found = {name: pivot_metric(measured, *each) for name, each in METRICS.items()}
+    found["models"] = tabulate_models()
     return {name: frame for name, frame in found.items() if len(frame)}
+
+
+def tabulate_models() -> pd.DataFrame:
+    """Parameters and work of the models that a checkpoint of torchvision fits."""
+    rows = {
+        name_model(workload): {
+            "Parameters in millions": size.parameters / 1e6,
+            "GFLOP per image, inference": size.infer_flops / 1e9,
+            "GFLOP per image, training": size.train_flops / 1e9,
+        }
+        for workload, size in measure_models().items()
+    }
+    frame = pd.DataFrame.from_dict(rows, orient="index")
+    frame.attrs["caption"] = (
+        "Models at 224 x 224 pixels. A multiplication with its addition is two FLOP; only matrix "
+        "products and convolutions are counted."
+    )
+    return frame
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -103,7 +122,9 @@ def pivot_metric(measured: pd.DataFrame, metric: str, caption: str, factor: floa
             case = f"{name_case_in_words(row)}, {row['device_model']}"
             arm = f"{name_arm(row['framework'], row['arm'])} {row['version']}"
             found.setdefault(case, {})[arm] = float(row[metric]) * factor
-    frame = pd.DataFrame.from_dict(found, orient="index").sort_index()
+    frame = pd.DataFrame.from_dict(
+        {case: found[case] for case in sorted(found, key=order_words)}, orient="index"
+    )
     frame.attrs["caption"] = caption
     return frame.reindex(columns=sorted(frame.columns))
 
@@ -111,7 +132,7 @@ def pivot_metric(measured: pd.DataFrame, metric: str, caption: str, factor: floa
 def _write_latex(frame: pd.DataFrame) -> bytes:
     """A table for LaTeX with booktabs; what was not measured is a dash."""
     shown = frame.map(lambda value: "--" if is_missing(value) else f"{value:.4g}")
-    lines = [_latex_row(["Case", *shown.columns]), r"\midrule"]
+    lines = [_latex_row(["", *shown.columns]), r"\midrule"]
     lines += [_latex_row([str(case), *row]) for case, row in shown.T.items()]
     body = "\n".join(lines)
     spec = "l" + "r" * len(shown.columns)

@@ -146,7 +146,12 @@ class Comparison(BaseModel):
 
     workload: Workload = Field(title="Workload", description="What both sides compute.")
     use_case: UseCase = Field(
-        title="Use case", description="infer, train, or op for workloads that are one operation."
+        title="Use case",
+        description=(
+            "What a step does: infer, train, gradient (without an update), per_sample_grad (of "
+            "each sample alone), or op for workloads that are one operation. If the workload lacks "
+            "it, the run names those it has."
+        ),
     )
     a: Side = Field(Side(framework="jax"), title="Side A", description="The first side.")
     b: Side = Field(Side(framework="torch"), title="Side B", description="The second side.")
@@ -190,7 +195,7 @@ class Comparison(BaseModel):
     budget_minutes: float = Field(
         5,
         title="Budget",
-        description="Stop adding starts after this many minutes.",
+        description="Add no starts after this many minutes.",
         ge=0.1,
         le=600,
     )

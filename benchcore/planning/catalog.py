@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,39 @@ def check_checkpoint(workload: str, checkpoint: object) -> None:
             f"wanted a workload whose weights are those of a torchvision model, got {workload!r}; "
             f"there are {', '.join(able)}; leave --checkpoint out, or choose one"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSize:
+    """A model's parameters, and the operations of a step with one image."""
+
+    parameters: int
+    infer_flops: int
+    train_flops: int
+
+
+def measure_models() -> dict[str, ModelSize]:
+    """The sizes of the workloads whose weights are those of a torchvision model."""
+    names = [each for each in list_workloads() if takes_checkpoint(each)]
+    return {each: _measure_model(load_spec(each)) for each in names}
+
+
+def _measure_model(spec: Spec) -> ModelSize:
+    assert spec.state_dict_shapes is not None
+    infer, train = (
+        next(each for name, each in spec.cases.items() if name.startswith(f"{use_case}_b"))
+        for use_case in ("infer", "train")
+    )
+    shapes = spec.state_dict_shapes(infer)
+    learned = (shape for name, shape in shapes.items() if not name.endswith(_STATISTICS))
+    return ModelSize(
+        parameters=sum(map(math.prod, learned)),
+        infer_flops=spec.flops(infer) // infer.batch,
+        train_flops=spec.flops(train) // train.batch,
+    )
+
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def count_devices(workload: str, case: str) -> int:

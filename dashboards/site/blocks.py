@@ -98,10 +98,10 @@ def chart(name: str, description: str, **datasets: Sequence[Mapping[str, Any]]) 
     return {"kind": "chart", "spec": name, "description": description, "datasets": filled}
 
 
-def details(summary: str, blocks: Iterable[Block | None]) -> Block:
-    """Blocks behind a summary that opens them."""
+def details(summary: str, blocks: Iterable[Block | None], *, id: str = "") -> Block:
+    """Blocks behind a summary that opens them, as does a link to its `id`."""
     kept = [each for each in blocks if each is not None]
-    return {"kind": "details", "summary": summary, "blocks": kept}
+    return {"kind": "details", "id": id, "summary": summary, "blocks": kept}
 
 
 def code(text: str) -> Block:

@@ -19,6 +19,7 @@ _SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down
 _TICK = "format(datum.value, '~r') + 'x'"
 _ALARM = "#c2410c"
 _WIDTH: Any = "container"
+_QUANTILE = ["contender:N", "quantile:Q", "ms:Q"]
 _HISTORY_HEIGHT, _OVERVIEW_HEIGHT = 260, 42
 
 
@@ -161,11 +162,24 @@ def block_times() -> dict[str, Any]:
     shape = alt.Shape(
         "contender:N", scale=alt.Scale(range=list(_SHAPES)), legend=alt.Legend(title=None)
     )
-    chart = (
-        alt.Chart(_named("points"), width=_WIDTH, height=240)
+    axis = alt.Axis(grid=False, labels=False, ticks=False)
+    starts = (
+        alt.Chart(_named("points"))
+        .transform_aggregate(turn="min(turn)", groupby=["start"])
+        .transform_calculate(label="'start ' + datum.start")
+        .mark_text(align="left", baseline="top", dx=-4, fontSize=10, aria=False)
+        .encode(x="turn:Q", y=alt.value(0), text="label:N")
+    )
+    blocks = (
+        alt.Chart(_named("points"))
         .mark_point(size=26, opacity=0.75)
         .encode(
-            x=alt.X("turn:Q", title="start, and rounds within it", axis=alt.Axis(grid=False)),
+            x=alt.X(
+                "turn:Q",
+                title="rounds of each start, in order",
+                axis=axis,
+                scale=alt.Scale(padding=14),
+            ),
             y=alt.Y("ms:Q", title="ms per step", scale=alt.Scale(zero=False, padding=6)),
             color=_framework_color(),
             shape=shape.legend(orient="top", title=None, columns=2, labelLimit=300),
@@ -173,7 +187,7 @@ def block_times() -> dict[str, Any]:
             tooltip=["contender:N", "start:O", "round:O", "ms:Q", "degraded:N"],
         )
     )
-    return _whole(chart)
+    return _whole(alt.LayerChart(layer=[blocks, starts], width=_WIDTH, height=240))
 
 
 def distributions() -> dict[str, Any]:
@@ -194,27 +208,33 @@ def distributions() -> dict[str, Any]:
 
 def latencies() -> dict[str, Any]:
     """Latency of single steps by quantile. `points`: quantile, ms, contender, framework."""
-    chart = (
-        alt.Chart(_named("points"), width=_WIDTH, height=200)
-        .mark_line(point=alt.OverlayMarkDef(size=18))
+    x = alt.X("quantile:Q", title="share of steps", axis=alt.Axis(format="%"))
+    y = alt.Y("ms:Q", title="ms", scale=alt.Scale(zero=False, padding=6))
+    legend = alt.Legend(
+        orient="top",
+        title=None,
+        columns=2,
+        labelLimit=300,
+        symbolType="stroke",
+        symbolSize=400,
+        symbolStrokeColor=FRAMEWORK_COLORS["Python"],
+    )
+    lines = (
+        alt.Chart(_named("points"))
+        .mark_line(aria=False)
         .encode(
-            x=alt.X("quantile:Q", title="share of steps", axis=alt.Axis(format="%")),
-            y=alt.Y("ms:Q", title="ms", scale=alt.Scale(zero=False, padding=6)),
+            x=x,
+            y=y,
             color=_framework_color(),
-            strokeDash=alt.StrokeDash(
-                "contender:N",
-                legend=alt.Legend(
-                    orient="top",
-                    title=None,
-                    labelLimit=300,
-                    symbolType="stroke",
-                    symbolStrokeColor=FRAMEWORK_COLORS["Python"],
-                ),
-            ),
-            tooltip=["contender:N", "quantile:Q", "ms:Q"],
+            strokeDash=alt.StrokeDash("contender:N", legend=legend),
         )
     )
-    return _whole(chart)
+    dots = (
+        alt.Chart(_named("points"))
+        .mark_point(filled=True, size=18, opacity=1)
+        .encode(x=x, y=y, color=_framework_color(), detail="contender:N", tooltip=_QUANTILE)
+    )
+    return _whole(alt.LayerChart(layer=[lines, dots], width=_WIDTH, height=200))
 
 
 def stages() -> dict[str, Any]:
@@ -260,7 +280,13 @@ def roofline() -> dict[str, Any]:
             shape=alt.Shape(
                 "contender:N",
                 scale=alt.Scale(range=list(_SHAPES)),
-                legend=alt.Legend(orient="top", title=None, labelLimit=300, columns=2),
+                legend=alt.Legend(
+                    orient="top",
+                    title=None,
+                    labelLimit=300,
+                    columns=2,
+                    symbolFillColor=FRAMEWORK_COLORS["Python"],
+                ),
             ),
             tooltip=["contender:N", "intensity:Q", alt.Tooltip("share:Q", format=".1%")],
         )

@@ -45,7 +45,9 @@ def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Bloc
     names = {row["name"]: _label(row) for row in of_run["contenders"]}
     sections = [
         _head(campaign, duel, of_run["ratios"], of_run["contenders"]),
-        blocks.section("Pairs", [list_pairs("pairs", of_run["ratios"])], id="pairs"),
+        blocks.section(
+            "Pairs", [list_pairs("pairs", of_run["ratios"], of_one_case=True)], id="pairs"
+        ),
         _failed_checks(campaign, of_run["failed_checks"]),
         _tracebacks(raw, names),
         _times(raw, names, of_run["contenders"]),

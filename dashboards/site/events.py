@@ -46,9 +46,11 @@ def events_page(changes: Sequence[Change], now: datetime) -> Block:
     listed = [
         blocks.text(lead, tone="answer"),
         _table("events", "Confirmed changes, open ones first.", events, now),
-        *[_evidence(each) for each in events],
         _section("waiting", "Suspicions: not measured again yet", waiting, now),
         _section("answered", "Suspicions that were not confirmed", answered, now),
+        blocks.section("Evidence", [_evidence(each) for each in events], id="evidence")
+        if events
+        else None,
         blocks.text(
             "How often alerts are wrong: see ",
             blocks.link("our own error rates", "health.html#error-rates"),
@@ -62,7 +64,7 @@ def events_page(changes: Sequence[Change], now: datetime) -> Block:
 def open_events(changes: Sequence[Change], now: datetime) -> list[Block]:
     """What Tonight shows: the largest open events, then the largest open suspicions."""
     found = sorted((each for each in changes if is_open(each)), key=_by_urgency)
-    title = "Open events and suspicions"
+    title = f"Open events and suspicions ({len(found)})" if found else "Open events and suspicions"
     more = len(found) - _MOST_OPEN
     all_events = blocks.link("All events", "events.html")
     if not found:
@@ -169,6 +171,8 @@ def _versions(change: Change) -> str:
     before, after = change["versions"]["before"], change["versions"]["after"]
     arms = (change["key"].a_arm, change["key"].b_arm)
     names = [FRAMEWORKS.get(each.partition("-")[0], each) for each in arms]
+    if names[0] == names[1]:
+        names[1] = "its control"
     sides = zip(names, before, after, strict=True)
     moved = [f"{name} {old} \u2192 {new}" for name, old, new in sides if old != new]
     return ", ".join(moved) or "none changed"
@@ -206,10 +210,11 @@ def _evidence(change: Change) -> Block:
         links,
         blocks.facts(pairs),
         _candidates(finding.get("candidates", [])),
-        blocks.details("Measure it again, or close it", [blocks.code(list_commands(change))]),
+        blocks.text("Measure it again, or close it:", tone="aside"),
+        blocks.code(list_commands(change)),
         _history(event),
     ]
-    return blocks.section(title, listed, id=_anchor(change))
+    return blocks.details(title, listed, id=_anchor(change))
 
 
 def list_commands(change: Change) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +97,22 @@ def write_shared(root: Path, notice: str) -> None:
     """
     for path in sorted(_ASSETS.iterdir()):
         replace_text(root / "assets" / path.name, path.read_text("utf-8"))
-    replace_text(root / "assets" / "vega.js", vega_bundle())
+    _write_vega(root / "assets" / "vega.js")
     shared = {"specs": SPECS, "glossary": GLOSSARY}
     body = "".join(f"deadheat.{key} = {escape_json(value)};\n" for key, value in shared.items())
     replace_text(root / "assets" / "shared.js", body)
     for each in PAGES:
         replace_text(root / each.file, render_shell(each, notice=notice))
+
+
+def _write_vega(path: Path) -> None:
+    """Unless this version's bundle is there: to build one takes seconds."""
+    first = f"// Vega-Lite {VEGA_LITE}, bundled by vl-convert {version('vl-convert-python')}\n"
+    if path.is_file():
+        with path.open(encoding="utf-8") as file:
+            if file.readline() == first:
+                return
+    replace_text(path, first + vega_bundle())
 
 
 def render_shell(page: Page, *, root: str = "", campaign: str = "", notice: str = "") -> str:

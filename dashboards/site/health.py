@@ -17,6 +17,8 @@ from dashboards.site.gather import Campaign, count_failed
 
 _MOST_NIGHTS = 30
 _MOST_RUNS = 20
+_MOST_LISTED = 60
+"""Nights that the list of all shows at once."""
 
 
 def describe_entry(campaign: Campaign, counts: Mapping[str, Any], num_bytes: int) -> dict[str, Any]:
@@ -242,17 +244,27 @@ def _calibration_section(found: Mapping[str, Any]) -> Block:
             rates,
             error_rates.list_rates(found),
         ),
-        blocks.table(
-            "smallest",
-            "The smallest change that a confirmation would find in four of five cases.",
-            smallest,
-            error_rates.list_smallest(found),
+        blocks.details(
+            "The smallest change that a confirmation finds",
+            [
+                blocks.table(
+                    "smallest",
+                    "What it would find in four of five cases.",
+                    smallest,
+                    error_rates.list_smallest(found),
+                )
+            ],
         ),
-        blocks.table(
-            "calibration-runs",
-            "Newest runs first.",
-            trials,
-            error_rates.list_calibration_runs(found)[:_MOST_RUNS],
+        blocks.details(
+            "Every calibration run",
+            [
+                blocks.table(
+                    "calibration-runs",
+                    "Newest runs first.",
+                    trials,
+                    error_rates.list_calibration_runs(found)[:_MOST_RUNS],
+                )
+            ],
         ),
     ]
     return blocks.section(title, listed, id=id)
@@ -287,6 +299,13 @@ def _run_row(entry: Mapping[str, Any]) -> dict[str, blocks.Cell]:
     }
 
 
+def _older_nights(nights: Sequence[Mapping[str, blocks.Cell]]) -> Block | None:
+    if not nights:
+        return None
+    table = blocks.table("older-nights", "Newest first.", _NIGHT_COLUMNS, nights)
+    return blocks.details(f"{format_count(len(nights), 'older night')}", [table])
+
+
 def runs_page(catalog: Mapping[str, Any]) -> Block:
     """Every night, release and single run, newest first, each with its page."""
     entries = list(reversed(catalog["campaigns"]))
@@ -305,7 +324,16 @@ def runs_page(catalog: Mapping[str, Any]) -> Block:
         compare,
         blocks.section(
             "Nights",
-            [blocks.table("nights", "Newest first.", _NIGHT_COLUMNS, nights, empty="None yet.")],
+            [
+                blocks.table(
+                    "nights",
+                    "Newest first.",
+                    _NIGHT_COLUMNS,
+                    nights[:_MOST_LISTED],
+                    empty="None yet.",
+                ),
+                _older_nights(nights[_MOST_LISTED:]),
+            ],
             id="nights",
         ),
         blocks.section(

@@ -10,7 +10,7 @@ from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import is_missing
 from dashboards.site.files import SiteFiles
 from dashboards.site.gather import Campaign
-from dashboards.site.names import name_case_in_words
+from dashboards.site.names import name_case_in_words, order_words
 from dashboards.site.pairs import case_key, describe_pair, pair_id
 from dashboards.site.tonight import compare_metric, index_contenders, round_log
 from dashboards.site.voids import shorten
@@ -40,7 +40,9 @@ def add_night(files: SiteFiles, catalog: dict[str, Any], campaign: Campaign) -> 
         case["pairs"] = [p for p in case["pairs"] if p["id"] != pair] + [describe_pair(row)]
         case["pairs"].sort(key=lambda each: (each["id"].count("~"), each["id"]))
         _add_rows(files, f"history/{key}/{month}", row, sides)
-    catalog["cases"] = sorted(cases.values(), key=lambda each: (each["words"], each["device"]))
+    catalog["cases"] = sorted(
+        cases.values(), key=lambda each: order_words(each["words"], each["device"])
+    )
     catalog["metrics"] = [
         {"key": each.key, "title": each.heading, "unit": each.unit} for each in _METRICS
     ]

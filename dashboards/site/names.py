@@ -30,6 +30,12 @@ def name_model(workload: str) -> str:
     return _MODELS.get(workload, workload.replace("_", " "))
 
 
+def order_words(*words: str) -> list[Any]:
+    """A key that sorts numbers within words as numbers: batch 8 before batch 128."""
+    parts = re.split(r"(\d+)", " ".join(words))
+    return [int(part) if part.isdecimal() else part for part in parts]
+
+
 def name_use_case(use_case: str) -> str:
     """`training` of `train`."""
     return _USE_CASES.get(use_case, use_case.replace("_", " "))

@@ -188,8 +188,9 @@ def _pair_section(id: str, title: str, ratios: Rows, kind: str) -> Block | None:
     return blocks.section(title, [list_pairs(id, rows)], id=id) if len(rows) else None
 
 
-def list_pairs(name: str, rows: Rows) -> Block | None:
-    """A table of pairs with their intervals, verdicts and reasons."""
+def list_pairs(name: str, rows: Rows, *, of_one_case: bool = False) -> Block | None:
+    """A table of pairs with their intervals, verdicts and reasons. `of_one_case`: its page says
+    which."""
     shown = [
         {
             "case": blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
@@ -204,7 +205,7 @@ def list_pairs(name: str, rows: Rows) -> Block | None:
         for text in [tables.describe_ratio_row(row)]
     ]
     columns = (
-        column("case", "Case"),
+        *([] if of_one_case else [column("case", "Case")]),
         column("a", "This"),
         column("b", "Against"),
         column("ratio", "Speedup", align="number", help="With its 95 % interval."),

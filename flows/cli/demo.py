@@ -15,7 +15,7 @@ from flows.cli import options
 from flows.cli.printing import print_json, print_line
 
 _FOLDER = "Write into this folder: a new one, or one of an earlier demo."
-_DAYS = f"Write so many nights (default {DAYS})."
+_DAYS = "Write so many nights."
 _LAST = "End with this night (default: today, UTC)."
 
 

@@ -50,7 +50,10 @@ def list_all(
 def show(
     event: _EventArgument, state: options.State = options.STATE, as_json: options.Json = False
 ) -> None:
-    """Show one event: what was found, what differs, and what was done."""
+    """Show what is known of one event.
+
+    What was found, what differs, and what was done.
+    """
     found = show_event(_open(state), event)
     if as_json:
         print_json(found)

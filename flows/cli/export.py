@@ -33,7 +33,8 @@ def export(
     """Write the numbers that count as tables with their provenance.
 
     ratios has a row per pair, measurements one per contender, events one per confirmed change.
-    export.json names the files with their hashes.
+    latex writes tables and figures of throughput, latency, memory and energy, the scaling by batch,
+    and the sizes of the models. export.json names the files with their hashes.
     """
     from dashboards.export import replace_block, write_tables  # Altair takes a second
     from dashboards.site.guide import list_sentences

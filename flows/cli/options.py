@@ -81,7 +81,11 @@ Ceilings = Annotated[bool, option("--ceilings/--no-ceilings", None, _CEILINGS)]
 Case = Annotated[str | None, option("--case", "NAME", "Choose this case of the workload.")]
 UseCase = Annotated[
     str | None,
-    option("--use-case", "NAME", "Choose the case of this kind: infer, train or op."),
+    option(
+        "--use-case",
+        "NAME",
+        "Choose the case of this kind: infer, train, gradient, per_sample_grad or op.",
+    ),
 ]
 Batch = Annotated[int | None, option("--batch", "SIZE", "Choose the case with this batch size.")]
 _PRECISION = "Choose the case in this precision (default fp32_ieee)."

@@ -69,6 +69,13 @@ def test_the_command_writes_every_format_with_hashes(nights: State, tmp_path: Pa
     speedups = [[float(row["speedup"]) for row in rows] for rows in (of_csv, of_json)]
     assert speedups[0] == pytest.approx(speedups[1]) and len(of_parquet) == len(of_csv) > 0
     assert list(of_parquet["speedup"]) == pytest.approx(speedups[0])
+    models = (tmp_path / "out" / "models.tex").read_text()
+    assert "ResNet-50 & 25.56 & 8.178 & 24.3" in models and "ViT-B/16 & 86.57" in models
+    for name in ("throughput", "latency", "memory", "scaling"):
+        assert (tmp_path / "out" / f"figure-{name}.pdf").read_bytes().startswith(b"%PDF"), name
+    assert not (tmp_path / "out" / "figure-energy.pdf").exists(), "energy was not measured"
+    listed = {each["file"]: each["rows"] for each in manifest["files"]}
+    assert listed["figure-throughput.pdf"] > listed["figure-scaling.pdf"] > 0
     latex = (tmp_path / "out" / "throughput.tex").read_text()
     assert "ResNet-50, inference, batch 4, fp32" in latex and r"\toprule" in latex
     text = readme.read_text()

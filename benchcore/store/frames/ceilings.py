@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -52,8 +53,13 @@ def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
     finished in an impossible time has the status `invalid_physics`, which no document knows: it
     takes the ceilings of the whole campaign to find out.
     """
+    find_shape = cache(_find_shape)  # of thousands of rows, of some fifty cases
     findings = _void_where_both_are_beyond(
-        frame, [_judge(row, sentinels) for row in frame.to_dict("records")]
+        frame,
+        [
+            _judge(row, sentinels, find_shape(row["workload"], row["case_name"]))
+            for row in frame.to_dict("records")
+        ],
     )
     added = {
         name: pd.Series(
@@ -90,15 +96,20 @@ def _void_where_both_are_beyond(
     ]
 
 
-def _judge(row: Mapping[str, Any], sentinels: Sentinels) -> RooflineCheck:
+def _find_shape(workload: str, case: str) -> tuple[int, float]:
+    """How many devices a case uses, and its Winograd share."""
+    return count_devices(workload, case), winograd_share(workload, case)
+
+
+def _judge(row: Mapping[str, Any], sentinels: Sentinels, shape: tuple[int, float]) -> RooflineCheck:
     """By the fastest start: one that left its work out shows, however slow the others were."""
     gpu = row["device"]["kind"] == "gpu"
     # A ceiling is one GPU's. Several devices of a CPU are parts of it.
-    devices = count_devices(row["workload"], row["case_name"]) if gpu else 1
+    devices = shape[0] if gpu else 1
     work = Work(
         flops=row["flops_per_step"] / devices,
         least_bytes=row["least_bytes_per_step"] / devices,
-        winograd_share=winograd_share(row["workload"], row["case_name"]),
+        winograd_share=shape[1],
         cache_bytes=GPU_CACHE_BYTES if gpu else row["host"].get("cache_bytes"),
     )
     begun = row["started_at"]

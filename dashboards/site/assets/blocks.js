@@ -4,16 +4,19 @@
 deadheat.blocks = (() => {
   const { h } = deadheat;
 
+  // A number and its percent sign stay on one line.
+  const hold = (text) => String(text).replace(/(\d) %/g, "$1\u00a0%");
+
   // A cell: text or number, or {text, href, badge, title, note, value, help}.
   function cell(value) {
     if (value === null || value === undefined) return [""];
-    if (typeof value !== "object") return [String(value)];
-    let shown = value.text;
+    if (typeof value !== "object") return [hold(value)];
+    let shown = hold(value.text);
     if (value.badge) shown = h("span", { class: `badge ${value.badge}` }, shown);
     if (value.help) shown = deadheat.explain(value.text, value.help);
     if (value.href) shown = h("a", { href: value.href, title: value.title }, shown);
     else if (value.title) shown = h("span", { title: value.title }, shown);
-    const note = value.note ? h("div", { class: "remark" }, value.note) : null;
+    const note = value.note ? h("div", { class: "remark" }, hold(value.note)) : null;
     return [shown, note].filter(Boolean);
   }
 
@@ -61,7 +64,7 @@ deadheat.blocks = (() => {
     grid,
     facts,
     chart: (block) => deadheat.charts.figure(block),
-    details: (block, level) => h("details", {}, h("summary", {}, block.summary),
+    details: (block, level) => h("details", { id: block.id || null }, h("summary", {}, block.summary),
       ...block.blocks.map((each) => render(each, level))),
     code: (block) => h("pre", { class: "code", tabindex: "0" }, block.text),
   };
@@ -70,10 +73,20 @@ deadheat.blocks = (() => {
     return kinds[block.kind](block, level);
   }
 
-  function page(found) {
-    return [h("h1", {}, found.title), found.lead ? h("p", { class: "lead" }, found.lead) : null,
-      ...found.blocks.map((each) => render(each))].filter(Boolean);
+  // Links to the sections of a long page. Where the address holds a state, it stays there.
+  function contents(blocks) {
+    const sections = blocks.filter((each) => each.kind === "section");
+    if (sections.length < 4) return null;
+    const state = deadheat.readState();
+    const to = (id) => (Object.keys(state).length ? `#${new URLSearchParams({ ...state, at: id })}` : `#${id}`);
+    return h("nav", { class: "contents", "aria-label": "On this page" }, h("ul", {},
+      ...sections.map((each) => h("li", {}, h("a", { href: to(each.id) }, each.title)))));
   }
 
-  return { render, page, cell, plain };
+  function page(found) {
+    return [h("h1", {}, found.title), found.lead ? h("p", { class: "lead" }, found.lead) : null,
+      contents(found.blocks), ...found.blocks.map((each) => render(each))].filter(Boolean);
+  }
+
+  return { render, page, contents, cell, plain };
 })();

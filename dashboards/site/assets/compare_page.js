@@ -56,14 +56,19 @@
           { key: "b", name: b.title, align: "number" }, { key: "change", name: "Change", align: "number" }, { key: "verdict", name: "Moved?" }], rows })];
   }
 
-  async function versions(state) {
+  const inOrder = (versions) => versions.sort((x, y) => x.localeCompare(y, "en", { numeric: true }));
+
+  async function versions(given) {
     const found = await load("versions");
-    const names = Object.keys(found);
-    const own = found[state.framework] || {};
+    const names = Object.keys(found).sort();
+    const framework = given.framework || names[names.length - 1];
+    const own = found[framework] || {};
+    const known = inOrder(Object.keys(own));
+    const state = { framework, old: known[known.length - 2], new: known[known.length - 1], ...given };
     const bar = h("div", { class: "filters", role: "group", "aria-label": "Two versions" },
-      choose("Framework", state.framework, names, (value) => go({ framework: value, old: "", new: "" })),
-      choose("Old version", state.old, Object.keys(own), (value) => go({ old: value })),
-      choose("New version", state.new, Object.keys(own), (value) => go({ new: value })));
+      choose("Framework", state.framework, names, (value) => { const { old, new: later, ...rest } = deadheat.readState(); location.hash = new URLSearchParams({ ...rest, framework: value }); }),
+      choose("Old version", state.old, known, (value) => go({ ...state, old: value })),
+      choose("New version", state.new, known, (value) => go({ ...state, new: value })));
     if (!own[state.old] || !own[state.new]) return [bar];
     const rows = Object.entries(own[state.new]).filter(([key]) => own[state.old][key]).map(([key, cell]) => {
       const before = own[state.old][key];
@@ -79,16 +84,26 @@
           { key: "new", name: state.new, align: "number" }, { key: "change", name: "Change", align: "number" }], rows })];
   }
 
+  // Unless the address names two: the newest night, and the night before it on the same device.
+  function chooseNights(catalog) {
+    const nights = catalog.campaigns.filter((each) => each.kind === "nightly");
+    const last = nights[nights.length - 1];
+    const old = last && nights.filter((each) => each.fingerprint === last.fingerprint).at(-2);
+    return old ? { a: old.name, b: last.name } : {};
+  }
+
   async function build() {
-    const state = deadheat.readState();
+    const given = deadheat.readState();
     const catalog = await load("catalog");
+    const state = { ...chooseNights(catalog), ...given };
     const names = catalog.campaigns.map((each) => each.name).reverse();
     const bar = h("div", { class: "filters", role: "group", "aria-label": "Two nights" },
-      choose("First", state.a, names, (value) => go({ a: value })), choose("Second", state.b, names, (value) => go({ b: value })));
+      choose("First", state.a, names, (value) => go({ a: value, b: state.b || "" })),
+      choose("Second", state.b, names, (value) => go({ a: state.a || "", b: value })));
     const both = names.includes(state.a) && names.includes(state.b);
     const found = both ? nights(...(await Promise.all([state.a, state.b].map((each) => load(`campaigns/${each}`))))) : [];
-    return [h("h1", {}, both ? `${state.a} against ${state.b}` : "Compare two nights or two versions"), h("h2", {}, "Two nights"), bar, ...found,
-      h("h2", {}, "Two versions"), ...(await versions(state))];
+    return [h("h1", {}, both && given.a ? `${state.a} against ${state.b}` : "Compare two nights or two versions"), h("h2", {}, "Two nights"), bar, ...found,
+      h("h2", {}, "Two versions"), ...(await versions(given))];
   }
   addEventListener("hashchange", () => deadheat.show(build));
   deadheat.show(build);

@@ -89,13 +89,18 @@ const deadheat = (() => {
     }
     main.removeAttribute("aria-busy");
     html.dataset.ready = "yes";
-    const anchor = location.hash.slice(1);
-    const target = anchor && !anchor.includes("=") && document.getElementById(anchor);
-    if (target) {
-      for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
-      target.scrollIntoView();
-    }
+    reveal();
   }
+
+  // Opens and shows the part that the address names: page.html#id, or page.html#key=value&at=id.
+  function reveal() {
+    const anchor = readState().at || location.hash.slice(1);
+    const target = anchor && !anchor.includes("=") && document.getElementById(anchor);
+    if (!target) return;
+    for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+    target.scrollIntoView();
+  }
+  addEventListener("hashchange", reveal);
 
   function download(name, content, type) {
     const address = type ? URL.createObjectURL(new Blob([content], { type })) : content;

@@ -130,9 +130,11 @@
   }
 
   function list(catalog) {
-    return deadheat.blocks.page({ title: "Series", lead: "One history for each case, pair and metric. Choose one.",
+    const devices = new Set(catalog.cases.map((each) => each.device));
+    const where = devices.size === 1 ? ` All on ${[...devices][0]}.` : "";
+    return deadheat.blocks.page({ title: "Series", lead: `One history for each case, pair and metric. Choose one.${where}`,
       blocks: [{ kind: "table", name: "series", caption: "Every case that was measured in a night.",
-        columns: [{ key: "case", name: "Case" }, { key: "device", name: "Device" }, { key: "pairs", name: "Pairs" }, { key: "last", name: "Last night" }],
+        columns: [{ key: "case", name: "Case" }, ...(where ? [] : [{ key: "device", name: "Device" }]), { key: "pairs", name: "Pairs" }, { key: "last", name: "Last night" }],
         rows: catalog.cases.flatMap((each) => each.pairs.map((pair) => ({
           case: { text: each.words, href: deadheat.address("series.html", { case: each.key, pair: pair.id }) },
           device: each.device, pairs: pair.words, last: each.last.slice(0, 10) }))) }] });

@@ -9,9 +9,9 @@ deadheat.tables = (() => {
     const save = h("button", { type: "button", class: "quiet",
       onclick: () => deadheat.download(`${block.name}.csv`, deadheat.toCsv(lines()), "text/csv") }, "CSV");
     save.setAttribute("aria-label", `Download as CSV: ${block.caption}`);
-    return h("div", { class: "framed" },
+    return h("div", { class: "framed" }, search ? h("div", { class: "tools" }, search) : null,
       h("div", { class: "table", role: "region", tabindex: "0", "aria-label": block.caption }, table),
-      h("div", { class: "tools" }, search || null, save));
+      h("div", { class: "tools" }, save));
   }
 
   // Numbers by size, versions and batches by their digits, the rest as words.
@@ -22,10 +22,10 @@ deadheat.tables = (() => {
     return String(a).localeCompare(String(b), "en", { numeric: true });
   }
 
-  // Words need room on a phone, where a column would otherwise be one word wide.
+  // Words need room on a phone, where a column would otherwise be one word wide; a few stay on one line.
   function classOf(column, value) {
     const text = value && typeof value === "object" ? String(value.text) : String(value || "");
-    return column.align || (text.length > 20 ? "wide" : null);
+    return column.align || (text.length > 20 ? "wide" : text.length <= 12 ? "short" : null);
   }
 
   function table(block) {

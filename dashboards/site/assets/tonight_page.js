@@ -173,7 +173,9 @@
     const before = old ? await loadIfThere(`campaigns/${old.name}`) : null;
     document.getElementById("stamp").textContent = `Published ${catalog.generated_at}.`;
     const render = (each) => deadheat.blocks.render(each);
-    return [pages, h("h1", {}, night.sentence), ...night.top.map(render),
-      gridSection(night, before), ...(open && night.kind === "nightly" ? open.map(render) : []), ...night.blocks.map(render)];
+    const below = [...(open && night.kind === "nightly" ? open : []), ...night.blocks];
+    const grid = { kind: "section", id: "grid", title: "Who is faster?" };
+    return [pages, h("h1", {}, night.sentence), ...night.top.map(render), deadheat.blocks.contents([grid, ...below]),
+      gridSection(night, before), ...below.map(render)].filter(Boolean);
   });
 })();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,16 +119,24 @@ def test_every_link_within_the_site_leads_to_a_page_with_content(
         found |= dict.fromkeys(hrefs, address)
     files = {href.partition("#")[0] for href in found}
     assert all(Path(each.removeprefix("file://")).is_file() for each in files), found
-    kinds = {href.partition("=")[0]: href for href in found}  # one per page and parameter
+    plain = {href for href in found if "=" not in href}
+    # One per page and parameter; a page without parameters shows all its anchors at once.
+    kinds = {href.partition("=")[0]: href for href in found if href not in plain}
+    kinds |= {href.partition("#")[0]: href for href in plain}
     for href in kinds.values():
         page = visit.open(site, href.removeprefix(f"{site.as_uri()}/"))
         assert page.locator("h1").inner_text() != "Nothing to show here", (href, found[href])
         page.wait_for_load_state("networkidle")  # a chart that is left while it is drawn complains
-        anchor = href.partition("#")[2]
-        if anchor and "=" not in anchor:
-            assert page.locator(f'[id="{anchor}"]').count() == 1, (href, found[href])
+        own = [each for each in plain if href in plain and _is_beside(each, href)]
+        for anchor in filter(None, (each.partition("#")[2] for each in own)):
+            assert page.locator(f'[id="{anchor}"]').count() == 1, (href, anchor)
     assert visit.complaints == []
     visit.context.close()
+
+
+def _is_beside(one: str, other: str) -> bool:
+    """Whether both are on the same page."""
+    return one.partition("#")[0] == other.partition("#")[0]
 
 
 def test_filters_stay_in_the_address(browser: Browser, site: Path) -> None:
@@ -176,9 +185,10 @@ def test_the_night_leads_with_its_confirmed_change(site: Path) -> None:
 
 def test_the_commands_of_an_event_can_be_run(site: Path) -> None:
     page = SiteFiles(site).read("pages/events")
-    (event,) = [each for each in page["blocks"] if each.get("id") == "event-1"]
-    (details,) = [each for each in event["blocks"] if each["kind"] == "details"]
-    commands = details["blocks"][0]["text"].splitlines()
+    (evidence,) = [each for each in page["blocks"] if each.get("id") == "evidence"]
+    (event,) = [each for each in evidence["blocks"] if each["id"] == "event-1"]
+    (code,) = [each for each in event["blocks"] if each["kind"] == "code"]
+    commands = code["text"].splitlines()
     assert [each.split()[1] for each in commands] == 2 * ["compare", "bisect"] + ["events"]
     assert "--a jax==0.12.1 --b jax==0.12.0" in commands[0]
     for command in commands:
@@ -195,6 +205,52 @@ def test_hostile_text_stays_text(browser: Browser, site: Path) -> None:
         page = visit.open(site, f"duel.html#{state}")
         assert page.locator("h1").inner_text() == "Nothing to show here"
     visit.context.close()
+
+
+def test_each_question_is_answered_in_two_clicks_from_tonight(browser: Browser, site: Path) -> None:
+    visit = Visit(browser)
+    nav, contents = "header nav", "nav.contents"
+    for first, second, shown in (
+        ("main a[href$='event-1']", None, "blamed: JAX"),  # what moved, and who did it
+        (f"{nav} a[href$='releases.html']", None, "JAX: version by case"),
+        (".heat td:not(.void) a", f"{contents} a[href$='at=times']", "rounds of each start"),
+        ("main a[href$='voids']", None, "outputs differ"),  # why a pair is missing
+        (
+            f"{nav} a[href$='health.html']",
+            f"{contents} a[href$='error-rates']",
+            "no calibration run was judged",
+        ),
+    ):
+        page = visit.open(site, "index.html")
+        page.locator(first).first.click()
+        if second is not None:
+            page.locator(second).click()
+        page.get_by_text(shown).first.wait_for()
+        assert page.get_by_text(shown).first.is_visible(), first
+    assert visit.complaints == []
+    visit.context.close()
+
+
+def test_compare_begins_with_the_newest_night_and_versions(browser: Browser, site: Path) -> None:
+    visit = Visit(browser)
+    page = visit.open(site, "compare.html")
+    first, second, framework, _old, new = page.locator(".filters select").all()
+    assert first.input_value() == name_night(NIGHTS - 2)
+    assert second.input_value() == name_night(NIGHTS - 1)
+    assert page.locator("table").count() == 2
+    framework.select_option("jax")
+    page.wait_for_url("**#framework=jax")
+    assert new.input_value() == "0.12.1"
+    assert visit.complaints == []
+    visit.context.close()
+
+
+def test_cases_are_listed_with_batches_in_order(site: Path) -> None:
+    words = [each["words"] for each in SiteFiles(site).read("catalog")["cases"]]
+    batches = [re.findall(r"inference, batch (\d+)", each) for each in words if "ResNet" in each]
+    numbers = [int(each[0]) for each in batches if each]
+    assert len(numbers) > 1 and numbers == sorted(numbers)
+    assert sorted(map(str, numbers)) != list(map(str, numbers)), "as words they sort otherwise"
 
 
 def test_a_table_sorts_and_downloads(browser: Browser, site: Path) -> None:
