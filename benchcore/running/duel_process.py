@@ -20,6 +20,7 @@ from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.running.device_lock import hold_device
 from benchcore.running.heartbeat import StuckProcessError, follow_progress
 from benchcore.state import State
+from benchcore.store.packs import unpack
 
 _DOCUMENT = "result.json"
 
@@ -33,8 +34,10 @@ class OutOfTimeError(Exception):
 
 
 def result_path(state: State, campaign: str, duel_run: str) -> Path:
-    """The path of a duel run's document in the spool."""
-    return state.spool / campaign / f"{duel_run}.json"
+    """The path of a duel run's document in the spool. A campaign that was packed is unpacked."""
+    folder = state.spool / campaign
+    unpack(folder)
+    return folder / f"{duel_run}.json"
 
 
 def run_duel(

@@ -26,6 +26,7 @@ from benchcore.progress import ProgressLog
 from benchcore.protocol import SCHEMA, DuelLimits
 from benchcore.running.sites import check_site, load_site
 from benchcore.state import State
+from benchcore.store.packs import unpack
 
 _EXPECTED_S = 60.0
 
@@ -65,6 +66,7 @@ def recall_plan(state: State, campaign: str) -> Plan:
     """The plan of a campaign; an empty one where only its documents are left. Raises as
     `load_campaign`."""
     matrix.check_campaign(campaign)
+    unpack(state.spool / campaign)
     if (state.campaigns / campaign / "plan.json").exists() or not any(
         (state.spool / campaign).glob("*.json")
     ):

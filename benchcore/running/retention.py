@@ -1,4 +1,4 @@
-"""Which files no night needs any more, and removes them. Documents are never removed."""
+"""Which files no night needs any more, and removes them. Documents are packed, never removed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from benchcore.planning.snapshot import hash_inside
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.duels import list_open_environments
+from benchcore.store.packs import pack
 
 ENVIRONMENTS = "environments"
+DOCUMENTS = "documents, by packing them"
+_PACKED_SHARE = 0.1
+"""About the size of a campaign's packed documents over theirs."""
 _WRITTEN = ("plan.json", "progress.jsonl", "finished.json")
 _REMOVED = ".removed-"
 _LEFT = ("campaigns/*/.removed-*", "environments/*/.removed-*", "snapshots/.*-*")
@@ -60,14 +64,15 @@ def list_removals(
 
     A night is a day (UTC) on which a campaign ran. Of older campaigns the files of their duels go
     (evidence, logs, caches), and the packages of environments that only they used; the lock of each
-    stays. `needed_environments` are keys of environments to keep as well. Of snapshots only today's
-    stay, and the current one.
+    stays. Their documents are packed. `needed_environments` are keys of environments to keep as
+    well. Of snapshots only today's stay, and the current one.
     """
     old, kept = _split_campaigns(state, keep_nights)
     needed = {*needed_environments, *_list_keys(kept)}
     left = (path for pattern in _LEFT for path in state.root.glob(pattern))
     return [
         *_describe("files of duels", (each / "duels" for each in old)),
+        *_describe_documents(state.spool / each.name for each in old),
         *_describe(ENVIRONMENTS, _list_unused(state, needed)),
         *_describe("snapshots", _list_old_snapshots(state)),
         *_describe("leftovers", (path for path in left if _is_old(path))),
@@ -85,7 +90,9 @@ def remove(removals: Iterable[Removal]) -> int:
     Interrupted, it leaves nothing that looks whole; another run removes the rest."""
     freed = 0
     for each in removals:
-        if each.part == ENVIRONMENTS:
+        if each.part == DOCUMENTS:
+            freed += pack(each.path)
+        elif each.part == ENVIRONMENTS:
             freed += each.num_bytes if remove_packages(each.path) else 0
         else:
             gone = each.path
@@ -140,6 +147,13 @@ def _is_old(folder: Path) -> bool:
 
 def _describe(part: str, paths: Iterable[Path]) -> list[Removal]:
     return [Removal(part, path, _measure(path, freed=True)) for path in paths if path.exists()]
+
+
+def _describe_documents(folders: Iterable[Path]) -> Iterator[Removal]:
+    for folder in folders:
+        size = sum(each.stat().st_size for each in folder.glob("*.json"))
+        if size:
+            yield Removal(DOCUMENTS, folder, round(size * (1 - _PACKED_SHARE)))
 
 
 def _measure(path: Path, *, freed: bool = False) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from benchcore.cell.measure.degraded import leave_out_degraded
+from benchcore.errors import DamagedFileError
 from benchcore.state import State
+from benchcore.store import packs
 from benchcore.store.database import begin_writing
 from benchcore.store.documents import read_document
 from benchcore.store.metrics import IN_COLUMNS
@@ -65,6 +67,12 @@ def _ingest_spool(engine: Engine, state: State) -> IngestReport:
     already: list[str] = []
     healed: list[str] = []
     rejected: list[Rejection] = []
+    for pack in sorted({*state.spool.glob(f"*/{packs.NAME}")} - {state.rejected / packs.NAME}):
+        try:
+            already += _unpack_new(pack.parent, known, incomplete)
+        except DamagedFileError as error:
+            rejection = _set_aside(pack, state.rejected, str(error))
+            rejected += [rejection] if rejection else []
     for path in _documents(state):
         there = known.get(path.stem) == path.parent.name
         if there:
@@ -88,6 +96,16 @@ def _ingest_spool(engine: Engine, state: State) -> IngestReport:
         else:
             already.append(path.stem)
     return IngestReport(tuple(ingested), tuple(already), tuple(rejected), tuple(healed))
+
+
+def _unpack_new(folder: Path, known: Mapping[str, str], incomplete: Collection[str]) -> list[str]:
+    """The duel runs of a pack whose rows are all there; any other pack is unpacked instead."""
+    packed = packs.list_packed(folder)
+    missing = [each for each in packed if known.get(each) != folder.name or each in incomplete]
+    if packed and not missing:
+        return packed
+    packs.unpack(folder)
+    return []
 
 
 def _documents(state: State) -> list[Path]:

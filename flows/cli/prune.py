@@ -25,8 +25,8 @@ def prune(
     """Remove files that no night needs any more, and show what takes how much.
 
     Evidence, logs and caches of older duels, packages of environments that only these used, and
-    old snapshots. Result documents, proofs, plans, locks, pages and the database stay, and so do
-    environments that an undecided suspicion compares.
+    old snapshots. Result documents are packed to a tenth of their size. Proofs, plans, locks,
+    pages and the database stay, and so do environments that an undecided suspicion compares.
     """
     opened = open_state(state)
     removals = list_unneeded(opened, keep_nights)

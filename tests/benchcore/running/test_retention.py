@@ -18,6 +18,7 @@ from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running import retention
 from benchcore.running.retention import list_removals, list_sizes, read_keep_nights, remove
 from benchcore.state import State, open_state
+from benchcore.store import packs
 
 DAY_S = 86_400.0
 NAMES = ("oldest", "older", "newest")
@@ -85,7 +86,14 @@ def test_old_nights_lose_their_files_and_environments_and_newer_ones_nothing(sta
     assert freed >= 2 * 50_000 + 2 * 20_000
     assert _built(state) == {"of-newest", "shared"}
     assert not list(state.campaigns.glob("old*/duels"))
+    assert sorted(state.spool.glob("[!r]*/*")) == [
+        state.spool / "newest" / "1.json",
+        *(state.spool / name / packs.NAME for name in ("older", "oldest")),
+    ]
+    for name in NAMES:
+        packs.unpack(state.spool / name)
     assert _list_files(state.spool) == spool
+    remove(list_removals(state, 1))
     assert _list_files(state.campaigns / "newest") == newest
     for name in NAMES:
         assert (state.campaigns / name / "plan.json").exists()

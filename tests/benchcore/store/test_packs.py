@@ -1,0 +1,107 @@
+"""Packed documents come back byte for byte, and count as what they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from result_documents import CAMPAIGN, DUEL_RUN, JAX, OLD_JAX, TORCH, make_document, spool_document
+from sqlalchemy import delete
+
+from benchcore.errors import DamagedFileError
+from benchcore.running.duel_process import result_path
+from benchcore.state import State
+from benchcore.store import packs
+from benchcore.store.database import Engine, begin_writing
+from benchcore.store.ingest import ingest_spool
+from benchcore.store.models import StartRun
+
+IDS = (DUEL_RUN, "1" * 16)
+
+
+@pytest.fixture
+def folder(state: State) -> Path:
+    for each in IDS:
+        spool_document(state.spool, make_document((JAX, TORCH, OLD_JAX), duel_run=each))
+    return state.spool / CAMPAIGN
+
+
+def _read(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+def test_a_pack_is_a_tenth_and_gives_the_documents_back(folder: Path) -> None:
+    before = _read(folder)
+    freed = packs.pack(folder)
+    assert [*_read(folder)] == [packs.NAME] and sorted(packs.list_packed(folder)) == sorted(IDS)
+    size = sum(map(len, before.values()))
+    assert freed == size - (folder / packs.NAME).stat().st_size > 0.85 * size
+    assert packs.pack(folder) == freed  # again, as after new documents
+    packs.unpack(folder)
+    assert _read(folder) == before
+    packs.unpack(folder)
+
+
+def test_a_pack_is_not_read_again_until_rows_are_missing(
+    folder: Path, engine: Engine, state: State
+) -> None:
+    ingest_spool(engine, state)
+    packs.pack(folder)
+    report = ingest_spool(engine, state)
+    assert (report.ingested, sorted(report.already)) == ((), sorted(IDS))
+    assert [*_read(folder)] == [packs.NAME]
+    with begin_writing(engine) as session:
+        session.execute(delete(StartRun).where(StartRun.duel_run == IDS[1]))
+    assert ingest_spool(engine, state).healed == (IDS[1],)
+    assert packs.NAME not in _read(folder)
+
+
+def test_a_new_database_takes_in_what_is_packed(folder: Path, engine: Engine, state: State) -> None:
+    packs.pack(folder)
+    assert ingest_spool(engine, state).ingested == tuple(sorted(IDS))
+
+
+def test_a_packed_duel_is_measured(folder: Path, state: State) -> None:
+    packs.pack(folder)
+    assert result_path(state, CAMPAIGN, DUEL_RUN).exists()
+
+
+def test_an_interrupted_pack_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _read(folder)
+
+    def break_off(*args: object, missing_ok: bool = False) -> None:
+        raise RuntimeError("the power went")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("zipfile.ZipFile.read", break_off)
+        with pytest.raises(RuntimeError, match="the power went"):
+            packs.pack(folder)
+    assert _read(folder) == before
+    monkeypatch.setattr(Path, "unlink", break_off)
+    with pytest.raises(RuntimeError, match="the power went"):
+        packs.pack(folder)
+    monkeypatch.undo()
+    packs.unpack(folder)
+    assert _read(folder) == before
+
+
+def test_a_damaged_pack_is_reported_and_a_different_one_removes_nothing(
+    folder: Path, engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _read(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(ZipFile, "read", lambda *args: b"other")
+        with pytest.raises(DamagedFileError, match="reads back differently"):
+            packs.pack(folder)
+    assert _read(folder) == before
+    packs.pack(folder)
+    path = folder / packs.NAME
+    path.write_bytes(path.read_bytes()[:200])
+    assert packs.list_packed(folder) == []
+    with pytest.raises(DamagedFileError, match="bring the file back from a backup"):
+        packs.unpack(folder)
+    assert path.exists()
+    (rejection,) = ingest_spool(engine, state).rejected
+    assert rejection.path.parent == state.rejected and "backup" in rejection.reason
+    assert ingest_spool(engine, state).rejected == ()  # one night fails, not every one
