@@ -18,7 +18,7 @@ from prefect_server import Template, serve_prefect
 from benchcore.environments.build import provision
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_requests import parse_request, resolve
-from benchcore.protocol import EnvironmentRecord
+from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.state import State, open_state
 
 REPOSITORY = Path(__file__).parent.parent
@@ -29,11 +29,12 @@ os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")  # the tests fetch no Pyth
 # other at every tiny operation, and Inductor's pool imports torch once more.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", TORCHINDUCTOR_COMPILE_THREADS="1")
 _MINUTES = """
-test_plants test_compare test_up test_programs test_slurm_campaign test_nightly
-test_real_metrics test_real_duel test_deployments test_confirm test_proofs test_defects
-test_slurm_worker test_bisect test_measure test_real_profile test_real_programs
-test_release_watch test_real_epochs test_calibration test_docs test_prefect_file test_ladder
-test_equivalence test_physics
+test_programs test_up test_plants test_slurm_campaign test_compare test_deployments test_bisect
+test_tune test_real_metrics test_ladder test_nightly test_physics test_setting_effects
+test_real_epochs test_real_duel test_wandb_runs test_confirm test_real_programs
+test_conductor test_defects test_suites test_equivalence test_docs test_disk_full
+test_canary test_proofs test_profiles test_real_checkpoints test_slurm_worker test_real_products
+test_measure test_release_watch test_broken_model test_calibration test_prefect_file
 """
 """Files that take minutes, the longest first."""
 
@@ -92,9 +93,19 @@ def _prefect_template(tmp_path_factory: pytest.TempPathFactory) -> None:
     Template.folder = _shared_folder(tmp_path_factory) / "prefect-template"
 
 
+_LOOPS = (
+    "CANCELLATION_CLEANUP", "CLEANUP_RECONCILER", "FOREMAN", "LATE_RUNS", "PAUSE_EXPIRATIONS",
+    "REPOSSESSOR", "SCHEDULER", "TRIGGERS",
+)  # fmt: skip
+"""What a Prefect server does every few seconds for workers, schedules and automations. A server
+that has none of them spends less than half of its idle CPU time without."""
+
+
 @pytest.fixture(scope="session")
 def _prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serve_prefect(tmp_path_factory.mktemp("prefect"), os.environ) as environment:
+    idle = {f"PREFECT_SERVER_SERVICES_{each}_ENABLED": "false" for each in _LOOPS}
+    folder = tmp_path_factory.mktemp("prefect")
+    with serve_prefect(folder, {**os.environ, **idle}) as environment:
         yield environment["PREFECT_API_URL"]
 
 
@@ -142,6 +153,18 @@ def framework_python(
 ) -> Callable[[str], Path]:
     """The Python of the newest environment of a framework."""
     return lambda framework: Path(framework_environment(framework).python)
+
+
+@pytest.fixture(scope="module")
+def short_blocks() -> Iterator[None]:
+    """Duels that are planned meanwhile warm up and time briefly, unless they say how long. For
+    tests of what a duel shows whatever its speed, or of a side that is many times slower."""
+    defaults = DuelLimits.__init__.__kwdefaults__
+    assert defaults is not None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(defaults, "block_ms", 10.0)
+        patched.setitem(defaults, "warm_up_limit_s", 0.3)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -165,15 +165,22 @@ def test_every_batching_of_an_ensemble_computes_the_same(
 _CPU_FLAGS = [name for name, flag in XLA_FLAGS.items() if flag.startswith("--xla_cpu")]
 
 
+@pytest.fixture(scope="module")
+def usual(framework_environment: Callable[[str], EnvironmentRecord]) -> dict[str, Any]:
+    """What JAX computes without a flag."""
+    (found,) = _run(framework_environment("jax"), [_job("mlp", "tiny_train", "jax")])
+    return found
+
+
 @pytest.mark.parametrize("name", _CPU_FLAGS)
 def test_a_flag_of_xla_reaches_it_and_computes_the_same(
-    name: str, framework_environment: Callable[[str], EnvironmentRecord]
+    name: str,
+    usual: dict[str, Any],
+    framework_environment: Callable[[str], EnvironmentRecord],
 ) -> None:
     job = _job("mlp", "tiny_train", "jax", xla=name)
     (flag,) = xla_flags_of(job["settings"], "cpu")
-    environment = framework_environment("jax")
-    (usual,) = _run(environment, [_job("mlp", "tiny_train", "jax")])
-    (found,) = _run(environment, [job], flags=flag)
+    (found,) = _run(framework_environment("jax"), [job], flags=flag)
 
     assert found["xla_flags"] == flag == XLA_FLAGS[name]
     _check_equal("mlp", "tiny_train", usual, found)

@@ -98,6 +98,8 @@ def test_a_step_that_jits_a_fresh_closure_is_void(
         "        fresh = jax.jit(lambda *each: _train_step(case)(*each), donate_argnums=(0, 1))\n"
         "        params, state, loss = fresh(params, state, *inputs)\n",
     )
+    for file, text in (("start", "_FEWEST_LATENCIES = "), ("stopping", "MIN_STEPS = ")):
+        _break(snapshot, f"cell/{file}.py", f"{text}50", f"{text}2")
     short = {"starts": 1, "passes": False}
     order = _order(framework_environment("jax@newest"), "jax", "jit", "a", "b", **short)
     document = run_order(order, state, snapshot)
