@@ -195,7 +195,7 @@ class Comparison(BaseModel):
     budget_minutes: float = Field(
         5,
         title="Budget",
-        description="Add no starts after this many minutes.",
+        description="Stop adding starts after this many minutes.",
         ge=0.1,
         le=600,
     )
