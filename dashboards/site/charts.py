@@ -20,7 +20,9 @@ _TICK = "format(datum.value, '~r') + 'x'"
 _ALARM = "#c2410c"
 _WIDTH: Any = "container"
 _QUANTILE = ["contender:N", "quantile:Q", "ms:Q"]
-_HISTORY_HEIGHT, _OVERVIEW_HEIGHT = 260, 42
+_HISTORY_HEIGHT, _OVERVIEW_HEIGHT = 290, 42
+_LABELS_HEIGHT = 38
+"""Of the rows for labels of versions and conditions, above the values."""
 
 
 def _named(name: str) -> alt.NamedData:
@@ -93,14 +95,15 @@ def history() -> dict[str, Any]:
     value = alt.Y(
         "value:Q",
         title=None,
-        scale=alt.Scale(type="log", nice=False, padding=8),
+        scale=alt.Scale(type="log", nice=False, padding=8, range=[_HISTORY_HEIGHT, _LABELS_HEIGHT]),
         axis=alt.Axis(labelExpr="format(datum.value, '~r') + suffix", tickCount=5),
     )
+    small = alt.Y("value:Q", axis=None, scale=alt.Scale(type="log", nice=False, padding=8))
     main = alt.LayerChart(layer=_history_layers(brush, zoomed, value), width=600)
     overview = (
         alt.Chart(_named("points"))
         .mark_line(strokeWidth=1, aria=False)
-        .encode(x=time.axis(None).scale(padding=10), y=value.axis(None), detail="line:N")
+        .encode(x=time.axis(None).scale(padding=10), y=small, detail="line:N")
         .add_params(brush)
         .properties(height=_OVERVIEW_HEIGHT, width=600)
     )

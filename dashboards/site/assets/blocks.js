@@ -83,9 +83,12 @@ deadheat.blocks = (() => {
       ...sections.map((each) => h("li", {}, h("a", { href: to(each.id) }, each.title)))));
   }
 
+  // The links stand below the sentences that lead the page.
   function page(found) {
+    const first = [...found.blocks, { kind: "" }].findIndex((each) => each.kind !== "text");
+    const [lead, rest] = [found.blocks.slice(0, first), found.blocks.slice(first)];
     return [h("h1", {}, found.title), found.lead ? h("p", { class: "lead" }, found.lead) : null,
-      contents(found.blocks), ...found.blocks.map((each) => render(each))].filter(Boolean);
+      ...lead.map((each) => render(each)), contents(rest), ...rest.map((each) => render(each))].filter(Boolean);
   }
 
   return { render, page, contents, cell, plain };

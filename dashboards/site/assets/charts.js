@@ -5,6 +5,7 @@ deadheat.charts = (() => {
   const { h } = deadheat;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Set();
+  const NARROW = 500; // pixels: a phone
   let vega = null;
 
   function theme() {
@@ -21,6 +22,13 @@ deadheat.charts = (() => {
     };
   }
 
+  // Half as many legend entries beside each other.
+  function narrow(part) {
+    for (const each of Object.values(part.encoding || {}))
+      if (each.legend && each.legend.columns) each.legend.columns = Math.ceil(each.legend.columns / 2);
+    (part.layer || []).forEach(narrow);
+  }
+
   // The specification with its data. A concatenation has no width of its own that fits.
   function specify(block, width) {
     const spec = structuredClone(deadheat.specs[block.spec]);
@@ -33,6 +41,7 @@ deadheat.charts = (() => {
     [spec, ...(spec.vconcat || [])].forEach(dropEmpty);
     for (const part of spec.vconcat || []) part.width = width - 70;
     for (const param of spec.params || []) if (param.name === "suffix" && block.unit !== undefined) param.value = block.unit;
+    if (width < NARROW) narrow(spec);
     const rows = spec.usermeta && Object.values(block.datasets)[0];
     if (rows) spec.height = spec.usermeta.step * new Set(rows.map((row) => row[spec.usermeta.rows])).size;
     return { ...spec, datasets: block.datasets, description: block.description };
@@ -87,7 +96,7 @@ deadheat.charts = (() => {
   }
 
   dark.addEventListener("change", () => {
-    for (const [place, block] of drawn) if (place.isConnected) draw(place, block); else drawn.delete([place, block]);
+    for (const each of drawn) if (each[0].isConnected) draw(...each); else drawn.delete(each);
   });
 
   return { figure };

@@ -47,8 +47,25 @@
         const before = old.conditions[name];
         if (before !== undefined && before !== value) words.push(`${name} ${value}`);
       }
-      if (words.length) changes.push({ time: row.at, label: words.join(", "), row: 12 * (changes.length % 3), late: isLate(rows, row.at) });
+      if (words.length) changes.push({ time: row.at, label: words.join(", "), row: 0, late: isLate(rows, row.at) });
     });
+    return placeLabels(changes, rows);
+  }
+
+  // The newest label first, each in the first of three rows above the values where it covers no other. One without a
+  // place keeps its line; the table has its versions.
+  function placeLabels(changes, rows) {
+    const width = document.getElementById("page").clientWidth - 110, letter = 5.6; // pixels
+    const [begin, end] = [rows[0], rows[rows.length - 1]].map((row) => Date.parse(row.at));
+    const free = [width * 2, width * 2, width * 2]; // where each row is taken from
+    for (const change of [...changes].reverse()) {
+      const at = width * (Date.parse(change.time) - begin) / Math.max(1, end - begin);
+      const size = letter * change.label.length + 8;
+      const [left, right] = change.late ? [at - size, at] : [at, at + size];
+      const place = left < 0 ? -1 : free.findIndex((taken) => right <= taken);
+      if (place < 0) change.label = "";
+      else { free[place] = left; change.row = 12 * place; }
+    }
     return changes;
   }
 
