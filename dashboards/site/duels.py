@@ -17,11 +17,13 @@ from dashboards.site.gather import Campaign
 from dashboards.site.health import link_suite
 from dashboards.site.names import name_case_in_words
 from dashboards.site.pairs import case_key, pair_id
-from dashboards.site.tonight import list_pairs, title_campaign
+from dashboards.site.tonight import fold_pairs, title_campaign
 from dashboards.tables import Row
 
 _STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
 _QUANTILES = (*(each / 20 for each in range(1, 20)), 0.99)
+_MOST_ROWS = 20
+"""Comparisons that are not folded."""
 _GAP = 0.6
 """Between two starts on the axis of the chart of blocks, in rounds."""
 
@@ -46,7 +48,7 @@ def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Bloc
     sections = [
         _head(campaign, duel, of_run["ratios"], of_run["contenders"]),
         blocks.section(
-            "Pairs", [list_pairs("pairs", of_run["ratios"], of_one_case=True)], id="pairs"
+            "Pairs", [fold_pairs("pairs", of_run["ratios"], of_one_case=True)], id="pairs"
         ),
         _failed_checks(campaign, of_run["failed_checks"]),
         _tracebacks(raw, names),
@@ -250,7 +252,14 @@ def _equivalence(found: Rows) -> Block | None:
     )
     caption = "The evidence comes from the callable that is timed, before and after the blocks."
     shown = blocks.table("equivalence", caption, columns, rows)
-    return shown and blocks.section("Did both compute the same?", [shown], id="equivalence")
+    if shown is None:
+        return None
+    agree = sum(row["agrees"] == "agrees" for row in rows)
+    words = f"{agree} of {len(rows)} agree."
+    if len(rows) > _MOST_ROWS:
+        shown = blocks.details("Every comparison", [shown])
+    listed = [blocks.text(words, tone="answer"), shown]
+    return blocks.section("Did both compute the same?", listed, id="equivalence")
 
 
 def _limits(found: Rows, profiles: Rows, names: Mapping[str, str]) -> Block | None:

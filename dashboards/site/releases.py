@@ -98,7 +98,8 @@ def releases_page(files: SiteFiles) -> Block:
     releases = defaultdict[tuple[str, ...], list[dict[str, Any]]](list)
     for row in rows:
         releases[tuple(row[key] for key in _SAME_PAIR)].append(row)
-    order = sorted(releases, key=lambda key: (key[0], _sort_key(key[1]), _sort_key(key[2])))
+    nearest = _find_nearest(releases)
+    order = sorted(nearest, key=lambda key: (key[0], _sort_key(key[1]), _sort_key(key[2])))
     order.reverse()
     listed: list[Block] = []
     for framework in sorted({key[0] for key in order}):
@@ -115,6 +116,15 @@ def releases_page(files: SiteFiles) -> Block:
         "duel. A change needs evidence beyond chance over all tests of the release."
     )
     return blocks.page("Releases", listed, lead=lead)
+
+
+def _find_nearest(keys: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Of each version the pair with the nearest older one: a backfill measures every two versions
+    side by side, and what a release did is what it did to the version before it."""
+    found = dict[tuple[str, str], tuple[str, ...]]()
+    for key in sorted(keys, key=lambda key: _sort_key(key[2])):
+        found[key[0], key[1]] = key
+    return list(found.values())
 
 
 def _sort_key(version: str) -> Version:

@@ -25,12 +25,20 @@ from dashboards.frames import counting, is_fair, newest_pairs, select_rows
 from dashboards.site import blocks, voids
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign, count_failed
-from dashboards.site.names import name_case_in_words, name_model, name_precision, name_setting
+from dashboards.site.names import (
+    name_case_in_words,
+    name_model,
+    name_precision,
+    name_setting,
+    order_words,
+)
 from dashboards.site.names import name_use_case as use_case_words
 from dashboards.site.pairs import case_key, pair_id
 
 _OF_GRID = tuple(each for each in METRICS if each.key in TRACKED and each.key != STEP_TIME)
 Rows = Sequence[Mapping[str, Any]]
+_MOST_PAIRS = 20
+"""Pairs that a table shows at once."""
 _NO_WORKLOADS = ("matmul", "copy", "noop", "digest", "faulty")
 """They measure the machine or us, not a framework: the grid leaves them out."""
 
@@ -153,7 +161,8 @@ def _list_conditions(campaign: Campaign) -> dict[str, str]:
 def _list_top(campaign: Campaign) -> list[Block]:
     """Below the verdict: what was measured with what, what a person must know, and what failed."""
     count, total = int(counting(campaign.ratios).sum()), len(campaign.ratios)
-    versions = ", ".join(f"{name} {version}" for name, version in campaign.versions.items())
+    known = campaign.versions or _span_versions(campaign)
+    versions = ", ".join(f"{name} {version}" for name, version in known.items())
     counted = f"{count} of {format_count(total, 'pair')} count"
     void = blocks.link(f"{total - count} do not", "#voids")
     summary = [f"{versions or 'No framework'} on {campaign.first['device_model']}. {counted}"]
@@ -169,6 +178,16 @@ def _list_top(campaign: Campaign) -> list[Block]:
     return listed
 
 
+def _span_versions(campaign: Campaign) -> dict[str, str]:
+    """Oldest and newest version of each framework, where none is the newest release."""
+    found = dict[str, set[str]]()
+    for row in campaign.rows("contenders"):
+        if row["framework"] in ("jax", "torch"):
+            found.setdefault(FRAMEWORKS[row["framework"]], set()).add(str(row["version"]))
+    spans = {name: sorted(versions, key=order_words) for name, versions in found.items()}
+    return {name: " to ".join(dict.fromkeys((each[0], each[-1]))) for name, each in spans.items()}
+
+
 def _list_blocks(campaign: Campaign, workaround_rows: Sequence[Mapping[str, Any]]) -> list[Block]:
     ratios = campaign.rows("ratios")
     sections = [
@@ -177,7 +196,7 @@ def _list_blocks(campaign: Campaign, workaround_rows: Sequence[Mapping[str, Any]
         _failure_section(campaign, workaround_rows),
         voids.list_section(campaign),
         _epoch_section(campaign),
-        _all_pairs_section([row for row in ratios if row["kind"] == "cross_framework"]),
+        _pair_section("pairs", "All pairs of JAX and PyTorch", ratios, "cross_framework"),
         _fact_section(campaign),
     ]
     return [each for each in sections if each]
@@ -185,16 +204,15 @@ def _list_blocks(campaign: Campaign, workaround_rows: Sequence[Mapping[str, Any]
 
 def _pair_section(id: str, title: str, ratios: Rows, kind: str) -> Block | None:
     rows = [row for row in ratios if row["kind"] == kind]
-    return blocks.section(title, [list_pairs(id, rows)], id=id) if len(rows) else None
+    return blocks.section(title, [fold_pairs(id, rows)], id=id) if len(rows) else None
 
 
-def _all_pairs_section(rows: Rows) -> Block | None:
-    """Folded: the grid shows the same pairs."""
-    if not rows:
-        return None
-    summary = f"{format_count(len(rows), 'pair')}, each with its interval and settings"
-    listed = [blocks.details(summary, [list_pairs("pairs", rows)])]
-    return blocks.section("All pairs of JAX and PyTorch", listed, id="pairs")
+def fold_pairs(name: str, rows: Rows, *, of_one_case: bool = False) -> Block | None:
+    """As `list_pairs`; many are folded, as a page begins with what is read first."""
+    table = list_pairs(name, rows, of_one_case=of_one_case)
+    if len(rows) <= _MOST_PAIRS:
+        return table
+    return blocks.details(f"{len(rows)} pairs, each with its interval and settings", [table])
 
 
 def list_pairs(name: str, rows: Rows, *, of_one_case: bool = False) -> Block | None:

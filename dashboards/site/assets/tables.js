@@ -25,7 +25,7 @@ deadheat.tables = (() => {
   // Words need room on a phone, where a column would otherwise be one word wide; a few stay on one line.
   function classOf(column, value) {
     const text = value && typeof value === "object" ? String(value.text) : String(value || "");
-    return column.align || (text.length > 20 ? "wide" : text.length <= 12 ? "short" : null);
+    return column.align || (text.length > 20 ? "wide" : text.length <= 16 ? "short" : null);
   }
 
   function table(block) {
