@@ -29,7 +29,7 @@ def keep_certain(series: Whitened, change_points: Sequence[int], degree: int) ->
         level = series.less(fitted.curve) if degree else series
         at, ends = np.array(kept), np.array([0, *kept, series.num_nights])
         gains = level.fit_jumps(ends[:-2], ends[2:], at).gain
-        surplus = gains / inflate(series, kept, degree) - thresholds(at, series.num_nights)
+        surplus = gains / _inflate(series, kept, degree) - thresholds(at, series.num_nights)
         weakest = int(np.argmin(surplus))
         if surplus[weakest] > 0:
             break
@@ -38,7 +38,7 @@ def keep_certain(series: Whitened, change_points: Sequence[int], degree: int) ->
     return kept
 
 
-def inflate(series: Whitened, change_points: Sequence[int], degree: int) -> np.ndarray:
+def _inflate(series: Whitened, change_points: Sequence[int], degree: int) -> np.ndarray:
     """By how much the variance of each jump exceeds that of the series' model, at least 1."""
     residuals = _residuals(series, change_points, degree)
     ends = np.array([0, *change_points, series.num_nights])

@@ -20,7 +20,6 @@ FEWEST = 2
 """Nights per level."""
 _EDGE, _EDGE_BONUS = 8, 5.0
 _FIRST_MALUS = 4.0
-_LAST, _LAST_MALUS = 2, 5.0
 _WITHOUT_LAST = 0.4
 _MOST_SPLITS = 200
 _MOST_UNREAL = 20
@@ -178,11 +177,10 @@ def penalty(num_nights: int) -> float:
 
 def thresholds(at: np.ndarray, num_nights: int) -> np.ndarray:
     """Lower near the end, where there are few places for a change point and a recent one deserves
-    attention; but the last two nights may both be outliers."""
-    left = num_nights - at
-    bonus = _EDGE_BONUS if (left <= _EDGE).sum() == 1 else 0.0
-    near = np.where(left <= _EDGE, -bonus, 0.0) + np.where(left <= _LAST, _LAST_MALUS, 0.0)
-    return penalty(num_nights) + near + np.where(at <= _EDGE, _FIRST_MALUS, 0.0)
+    attention."""
+    near = num_nights - at <= _EDGE
+    bonus = _EDGE_BONUS if near.sum() == 1 else 0.0
+    return penalty(num_nights) - near * bonus + np.where(at <= _EDGE, _FIRST_MALUS, 0.0)
 
 
 def find_change_points(series: Whitened) -> list[int]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from benchcore.verdict.history.certainty import inflate, keep_certain
+from benchcore.verdict.history.certainty import keep_certain
 from benchcore.verdict.history.change_points import (
     Whitened,
     find_change_points,
@@ -23,8 +23,6 @@ from benchcore.verdict.history.noise import CleanNights, clean, guess_noise, lea
 from benchcore.verdict.history.series import Series
 from benchcore.verdict.history.thresholds import (
     EDGE_DEVIATIONS,
-    EDGE_MARGIN,
-    EDGE_NIGHTS,
     FEWEST_NIGHTS,
     LEAST_NOISE,
     SMALLEST_SHIFT,
@@ -129,7 +127,7 @@ def detect_shifts(
     if degree:
         curve = series.fit(change_points, degree=degree).curve
         drift = _exp(float(curve[-1] - curve[0]))
-    edges = _find_edges(series, change_points, degree, kept, logs - centre, smallest)
+    edges = _find_edges(series, change_points, degree, logs - centre, smallest)
     placed = tuple(
         Edge(index=int(rows[each.index]), ratio=each.ratio, reason=each.reason) for each in edges
     )
@@ -271,15 +269,9 @@ def _describe(
 
 
 def _find_edges(
-    series: Whitened,
-    change_points: Sequence[int],
-    degree: int,
-    nights: CleanNights,
-    logs: np.ndarray,
-    smallest: float,
+    series: Whitened, change_points: Sequence[int], degree: int, logs: np.ndarray, smallest: float
 ) -> list[Edge]:
-    """The last night, if it is far from its level; else a recent, almost significant change
-    point. A log ratio below `smallest` is neither."""
+    """The last night, if it is far from its level, by the log ratio `smallest` at least."""
     since = change_points[-1] if change_points else 0
     level = series.less(series.fit(change_points, degree=degree).curve) if degree else series
     recent = level.logs[since:]
@@ -288,21 +280,7 @@ def _find_edges(
     before = recent[-1 - _NIGHTS_BEFORE : -1]
     deviation = max(float(series.noise[-1]), robust_deviation(before - middle))
     off = float(logs[-1]) - expected
-    if abs(off) > EDGE_DEVIATIONS * deviation and abs(off) >= smallest:
-        reason = "the last night is far from the nights before it"
-        return [Edge(index=len(logs) - 1, ratio=_exp(off), reason=reason)]
-    count = series.num_nights
-    at = np.arange(max(since + FEWEST_NIGHTS // 2, count - EDGE_NIGHTS), count - 1)
-    if not len(at):
+    if abs(off) <= EDGE_DEVIATIONS * deviation or abs(off) < smallest:
         return []
-    fitted = level.fit_jumps(np.full_like(at, since), np.full_like(at, count), at)
-    best = int(np.argmax(fitted.gain))
-    size = float(fitted.size[best])
-    gain = float(fitted.gain[best] / inflate(series, [*change_points, int(at[best])], degree)[-1])
-    if (
-        gain < max(penalty(count) - EDGE_MARGIN, level.curve_gain(since, count))
-        or abs(size) < smallest
-    ):
-        return []
-    reason = "the last nights may be at a new level"
-    return [Edge(index=int(nights.rows[at[best]]), ratio=_exp(size), reason=reason)]
+    reason = "the last night is far from the nights before it"
+    return [Edge(index=len(logs) - 1, ratio=_exp(off), reason=reason)]

@@ -31,10 +31,6 @@ UNSURE_NIGHTS = 2
 
 EDGE_DEVIATIONS = 4.0
 """Standard deviations from its level beyond which the last night is a suspicion."""
-EDGE_NIGHTS = 10
-"""Number of last nights in which a shift that is not yet certain is a suspicion."""
-EDGE_MARGIN = 4.0
-"""How far below the penalty of a shift its gain may be to make a suspicion."""
 
 TRACE_NIGHTS = 14
 """Nights, missing ones included, by which noise may misplace a confirmed shift that history shows
