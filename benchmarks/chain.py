@@ -8,6 +8,7 @@ what `deadheat nightly` and `deadheat confirm` do, without the store.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,8 +31,8 @@ from benchcore.verdict.history.suspicions import Suspicion, suspect
 
 NOISES = (0.003, 0.007, 0.02)
 STATES = ("shared", "independent")
-RELEASES = (14, 22, 30, 38, 46, 54)
-"""Nights with a new environment for every series: of a and b, turn about."""
+RELEASES: Sequence[int] = range(14, 3650, 8)
+"""Nights with a new environment for every series: of a and b, in turn."""
 SIZES = (0.03, 0.05, 0.10)
 BIMODAL, SHARE, APART = 0.15, (0.2, 0.5), (3.0, 6.0)
 """Share of the series with two modes, share of nights in the upper mode, and how far apart the
@@ -152,7 +153,7 @@ def _draw_truths(rng: np.random.Generator, site: Site) -> Mapping[int, list[Trut
         log_ratio = float(rng.choice([-1, 1])) * math.log1p(
             SIZES[number // len(kinds) % len(SIZES)]
         )
-        release = int(rng.integers(sum(night < site.nights for night in RELEASES)))
+        release = int(rng.integers(bisect_right(RELEASES, site.nights - 1)))
         night, culprit = RELEASES[release], "ab"[release % 2]
         if number >= site.shifts:
             night, culprit = int(rng.integers(12, site.nights - 6)), "infrastructure"
@@ -172,7 +173,7 @@ def _draw_state(rng: np.random.Generator, one: SimulatedSeries) -> float:
 
 def _version(side: str, night: int) -> int:
     """How many releases of this side there were until this night."""
-    return sum(each <= night and "ab"[n % 2] == side for n, each in enumerate(RELEASES))
+    return (bisect_right(RELEASES, night) + (side == "a")) // 2
 
 
 def _cell_level(one: SimulatedSeries, side: str, night: int) -> float:

@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=8, help="of each class, noise and size")
     parser.add_argument("--series", type=int, default=500, help="of chain and limit")
+    parser.add_argument("--nights", type=int, default=60, help="of the chain")
     parser.add_argument("--shifts", type=int, default=18, help="of frameworks, of the chain")
     parser.add_argument("--machine-shifts", type=int, default=6, help="of the chain")
     parser.add_argument("--trials", type=int, default=20, help="of each number of pairs and so on")
@@ -292,6 +293,7 @@ def report_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
     began = time.process_time()
     site = chain.Site(
         series=options.series,
+        nights=options.nights,
         shifts=options.shifts,
         machine_shifts=options.machine_shifts,
         seed=options.seed,

@@ -9,12 +9,13 @@ from typing import Literal, TypeVar
 import numpy as np
 
 Verdict = Literal["same", "different", "unknown"]
-Preference = Literal["same", "different"]
+Preference = Literal["same", "different", "relevant"]
 """Which verdict wins if samples show a difference too small to matter.
 
 `same`: relevance before significance. With enough samples any two programs differ, so within the
 bound the verdict is `same`. `different`: significance before relevance, as in a plain t-test; the
-interval shows whether the difference matters.
+interval shows whether the difference matters. `relevant`: like `same`, and only what is certainly
+beyond the bound is `different`.
 """
 
 EQUIVALENCE_BOUND = 0.02
@@ -87,7 +88,8 @@ def judge_samples(
 ) -> Judgement:
     """The verdict over at least two independent log ratios, by Student's t.
 
-    `different`: the 95 % interval excludes 0. `same`: the 90 % interval lies within the bound (two
+    `different`: the 95 % interval excludes 0; with `relevant` the bound, which `p` is of then too.
+    `same`: the 90 % interval lies within the bound (two
     one-sided tests at 5 %), where the samples' spread counts as at least `least_spread`. For both
     it counts as at least `noise_floor`. A `prior` moderates the spread: the test is then Smyth's
     moderated one.
@@ -99,8 +101,10 @@ def judge_samples(
         spread = math.sqrt(variance)
     half = t_quantile(1 - ALPHA / 2, freedom) * spread / root
     one_sided = t_quantile(1 - ALPHA, freedom) * max(spread, least_spread) / root
-    is_different = abs(mean) > half
-    is_same = abs(mean) + one_sided <= math.log1p(equivalence_bound)
+    bound = math.log1p(equivalence_bound)
+    least = bound if prefer == "relevant" else 0.0
+    is_different = abs(mean) - half > least
+    is_same = abs(mean) + one_sided <= bound
     verdict: Verdict = "unknown"
     reason = (
         f"95 % interval ±{math.expm1(min(half, _LARGEST_LOG)):.1%} is too wide to distinguish a "
@@ -109,13 +113,14 @@ def judge_samples(
     if is_same and not (is_different and prefer == "different"):
         verdict, reason = "same", f"90 % interval lies within ±{equivalence_bound:.1%}"
     elif is_different:
-        verdict, reason = "different", "95 % interval excludes equality"
+        excluded = f"±{equivalence_bound:.1%}" if least else "equality"
+        verdict, reason = "different", f"95 % interval excludes {excluded}"
     return Judgement(
         verdict=verdict,
         log_ratio=mean,
         low=mean - half,
         high=mean + half,
-        p=_tail(mean, spread / root, freedom),
+        p=_tail(max(abs(mean) - least, 0.0), spread / root, freedom),
         reason=reason,
     )
 

@@ -19,7 +19,7 @@ from benchcore.verdict.confirmation.machine_check import (
 )
 from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.thresholds import LASTING_NIGHTS, STEP_SCALE, SeriesScale
-from benchcore.verdict.samples import Judgement, swap_sides
+from benchcore.verdict.samples import Judgement, Preference, swap_sides
 
 Start = Mapping[str, Mapping[int, float]]
 """One start: nanoseconds per step in each round, by cell; of another metric one amount, as round 0.
@@ -50,10 +50,11 @@ class Finding:
 
     `change` is the change of log(T_b / T_a) from the old environments to the new ones. `a` and `b`
     are log(T_new / T_old) of one side, above 0 = slower; None = its environment is unchanged, so it
-    can't be the cause. `control` compares the old environment of a with itself. `level` is today's
-    log(T_b / T_a) with the new environments. `machine_level` is its distance from the nights before
-    if no framework changed; None = it can't be judged. `machine` is the result of the probe without
-    a framework; None = there was none.
+    can't be the cause. `control` compares the old environment of a with itself: identical ones
+    differ a little by order or place, so only beyond the bound is it `different`. `level` is the
+    log(T_b / T_a) of today with the new environments. `machine_level` is its distance from the
+    nights before if no framework changed; None = it can't be judged. `machine` is the result of the
+    probe without a framework; None = there was none.
     """
 
     num_starts: int
@@ -88,7 +89,7 @@ def judge_cells(starts: Sequence[Start], scale: SeriesScale = STEP_SCALE) -> Fin
         change=change,
         a=a,
         b=b,
-        control=_judge(starts, _CONTROL, scale, _measure_spread(starts, _CHANGE)),
+        control=_judge(starts, _CONTROL, scale, _measure_spread(starts, _CHANGE), "relevant"),
         level=float(np.mean(levels)) if levels else None,
         machine=check_machine(starts),
     )
@@ -115,10 +116,14 @@ def _negate(found: Judgement) -> Judgement:
 
 
 def _judge(
-    starts: Sequence[Start], terms: Mapping[str, int], scale: SeriesScale, least: float
+    starts: Sequence[Start],
+    terms: Mapping[str, int],
+    scale: SeriesScale,
+    least: float,
+    prefer: Preference = "same",
 ) -> Judgement:
     contrasts, floor = _contrasts(starts, terms), max(scale.least_spread, least)
-    return judge_allocations(contrasts, scale.bound, prefer="same", noise_floor=floor)
+    return judge_allocations(contrasts, scale.bound, prefer=prefer, noise_floor=floor)
 
 
 def _contrasts(starts: Sequence[Start], terms: Mapping[str, int]) -> list[np.ndarray]:

@@ -79,3 +79,17 @@ def test_quantiles_and_tails_are_those_of_scipy_stats(freedom: float) -> None:
         assert t_quantile(share, freedom) == stats.t.ppf(share, freedom)
     for t in (0.0, 0.3, 2.0, 17.5, 1e6, math.inf):
         assert t_tail(t, freedom) == stats.t.sf(t, freedom)
+
+
+def test_a_relevant_difference_must_be_beyond_the_bound() -> None:
+    def verdict(mean: float, spread: float) -> str:
+        return judge_samples(mean + spread * np.array([-1, 0, 0, 1.0]), prefer="relevant").verdict
+
+    assert [verdict(mean, 0.001) for mean in (0.005, 0.0195, 0.04)] == [
+        "same",
+        "unknown",
+        "different",
+    ]
+    assert verdict(0.04, 0.02) == "unknown"
+    found = judge_samples(np.array([0.039, 0.04, 0.04, 0.041]), prefer="relevant")
+    assert found.p is not None and 1e-5 < found.p < 1e-2  # of 4 % against 2 %, not against 0

@@ -134,6 +134,16 @@ def test_a_moved_control_always_names_the_infrastructure() -> None:
     assert "differs from itself by +6" in found.reason
 
 
+@pytest.mark.parametrize("effect", [0.002, 0.004])
+def test_a_control_that_is_off_by_less_than_matters_decides_nothing(effect: float) -> None:
+    """Identical environments differ by their order or place: a little, but each time the same."""
+    given: dict[str, Any] = {"control": 0.015, "effect": effect, "num": 8}
+    still, moved = _decide(_starts(**given)), _decide(_starts(**given, b=0.05))
+    assert still.control.low is not None and still.control.low > 0.01
+    assert (still.verdict, still.culprit) == ("refuted", "neither")
+    assert (moved.verdict, moved.culprit) == ("confirmed", "b")
+
+
 def test_an_undecided_suspicion_takes_more_starts_until_it_is_unknown() -> None:
     wide = _starts(2, b=0.02, effect=0.03)
     assert [_decide(wide, final=final).verdict for final in (False, True)] == ["more", "unknown"]
@@ -262,7 +272,7 @@ def test_a_few_starts_that_agree_by_chance_need_more_starts(moved: str) -> None:
 
 
 def test_equal_environments_refute_nothing_while_the_control_may_have_changed() -> None:
-    starts = _starts(num=8, seed=2, control=0.04, effect=0.009)
+    starts = _starts(num=8, seed=2, control=0.06, effect=0.009)
     first = _decide(starts[:5])
     assert (first.change.verdict, first.control.verdict, first.verdict) == (
         "same",
