@@ -13,6 +13,7 @@ from command_line import run_here
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.exceptions import ParameterTypeError
+from result_documents import spool_ceiling
 from slow_environments import make_slow
 from typer.testing import CliRunner
 
@@ -22,6 +23,7 @@ from benchcore.errors import UserError
 from benchcore.experiments.bisect import BisectRequest, Candidates
 from benchcore.experiments.dependency_moves import Between
 from benchcore.protocol import EnvironmentRecord
+from benchcore.state import open_state
 from flows.bisect import bisect
 from flows.cli.main import app
 
@@ -113,6 +115,8 @@ def test_the_version_that_is_slower_is_found_by_real_starts(
             next((tmp_path / each).rglob("sitecustomize.py")).unlink()
         built[each] = replace(real, key=each, python=str(slow))
     _publish(built, monkeypatch)
+    spool_ceiling(open_state(tmp_path / "state"))
+    monkeypatch.setattr("benchcore.experiments.pairs._list_ceilings", lambda *given: ())
     monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
     # Few starts, so that a wide bound is what they can show.
     more = ["--good", "1.1", "--bad", "1.2", "--starts", "3", "--bound", "0.5", "--profile", "ci"]
