@@ -60,6 +60,8 @@ class Plant:
     new: str = ""
     wrapper: str = ""
     """A function of `tasks.planted_programs`."""
+    in_tests: bool = True
+    """Whether the project's tests race it, too: each case takes them half a minute."""
 
     @property
     def duel(self) -> tuple[str, str]:

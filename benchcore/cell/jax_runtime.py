@@ -19,6 +19,7 @@ from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import jax_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
+from benchcore.cell.proof.own_code import identify
 from benchcore.cell.proof.switches import CONFIG
 from benchcore.cell.runtime import ALONE, Place, name_devices
 from benchcore.program import REFERENCE, UnsupportedError
@@ -205,8 +206,10 @@ class JaxRuntime:
         return seen
 
     def switches(self) -> dict[str, object]:
-        """The whole configuration."""
-        return {f"{CONFIG}{name}": value for name, value in self._jax.config.values.items()}
+        """The whole configuration, and what the harness calls."""
+        called = identify(self._jax, ("block_until_ready", "live_arrays", "make_jaxpr"))
+        config = self._jax.config.values.items()
+        return {**{f"{CONFIG}{name}": value for name, value in config}, **called}
 
     def watch_step(self, program: BoundProgram) -> dict[str, str]:
         """Whether a step returns what it replaces, and what it does on the host."""

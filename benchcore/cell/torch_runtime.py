@@ -18,6 +18,7 @@ from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import torch_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings
+from benchcore.cell.proof.own_code import identify
 from benchcore.cell.runtime import ALONE, Place, name_devices
 from benchcore.program import REFERENCE, UnsupportedError
 from benchcore.protocol import parse_device
@@ -233,8 +234,9 @@ class TorchRuntime:
         return seen | count_calls(self._torch, program.step)
 
     def switches(self) -> dict[str, object]:
-        """Every switch that torch has a getter for."""
-        return torch_watch.list_switches(self._torch)
+        """Every switch that torch has a getter for, and what the harness calls."""
+        called = identify(self._torch.cuda, ("synchronize",))
+        return {**torch_watch.list_switches(self._torch), **called}
 
     def watch_step(self, program: BoundProgram) -> dict[str, str]:
         """The step as it was written: a compiled function runs eagerly."""

@@ -23,7 +23,7 @@ _AUTOMATIC = (
 once read back unlike settings, as its stacked parameters have an axis more."""
 WRITTEN = read_plants()
 PLANTS = [
-    *WRITTEN,
+    *(each for each in WRITTEN if each.in_tests),
     *(
         each
         for workload, wrapper, side in _AUTOMATIC

@@ -9,8 +9,11 @@ import pytest
 
 from benchcore.cell.proof.agreement import compare_all
 from benchcore.program import Arrays
+from benchcore.workloads.cifar_resnet.spec import EPSILON as CIFAR_EPSILON
 from benchcore.workloads.contract import import_spec
 from benchcore.workloads.mlp import spec as mlp
+from benchcore.workloads.networks.transformer.widths import EPSILON as TRANSFORMER_EPSILON
+from benchcore.workloads.ops.table import LAYER_NORM_EPSILON
 from benchcore.workloads.starts.large_values import LARGE, enlarge, widen
 from benchcore.workloads.vision.case import Case
 from benchcore.workloads.vit_b_16.spec import EPSILON
@@ -55,6 +58,34 @@ def test_some_channels_of_every_batch_norm_have_a_variance_near_its_epsilon(work
     variances = [array for name, array in large.items() if name.endswith("running_var")]
     assert variances
     assert all((each < 2e-5).any() and (each > 0.1).any() for each in variances)
+
+
+@pytest.mark.parametrize("workload", ["text_classifier", "small_lm"])
+def test_the_input_of_a_transformers_first_norm_has_a_variance_near_its_epsilon(
+    workload: str,
+) -> None:
+    spec = import_spec(workload)
+    large = spec.enlarge(spec.cases["tiny_infer"], spec.make_arrays(spec.cases["tiny_infer"], 3))
+    for name in ("token_embedding.weight", "position_embedding.weight"):
+        assert large.params[name].var() < TRANSFORMER_EPSILON
+    assert np.abs(large.params["blocks.0.fc1.bias"]).max() == max(LARGE)
+
+
+def test_some_rows_of_an_operation_have_a_variance_near_an_epsilon() -> None:
+    spec = import_spec("ops")
+    case = spec.cases["tiny_op_layer_norm"]
+    rows = spec.enlarge(case, spec.make_arrays(case, 3)).inputs["x"]
+    variances = rows.var(axis=1)
+    assert (variances < 2 * LAYER_NORM_EPSILON).any()
+    assert (variances > 0.5).any()
+
+
+def test_a_group_norm_of_cifar_resnet_has_a_variance_below_its_epsilon() -> None:
+    spec = import_spec("cifar_resnet")
+    for name, is_small in (("tiny_per_sample_grad", True), ("tiny_train", False)):
+        case = spec.cases[name]
+        kernels = spec.smooth(case, spec.make_arrays(case, 3)).params["conv1.weight"]
+        assert ((kernels**2).sum(axis=(1, 2, 3)) < CIFAR_EPSILON).any() == is_small
 
 
 def test_the_input_of_vits_first_norm_has_a_variance_near_its_epsilon() -> None:

@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchcore.cell.bound_program import BoundProgram
+from benchcore.cell.measure import timing
 from benchcore.cell.proof.host_calls import NONE, join_calls, list_host_calls
+from benchcore.cell.proof.own_code import identify
 from benchcore.cell.proof.switches import AS_SET, describe_changes, list_process_switches
+from benchcore.workloads.mlp.spec import SPEC as MLP
 
 
 def test_a_switch_of_the_process_that_was_changed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +31,50 @@ def test_a_switch_of_the_process_that_was_changed_is_named(monkeypatch: pytest.M
     if enabled:
         gc.enable()
     assert found.startswith("garbage collection (False")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "named"),
+    [
+        (time, "perf_counter_ns", "code of time.perf_counter_ns replaced"),
+        (timing, "run_steps", "code of benchcore.cell.measure.timing replaced"),
+        (BoundProgram, "prove", "code of benchcore.cell.bound_program replaced"),
+    ],
+)
+def test_code_that_measures_and_is_replaced_is_named(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, named: str
+) -> None:
+    before = list_process_switches()
+    monkeypatch.setattr(owner, name, lambda *given: 0)
+    assert named in describe_changes(before, list_process_switches())
+    monkeypatch.undo()
+    assert describe_changes(before, list_process_switches()) == AS_SET
+
+
+def test_a_function_that_gets_another_body_is_named() -> None:
+    before, body = list_process_switches(), timing.clock_resolution_ns.__code__
+    timing.clock_resolution_ns.__code__ = (lambda: 1).__code__
+    found = describe_changes(before, list_process_switches())
+    timing.clock_resolution_ns.__code__ = body
+    assert found == "code of benchcore.cell.measure.timing replaced"
+
+
+def test_functions_of_a_workloads_spec_and_of_a_framework_are_code_that_measures() -> None:
+    before = list_process_switches()
+    held = vars(MLP)["summarise"]
+    object.__setattr__(MLP, "summarise", lambda case, steps: {})
+    found = describe_changes(before, list_process_switches())
+    object.__setattr__(MLP, "summarise", held)
+    assert "code of benchcore.workloads.mlp.spec replaced" in found
+    right = identify(np, ("copyto", "no such function"))
+    assert describe_changes(right, identify(np, ("copyto", "no such function"))) == AS_SET
+
+
+def test_modules_that_are_loaded_later_are_no_change() -> None:
+    now = list_process_switches()
+    before = {name: each for name, each in now.items() if "mlp" not in name}
+    assert len(before) < len(now)
+    assert describe_changes(before, now) == AS_SET
 
 
 def test_a_setting_that_a_framework_declares_later_is_no_change_of_one() -> None:
