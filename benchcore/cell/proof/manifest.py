@@ -58,7 +58,7 @@ def _count_input_buffers(runtime: Runtime, program: BoundProgram) -> str:
     if next(list_arrays(program.inputs), None) is None:
         return "none"
     taken = program.rotation.watch(program.step)
-    return str(len({_find_address(runtime, each) for each in taken}))
+    return str(len({_find_addresses(runtime, each) for each in taken}))
 
 
 def _count_waits(runtime: Runtime, program: BoundProgram) -> str:
@@ -82,11 +82,15 @@ def _join_rates(rates: Iterable[float]) -> str:
     return " ".join(f"{rate:.4g}" for rate in sorted(rates)) or "none"
 
 
-def _find_address(runtime: Runtime, inputs: Any) -> int:
-    """Of the first array, which may have been left on the host by mistake."""
-    first = next(list_arrays(inputs))
-    on_host = getattr(first, "__array_interface__", None)
-    return runtime.address(first) if on_host is None else on_host["data"][0]
+def _find_addresses(runtime: Runtime, inputs: Any) -> tuple[int, ...]:
+    """Of all arrays: sets may share one that is the same in all, such as labels on a CPU."""
+    return tuple(_find_address(runtime, each) for each in list_arrays(inputs))
+
+
+def _find_address(runtime: Runtime, array: Any) -> int:
+    """It may have been left on the host by mistake."""
+    on_host = getattr(array, "__array_interface__", None)
+    return runtime.address(array) if on_host is None else on_host["data"][0]
 
 
 def join_readings(readings: Iterable[object]) -> str:

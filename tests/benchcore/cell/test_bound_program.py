@@ -149,6 +149,19 @@ def test_inputs_may_be_a_bare_array() -> None:
     assert _count_input_buffers(address, program) == "3"  # type: ignore[arg-type]
 
 
+def test_sets_of_inputs_that_share_their_labels_are_several() -> None:
+    labels = np.zeros(_BATCH)
+    program = _bind(
+        Program(
+            place=lambda inputs: {"labels": labels, "images": inputs["images"].copy()},
+            step=lambda inputs: inputs,
+        ),
+        _SPEC,
+    )
+    address = SimpleNamespace(address=None)
+    assert _count_input_buffers(address, program) == "3"  # type: ignore[arg-type]
+
+
 def test_a_step_that_returns_what_it_computed_first_is_found_by_the_next_inputs() -> None:
     kept: list[np.ndarray] = []
 
