@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -67,6 +68,7 @@ def start_temporary_api() -> str:
         return named
     if _Temporary.process is None:
         _check_space(Path(os.environ["PREFECT_HOME"]))
+        _move_damaged(Path(os.environ["PREFECT_HOME"]))
         _Temporary.begin()
     os.environ["PREFECT_API_AUTH_STRING"] = _Temporary.auth
     if "prefect" in sys.modules:  # it took its settings before
@@ -90,6 +92,26 @@ def _check_space(home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(home).free < _SPACE_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(home))
+
+
+def _move_damaged(home: Path) -> None:
+    """Move a damaged database of earlier servers away: a server would not come up with it, and all
+    that it knows are logs of past runs."""
+    path = home / "prefect.db"
+    if not path.exists() or not _is_damaged(path):
+        return
+    path.replace(path.with_name("prefect.db.damaged"))
+    for beside in ("prefect.db-wal", "prefect.db-shm", "memo_store.toml"):
+        (home / beside).unlink(missing_ok=True)
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
+    except sqlite3.DatabaseError as error:
+        damaged = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        return getattr(error, "sqlite_errorcode", None) in damaged
 
 
 class _Temporary:
