@@ -430,7 +430,7 @@ def _longer_block(layer: Any, torch: ModuleType) -> None:
         layer.norm2.register_forward_hook(lambda module, given, output: output * 1.01)
 
 
-def _faster(module: ModuleType) -> Any:
+def _larger_rate(module: ModuleType) -> Any:
     """A learning rate 1 % larger."""
     import torch  # pyright: ignore[reportMissingImports]
 
@@ -656,7 +656,7 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
     "norms_without_biases": (_same, _altered_gradients(_drop_biases)),
     "unclipped": (_same, _with_clip(1e6)),
     "longer_block": (_same, _altered_layers(_longer_block)),
-    "faster": (_same, _faster),
+    "larger_rate": (_same, _larger_rate),
     "in_gelu": (_same, _in_gelu),
     "two_groups": (_same, _altered_layers(_two_groups)),
     "other_epsilon": (_same, _altered_layers(_set_on_norms(eps=1e-3))),
