@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from pathlib import Path
 
 from flows.chaos.fault import Fault
 from flows.chaos.proxy import Failure, Proxy
@@ -45,17 +46,23 @@ def _suspend_server(trial: Trial) -> None:
     process.send(signal.SIGCONT)
 
 
+def _find_database(trial: Trial) -> Path:
+    path = trial.state.root / "prefect" / "prefect.db"
+    if not path.exists():
+        raise MissedError("the server has no database yet")
+    return path
+
+
 def _lock_database(trial: Trial) -> None:
     """Another program writes to the server's database for a while."""
-    path = trial.state.root / "prefect" / "prefect.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+    with closing(sqlite3.connect(_find_database(trial), isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         time.sleep(_OUTAGE_S)
         other.execute("ROLLBACK")
 
 
 def _damage_database(trial: Trial) -> None:
-    path = trial.state.root / "prefect" / "prefect.db"
+    path = _find_database(trial)
     path.write_bytes(path.read_bytes()[:1000] + secrets.token_bytes(50_000))
 
 

@@ -46,7 +46,7 @@ class Server:
 
 
 class MissedError(Exception):
-    """The night had ended before the fault's moment."""
+    """The fault could not happen: the night had ended, or what it damages was not there yet."""
 
 
 @dataclass

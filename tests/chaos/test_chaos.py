@@ -176,3 +176,14 @@ def test_the_command_lists_faults_and_refuses_unknown_ones() -> None:
     assert listed.returncode == 0 and "contender: SIGCONT storm" in listed.stdout
     refused = run_here("chaos", "--only", "no such fault")
     assert refused.returncode == 2 and "--list" in refused.stderr
+
+
+def test_a_database_that_is_not_there_yet_cannot_be_damaged(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, "command", random.Random(0), 1.0, None)
+    for fault in FAULTS:
+        if fault.name in (
+            "own server: database damaged",
+            "own server: database locked for a while",
+        ):
+            with pytest.raises(MissedError, match="no database yet"):
+                fault.inject(trial)
