@@ -29,6 +29,7 @@ _SPEC = SimpleNamespace(
     proofs={"infer": _Case(), "train": _Case(steps=3)},
     checkpoint_proofs=None,
     make_arrays=_make_arrays,
+    smooth=lambda case, arrays: arrays,
 )
 
 
