@@ -208,7 +208,13 @@ def make_profile(**changes: Any) -> dict[str, Any]:
 
 
 def spool_document(spool: Path, document: dict[str, Any]) -> Path:
-    """Put a document where the conductor would: `<spool>/<campaign>/<duel_run>.json`."""
+    """Put a document where the conductor would: `<spool>/<campaign>/<duel_run>.json`.
+
+    Starts of no time of their own begin with their duel, whenever that is.
+    """
+    for start in (each for one in document["contenders"] for each in one["starts"]):
+        if start["started_at"] == STARTED_AT:
+            start["started_at"] = document["allocation"]["started_at"]
     path = spool / document["campaign"] / f"{document['duel_run']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
