@@ -46,7 +46,8 @@ def end_run(outcome: dict[str, Any]) -> RunState[Any]:
 
 def read_outcome(ended: RunState[Any]) -> dict[str, Any]:
     """The outcome of a campaign's flow run, void or not. Raises what stopped the run."""
-    outcome = ended.result(raise_on_failure=ended.name != VOID)
+    waits: Any = {"_sync": True}  # not a coroutine, also where a loop runs, as in a notebook
+    outcome = ended.result(raise_on_failure=ended.name != VOID, **waits)
     assert isinstance(outcome, dict), "as `end_run` stored it"
     return outcome
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,11 @@ def test_prefect_shows_a_void_night_as_failed_with_its_reason(
     assert shown is not None
     assert (shown.name, shown.type, shown.message) == (VOID, StateType.FAILED, BUSY)
     assert read_outcome(ended) == outcome  # what the command prints
+
+    async def read() -> dict[str, Any]:
+        return read_outcome(ended)
+
+    assert asyncio.run(read()) == outcome  # also where a loop runs
 
     ended = _run_night({**outcome, "void": None}, monkeypatch)
     assert ended.is_completed() and ended.name == "Completed"
