@@ -89,7 +89,7 @@ class Spec:
     """Whether it fails on purpose: its numbers are never judged."""
 
     def smooth(self, case: Any, arrays: Arrays) -> Arrays:
-        """The arrays far from the kinks of ReLUs, if the case has gradients whose digits tell."""
+        """The arrays far from the kinks of ReLUs, if small differences of its gradients count."""
         if self.leave_kinks is None or not self._has_kinks(case):
             return arrays
         return self.leave_kinks(case, arrays)
