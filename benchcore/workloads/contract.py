@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchcore.program import Arrays, State, Steps
+from benchcore.program import Arrays, ByName, State, Steps
 from benchcore.workloads.settings import Options
 from benchcore.workloads.starts.kinks import widen_near_kinks
 from benchcore.workloads.starts.large_values import enlarge
@@ -53,9 +53,9 @@ class Spec:
     """Largest allowed max|a-b| / max(|a|, |b|) between two contenders, by quantity of evidence."""
     enlarge: Callable[[Any, Arrays], Arrays] = enlarge
     """Makes the start of the proof with large values."""
-    leave_kinks: Callable[[Any, Arrays], Arrays] | None = None
-    """Makes a start of training far from the kinks of its ReLUs; None = it has none that matter.
-    See `kinks`."""
+    leave_kinks: Callable[[Any, ByName], ByName] | None = None
+    """The parameters of a start of training far from the kinks of its ReLUs; None = it has none
+    that matter. See `kinks`."""
     num_buffers: Callable[[Any], int] = lambda case: 1
     """Sets of inputs that steps take in turn: see `rotation`."""
     num_proof_steps: Callable[[Any], int] | None = None
@@ -92,7 +92,7 @@ class Spec:
         """The arrays far from the kinks of ReLUs, if small differences of its gradients count."""
         if self.leave_kinks is None or not self._has_kinks(case):
             return arrays
-        return self.leave_kinks(case, arrays)
+        return Arrays(params=self.leave_kinks(case, arrays.params), inputs=arrays.inputs)
 
     def tolerances_near_kinks(self, case: Any) -> Mapping[str, float]:
         """The tolerances of arrays that are not `smooth`."""

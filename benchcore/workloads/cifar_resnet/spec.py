@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchcore.program import ByName
 from benchcore.workloads.contract import TrainedImages
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import IMAGE_SETTINGS
 from benchcore.workloads.networks.training_arrays import training_arrays
-from benchcore.workloads.starts.kinks import AWAY, Params, centre, choose_spread, leave_in_stage
+from benchcore.workloads.starts.kinks import AWAY, centre, choose_spread, leave_in_stage
 
 SETTINGS = IMAGE_SETTINGS
 CLASSES = 10
@@ -125,7 +126,7 @@ def _is_of_norm(name: str) -> bool:
     return "norm" in name and name.endswith(("weight", "bias"))
 
 
-def _leave_kinks(case: Case, params: Params) -> dict[str, np.ndarray]:
+def _leave_kinks(case: Case, params: ByName) -> ByName:
     """The stem's norm is the first that the first stage adds up."""
     spread = np.float32(choose_spread(case.use_case))
     params = {
@@ -143,7 +144,7 @@ def _leave_kinks(case: Case, params: Params) -> dict[str, np.ndarray]:
     return params if has_batch_norms(case) else _shrink_first_group(params)
 
 
-def _shrink_first_group(params: Params) -> dict[str, np.ndarray]:
+def _shrink_first_group(params: ByName) -> ByName:
     """Let the stem's first group have a variance below its epsilon, so that 1 % of that shows."""
     kernels = params["conv1.weight"].copy()
     kernels[: len(kernels) // GROUPS] *= np.float32(_SMALL)

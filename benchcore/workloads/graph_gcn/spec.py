@@ -13,10 +13,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchcore.program import ByName
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import SETTINGS as NETWORK_SETTINGS
 from benchcore.workloads.settings import AGGREGATE, Options
-from benchcore.workloads.starts.kinks import Params, choose_spread, leave_in_chain
+from benchcore.workloads.starts.kinks import choose_spread, leave_in_chain
 
 SETTINGS: Mapping[str, Options] = {
     framework: {**options, **AGGREGATE} for framework, options in NETWORK_SETTINGS.items()
@@ -83,7 +84,7 @@ def _make_inputs(case: Case, rng: np.random.Generator) -> dict[str, np.ndarray]:
     }
 
 
-def _leave_kinks(case: Case, params: Params) -> dict[str, np.ndarray]:
+def _leave_kinks(case: Case, params: ByName) -> ByName:
     layers = [name for name, _, _ in SIZES[case.size].layers]
     return leave_in_chain(params, layers, choose_spread(case.use_case))
 

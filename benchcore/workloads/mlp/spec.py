@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from benchcore.program import REFERENCE, Arrays, Precision, Steps
+from benchcore.program import REFERENCE, Arrays, ByName, Precision, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.optimizers import advance_sgd
 from benchcore.workloads.rotation import roll
@@ -104,12 +104,10 @@ def make_arrays(case: Case, seed: int) -> Arrays:
     return Arrays(params=params, inputs={"images": images, "labels": labels})
 
 
-def leave_kinks(case: Case, arrays: Arrays) -> Arrays:
+def leave_kinks(case: Case, params: ByName) -> ByName:
     """Far from the kinks of all ReLUs, also after some steps."""
-    params = leave_in_chain(
-        arrays.params, [name for name, _, _ in case.layers], choose_spread(case.use_case)
-    )
-    return Arrays(params=params, inputs=arrays.inputs)
+    layers = [name for name, _, _ in case.layers]
+    return leave_in_chain(params, layers, choose_spread(case.use_case))
 
 
 def _near_a_kink(case: Case, params: Mapping[str, np.ndarray], images: np.ndarray) -> np.ndarray:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchcore.program import ByName
 from benchcore.workloads.contract import TrainedImages
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import IMAGE_SETTINGS
 from benchcore.workloads.networks.training_arrays import training_arrays
-from benchcore.workloads.starts.kinks import Params, choose_spread, leave_in_chain
+from benchcore.workloads.starts.kinks import choose_spread, leave_in_chain
 
 SETTINGS = IMAGE_SETTINGS
 CLASSES = 10
@@ -81,7 +82,7 @@ def _make_inputs(case: Case, rng: np.random.Generator) -> dict[str, np.ndarray]:
     }
 
 
-def _leave_kinks(case: Case, params: Params) -> dict[str, np.ndarray]:
+def _leave_kinks(case: Case, params: ByName) -> ByName:
     layers = ("conv1", "conv2", "fc1", "fc2")
     return leave_in_chain(params, layers, choose_spread(case.use_case))
 

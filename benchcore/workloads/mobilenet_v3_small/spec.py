@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchcore.program import Arrays
+from benchcore.program import ByName
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
 from benchcore.workloads.vision.inverted_residual import (
@@ -89,10 +89,10 @@ def tolerances(case: Case) -> dict[str, float]:
     return vision.tolerances(case, gradient=1e-3)
 
 
-def _stay(case: Case, arrays: Arrays) -> Arrays:
+def _stay(case: Case, params: ByName) -> ByName:
     """Kinks of a hard swish are mild, so that usual gradients differ by 7e-6; only where values are
     large, by 6e-3."""
-    return arrays
+    return params
 
 
 _TABLE = LayerTable(

@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchcore.program import REFERENCE, Arrays, Precision, Steps
+from benchcore.program import REFERENCE, Arrays, ByName, Precision, Steps
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.optimizers import advance_sgd
 from benchcore.workloads.settings import Options
-from benchcore.workloads.starts.kinks import Params
 from benchcore.workloads.vision.case import sketch, sketch_together
 
 INPUT_BUFFERS = 2
@@ -168,7 +167,7 @@ class Network:
     """Whether training changes running statistics."""
     gradient_tolerance: float
     """Of quantities that come from gradients."""
-    leave_kinks: Callable[[Case, Params], dict[str, np.ndarray]] | None = None
+    leave_kinks: Callable[[Case, ByName], ByName] | None = None
     """The parameters far from the kinks of ReLUs, if it has some."""
 
     def make_spec(
@@ -188,7 +187,7 @@ class Network:
                 before, fresh, learning_rate=LEARNING_RATE, momentum=MOMENTUM
             ),
             list_parts=list_parts,
-            leave_kinks=self._leave_kinks if self.leave_kinks else None,
+            leave_kinks=self.leave_kinks,
             settings=settings,
             proofs=make_proofs(next(iter(cases.values())).clip),
             **others,
@@ -202,10 +201,6 @@ class Network:
         if case.use_case == "infer":
             del inputs["labels"]
         return Arrays(params=params, inputs=inputs)
-
-    def _leave_kinks(self, case: Case, arrays: Arrays) -> Arrays:
-        assert self.leave_kinks is not None
-        return Arrays(params=self.leave_kinks(case, arrays.params), inputs=arrays.inputs)
 
     def flops(self, case: Case) -> int:
         """Operations of a step's products; one multiply-add counts as two.

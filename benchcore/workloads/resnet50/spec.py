@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchcore.program import Arrays
+from benchcore.program import ByName
 from benchcore.workloads.starts import kinks
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases
@@ -89,16 +89,15 @@ def tolerances(case: Case) -> dict[str, float]:
     return vision.tolerances(case, gradient=1e-3)
 
 
-def leave_kinks(case: Case, arrays: Arrays) -> Arrays:
+def leave_kinks(case: Case, params: ByName) -> ByName:
     """Of the late stages, where one unit moves the gradient most."""
-    params = arrays.params
     for stage in STAGES[2:]:
         blocks = [f"{stage.name}.{index}" for index in range(stage.blocks)]
         norms = [f"{block}.bn{place}" for block in blocks for place in (1, 2, 3)]
         sums = [f"{block}.bn3" for block in blocks]
         small = kinks.AWAY / 3  # as their scales are
         params = kinks.leave_in_stage(params, norms, sums, kinks.AWAY, small)
-    return Arrays(params=params, inputs=arrays.inputs)
+    return params
 
 
 _TABLE = LayerTable(

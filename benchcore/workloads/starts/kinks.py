@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from benchcore.program import ByName
+
 if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
     import numpy as np
 
@@ -28,8 +30,6 @@ NEAR_KINKS: Mapping[str, float] = {
 """Three times the differences of right sides at full size (CPU): see `EQUIVALENCE.md`. A function
 of the forward pass alone, such as the first loss, has no kink: its tolerance stays."""
 
-Params = Mapping[str, "np.ndarray"]
-
 
 def widen_near_kinks(tolerances: Mapping[str, float]) -> dict[str, float]:
     """The tolerances of a start whose units may be near their kinks."""
@@ -42,7 +42,7 @@ def choose_spread(use_case: str) -> float:
     return _SPREAD if use_case == "train" else 1.0
 
 
-def leave_in_chain(params: Params, layers: Sequence[str], spread: float) -> dict[str, np.ndarray]:
+def leave_in_chain(params: ByName, layers: Sequence[str], spread: float) -> dict[str, np.ndarray]:
     """Biases that put the inputs of all ReLUs of a chain of layers AWAY from zero: half of the
     units are on, half are off.
 
@@ -77,7 +77,7 @@ def centre(weight: np.ndarray, is_on: np.ndarray | None) -> np.ndarray:
 
 
 def leave_in_stage(
-    params: Params, norms: Sequence[str], sums: Sequence[str], away: float, later: float
+    params: ByName, norms: Sequence[str], sums: Sequence[str], away: float, later: float
 ) -> dict[str, np.ndarray]:
     """The same in a stage of residual blocks, for the biases of its norms.
 

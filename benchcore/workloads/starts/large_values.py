@@ -6,7 +6,7 @@ There a limit of an activation shows, and 1 % of an epsilon.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchcore.program import Arrays
@@ -18,6 +18,8 @@ LARGE = (30.0, -30.0, 300.0, -300.0)
 """Values of some biases in every layer but the last, and of some inputs."""
 _SMALL = 3e-3
 """Factor of some channels before a norm. Their variance is then of the order of an epsilon."""
+_SMALL_TOKEN = 1e-2
+"""Factor of what the first norm of a transformer sees."""
 _CHANNELS = slice(1, None, 8)
 _WIDER, _WIDEST = 10.0, 1e-2
 
@@ -50,6 +52,21 @@ def enlarge_rows(case: object, arrays: Arrays) -> Arrays:
     if rows.ndim == 2 and rows.dtype.kind == "f":
         rows[_CHANNELS] = next(iter(arrays.inputs.values()))[_CHANNELS] * rows.dtype.type(_SMALL)
     return large
+
+
+def enlarge_before_norms(
+    case: object, arrays: Arrays, *, usual: Sequence[str], first: Sequence[str]
+) -> Arrays:
+    """The same for a transformer, by parts of names. What the `first` norm sees is so small that
+    its epsilon matters; what is named in `usual` stays, as large numbers would hide it."""
+    large, params = enlarge(case, arrays), arrays.params
+    kept = {name: params[name] for name in params if any(each in name for each in usual)}
+    small = {
+        name: array * array.dtype.type(_SMALL_TOKEN)
+        for name, array in params.items()
+        if any(each in name for each in first)
+    }
+    return Arrays(params={**large.params, **kept, **small}, inputs=large.inputs)
 
 
 def _put_large(array: np.ndarray, rng: np.random.Generator) -> None:

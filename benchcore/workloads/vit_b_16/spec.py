@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from benchcore.program import Arrays
-from benchcore.workloads.starts.large_values import enlarge as enlarge_any
+from benchcore.workloads.starts.large_values import enlarge_before_norms
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
 from benchcore.workloads.vision.pixels import training_arrays
@@ -168,21 +169,13 @@ def tolerances(case: Case) -> dict[str, float]:
     return vision.tolerances(case, gradient=1e-4, update=3e-2, normed=False)
 
 
-def enlarge(case: Case, arrays: Arrays) -> Arrays:
-    """The start with large values. The first norm's input is so small that its epsilon matters; its
-    biases are the usual ones, as large ones would hide it."""
-    large = enlarge_any(case, arrays)
-    instead = {name: array for name, array in arrays.params.items() if ".ln" in name}
-    for name, array in arrays.params.items():
-        if name.startswith(("class_token", "conv_proj", "encoder.pos_embedding")):
-            instead[name] = array * np.float32(_SMALL)
-    return Arrays(params={**large.params, **instead}, inputs=large.inputs)
-
-
-_SMALL = 1e-2
 SPEC = vision.make_spec(
     cases=CASES,
-    enlarge=enlarge,
+    enlarge=partial(
+        enlarge_before_norms,
+        usual=(".ln",),
+        first=("class_token", "conv_proj", "encoder.pos_embedding"),
+    ),
     make_arrays=make_arrays,
     flops=flops,
     least_bytes=least_bytes,

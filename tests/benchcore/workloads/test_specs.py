@@ -210,7 +210,7 @@ def test_a_training_one_percent_off_shows_in_the_mlp_at_full_size(
 ) -> None:
     mlp = _module("mlp")
     case = mlp.CASES["train_b8"]
-    arrays = mlp.leave_kinks(case, mlp.make_arrays(case, 1))
+    arrays = mlp.SPEC.smooth(case, mlp.make_arrays(case, 1))
     right = mlp.reference(case, arrays)
     monkeypatch.setattr(mlp, name, factor * getattr(mlp, name))
     found = mlp.reference(case, arrays)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
-
-from benchcore.program import Arrays
-from benchcore.workloads.networks.case import Case, MakeInputs, Network, Product
-from benchcore.workloads.starts import large_values
+from benchcore.workloads.networks.case import MakeInputs, Network, Product
+from benchcore.workloads.starts.large_values import enlarge_before_norms
 
 EPSILON = 1e-5
 
@@ -67,21 +65,10 @@ def list_products(widths: Widths) -> Iterator[Product]:
     yield Product(macs=(tokens if widths.causal else 1) * features * widths.outputs)
 
 
-def enlarge(case: Case, arrays: Arrays) -> Arrays:
-    """The start with large values. The first norm's input is so small that its epsilon matters;
-    what norms and blocks add is as usual, as large numbers would hide it."""
-    large = large_values.enlarge(case, arrays)
-    usual = ("norm", "projection.bias", "fc2.bias")
-    instead = {
-        name: array for name, array in arrays.params.items() if any(each in name for each in usual)
-    }
-    for name, array in arrays.params.items():
-        if "embedding" in name:
-            instead[name] = array * np.float32(_SMALL)
-    return Arrays(params={**large.params, **instead}, inputs=large.inputs)
-
-
-_SMALL = 0.01
+enlarge = partial(
+    enlarge_before_norms, usual=("norm", "projection.bias", "fc2.bias"), first=("embedding",)
+)
+"""The start with large values of a transformer in these names."""
 
 
 def make_network(sizes: Mapping[str, Widths], make_inputs: MakeInputs) -> Network:
