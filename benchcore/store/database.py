@@ -233,6 +233,13 @@ def is_disk_full(error: Exception) -> bool:
     return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
+def is_damaged(error: Exception) -> bool:
+    """Whether a file is no database of SQLite, or its pages are wrong."""
+    cause = getattr(error, "orig", None) or error
+    damaged = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return getattr(cause, "sqlite_errorcode", None) in damaged
+
+
 def is_database_error(error: Exception) -> bool:
     """Whether a database refused, or did not answer."""
     return isinstance(error, DBAPIError | sqlite3.Error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from dataclasses import dataclass
 
@@ -55,15 +54,12 @@ def _explain_disk(error: Exception) -> str | None:
 
 
 def _explain_database(error: Exception) -> str | None:
-    from benchcore.store.database import is_database_error
+    from benchcore.store.database import is_damaged, is_database_error
 
     cause = getattr(error, "orig", None) or error
     if not is_database_error(error):
         return None
-    if isinstance(cause, sqlite3.DatabaseError) and getattr(cause, "sqlite_errorcode", None) in (
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-    ):
+    if is_damaged(error):
         return (
             f"wanted the database, but its file is damaged ({_shorten(cause)}); move it away, and "
             "run `deadheat rebuild`: it makes the database again from the documents"

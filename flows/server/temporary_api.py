@@ -110,8 +110,9 @@ def _is_damaged(path: Path) -> bool:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             return connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
     except sqlite3.DatabaseError as error:
-        damaged = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-        return getattr(error, "sqlite_errorcode", None) in damaged
+        from benchcore.store.database import is_damaged  # SQLAlchemy takes 0.5 s
+
+        return is_damaged(error)
 
 
 class _Temporary:

@@ -38,6 +38,7 @@ _NIGHTS_BEFORE = 20
 """Nights before the last one that show whether the noise is larger at present."""
 _DOUBTED = 0.3
 """Correlation above which change points are tested as its cause."""
+_FAR_OFF = "the last night is far from the nights before it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +128,10 @@ def detect_shifts(
     if degree:
         curve = series.fit(change_points, degree=degree).curve
         drift = _exp(float(curve[-1] - curve[0]))
-    edges = _find_edges(series, change_points, degree, logs - centre, smallest)
-    placed = tuple(
-        Edge(index=int(rows[each.index]), ratio=each.ratio, reason=each.reason) for each in edges
-    )
+    off = _find_edge(series, change_points, degree, logs - centre, smallest)
+    edges = () if off is None else (Edge(index=int(rows[-1]), ratio=_exp(off), reason=_FAR_OFF),)
     modes = find_modes(_take_levels_out(logs, numbers[rows], kept.rows[change_points], degree))
-    return Detection(shifts=shifts, edges=placed, drift=drift, modes=modes)
+    return Detection(shifts=shifts, edges=edges, drift=drift, modes=modes)
 
 
 def _exp(log: float) -> float:
@@ -268,10 +267,10 @@ def _describe(
     )
 
 
-def _find_edges(
+def _find_edge(
     series: Whitened, change_points: Sequence[int], degree: int, logs: np.ndarray, smallest: float
-) -> list[Edge]:
-    """The last night, if it is far from its level, by the log ratio `smallest` at least."""
+) -> float | None:
+    """The log ratio of the last night to its level, if it is far, by `smallest` at least."""
     since = change_points[-1] if change_points else 0
     level = series.less(series.fit(change_points, degree=degree).curve) if degree else series
     recent = level.logs[since:]
@@ -280,7 +279,5 @@ def _find_edges(
     before = recent[-1 - _NIGHTS_BEFORE : -1]
     deviation = max(float(series.noise[-1]), robust_deviation(before - middle))
     off = float(logs[-1]) - expected
-    if abs(off) <= EDGE_DEVIATIONS * deviation or abs(off) < smallest:
-        return []
-    reason = "the last night is far from the nights before it"
-    return [Edge(index=len(logs) - 1, ratio=_exp(off), reason=reason)]
+    is_far = abs(off) > EDGE_DEVIATIONS * deviation and abs(off) >= smallest
+    return off if is_far else None
