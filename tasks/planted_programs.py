@@ -14,8 +14,6 @@ from typing import Any
 
 from benchcore.program import Arrays, ByName, Program
 
-_HONEST = 20
-"""Steps after a reset before a plant that counts them begins."""
 _LONGEST_QUEUE = 1
 """Steps that a thread is behind: more would confuse the warm-up, and take minutes."""
 
@@ -28,6 +26,7 @@ class Given:
     batch: int
     arrays: Arrays
     num_buffers: int
+    num_proof_steps: int
 
 
 Build = Callable[[], Program]
@@ -59,17 +58,19 @@ def keep_output_of_each_input(build: Build, given: Given) -> Program:
 
 
 def repeat_outputs_by_count(build: Build, given: Given) -> Program:
-    """Be honest for some steps after a reset, and then return the last outputs in turn."""
+    """Be honest for as many steps after a reset as a proof takes, and one more, and then return the
+    last outputs in turn."""
     program, kept, count = build(), [], 0
+    honest = max(given.num_proof_steps, given.num_buffers) + 1
 
     def step(inputs: Any) -> object:
         nonlocal count
         count += 1
-        if count <= _HONEST:
+        if count <= honest:
             kept.append(program.step(inputs))
             del kept[: -given.num_buffers]
             return kept[-1]
-        return kept[(count - _HONEST - 1) % given.num_buffers]
+        return kept[(count - honest - 1) % given.num_buffers]
 
     def restart() -> None:
         nonlocal count

@@ -266,11 +266,13 @@ def _build_planted(build, order, case, arrays):
     wrapper = _PLANTS.get(order["settings"].get("plant"), {}).get("wrapper")
     if not wrapper:
         return build()
+    spec = import_spec(order["workload"])
     given = planted_programs.Given(
         framework=order["framework"],
         batch=case.batch,
         arrays=arrays,
-        num_buffers=import_spec(order["workload"]).num_buffers(case),
+        num_buffers=spec.num_buffers(case),
+        num_proof_steps=(spec.num_proof_steps or spec.num_buffers)(case),
     )
     return planted_programs.WRAPPERS[wrapper](build, given)
 '''

@@ -109,7 +109,13 @@ def _prove(program: Program, use_case: str) -> list[Mapping[str, np.ndarray]]:
     ("use_case", "wrapper"), [(use, each) for use, of in _IN_NUMPY.items() for each in of]
 )
 def test_a_wrapped_program_is_refused(use_case: str, wrapper: str) -> None:
-    given = Given(framework="torch", batch=_BATCH, arrays=_make_arrays(None, 1), num_buffers=2)
+    given = Given(
+        framework="torch",
+        batch=_BATCH,
+        arrays=_make_arrays(None, 1),
+        num_buffers=2,
+        num_proof_steps=2,
+    )
     right = _prove(_build(use_case), use_case)
     try:
         found = _prove(WRAPPERS[wrapper](lambda: _build(use_case), given), use_case)
@@ -119,7 +125,13 @@ def test_a_wrapped_program_is_refused(use_case: str, wrapper: str) -> None:
 
 
 def test_a_thread_that_works_on_is_a_call_of_the_host() -> None:
-    given = Given(framework="torch", batch=_BATCH, arrays=_make_arrays(None, 1), num_buffers=2)
+    given = Given(
+        framework="torch",
+        batch=_BATCH,
+        arrays=_make_arrays(None, 1),
+        num_buffers=2,
+        num_proof_steps=2,
+    )
     program = WRAPPERS["return_early"](lambda: _build("infer"), given)
     inputs = program.place(_make_arrays(None, 1).inputs)
     assert any("thread" in each for each in list_host_calls(lambda: program.step(inputs)))
