@@ -52,7 +52,7 @@ def list_smallest(found: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _format_smallest(row: Mapping[str, Any]) -> str:
-    return "too few starts" if row["smallest"] is None else f"{row['smallest']:.1%}"
+    return "too few starts" if row["smallest"] is None else f"{100 * row['smallest']:.1f} %"
 
 
 def list_calibration_runs(found: Mapping[str, Any]) -> list[dict[str, str]]:

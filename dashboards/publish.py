@@ -94,7 +94,7 @@ def _add_campaign(
     remember_locks(files, campaign.raw, campaign.rows("contenders"))
     remember_numerics(files, campaign)
     _remember_versions(files, campaign)
-    num_bytes = files.flush()
+    num_bytes = files.flush_own()
     entry = describe_entry(campaign, counts, num_bytes)
     entry |= {"verdict": verdict, "pages": pages}
     others = [each for each in catalog["campaigns"] if each["name"] != name]
@@ -160,8 +160,14 @@ def _write_verdicts(
 ) -> None:
     """A confirmation may change the verdict of a night that was published before."""
     next_begin: dict[str, str] = {}  # by device
+    first = {each["fingerprint"]: each["name"] for each in reversed(nights)}
     for entry in reversed(nights):
-        verdict = write_verdict(entry["counts"], next_begin.get(entry["fingerprint"]), changes)
+        verdict = write_verdict(
+            entry["counts"],
+            next_begin.get(entry["fingerprint"]),
+            changes,
+            is_first=first[entry["fingerprint"]] == entry["name"],
+        )
         next_begin[entry["fingerprint"]] = entry["counts"]["begun"]
         if verdict != entry["verdict"]:
             entry["verdict"] = verdict

@@ -18,7 +18,7 @@ from benchcore.planning.matrix import PlannedDuel, make_plan, save_plan
 from benchcore.protocol import name_case
 from benchcore.running.plans import campaign_folder
 from benchcore.state import State, open_state
-from benchcore.store.database import open_database
+from benchcore.store.database import Engine
 from benchcore.store.duels import judge_campaign, replace_failed_checks
 from benchcore.store.ingest import insert_documents
 from benchcore.store.records import FailedCheck
@@ -54,10 +54,9 @@ def read_mark(state: State) -> str:
     return mark.read_text(encoding="utf-8").strip() if mark.is_file() else ""
 
 
-def write_nights(state: State, last: date, num_days: int) -> list[DemoNight]:
+def write_nights(state: State, engine: Engine, last: date, num_days: int) -> list[DemoNight]:
     """Store the nights until `last` with their verdicts; returns them, oldest first."""
     nights = [_plan_night(last, days_ago) for days_ago in reversed(range(num_days))]
-    engine = open_database(state.database_url)
     for first in range(0, len(nights), _AT_ONCE):
         of_batch = nights[first : first + _AT_ONCE]
         for night in of_batch:

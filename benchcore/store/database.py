@@ -53,8 +53,9 @@ _MIGRATION_LOCK = 0xDEAD_4EA7
 """Key of PostgreSQL's advisory lock around a migration."""
 
 
-def open_database(url: str) -> Engine:
-    """An engine whose tables are at the newest revision; several processes may open at once.
+def open_database(url: str, *, made_up: bool = False) -> Engine:
+    """An engine whose tables are at the newest revision; several processes may open at once. What
+    is `made_up` can be made again, so SQLite does not wait until it is on the disk.
 
     Raises UserError if the database can't be reached, or was made by another version.
     """
@@ -64,6 +65,8 @@ def open_database(url: str) -> Engine:
         return engine
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
+    if made_up:
+        event.listen(engine, "connect", _skip_waiting)
     # Switching a new file to WAL fails at once while another connection has it open, whatever the
     # busy timeout, so the first process does it alone.
     with FileLock(f"{engine.url.database}.lock"):
@@ -207,6 +210,12 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
     cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _skip_waiting(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA synchronous = OFF")
     cursor.close()
 
 

@@ -143,7 +143,7 @@ def _list_points(raw: Raw, names: Mapping[str, str]) -> list[dict[str, Any]]:
                         "turn": offset + place,
                         "ms": round(each["ns"] / 1e6, 6),
                         "contender": names.get(name, name),
-                        "start": start["start_index"],
+                        "start": start["start_index"] + 1,
                         "round": each["round"],
                         "framework": FRAMEWORKS.get(contender["framework"], ""),
                         "degraded": each["degraded"],

@@ -32,6 +32,8 @@ from dashboards.site.run_times import RunTimes, time_last_run
 
 Kind = Literal["nightly", "release", "ad-hoc"]
 _NIGHTS = {*PROFILES, story.PROFILE}
+_PAST = "history"
+"""The profile of past versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +72,10 @@ class Campaign:
 
     @property
     def kind(self) -> Kind:
-        """`nightly` for a profile's own campaign, `release` for a new version's."""
+        """`nightly` for a profile's own campaign, `release` for new or past versions."""
         profile = self.plan.profile if self.plan else ""
+        if profile == _PAST or self.name.startswith("backfill-"):
+            return "release"
         if profile in _NIGHTS or (not profile and self.name.startswith("nightly-")):
             return "nightly"
         return "release" if profile == "release" else "ad-hoc"

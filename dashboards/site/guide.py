@@ -41,7 +41,12 @@ _COLUMNS = (
     column("case", "Case"),
     column("against", "JAX against"),
     column("faster", "Faster"),
-    column("speedup", "Speedup", align="number", help="Time of PyTorch divided by time of JAX."),
+    column(
+        "speedup",
+        "Speedup",
+        align="number",
+        help="Time of PyTorch divided by time of JAX. The link opens the duel.",
+    ),
     column("since", "Since", help="The versions with which this lead began."),
     column("step", "Step, JAX / PyTorch", align="number"),
     column("compile", "Compilation", align="number", help="With empty caches, JAX / PyTorch."),
@@ -49,8 +54,6 @@ _COLUMNS = (
     column("memory", "Peak memory", align="number", help="JAX / PyTorch."),
     column("million", "Million items", align="number", help="Time on this device, JAX / PyTorch."),
     column("energy", "Energy of a million", align="number", help="JAX / PyTorch."),
-    column("device", "Device"),
-    column("measured", "Measured"),
 )
 
 Answer = Mapping[str, Any]
@@ -174,13 +177,17 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
     speedup = format_speedup(row["log_ratio"], row["low"], row["high"])
     of_a, of_b = row["of_a"], row["of_b"]
     return {
-        "case": blocks.link(name_case_in_words(row), f"series.html#{urlencode(state)}"),
-        "device": str(row["device_model"]),
+        "case": {
+            **blocks.link(name_case_in_words(row), f"series.html#{urlencode(state)}"),
+            "note": f"{row['device_model']}, {row['started_at']:%Y-%m-%d}",
+        },
         "against": name_arm(row["b_framework"], row["b_arm"]),
         "faster": FRAMEWORKS.get(
             row["faster"], "equal" if row["verdict"] == "same" else "not shown"
         ),
-        "speedup": blocks.number(speedup, to_ratio(row["log_ratio"])),
+        "speedup": blocks.number(
+            speedup, to_ratio(row["log_ratio"]), href=f"duel.html#run={row['duel_run']}"
+        ),
         "since": describe_since(row),
         "step": _both(of_a, of_b, "median_step_ns", format_ns),
         "compile": _both(of_a, of_b, "cold_compile_s", _format_compilation),
@@ -188,9 +195,6 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
         "memory": _both(of_a, of_b, _choose_memory(of_a, of_b), format_bytes),
         "million": _both(of_a, of_b, "items_per_s", _format_million),
         "energy": _format_energy(row),
-        "measured": blocks.link(
-            f"{row['started_at']:%Y-%m-%d}", f"duel.html#run={row['duel_run']}"
-        ),
     }
 
 
@@ -219,8 +223,13 @@ def _choose_memory(a: Answer, b: Answer) -> str:
 
 
 def _both(a: Answer, b: Answer, key: str, form: Any) -> str:
-    shown = [form(each.get(key)) for each in (a, b)]
-    return shown[0] if shown[0] == shown[1] else " / ".join(shown)
+    return _join(*(form(each.get(key)) for each in (a, b)))
+
+
+def _join(a: str, b: str) -> str:
+    """One below the other where there is no room beside it."""
+    a, b = (each.replace(" ", "\u00a0") for each in (a, b))
+    return a if a == b else f"{a} / {b}"
 
 
 def _format_compilation(seconds: float | None) -> str:
@@ -233,8 +242,7 @@ def _format_million(per_s: float | None) -> str:
 
 def _format_energy(row: Answer) -> str:
     sides = (row["of_a"], row["of_b"])
-    shown = [_energy_of_million(each.get("gross_mj"), row["batch"]) for each in sides]
-    return shown[0] if shown[0] == shown[1] else " / ".join(shown)
+    return _join(*(_energy_of_million(each.get("gross_mj"), row["batch"]) for each in sides))
 
 
 def _energy_of_million(step_mj: float | None, batch: int) -> str:

@@ -73,7 +73,7 @@ def health_page(
         _void_section(nights),
         _refused_section(state),
         _check_section(nights),
-        _calibration_section(calibration),
+        _calibration_section(calibration, _list_words(catalog)),
         *sections,
         _cost_section(nights, state),
     ]
@@ -211,7 +211,20 @@ def _link_docs(entry: Mapping[str, Any], suite: str) -> blocks.Cell:
     return found if isinstance(found, dict) else "not written"
 
 
-def _calibration_section(found: Mapping[str, Any]) -> Block:
+def _list_words(catalog: Mapping[str, Any]) -> dict[str, str]:
+    """By a case's name its words."""
+    keys = [(each["key"].split("."), each["words"]) for each in catalog["cases"]]
+    return {f"{key[0]} {key[1]}": words for key, words in keys if len(key) == 3}
+
+
+def _in_words(rows: Sequence[dict[str, str]], words: Mapping[str, str]) -> list[dict[str, str]]:
+    """Rows whose series begin with their cases in words."""
+    parts = [each["series"].partition(":") for each in rows]
+    named = ["".join((words.get(case, case), *rest)) for case, *rest in parts]
+    return [{**row, "series": each} for row, each in zip(rows, named, strict=True)]
+
+
+def _calibration_section(found: Mapping[str, Any], words: Mapping[str, str]) -> Block:
     title, id = "How often are these alerts wrong?", "error-rates"
     if not (found["trials"] or found["unfinished"]):
         nothing = blocks.text(
@@ -251,7 +264,7 @@ def _calibration_section(found: Mapping[str, Any]) -> Block:
                     "smallest",
                     "What it would find in four of five cases.",
                     smallest,
-                    error_rates.list_smallest(found),
+                    _in_words(error_rates.list_smallest(found), words),
                 )
             ],
         ),
@@ -262,7 +275,7 @@ def _calibration_section(found: Mapping[str, Any]) -> Block:
                     "calibration-runs",
                     "Newest runs first.",
                     trials,
-                    error_rates.list_calibration_runs(found)[:_MOST_RUNS],
+                    _in_words(error_rates.list_calibration_runs(found)[:_MOST_RUNS], words),
                 )
             ],
         ),

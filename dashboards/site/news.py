@@ -33,11 +33,15 @@ def count_pairs(campaign: Campaign) -> dict[str, Any]:
 
 
 def write_verdict(
-    counts: Mapping[str, Any], until: str | None, changes: Sequence[Mapping[str, Any]]
+    counts: Mapping[str, Any],
+    until: str | None,
+    changes: Sequence[Mapping[str, Any]],
+    *,
+    is_first: bool = False,
 ) -> str:
     """Of a night, from its counts: why nothing counts, else the largest confirmed change, else the
     largest new suspicion, else that nothing moved. News is what was opened from the night's begin
-    `until` the next night on this device began."""
+    `until` the next night on this device began. `is_first`: no night on it was before."""
     if counts["counting"] == 0:
         return _explain_nothing(counts)
     own = sorted((each for each in changes if _is_news(each, counts, until)), key=_size)
@@ -48,7 +52,10 @@ def write_verdict(
     new = [each for each in own if each["state"] == "open"]
     if new:
         return describe_change(new[-1]) + _count_others(len(new) - 1, "new suspicion")
-    return f"Nothing moved in {counts['cases']} case{'' if counts['cases'] == 1 else 's'}."
+    cases = f"{counts['cases']} case{'' if counts['cases'] == 1 else 's'}"
+    if is_first:
+        return f"First night on this device: {cases} measured, and none before to compare with."
+    return f"Nothing moved in {cases}."
 
 
 def _is_news(change: Mapping[str, Any], counts: Mapping[str, Any], until: str | None) -> bool:

@@ -35,8 +35,8 @@ def demo(
 
     day = today() if last is None else last.date()
     state = open_demo(folder)
-    nights = write_nights(state, day, days)
-    engine = open_database(state.database_url)
+    engine = open_database(state.database_url, made_up=True)
+    nights = write_nights(state, engine, day, days)
     write_findings(engine, day)
     page = publish_campaign(state, nights[-1].plan.campaign)  # a new site gets every night
     if as_json:

@@ -16,7 +16,7 @@ deadheat.blocks = (() => {
     if (value.help) shown = deadheat.explain(value.text, value.help);
     if (value.href) shown = h("a", { href: value.href, title: value.title }, shown);
     else if (value.title) shown = h("span", { title: value.title }, shown);
-    const note = value.note ? h("div", { class: "remark" }, hold(value.note)) : null;
+    const note = value.note ? h("div", { class: "remark", title: value.note }, hold(value.note)) : null;
     return [shown, note].filter(Boolean);
   }
 

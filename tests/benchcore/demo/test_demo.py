@@ -31,8 +31,8 @@ DAYS = 40
 @pytest.fixture(scope="module")
 def made_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[State, Engine]]:
     state = open_demo(tmp_path_factory.mktemp("demo") / "new")
-    write_nights(state, LAST, DAYS)
-    engine = open_database(state.database_url)
+    engine = open_database(state.database_url, made_up=True)
+    write_nights(state, engine, LAST, DAYS)
     write_findings(engine, LAST)
     yield state, engine
     engine.dispose()
@@ -51,7 +51,9 @@ def test_every_campaign_device_and_plan_says_that_it_is_made_up(
 
 def test_the_documents_fit_the_schema_of_measured_ones(tmp_path: Path) -> None:
     state = open_demo(tmp_path / "one")
-    night = write_nights(state, LAST, 1)[0]
+    engine = open_database(state.database_url, made_up=True)
+    night = write_nights(state, engine, LAST, 1)[0]
+    engine.dispose()
     for duel in night.plan.duels:
         document = make_document(night, duel, 0)
         assert document["campaign"] == "nightly-demo-2026-11-22"

@@ -32,6 +32,13 @@ def test_reading_nights_together_changes_no_page(nights: State, alone: Campaign)
         list(read_campaigns(nights, engine, [*names, "nightly-none"]))
 
 
+def test_past_versions_are_no_night(alone: Campaign) -> None:
+    assert alone.kind == "nightly" and alone.plan is not None
+    assert replace(alone, name="backfill-jax").kind == "release"
+    past = replace(alone.plan, profile="history")
+    assert replace(alone, name="jax-of-2026", plan=past).kind == "release"
+
+
 def test_a_duel_shows_whether_the_compiled_program_changed(alone: Campaign) -> None:
     run = alone.runs[0]
     found = {"case": "mlp train", "pair": "new against old", "duel_run": run}

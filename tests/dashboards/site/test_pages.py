@@ -176,6 +176,8 @@ def test_the_night_leads_with_its_confirmed_change(site: Path) -> None:
     assert night["sentence"] == f"{about} changed by \u22125.8 %; blamed: JAX."
     quiet = SiteFiles(site).read(f"campaigns/{name_night(3)}")
     assert quiet["sentence"] == "Nothing moved in 6 cases."
+    first = SiteFiles(site).read(f"campaigns/{name_night(0)}")
+    assert first["sentence"].startswith("First night on this device: 1 case measured")
     run = SiteFiles(site).read(f"campaigns/{ADHOC}")
     assert run["sentence"].startswith("Nothing counts: in 5 of 5 pairs outputs differ")
     assert f"{ADHOC}/waterfall.html" in str(run["top"])
