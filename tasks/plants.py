@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -129,14 +129,12 @@ def run_plants(
     environments: Mapping[str, EnvironmentRecord],
     folder: Path,
     report: Report,
-) -> list[Outcome]:
+) -> Iterator[Outcome]:
     """Run every plant beside both right sides, in duels of their own state under `folder`."""
-    outcomes: list[Outcome] = []
     for index, (duel, members) in enumerate(groupby(plants, lambda plant: plant.duel)):
         named = {f"plant{number}": plant for number, plant in enumerate(members)}
         report(f"racing on {' '.join(duel)}; unfair sides: {len(named)}")
-        outcomes += _run_duel(index, duel, named, environments, folder / f"duel-{index}")
-    return outcomes
+        yield from _run_duel(index, duel, named, environments, folder / f"duel-{index}")
 
 
 def _run_duel(

@@ -61,9 +61,13 @@ def plants(
             "run 'deadheat plants' without --only to see all"
         )
     environments = provision_sides(open_state(state), {"jax": jax, "torch": torch}, report_line)
+    outcomes: list[Outcome] = []
+    rows: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory(prefix="deadheat-plants-") as folder:
-        outcomes = run_plants(chosen, environments, Path(folder), report_line)
-    rows = [_describe(each) for each in outcomes]
+        for outcome in run_plants(chosen, environments, Path(folder), report_line):
+            outcomes.append(outcome)
+            rows.append(_describe(outcome))
+            report_line(_summarize(rows[-1]))
     failed = sum(not each.as_expected for each in outcomes)
     if as_json:
         print_json({"sides": rows, "failed": failed, "by_guard": tabulate(outcomes)})
@@ -96,3 +100,10 @@ def _describe(outcome: Outcome) -> dict[str, str]:
         "refused because": reason[:100],
         "as expected": "yes" if outcome.as_expected else "NO",
     }
+
+
+def _summarize(row: dict[str, str]) -> str:
+    """A line that is printed while others still run: an interrupted command has reported these."""
+    found = "as expected" if row["as expected"] == "yes" else "NOT as expected"
+    unfair = row["what is unfair"] or "the right side"
+    return f"  {found}: {row['side']}, {unfair}: {row['refused because'] or 'counts'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,7 +52,7 @@ def run(
             plants = [plant for plant in PLANTS if plant.duel == duel]
             folder = tmp_path_factory.mktemp("plants")
             with on_one_cpu():
-                ran[duel] = run_plants(plants, environments, folder, lambda text: None)
+                ran[duel] = list(run_plants(plants, environments, folder, lambda text: None))
         return ran[duel]
 
     return run_duel
@@ -109,3 +109,22 @@ def test_a_missing_file_is_bad_input(tmp_path: Path) -> None:
 def test_an_unknown_plant_is_bad_input() -> None:
     done = run_here("plants", "--only", "such a thing")
     assert (done.returncode, "wanted a part of a name" in done.stderr) == (2, True)
+
+
+def test_an_interrupted_command_has_reported_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[0]
+
+    def run_until_interrupted(*given: object) -> Iterator[Outcome]:
+        def outcome(contender: str, plant: Plant | None, *reasons: str) -> Outcome:
+            return Outcome(duel=("mlp", "tiny"), contender=contender, plant=plant, reasons=reasons)
+
+        yield outcome("right-jax", None)
+        yield outcome("plant0", plant, "by luck")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flows.cli.plants.provision_sides", lambda *given: {})
+    monkeypatch.setattr("flows.cli.plants.run_plants", run_until_interrupted)
+    done = run_here("plants")
+    assert done.returncode != 0
+    assert "  as expected: jax, the right side: counts\n" in done.stderr
+    assert f"  NOT as expected: {plant.framework}, {plant.name}: by luck\n" in done.stderr
