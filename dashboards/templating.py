@@ -17,7 +17,7 @@ from markupsafe import Markup
 from benchcore.protocol import name_part
 from dashboards.pictures import VEGA_LITE
 
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parent / "study_templates"
 
 
 def render_template(name: str, specs: Mapping[str, Mapping[str, Any]], **values: Any) -> str:

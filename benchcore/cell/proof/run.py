@@ -17,9 +17,9 @@ from benchcore.cell.failures.status import ContenderFailedError
 from benchcore.cell.launch import contender_environ, launch
 from benchcore.cell.measure import host
 from benchcore.cell.process import ContenderProcess
-from benchcore.cell.proof import compare
+from benchcore.cell.proof import float64_rule
 from benchcore.cell.proof.case import list_proof_cases
-from benchcore.cell.proof.compare import Evidence, Rule
+from benchcore.cell.proof.float64_rule import Evidence, Rule
 from benchcore.program import REFERENCE
 from benchcore.protocol import SCHEMA, ContenderOrder, ProofOrder
 from benchcore.workloads.contract import import_spec
@@ -159,7 +159,7 @@ class ProofRun:
                 yield {**pair, **_NOTHING, "reason": reason[:2000]}
                 continue
             one, other = (self._evidence(name, use_case) for name in (a, b))
-            for row in compare.judge(one, other, self._rule(use_case)) or [_NOTHING]:
+            for row in float64_rule.judge(one, other, self._rule(use_case)) or [_NOTHING]:
                 yield {**pair, **row, "reason": "" if row["passed"] else _explain_bound(row, a, b)}
 
     def _rule(self, use_case: str) -> Rule:
@@ -173,7 +173,9 @@ class ProofRun:
     def _evidence(self, name: str, use_case: str) -> Evidence:
         seeds = self._seeds(use_case)
         found, exact = (
-            compare.gather([_load(self._path("evidence", name, use_case, each, s)) for s in seeds])
+            float64_rule.gather(
+                [_load(self._path("evidence", name, use_case, each, s)) for s in seeds]
+            )
             for each in (self._order.precision, REFERENCE)
         )
         return Evidence(found=found, exact=exact)
@@ -189,7 +191,7 @@ class ProofRun:
             if {row["a"], row["b"]} & self._failures.keys():
                 continue
             a, b = (self._parts(name, row["use_case"]) for name in (row["a"], row["b"]))
-            parts = compare.trace_drift(row["quantity"], a, b, self._rule(row["use_case"]))
+            parts = float64_rule.trace_drift(row["quantity"], a, b, self._rule(row["use_case"]))
             first = next((part["part"] for part in parts if not part["passed"]), None)
             row["first_drift"] = first
             pair = {key: row[key] for key in ("use_case", "a", "b", "quantity")}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FEWEST_NIGHTS = 20
+_FEWEST_NIGHTS = 20
 _LEAST_SHARE = 0.12
 """A smaller mode is a few outliers."""
 _APART, _FEW = 4.0, 30.0
@@ -43,7 +43,7 @@ def find_modes(residuals: np.ndarray) -> Modes | None:
     5.5 (with 20 nights) to 4 (with many) of their standard deviations apart, and alternate.
     """
     count = len(residuals)
-    if count < FEWEST_NIGHTS or np.ptp(residuals) < _LEAST_APART:
+    if count < _FEWEST_NIGHTS or np.ptp(residuals) < _LEAST_APART:
         return None
     values = np.sort(residuals)
     least = math.ceil(_LEAST_SHARE * count)

@@ -1,4 +1,4 @@
-"""When a history raises a suspicion: every threshold, with its unit and its reason.
+"""When a history raises a suspicion: the thresholds, with units and reasons.
 
 Shares and counts of nights. What differs between metrics is in `SeriesScale`.
 """

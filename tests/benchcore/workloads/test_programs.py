@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from benchcore.cell.loader.epochs import seen_tolerances
-from benchcore.cell.proof.compare import Evidence, Rule, judge
+from benchcore.cell.proof.float64_rule import Evidence, Rule, judge
 from benchcore.environments.uv_command import run_uv
 from benchcore.planning.catalog import is_faulty, list_workloads
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchcore.cell.proof.case import put_test_images
-from benchcore.cell.proof.compare import Evidence, Rule, gather, judge, measure, trace_drift
+from benchcore.cell.proof.float64_rule import Evidence, Rule, gather, judge, measure, trace_drift
 from benchcore.program import Arrays
 
 EXACT = np.linspace(-1.0, 1.0, 1001)
