@@ -71,7 +71,7 @@ class Plant:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of one side: a plant's, or a right one (`plant` is None), which is to pass."""
+    """Of one side: a plant's, or a fair one (`plant` is None), which must pass."""
 
     duel: tuple[str, str]
     contender: str
@@ -94,7 +94,7 @@ class Outcome:
 
     @property
     def as_expected(self) -> bool:
-        """Whether a plant is refused by its own guard, and a right side by none."""
+        """Whether a plant is refused by its own guard, and a fair side by none."""
         return (self.refused_by is not None) == (self.plant is not None)
 
 
@@ -130,7 +130,7 @@ def run_plants(
     folder: Path,
     report: Report,
 ) -> Iterator[Outcome]:
-    """Run every plant beside both right sides, in duels of their own state under `folder`."""
+    """Run every plant beside both fair sides, in duels of their own state under `folder`."""
     for index, (duel, members) in enumerate(groupby(plants, lambda plant: plant.duel)):
         named = {f"plant{number}": plant for number, plant in enumerate(members)}
         report(f"racing on {' '.join(duel)}; unfair sides: {len(named)}")
@@ -203,7 +203,7 @@ def _check(state: State, campaign: str) -> list[dict[str, Any]]:
 
 
 def _concerns(row: Mapping[str, Any], name: str, others: set[str]) -> bool:
-    """A failed check of this contender, alone or beside a right side; apart from what no plant has:
+    """A failed check of this contender, alone or beside a fair side; apart from what no plant has:
     a proof against float64, and the device's ceilings."""
     pair = {each for each in (row["contender"], row["other"]) if isinstance(each, str)}
     reason = str(row["reason"])

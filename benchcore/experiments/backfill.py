@@ -113,7 +113,7 @@ def describe_changes(verdicts: Sequence[ReleaseVerdict]) -> list[str]:
         lines.append(
             describe_release(request.framework, request.new, request.old, each.rows, each.trends)
         )
-        lines += [f"search the package: {found}" for found in [each.search] if found]
+        lines += [f"find the package: {found}" for found in [each.search] if found]
     return lines
 
 

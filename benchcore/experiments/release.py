@@ -94,7 +94,7 @@ class ReleaseVerdict:
 
     @property
     def search(self) -> str | None:
-        """The command that searches the package behind the largest change; None = none changed."""
+        """The command that finds the package behind the largest change; None = none changed."""
         return self.largest and f"{self.largest.command} --dependencies"
 
 

@@ -252,9 +252,9 @@ def h100() -> Profile:
 
 
 def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
-    """The first seed's matrix: four networks, trained and for gradients of samples, on one device
-    and on two; on a CPU, two devices are parts of it. Planned for an hour on two CPU cores, but
-    not run as a whole yet."""
+    """Sixteen cells: four networks, training and per-sample gradients, on one device and on two.
+    On a CPU, two devices share its cores. Planned for an hour on two CPU cores, but not run as a
+    whole yet."""
     limits = DuelLimits(
         max_starts=5,
         compilations=1,

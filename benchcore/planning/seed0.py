@@ -1,4 +1,4 @@
-"""The matrix of the first seed: four benchmarks times four use cases, as workloads and cases."""
+"""The matrix of `deadheat seed0`: four benchmarks times four use cases, as workloads and cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CASES: Mapping[int, str] = {
     3: "per_sample_grad_b32",
     4: "per_sample_grad_b32_x2",
 }
-"""Training on one device and on two; gradients of single samples on one and on two."""
+"""Training on one device and on two; per-sample gradients on one and on two."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The first seed's scripts: one per framework, which measures a cell of the matrix alone."""
+"""The scripts of `deadheat seed0`: one per framework, which measures a cell of the matrix alone."""
 
 from __future__ import annotations
 

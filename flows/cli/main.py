@@ -43,7 +43,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("train", "Train on an image folder on both sides, and compare their epochs."),
         (
             "seed0",
-            "Compare JAX and PyTorch on one benchmark and use case of the first seed's matrix.",
+            "Compare JAX and PyTorch on one of sixteen cells: a benchmark and a use case.",
         ),
         (
             "defects",
@@ -51,13 +51,13 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ),
         (
             "waterfall",
-            "Measure what each step from eager PyTorch to CUDA graphs gains, and compare with JAX.",
+            "Measure what each PyTorch setting gains, from eager to CUDA graphs, beside JAX.",
         ),
         (
             "tune",
-            "Search the fastest fair settings of both sides, for the tuned track.",
+            "Search for the fastest fair settings of both sides, for the tuned track.",
         ),
-        ("plants", "Race unfair sides against right ones: each must be refused by its own guard."),
+        ("plants", "Run unfair sides against fair ones: each must be refused by its own guard."),
         ("equivalence", "Prove that versions compute the same function, against float64."),
     ),
     "Judge": (

@@ -74,9 +74,7 @@ Python = Annotated[str | None, option("--python", "VERSION", _PYTHON, callback=_
 Device = Annotated[str, option("--device", "NAME", "Measure on cpu, cuda, cuda:N or tpu.")]
 _BOUND = "Call a change below this the same, as a share: 0.01 is 1 %."
 Bound = Annotated[float, option("--bound", "RATIO", _BOUND, min=0.001, max=0.5)]
-_CEILINGS = (
-    "Measure the device's roofline. A pair counts only with one, of the last 30 days at most."
-)
+_CEILINGS = "Measure the device's roofline. Without one of the last 30 days no pair counts."
 Ceilings = Annotated[bool, option("--ceilings/--no-ceilings", None, _CEILINGS)]
 Case = Annotated[str | None, option("--case", "NAME", "Choose this case of the workload.")]
 UseCase = Annotated[
@@ -103,7 +101,7 @@ Workload = Annotated[str, argument("WORKLOAD", "Name of the workload.")]
 _METRIC = "Choose this metric, such as cold_compile_s or process_peak_bytes (default: all)."
 Metric = Annotated[str | None, option("--metric", "NAME", _METRIC)]
 _LOOKS = "Judge after this many starts; repeat for more looks (default 5, 8, 12)."
-_WAIT = "Wait for others to leave a busy machine, at most this long (site local)."
+_WAIT = "Wait for a quiet machine, at most this long (site local)."
 Wait = Annotated[float, option("--wait", "SECONDS", _WAIT, min=0.0, max=86400.0)]
 _HOURS = "Leave out what does not fit into this many hours of a device, least valuable first."
 Hours = Annotated[float | None, option("--hours", "NUMBER", _HOURS, min=0.01, max=1000.0)]

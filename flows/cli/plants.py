@@ -32,12 +32,12 @@ def plants(
         typer.Option(
             "--workload",
             metavar="NAME",
-            help="Run the automatic unfair sides of this workload, or of 'all', instead of FILE's.",
+            help="Run the automatic unfair sides of this workload, or of all, instead of FILE's.",
         ),
     ] = None,
     sample: Annotated[
         bool,
-        typer.Option("--sample", help="Run each automatic kind once per workload, not everywhere."),
+        typer.Option("--sample", help="Run each kind once per workload, not in every case."),
     ] = False,
     file: Annotated[
         Path, typer.Option("--file", metavar="FILE", help="Read the unfair sides from this file.")
@@ -47,11 +47,11 @@ def plants(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Race unfair sides against right ones: each must be refused by its own guard.
+    """Run unfair sides against fair ones: each must be refused by its own guard.
 
-    Exit code 1 if an unfair side counts, if another guard refuses it, or if a right side is
-    refused. Automatic ones are wrapped around the programs of any workload, in its tiny cases. Runs
-    on the CPU; nothing of it is stored.
+    Exit code 1 if an unfair side counts, if another guard refuses it, or if a fair side is
+    refused. --workload wraps unfair programs around a workload's own, in its tiny cases. Runs on
+    the CPU; stores nothing.
     """
     offered = read_plants(file) if workload is None else _list_automatic(workload, sample)
     chosen = [plant for plant in offered if only is None or only in plant.name]

@@ -1,4 +1,4 @@
-"""The command `deadheat seed0`: a comparison of the first seed's matrix, and its two scripts."""
+"""The command `deadheat seed0`: one of sixteen comparisons, and its two scripts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from flows.cli.printing import print_json, print_line
 
 _BENCHMARK = "Measure this benchmark: mnist, cifar10, nlp or gnn."
 _USE_CASE = (
-    "Measure this use case: 1 trains on one device, 2 on two; 3 computes gradients of single "
-    "samples on one device, 4 on two."
+    "Measure this use case: 1 trains on one device, 2 on two; 3 computes per-sample gradients on "
+    "one device, 4 on two."
 )
 _FOLDER = "Write both scripts into this folder."
 _DRY_RUN = "Write both scripts, and measure nothing."
@@ -39,10 +39,10 @@ def seed0(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Compare JAX and PyTorch on one benchmark and use case of the first seed's matrix.
+    """Compare JAX and PyTorch on one of sixteen cells: a benchmark and a use case.
 
-    Writes a script per framework, which measures it alone, and measures both in one duel. On a
-    Slurm site the scripts are for `sbatch`, and the duel is one job. The device is detected.
+    Also writes a script per framework, which measures that framework alone. On a Slurm site the
+    scripts are for `sbatch`, and the duel is one job. The device is detected.
     """
     cell, site = find_cell(benchmark, use_case), load_site(place.site)
     device = choose_device(site, place.pool)

@@ -36,10 +36,10 @@ def tune(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Search the fastest fair settings of both sides, for the tuned track.
+    """Search for the fastest fair settings of both sides, for the tuned track.
 
-    Each change of a setting meets the best settings so far in a duel. It wins only if it computes
-    the same and is faster. Both sides have the same budget. A rerun resumes.
+    A duel compares each change of one setting with the best settings so far. A change wins only if
+    it computes the same and is faster. Both sides have the same budget. Rerun it to resume.
     """
     request = TuneRequest(
         workload=workload,
@@ -80,7 +80,7 @@ def print_search(found: Mapping[str, Any]) -> None:
         print_rows(rows, columns, title=title)
         settings = ", ".join(f"{key}={value}" for key, value in side["settings"].items())
         print_line(f"Best settings of {framework}: {settings}. The search ended: {side['ended']}.")
-        print_line(f"Kept with the evidence in {found['documents'][framework]}")
+        print_line(f"Stored with its duels in {found['documents'][framework]}")
 
 
 def _write(against: Mapping[str, str], settings: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The command `deadheat waterfall`: what torch gains step by step, and where JAX stands."""
+"""The command `deadheat waterfall`: what each setting of torch gains, and where JAX stands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def waterfall(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Measure what each step from eager PyTorch to CUDA graphs gains, and compare with JAX."""
+    """Measure what each PyTorch setting gains, from eager to CUDA graphs, beside JAX."""
     request = WaterfallRequest(
         workload=workload,
         case_filter=case,

@@ -1,4 +1,4 @@
-"""Every unfair side is refused by the guard that is named for it, and every right side passes."""
+"""Every unfair side is refused by the guard that is named for it, and every fair side passes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AUTOMATIC = (
     ("mlp", "work_twice", "jax"), ("mlp", "return_early", "torch"),
     ("ensemble", "round_outputs", "torch"),
 )  # fmt: skip
-"""Those that need a framework; the others are tried on programs in numpy. `ensemble`'s right sides
+"""Those that need a framework; the others are tried on programs in numpy. `ensemble`'s fair sides
 once read back unlike settings, as its stacked parameters have an axis more."""
 WRITTEN = read_plants()
 PLANTS = [

@@ -205,7 +205,7 @@ class Network:
     def flops(self, case: Case) -> int:
         """Operations of a step's products; one multiply-add counts as two.
 
-        Gradients of samples need the same products as their sum: each sample's share is summed
+        Per-sample gradients need the same products as their sum: each sample's share is summed
         later, or not at all. Everything else is left out for both frameworks.
         """
         backward = case.use_case != "infer"

@@ -1,4 +1,4 @@
-"""Inference, training and gradients of samples in JAX, for a network that is a plain function.
+"""Inference, training and per-sample gradients in JAX, for a network that is a plain function.
 
 Images are NHWC, kernels HWIO, matrices (in, out): each side computes in its own layout.
 """

@@ -1,4 +1,4 @@
-"""Inference, training and gradients of samples in PyTorch, for a network that is a module.
+"""Inference, training and per-sample gradients in PyTorch, for a network that is a module.
 
 With any compile mode but `none`, the forward pass and the loss are compiled, and by AOTAutograd
 the backward pass too.

@@ -27,7 +27,7 @@ NEAR_KINKS: Mapping[str, float] = {
     "norms": 5e-2,
     "clipped_sum": 5e-2,
 }
-"""Three times the differences of right sides at full size (CPU): see `EQUIVALENCE.md`. A function
+"""Three times the differences of fair sides at full size (CPU): see `EQUIVALENCE.md`. A function
 of the forward pass alone, such as the first loss, has no kink: its tolerance stays."""
 
 

@@ -1,4 +1,4 @@
-"""The equivalence pass on real frameworks: right sides pass, and a wrong one is found out."""
+"""The equivalence pass on real frameworks: fair sides pass, and a wrong one is found out."""
 
 from __future__ import annotations
 

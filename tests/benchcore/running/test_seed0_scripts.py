@@ -1,4 +1,4 @@
-"""The first seed's matrix: its sixteen cells, and the scripts that measure one framework alone."""
+"""The matrix of `deadheat seed0`: its cells, and the scripts that measure one framework alone."""
 
 from __future__ import annotations
 

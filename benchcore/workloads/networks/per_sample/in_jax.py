@@ -1,4 +1,4 @@
-"""Gradients of single samples in JAX: `vmap(grad)`, of the whole batch or of chunks in turn."""
+"""Per-sample gradients in JAX: `vmap(grad)`, of the whole batch or of chunks in turn."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def on_every_device(
 ) -> Callable[[Params, Inputs], dict[str, Any]]:
     """The function of each device's samples, and the sum over all devices.
 
-    XLA's automatic partitioning gets the gradients of single samples wrong where there are
+    XLA's automatic partitioning gets the per-sample gradients wrong where there are
     convolutions (benchcore/known-issues.md).
     """
     if "shard_map" not in vars(jax):

@@ -1,4 +1,4 @@
-"""Gradients of single samples in PyTorch: `vmap(grad)` of torch.func in chunks, a plain loop, or
+"""Per-sample gradients in PyTorch: `vmap(grad)` of torch.func in chunks, a plain loop, or
 Opacus."""
 
 from __future__ import annotations
