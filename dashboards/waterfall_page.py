@@ -50,15 +50,15 @@ def format_gain(gain: Mapping[str, Any]) -> str:
 
 
 def describe_total(found: Mapping[str, Any]) -> str:
-    """One sentence: the total gain of torch's steps, measured and as their product."""
+    """One sentence: the total gain of torch's settings, measured and as their product."""
     ran = [arm["label"] for arm in found["arms"] if arm["median_step_ns"] is not None]
     of_torch = [label for label in ran if label != "JAX"]
     if found["whole"] is None or found["product"] is None:
-        return "Not all steps were measured, so there is no total."
+        return "Not all settings were measured, so there is no total."
     return (
         f"From {of_torch[0]} to {of_torch[-1]}, PyTorch becomes "
         f"{format_gain(found['whole'])} as fast; "
-        f"the product of its steps is {found['product']:.2f}x."
+        f"the product of the single gains is {found['product']:.2f}x."
     )
 
 

@@ -65,7 +65,7 @@ def describe_duel(campaign: Campaign, duel: Mapping[str, Any], raw: Raw) -> Bloc
 
 def _label(row: Mapping[str, Any]) -> str:
     """`JAX 0.12.0`, with the contender's own name where two would be called the same."""
-    return name_contender(row)["contender"] + (" (second copy)" if ".twin" in row["name"] else "")
+    return name_contender(row)["contender"] + (" (replicate)" if ".twin" in row["name"] else "")
 
 
 def _head(campaign: Campaign, duel: Mapping[str, Any], ratios: Rows, contenders: Rows) -> Block:
@@ -97,7 +97,7 @@ def _failed_checks(campaign: Campaign, failed: Rows) -> Block | None:
         column("expectation", "Expectation"),
         column("reason", "Reason"),
     )
-    caption = "These make a pair void: it takes part in no statement."
+    caption = "These make a pair void: it does not count."
     shown = blocks.table("failed-checks", caption, columns, rows)
     return shown and blocks.section("Failed checks", [shown], id="failed-checks")
 
@@ -185,7 +185,7 @@ def _latencies(raw: Raw, names: Mapping[str, str]) -> Block | None:
         ]
     if not points:
         return None
-    words = "Latency of steps that are waited for one by one: the share of steps that are faster."
+    words = "Latency of single steps, each waited for: the share of steps that are faster."
     return blocks.chart("latencies", words, points=points)
 
 

@@ -34,7 +34,7 @@ def is_open(change: Change) -> bool:
 
 
 def events_page(changes: Sequence[Change], now: datetime) -> Block:
-    """All events, the open ones first, then the suspicions, each with its evidence."""
+    """All events, the open ones first, then the suspicions, then each event's details."""
     events = sorted((each for each in changes if each["event"]), key=_by_urgency)
     waiting = [each for each in changes if not each["event"] and each["state"] == "open"]
     answered = [each for each in changes if not each["event"] and each["state"] != "open"]
@@ -48,7 +48,7 @@ def events_page(changes: Sequence[Change], now: datetime) -> Block:
         _table("events", "Confirmed changes, open ones first.", events, now),
         _section("waiting", "Suspicions: not measured again yet", waiting, now),
         _section("answered", "Suspicions that were not confirmed", answered, now),
-        blocks.section("Evidence", [_evidence(each) for each in events], id="evidence")
+        blocks.section("Details", [_describe(each) for each in events], id="evidence")
         if events
         else None,
         blocks.text(
@@ -183,7 +183,7 @@ def _state(change: Change) -> blocks.Cell:
     return blocks.badge(state.replace("_", " "), "bad" if is_open(change) else "same")
 
 
-def _evidence(change: Change) -> Block:
+def _describe(change: Change) -> Block:
     """What a person needs to decide about an event, and how to measure it again."""
     event, finding = change["event"], change["finding"] or {}
     conditions = describe_changes(change["conditions"])

@@ -1,4 +1,4 @@
-"""The words, gates and parts of a number that pages explain. `benchcore/README.md` has them all."""
+"""The terms, checks and parts of a number that pages explain; all terms: `benchcore/README.md`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GLOSSARY = {
     "machine does cancels out.",
     "degraded": "Blocks that other processes disturbed. They take no part in times and ratios.",
     "drift": "Small changes that add up since an older night, although no single night shows one.",
-    "duel": "One case and its contenders, measured in turns in one allocation.",
+    "duel": "One case and its contenders, interleaved in one allocation.",
     "event": "A change that fresh measurements of old and new environments confirmed.",
     "fair pair": "Both sides used the same settings, as read back from the frameworks.",
     "geometric mean": "Of the speedups of a fixed set of cases: those that count in both nights.",
@@ -36,10 +36,10 @@ GLOSSARY = {
     "Above 1x, JAX is faster.",
     "starts": "Fresh processes of all contenders of a duel. A start is one sample.",
     "suspicion": "A change in a history that was not measured again yet.",
-    "track": "default: settings of a user who does nothing. tuned: the best of each side.",
+    "track": "default: a user's default settings. tuned: the best settings of each side.",
     "verdict": "same: within the bound of equal speed. different: the interval excludes 1x. "
     "unknown: neither is shown, with the reason.",
-    "void": "Failed a check, so it takes no part in any statement.",
+    "void": "Failed a check, so it does not count.",
     "workload": "Work that both frameworks can do, such as ResNet-50.",
 }
 
@@ -59,10 +59,10 @@ READING = (
         "same",
         "The interval lies within the bound of equal speed, so a larger difference is excluded.",
     ),
-    ("unknown", "Neither is shown. It is no evidence for equal speed; more starts narrow it."),
+    ("unknown", "Neither is shown. It does not mean equal speed; more starts narrow the interval."),
     (
         "withheld",
-        "A gate below refused the pair. Its times are on the duel's page, its ratio is not.",
+        "The pair failed a check below. Its times are on the duel's page, its ratio is not.",
     ),
     (
         "Compare with",
@@ -72,9 +72,9 @@ READING = (
 )
 """What each part of a number says."""
 
-GATES = (
+CHECKS = (
     (
-        "Both ended well",
+        "Both finished",
         "Did both sides finish every start?",
         "Crash, out of memory, timeout: a status with its traceback, never a missing row.",
         ("Health: void pairs", "health.html#void-causes"),
@@ -95,7 +95,7 @@ GATES = (
     (
         "The proven step is the timed one",
         "Was the evidence made from the callable that is timed, and does its state move on?",
-        "A side that returns kept results or does other work is void.",
+        "A side that returns stored results or does other work is void.",
         ("Health: failed checks", "health.html#checks"),
     ),
     (

@@ -21,7 +21,7 @@ from dashboards.formatting import (
 )
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
-from dashboards.site.glossary import GATES, READING, list_terms
+from dashboards.site.glossary import CHECKS, READING, list_terms
 from dashboards.site.names import (
     name_arm,
     name_case_in_words,
@@ -72,7 +72,7 @@ def guide_page(answers: Sequence[Answer]) -> Block:
         *_list_use_cases(known),
         _unknown_section([each for each in answers if not each["counts"]]),
         reading_section(),
-        gates_section(),
+        checks_section(),
     ]
     return blocks.page(_TITLE, listed, lead=lead)
 
@@ -172,7 +172,7 @@ def _by_model(row: Answer) -> tuple[Any, ...]:
 
 
 def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
-    """A row of the table; what was not measured says so."""
+    """A row of the table; missing values are `not measured`."""
     state = {"case": case_key(row), "pair": name_pair(row["a_arm"], row["b_arm"], None)}
     speedup = format_speedup(row["log_ratio"], row["low"], row["high"])
     of_a, of_b = row["of_a"], row["of_b"]
@@ -262,7 +262,7 @@ def _unknown_section(unknown: Sequence[Answer]) -> Block | None:
         for row in unknown
     ]
     columns = (column("case", "Case"), column("against", "Compared"), column("why", "Why"))
-    caption = "Measured, but no pair ever counted, so the Guide makes no statement."
+    caption = "Measured, but no pair ever counted."
     table = blocks.table("guide-unknown", caption, columns, rows)
     return table and blocks.section("Not known", [table], id="unknown")
 
@@ -274,19 +274,19 @@ def reading_section() -> Block:
     return blocks.section("How to read a number", [blocks.facts(pairs), glossary], id="reading")
 
 
-def gates_section() -> Block:
-    """What each gate means: the checks that a pair passes before its number counts."""
+def checks_section() -> Block:
+    """What each check means that a pair passes before its number counts."""
     columns = (
-        column("gate", "Gate"),
+        column("check", "Check"),
         column("asks", "What it asks"),
         column("fails", "If it fails"),
         column("look", "Where to look"),
     )
     rows = [
-        {"gate": gate, "asks": asks, "fails": fails, "look": blocks.link(*look)}
-        for gate, asks, fails, look in GATES
+        {"check": check, "asks": asks, "fails": fails, "look": blocks.link(*look)}
+        for check, asks, fails, look in CHECKS
     ]
-    caption = "A pair that fails one gate is stored with its reason, and is part of no statement."
+    caption = "A pair that fails one check is stored with its reason, and does not count."
     table = blocks.table("gates", caption, columns, rows)
     return blocks.section("What makes a number count", [table], id="gates")
 

@@ -88,7 +88,7 @@ def _verdict(nights: Sequence[Mapping[str, Any]], state: State) -> Block:
     refused = len(_list_refused(state))
     words = (
         f"Of the last {format_count(len(nights), 'night')}, {empty} had no pair that counts and "
-        f"{short} left planned duels out; {format_count(refused, 'document')} refused."
+        f"{short} missed planned duels; {format_count(refused, 'document')} refused."
     )
     return blocks.text(words, tone="alarm" if empty == len(nights) else "answer")
 
@@ -262,7 +262,7 @@ def _calibration_section(found: Mapping[str, Any], words: Mapping[str, str]) -> 
             [
                 blocks.table(
                     "smallest",
-                    "What it would find in four of five cases.",
+                    "Found in four of five cases (a power of 80 %).",
                     smallest,
                     _in_words(error_rates.list_smallest(found), words),
                 )
@@ -290,7 +290,7 @@ def _cost_section(nights: Sequence[Mapping[str, Any]], state: State) -> Block:
     database = state.root / "deadheat.db"
     pairs: list[tuple[str, blocks.Cell]] = [
         ("Time of these nights", format_seconds(sum(known)) if known else "not recorded"),
-        ("Of it in duels", format_seconds(sum(spent)) if spent else "not recorded"),
+        ("Part in duels", format_seconds(sum(spent)) if spent else "not recorded"),
         ("Site, per night", format_bytes(sum(sizes) / len(sizes)) if sizes else "not recorded"),
         (
             "Database",

@@ -1,4 +1,4 @@
-"""How far the results of two versions of a framework lie apart, for the page of releases."""
+"""How far the outputs of two versions of a framework differ, for the page of releases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def name_release(framework: str, newer: str, older: str) -> str:
 
 
 def remember_numerics(files: SiteFiles, campaign: Campaign) -> None:
-    """Keep the newest comparison of each case, arm and quantity by release."""
+    """Store the newest comparison of each case, arm and quantity by release."""
     known = files.read("numerics") or {}
     compared = campaign.rows("equivalence")
     for row in campaign.rows("ratios"):

@@ -79,7 +79,7 @@ def remember_locks(
     raw: Mapping[str, Mapping[str, Mapping[str, Any]]],
     contenders: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Keep the packages of each environment by framework and version, for the differences."""
+    """Store the packages of each environment by framework and version, for the differences."""
     known = files.read("locks") or {}
     versions = {(row["duel_run"], row["name"]): row for row in contenders}
     for run, of_run in raw.items():
@@ -112,8 +112,8 @@ def releases_page(files: SiteFiles) -> Block:
     if not listed:
         listed = [blocks.text("No version was measured beside another one yet.")]
     lead = (
-        "What each version did to each case, measured beside the version before it in the same "
-        "duel. A change needs evidence beyond chance over all tests of the release."
+        "What each version changed in each case, measured beside the version before it in the same "
+        "duel. A change must be significant over all tests of the release."
     )
     return blocks.page("Releases", listed, lead=lead)
 

@@ -191,7 +191,7 @@ def _span_versions(campaign: Campaign) -> dict[str, str]:
 def _list_blocks(campaign: Campaign, workaround_rows: Sequence[Mapping[str, Any]]) -> list[Block]:
     ratios = campaign.rows("ratios")
     sections = [
-        _pair_section("versions", "Did a version move it?", ratios, "cross_version"),
+        _pair_section("versions", "Did a version change the speed?", ratios, "cross_version"),
         _pair_section("settings", "Which setting is faster?", ratios, "cross_setting"),
         _failure_section(campaign, workaround_rows),
         voids.list_section(campaign),
@@ -349,4 +349,4 @@ def _environment_table(campaign: Campaign) -> Block | None:
     keys = ("framework", "version", "python", "build", "key")
     columns = [column(each, each.capitalize()) for each in keys]
     rows = tables.list_environments(campaign.rows("contenders"))
-    return blocks.table("environments", "The environments measured in.", columns, rows)
+    return blocks.table("environments", "The environments of this campaign.", columns, rows)

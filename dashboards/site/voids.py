@@ -68,6 +68,6 @@ def list_section(campaign: Campaign) -> Block | None:
         column("cause", "Cause"),
         column("reason", "Reason"),
     )
-    caption = "Measured, but part of no statement. The duel shows its times and failed checks."
+    caption = "Measured, but not counted. The duel shows its times and failed checks."
     table = blocks.table("voids", caption, columns, rows)
     return blocks.section("What does not count, and why?", [table], id="voids")

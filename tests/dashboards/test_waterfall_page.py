@@ -56,7 +56,7 @@ def test_an_excluded_pair_is_listed_without_a_number() -> None:
 def test_the_total_is_reported_as_measured_and_as_the_product_of_its_steps() -> None:
     assert describe_total(found_waterfall()) == (
         "From eager to compile, PyTorch becomes 1.11x (1.09 to 1.13) as fast; "
-        "the product of its steps is 1.11x."
+        "the product of the single gains is 1.11x."
     )
     assert "no total" in describe_total(found_waterfall(whole=None))
 

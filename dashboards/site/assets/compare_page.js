@@ -78,7 +78,7 @@
         new: { text: cell.shown, value: cell.step_ns, href: deadheat.address("duel.html", { run: cell.run }) },
         change: { text: percent(log), value: Math.expm1(log) }, size: Math.abs(log) };
     }).sort((x, y) => y.size - x.size);
-    return [bar, h("p", { class: "aside" }, "Newest step time of each version, from different nights: what the machine did is in it. Releases has what was measured side by side."),
+    return [bar, h("p", { class: "aside" }, "Newest step time of each version, from different nights, so it includes changes of the machine. Releases compares versions within one duel."),
       deadheat.blocks.render({ kind: "table", name: `${state.framework}-${state.old}-${state.new}`, caption: "Step time of both versions.",
         columns: [{ key: "case", name: "Case" }, { key: "arm", name: "Arm" }, { key: "old", name: state.old, align: "number" },
           { key: "new", name: state.new, align: "number" }, { key: "change", name: "Change", align: "number" }], rows })];

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from benchcore.state import open_state
 from benchcore.store.models import PairRatio
 from benchcore.store.reports.guide import Wanted, find_break_even, list_answers
-from dashboards.site.glossary import GATES, GLOSSARY, list_terms
+from dashboards.site.glossary import CHECKS, GLOSSARY, list_terms
 from dashboards.site.guide import guide_page, list_sentences
 
 SLOW_JAX = replace(JAX, step_ns=JAX.step_ns * 3)
@@ -86,6 +86,6 @@ def test_compilation_pays_after_the_steps_that_make_up_for_it() -> None:
 def test_every_gate_links_to_a_page_or_a_word_that_exists() -> None:
     anchors = {each.id for each in list_terms()}
     assert len(anchors) == len(GLOSSARY)
-    for *_, (_, address) in GATES:
+    for *_, (_, address) in CHECKS:
         page, _, anchor = address.partition("#")
         assert page != "glossary.html" or anchor in anchors, address
