@@ -133,7 +133,7 @@ def run_plants(
     """Run every plant beside both fair sides, in duels of their own state under `folder`."""
     for index, (duel, members) in enumerate(groupby(plants, lambda plant: plant.duel)):
         named = {f"plant{number}": plant for number, plant in enumerate(members)}
-        report(f"racing on {' '.join(duel)}; unfair sides: {len(named)}")
+        report(f"measuring {' '.join(duel)}; unfair sides: {len(named)}")
         yield from _run_duel(index, duel, named, environments, folder / f"duel-{index}")
 
 

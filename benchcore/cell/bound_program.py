@@ -189,7 +189,7 @@ class BoundProgram:
         ]
         if same[0] and not same[1]:
             raise StepUnlikeProofError(
-                "one more of the timed steps left its outputs as they were: the timed step does "
+                "one more of the timed steps did not change its outputs: the timed step does "
                 "something else than the proof's"
             )
 

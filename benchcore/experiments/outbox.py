@@ -140,7 +140,7 @@ def _send(address: Address, alert: Mapping[str, Any]) -> None:
     body = write_body(alert["text"], alert["details"])
     if not service.notify(body=body, title=_TITLE, attach=attached):
         scheme = address.url.partition(":")[0]
-        raise AlertFailedError(f"the {scheme} address {address.digest} did not take it")
+        raise AlertFailedError(f"the {scheme} address {address.digest} did not accept it")
 
 
 def post_json(url: str, text: str, details: Mapping[str, Any]) -> None:

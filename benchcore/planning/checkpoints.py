@@ -100,7 +100,7 @@ def take_checkpoint(path: Path, workload: str, cases: Iterable[Any], state: Stat
     except OSError as error:
         raise UserError(
             f"wanted to copy the checkpoint {show(path)} to {show(state.checkpoints)}, but "
-            f"{error.strerror or error}; make room or set its permissions, and run it again"
+            f"{error.strerror or error}; free space or set its permissions, and rerun the command"
         ) from error
     return sha256
 
@@ -240,7 +240,9 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{show(path)} is broken: {error}; delete it and run it again") from error
+        raise UserError(
+            f"{show(path)} is broken: {error}; remove it and rerun the command"
+        ) from error
 
 
 def _unreadable(path: Path, why: str) -> UserError:

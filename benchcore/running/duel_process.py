@@ -61,7 +61,7 @@ def run_duel(
         return result
     with hold_device(order.device, lambda: report({"event": "waiting"}), ends_at) as held:
         if not held:
-            raise OutOfTimeError("another process measured on the device all the time")
+            raise OutOfTimeError("another process used the device until the time limit")
         if not result.exists():  # it was measured while this process waited
             _measure(order, state, snapshot, report, ends_at)
     return result

@@ -232,7 +232,7 @@ def run_proof(
             (scratch / "proof.log").open("w+") as log,
         ):
             if not held:
-                raise OutOfTimeError("another process measured on the device all the time")
+                raise OutOfTimeError("another process used the device until the time limit")
             code = _run([*command, *map(str, paths)], environ, log, advance, ends_at)
             if code != 0:
                 log.seek(0)

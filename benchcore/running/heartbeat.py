@@ -42,7 +42,7 @@ def _read_lines(stream: IO[bytes]) -> Iterator[bytes]:
         if not select.select([stream], [], [], _TICK_S)[0]:
             silent_s += _TICK_S
             if silent_s >= SILENCE_S:
-                raise StuckProcessError(f"it gave no sign of life for {SILENCE_S:g} s")
+                raise StuckProcessError(f"it sent no heartbeat for {SILENCE_S:g} s")
             continue
         silent_s = 0.0
         chunk = os.read(stream.fileno(), 65536)

@@ -54,7 +54,7 @@ def unpack(folder: Path) -> None:
                     _write(folder / Path(name).name, packed.read(name))
         except (BadZipFile, EOFError, ValueError) as error:
             raise DamagedFileError(
-                f"wanted the packed documents {str(path)!r}, but {error}; bring the file back from "
+                f"wanted the packed documents {str(path)!r}, but {error}; restore the file from "
                 "a backup. The database still has what was taken in from it"
             ) from error
     path.unlink(missing_ok=True)

@@ -97,7 +97,7 @@ def describe_change(change: Mapping[str, Any]) -> str:
     if change["event"] is not None:
         return f"{about} changed by {percent}; blamed: {find_culprit(change)}."
     since = f"{change['since']:%Y-%m-%d}"
-    return f"{about} seems to have moved by {percent} since {since}; not measured again yet."
+    return f"{about} seems to have changed by {percent} since {since}; not measured again yet."
 
 
 def find_culprit(change: Mapping[str, Any]) -> str:

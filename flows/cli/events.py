@@ -60,7 +60,9 @@ def show(
         return
     head = f"Event {found['id']}, {found['state']}: {found['series']}, since {found['since']}"
     OUT.print(head, style="bold", markup=False, soft_wrap=True)
-    print_line(f"The ratio moved by {_move(found)}. Culprit: {found['culprit']}. {found['reason']}")
+    print_line(
+        f"The ratio changed by {_move(found)}. Culprit: {found['culprit']}. {found['reason']}"
+    )
     print_line(f"Owner: {found['owner'] or 'none'}. Device {found['device']}")
     candidates = (found["finding"] or {}).get("candidates", [])
     if candidates:

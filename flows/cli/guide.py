@@ -48,7 +48,7 @@ def _print_answers(rows: list[dict[str, Any]]) -> None:
 
     known = [each for each in rows if each["counts"]]
     if not known:
-        print_line("not measured: no pair that counts is about this; `deadheat run` measures one")
+        print_line("not measured: no pair that counts matches; measure one with `deadheat compare`")
     for sentence in list_sentences(known):
         print_line(sentence)
     if known:

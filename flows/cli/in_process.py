@@ -105,5 +105,5 @@ def _check_services(state: State) -> None:
     if not api.usable:
         raise UserError(
             f"wanted the Prefect API that PREFECT_API_URL names, but {api.detail}; "
-            "start it, or unset PREFECT_API_URL to do without"
+            "start it, or unset PREFECT_API_URL to use a temporary server"
         )

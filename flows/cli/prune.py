@@ -13,7 +13,7 @@ from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
 
 _KEEP = "Keep all files of this many newest nights (days with a campaign)."
-_DRY = "Remove nothing, only show what would go."
+_DRY = "Remove nothing; show what would be removed."
 
 
 def prune(
@@ -39,10 +39,12 @@ def prune(
         print_json({"sizes": sizes, "removals": frees, "freed": freed})
         return
     rows = [{"what": part, "frees": _format(size)} for part, size in frees.items()]
-    print_rows(rows, ("what", "frees"), title="Would go" if dry_run else "Removed")
+    print_rows(rows, ("what", "frees"), title="Would be removed" if dry_run else "Removed")
     rows = [{"in the state folder": name, "size": _format(size)} for name, size in sizes.items()]
-    print_rows(rows, ("in the state folder", "size"), title="Stays" if not dry_run else "Is there")
-    print_line(f"{_format(sum(frees.values()))} would go" if dry_run else f"{_format(freed)} freed")
+    print_rows(rows, ("in the state folder", "size"), title="Now" if dry_run else "Remaining")
+    print_line(
+        f"{_format(sum(frees.values()))} would be removed" if dry_run else f"{_format(freed)} freed"
+    )
 
 
 def _format(size: int) -> str:

@@ -40,6 +40,6 @@ def rebuild(
         for reason in done.refused:
             print_line(reason)
         if done.kept:
-            print_line(f"The database from before is {done.kept}")
+            print_line(f"The previous database is {done.kept}")
     if done.refused:
         raise typer.Exit(1)

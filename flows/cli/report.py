@@ -57,7 +57,7 @@ def ingest(state: options.State = options.STATE, as_json: options.Json = False) 
         print_json({**dataclasses.asdict(report), "refused_proofs": refused})
     else:
         print_line(
-            f"{len(report.ingested)} ingested, {len(report.already)} there already, "
+            f"{len(report.ingested)} ingested, {len(report.already)} already stored, "
             f"{len(report.rejected)} rejected"
         )
         for reason in [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]:

@@ -168,6 +168,6 @@ def check_port(port: int, option: str) -> None:
             probe.bind(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
         raise UserError(
-            f"wanted to listen on port {port} of 127.0.0.1, but {error}; end the program that "
-            f"does, or choose another port with {option}"
+            f"wanted to listen on port {port} of 127.0.0.1, but {error}; stop the program that "
+            f"uses it, or choose another port with {option}"
         ) from error

@@ -36,7 +36,7 @@ def check_fresh(take_ns: Callable[[T], int], seen: Sequence[T], fresh: Iterator[
     if pairs - longer <= pairs // _EXCUSED:
         raise StepUnlikeProofError(
             f"{longer} of {pairs} steps took longer on inputs that the program had not seen: the "
-            "timed step returns results that it kept"
+            "timed step returns stored results"
         )
 
 

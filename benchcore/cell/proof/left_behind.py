@@ -43,8 +43,8 @@ def check_moved(at_start: Mapping[str, int], state: State) -> None:
             raise StepUnlikeProofError(f"{name!r} is not finite after the timed steps")
         if array.size >= _FEWEST_VALUES and zlib.crc32(array.tobytes()) == at_start[name]:
             raise StepUnlikeProofError(
-                f"{name!r} is after the timed steps what it was before them, although the proof's "
-                "first step moved it: the timed step does not train it"
+                f"{name!r} is the same before and after the timed steps, although the proof's "
+                "first step changed it: the timed step does not train it"
             )
 
 
@@ -75,9 +75,9 @@ def check_step(before: State, after: State, wanted: State, precision: str) -> No
         missed, length, whole = (_norm(each) for each in (came - should, should - was, should))
         if not missed <= _OFF * length + rounding * whole:
             raise StepUnlikeProofError(
-                f"one more of the timed steps missed what it should make of its {group} by "
-                f"{missed:.2g}, where it should move them by {length:.2g}: the timed step does "
-                "something else than the proof's"
+                f"after one more of the timed steps its {group} are off by {missed:.2g}, where the "
+                f"step should change them by {length:.2g}: the timed step does something else than "
+                "the proof's"
             )
 
 
@@ -92,8 +92,8 @@ def check_each_moved(states: Sequence[State], wanted: State) -> None:
             continue
         if any(np.array_equal(a, b) for a, b in pairwise([*earlier, last])):
             raise StepUnlikeProofError(
-                f"one of {len(states) - 1} further steps left its {group} as they were: the timed "
-                "step does its work now and then"
+                f"one of {len(states) - 1} further steps did not change its {group}: the timed "
+                "step does its work only sometimes"
             )
 
 

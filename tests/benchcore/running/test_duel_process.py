@@ -157,7 +157,7 @@ def test_a_stopped_conductor_is_ended_and_leaves_nobody(
         if event["event"] == "stage":
             os.kill(_find_conductor(), signal.SIGSTOP)
 
-    with pytest.raises(ConductorFailedError, match="gave no sign of life for 5 s"):
+    with pytest.raises(ConductorFailedError, match="sent no heartbeat for 5 s"):
         run_duel(order, state, take_snapshot(state.snapshots), stop_it)
     deadline = time.monotonic() + 30
     while _cells_running(state):
@@ -191,7 +191,7 @@ def test_duels_on_one_device_wait_for_each_other(state: State) -> None:
             done = pool.submit(measure)
             while not events:
                 time.sleep(0.05)
-            with pytest.raises(OutOfTimeError, match="another process measured"):
+            with pytest.raises(OutOfTimeError, match="another process used"):
                 run_duel(order, state, snapshot, lambda event: None, ends_at=time.time())
             assert events == ["waiting"]
         assert done.result().exists()

@@ -1,4 +1,4 @@
-"""A process without a sign of life, or without progress, is noticed; one that reports is not."""
+"""A process without a heartbeat, or without progress, is noticed; one that reports is not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_silence_is_noticed(
 ) -> None:
     monkeypatch.setattr(heartbeat, "SILENCE_S", 0.1)
     monkeypatch.setattr(heartbeat, "_TICK_S", 0.02)
-    with pytest.raises(StuckProcessError, match="no sign of life"):
+    with pytest.raises(StuckProcessError, match="no heartbeat"):
         list(follow_progress(pipe[0], 60))
 
 

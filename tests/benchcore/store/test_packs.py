@@ -99,7 +99,7 @@ def test_a_damaged_pack_is_reported_and_a_different_one_removes_nothing(
     path = folder / packs.NAME
     path.write_bytes(path.read_bytes()[:200])
     assert packs.list_packed(folder) == []
-    with pytest.raises(DamagedFileError, match="bring the file back from a backup"):
+    with pytest.raises(DamagedFileError, match="restore the file from a backup"):
         packs.unpack(folder)
     assert path.exists()
     (rejection,) = ingest_spool(engine, state).rejected
