@@ -1,5 +1,5 @@
-"""Measure past versions of a framework: those of the package index that can be installed here meet
-in one campaign; what seems to have changed is measured again."""
+"""Measure past versions of a framework that can be installed here in one campaign, and measure
+again what seems to have changed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def backfill(
     budget_minutes: ConfirmMinutes = 60,
 ) -> RunState[Any]:
     """Measure past versions of a framework against each other, and all against the other framework;
-    say what each changed.
+    report what each changed.
 
     Args:
         framework: Framework whose past versions are measured.
@@ -56,7 +56,7 @@ def backfill(
         below: Only versions before this one; empty to begin with the newest.
         profile: Profile whose cases are measured.
         site: Where to measure.
-        budget_minutes: Measure what seems to have changed again; begin none after so many minutes.
+        budget_minutes: Measure apparent changes again; start none after this many minutes.
     """
     state = open_state(default_root())
     name = f"backfill-{framework}-{str(flow_run.id)[:8]}"

@@ -26,7 +26,7 @@ from tasks.form import NumRuns, ProfileName, SiteName
 def calibrate(
     runs: NumRuns = 6, profile: ProfileName = "laptop", site: SiteName = "local"
 ) -> RunState[Any]:
-    """Measure calibration runs with a known answer, and report how often our alarms are wrong.
+    """Measure calibration runs with a known answer, and report how often our verdicts are wrong.
 
     Args:
         runs: Number of calibration runs, in addition to those of every night.

@@ -1,4 +1,4 @@
-"""Confirm suspicions by themselves: what `deadheat confirm` does, as a flow."""
+"""Confirm suspicions: what `deadheat confirm` does, as a flow."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def confirm(
     site: SiteName = "local",
 ) -> RunState[Any]:
     """Measure suspected changes again, old environments against new, and find which framework
-    moved.
+    changed.
 
     Args:
         suspicions: Ids from `deadheat suspicions`; empty for all open ones, largest first.
-        budget_minutes: Begin no suspicion after this many minutes.
+        budget_minutes: Start no suspicion after this many minutes.
         starts: Judge after these numbers of starts, in growing order; empty for 5, 8 and 12.
         profile: Limits of the measurement; the suspicions determine what is measured.
         site: Where to measure.

@@ -13,5 +13,5 @@ from tasks.campaign_run import end_run, run_campaign
 
 @flow(name="measure", flow_run_name="{campaign}")
 def measure(campaign: str, wait_minutes: float = 0) -> RunState[Any]:
-    """Run a campaign whose plan is in the state folder to its dashboard."""
+    """Measure a campaign whose plan is in the state folder, and publish it."""
     return end_run(run_campaign(campaign, str(default_root()), wait_s=60 * wait_minutes))

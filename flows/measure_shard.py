@@ -16,9 +16,9 @@ from tasks.slots import measure_in_slots
 
 @flow(name="measure-shard", flow_run_name="{campaign}-{shard}", validate_parameters=True)
 def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
-    """One duel after the other on each of the job's GPUs, until the job is about to end; the rest
-    is handed back. Duels that were measured before are not repeated. The first on each GPU is begun
-    however long it may take.
+    """Measure one duel after the other on each of the job's GPUs, until the job is about to end. A
+    later shard measures the rest. Duels that were measured before are not repeated. The first duel
+    on each GPU starts however long it may take.
 
     Raises CampaignIncompleteError at the end if a duel left no result, and at once if this node
     does not see the folder that the shard was written into.

@@ -1,4 +1,4 @@
-"""The main job: plan tonight's duels and run them to the dashboard."""
+"""The nightly flow: plan tonight's duels, measure them and publish the dashboard."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ def nightly(  # noqa: PLR0913 - a form's fields
     hours: Hours | None = None,
     wait_minutes: WaitMinutes = 0,
 ) -> RunState[Any]:
-    """Measure the profile's duels tonight. Run again on the same night, it resumes.
+    """Measure the profile's duels tonight. A rerun on the same night resumes.
 
-    Where nothing counts, the run fails as `Void`, with the reason.
-
-    The state folder is never a parameter: DEADHEAT_STATE names it where the flow runs.
+    If nothing counts, the run fails as `Void`, with the reason. DEADHEAT_STATE names the state
+    folder where the flow runs.
 
     Args:
         profile: What to measure.
@@ -39,8 +38,8 @@ def nightly(  # noqa: PLR0913 - a form's fields
         campaign: Name of the campaign; empty for tonight's.
         python: Python version of every environment, such as 3.12; empty for the newest that each
             framework supports.
-        hours: Leave out what does not fit into so many hours of a device; empty for all.
-        wait_minutes: Wait at most so long for others to leave the machine (site local).
+        hours: Leave out what does not fit into this many hours of a device; empty for all.
+        wait_minutes: Wait at most this long for a quiet machine (site local).
     """
     root, keep_nights = str(default_root()), read_keep_nights()
     campaign = campaign or name_night(profile)

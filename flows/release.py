@@ -28,16 +28,16 @@ def release(
     budget_minutes: ConfirmMinutes = 60,
     attempt: Attempt = 0,
 ) -> RunState[Any]:
-    """Measure a release against the one before it, and both against the other framework; say what
-    it changed.
+    """Measure a release against the one before it, and both against the other framework; report
+    what it changed.
 
     Args:
         framework: Framework that was released.
         version: Its version, as published.
         profile: Profile whose cases are measured.
         site: Where to measure.
-        budget_minutes: Measure each case again in fresh starts; begin none after so many minutes.
-        attempt: Number of earlier attempts; each attempt is a campaign of its own.
+        budget_minutes: Measure each case again in fresh starts; start none after this many minutes.
+        attempt: Number of earlier attempts; each attempt is a separate campaign.
     """
     state = open_state(default_root())
     found = None

@@ -15,7 +15,7 @@ from tasks.form import ProfileName, SiteName
 
 @flow(name="watch-releases")
 def watch_releases(profile: ProfileName = "laptop", site: SiteName = "local") -> RunState[Any]:
-    """Look for new releases, and have each measured once.
+    """Look for new releases, and start one measurement of each.
 
     Args:
         profile: Profile whose cases are measured.

@@ -1,4 +1,4 @@
-"""Copies a database to another one, of either engine, and checks that a database is sound."""
+"""Copies a database to another one, SQLite or PostgreSQL, and finds damage in a database."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def copy_to_url(source: Engine, url: str, report: Callable[[str], None]) -> dict
 
 
 def find_damage(engine: Engine) -> list[str]:
-    """What is wrong with a database, a line each: pages, references, rows without their parts."""
+    """Damage of a database, a line each: pages, references, duel runs that lack rows."""
     with engine.connect() as connection:
         found = [*_check_file(connection)] if engine.dialect.name == "sqlite" else []
         return [*found, *_describe_incomplete(connection)]

@@ -28,8 +28,8 @@ from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
 
 _VERSIONS = "Measure this many versions, of those that can be installed here."
-_BELOW = "Begin below this version (default: with the newest)."
-_MINUTES = "Measure what seems to have changed again; begin none after this many minutes."
+_BELOW = "Measure only versions before this one (default: begin with the newest)."
+_MINUTES = "Measure apparent changes again; start none after this many minutes."
 _NAME = "Name the campaign; an existing name resumes it (default: backfill-FRAMEWORK)."
 
 
@@ -46,10 +46,10 @@ def backfill(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Measure past versions of a framework, and find what each changed.
+    """Measure past versions of a framework, and list what each changed.
 
-    All meet in one campaign. A version and the one before it run again in fresh starts where they
-    seem to differ; only such a change is listed. Rerun it to resume.
+    One campaign measures all versions. An apparent change between a version and the one before it
+    is measured again in fresh starts, and listed only if these show it. Rerun it to resume.
     """
     if framework not in ("jax", "torch"):
         raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")

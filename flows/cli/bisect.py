@@ -66,10 +66,10 @@ def bisect(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Find the version that changed a case, and on demand the package.
+    """Find the version that changed a case, with --dependencies the package, too.
 
-    Searches between a version before the change and one after it. --dependencies searches between
-    the locks of both, or between two locks of your own.
+    Measures versions between one before the change and one after it. --dependencies measures
+    packages between the locks of both, or between two locks of your own.
     """
     if framework.partition("[")[0] not in ("jax", "torch"):
         raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")

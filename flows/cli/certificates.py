@@ -26,10 +26,9 @@ def certificates(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Certify per case and metric what a release changed.
+    """List per case and metric what each release changed.
 
-    A row is better, worse, unchanged, or not shown. Two one-sided tests must show that
-    nothing changed within the bound.
+    A row is better, worse, unchanged within the bound (by two one-sided tests), or not shown.
     """
     metrics = TRACKED if metric is None else (find_tracked(metric).key,)
     engine = open_database(open_state(state).database_url)

@@ -1,4 +1,4 @@
-"""The command `deadheat chaos`: nights that are disturbed on purpose."""
+"""The command `deadheat chaos`: fault injection."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows, report_line
 
-_TIMES = "Repeat each fault so often, at random moments (default 1)."
-_SEED = "Choose other moments and other files."
+_TIMES = "Repeat each fault this many times, at random moments."
+_SEED = "Choose the moments and files by this seed."
+_SHORT = "Leave out faults that take minutes."
+_LIST = "Show the faults, and inject none."
 _LAYER = "Run duels and ingest alone (measuring), or a whole `deadheat run` (command)."
 
 
@@ -24,13 +26,13 @@ def chaos(
     layer: Annotated[Layer, option("--layer", "LAYER", _LAYER)] = "measuring",
     times: Annotated[int, option("--times", "COUNT", _TIMES, min=1, max=1000)] = 1,
     seed: Annotated[int, option("--seed", "NUMBER", _SEED)] = 0,
-    short: Annotated[bool, typer.Option("--short", help="Leave out what takes minutes.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="Show the faults, and end.")] = False,
+    short: Annotated[bool, typer.Option("--short", help=_SHORT)] = False,
+    list_all: Annotated[bool, typer.Option("--list", help=_LIST)] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Kill, stop, fill and damage nights of the empty step, and count what is lost.
+    """Inject faults into nights of the workload noop, and count what is lost.
 
-    Each trial has a state folder of its own: a night with a fault at a random moment, then the same
+    Each trial has its own state folder: a night with a fault at a random moment, then the same
     command again. Exit code 1 if anything is lost, doubled or left running, if a night hangs, or
     if the same command does not recover.
     """

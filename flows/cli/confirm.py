@@ -27,7 +27,7 @@ def confirm(
     ] = None,
     starts: options.Looks = None,
     budget: Annotated[
-        float, option("--budget", "SECONDS", "Begin no more suspicions after this long.", min=0.0)
+        float, option("--budget", "SECONDS", "Start no suspicion after this long.", min=0.0)
     ] = 3600.0,
     profile: options.Limits = "laptop",
     site: options.Site = "local",

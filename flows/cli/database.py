@@ -27,9 +27,9 @@ def _db() -> None:
 
 @db.command()
 def check(state: options.State = options.STATE, as_json: options.Json = False) -> None:
-    """Look for damage: pages, references, and rows without their parts.
+    """Find damaged pages, references to missing rows, and duel runs that lack rows.
 
-    Exit code 1 if there is some; `deadheat rebuild` makes the database again.
+    Exit code 1 if there are some; `deadheat rebuild` makes the database again.
     """
     found = find_damage(open_database(open_state(state).database_url))
     if as_json:
@@ -56,10 +56,9 @@ def copy(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Copy every row to another database, of either engine, and compare what was written.
+    """Copy every row to another database, SQLite or PostgreSQL, and compare.
 
-    Serves as a backup, and moves from SQLite to PostgreSQL or back. Interrupted, it leaves the
-    other database empty.
+    If it is interrupted, the other database stays empty.
     """
     source = open_database(open_state(state).database_url)
     counts = copy_to_url(source, url, (lambda text: None) if as_json else report_line)

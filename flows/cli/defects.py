@@ -36,7 +36,7 @@ def defects(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Reproduce known benchmarking errors: how far each moves the ratio, what detects it."""
+    """Reproduce known benchmarking errors: how far each shifts the ratio, what detects it."""
     request = StudyRequest(
         workload=workload,
         case_filter=case,

@@ -15,7 +15,7 @@ from flows.cli import options
 from flows.cli.printing import print_json, print_line
 
 _FOLDER = "Write into this folder: a new one, or one of an earlier demo."
-_DAYS = "Write so many nights."
+_DAYS = "Write this many nights."
 _LAST = "End with this night (default: today, UTC)."
 
 
@@ -29,7 +29,7 @@ def demo(
 ) -> None:
     """Build the dashboard of a made-up year, without measuring anything.
 
-    Everything in it says that it is made up. An earlier demo in the folder is replaced.
+    Every page is marked as made up. An earlier demo in the folder is replaced.
     """
     from dashboards.publish import publish_campaign  # Altair takes a second
 

@@ -43,17 +43,14 @@ def list_all(
         return
     table = [{**row, "ratio moved": _move(row)} for row in rows]
     columns = ("id", "state", "series", "since", "culprit", "ratio moved", "owner", "reason")
-    print_rows(table, columns, title="Confirmed shifts; above 0 = the first gained on the second")
+    print_rows(table, columns, title="Confirmed shifts; above 0 = better for the first side")
 
 
 @events.command()
 def show(
     event: _EventArgument, state: options.State = options.STATE, as_json: options.Json = False
 ) -> None:
-    """Show what is known of one event.
-
-    What was found, what differs, and what was done.
-    """
+    """Show one event: what was found, what differs, and what was done."""
     found = show_event(_open(state), event)
     if as_json:
         print_json(found)
@@ -76,13 +73,13 @@ def show(
 @events.command()
 def acknowledge(
     event: _EventArgument,
-    to: Annotated[str, option("--as", "STATE", "Set accepted, investigating, invalid, fixed, ...")],
+    to: Annotated[str, option("--as", "STATE", "Set accepted, investigating, fixed, ...")],
     by: _ByOption,
     note: _NoteOption = "",
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Move an event to another state. Accepted, wont_fix and improvement move the baseline."""
+    """Change the state of an event. Accepted, wont_fix and improvement set a new baseline."""
     engine = _open(state)
     move_event(engine, event, to, who=by, note=note)
     keep_history(engine, open_state(state))

@@ -84,8 +84,8 @@ def verify(
 ) -> None:
     """Check that this machine has what a profile and a site need.
 
-    With `--device`, check what a night relies on by doing it. Exit code 1 if a requirement is
-    missing or a check fails.
+    With --device, try a device with short duels instead. Exit code 1 if a requirement is missing or
+    a check fails.
     """
     if device is not None:
         _verify_device(device, state, python, as_json)

@@ -37,9 +37,9 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("compare", "Measure which of two versions or settings is faster on one case."),
         (
             "sweep",
-            "Compare two sides over several batches, devices or sizes: one plan, and a curve.",
+            "Compare two sides over several batch sizes, devices or model sizes.",
         ),
-        ("backfill", "Measure past versions of a framework, and find what each changed."),
+        ("backfill", "Measure past versions of a framework, and list what each changed."),
         ("train", "Train on an image folder on both sides, and compare their epochs."),
         (
             "seed0",
@@ -47,7 +47,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ),
         (
             "defects",
-            "Reproduce known benchmarking errors: how far each moves the ratio, what detects it.",
+            "Reproduce known benchmarking errors: how far each shifts the ratio, what detects it.",
         ),
         (
             "waterfall",
@@ -68,7 +68,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "calibration",
             "Show how often our own verdicts are wrong, from runs whose truth is known.",
         ),
-        ("certificates", "Certify per case and metric what a release changed."),
+        ("certificates", "List per case and metric what each release changed."),
     ),
     "Understand a change": (
         ("guide", "Show which framework is faster for your case, from pairs that count."),
@@ -77,7 +77,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "confirm",
             "Measure suspicions again with fresh starts, and name the framework that changed.",
         ),
-        ("bisect", "Find the version that changed a case, and on demand the package."),
+        ("bisect", "Find the version that changed a case, with --dependencies the package, too."),
         ("events", "List confirmed changes; show or annotate one."),
     ),
     "Serve": (
@@ -95,7 +95,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "server.pausing",
         ),
         ("resume", "Resume everything that `deadheat pause` stopped.", "server.pausing"),
-        ("shard", "Show what a Slurm site's shards are submitted as."),
+        ("shard", "Print what a Slurm site submits: batch script and job template."),
     ),
     "Data": (
         ("workloads", "List workloads and their cases.", "cli.inventory"),
@@ -107,9 +107,9 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "cli.report",
         ),
         ("db", "Check the database, and copy it.", "cli.database"),
-        ("chaos", "Kill, stop, fill and damage nights of the empty step, and count what is lost."),
-        ("prune", "Remove files that no night needs any more, and show what takes how much."),
-        ("rebuild", "Make the database again from documents alone."),
+        ("chaos", "Inject faults into nights of the workload noop, and count what is lost."),
+        ("prune", "Remove files that no recent night needs, and show the size of what remains."),
+        ("rebuild", "Rebuild the database from documents alone."),
         ("report", "Publish a campaign's dashboard again from the database."),
         ("demo", "Build the dashboard of a made-up year, without measuring anything."),
         ("export", "Write the numbers that count as tables with their provenance."),

@@ -33,9 +33,8 @@ def nightly(
 ) -> None:
     """Measure tonight's duels and publish them.
 
-    Plans, builds environments, measures, checks, judges and publishes. Rerun it to resume: what
-    was measured is kept, and what others disturbed is measured again. Exit code 1 if
-    nothing counts.
+    Plans, builds environments, measures, checks, judges and publishes. Rerun it to measure only
+    what is missing or was disturbed. Exit code 1 if nothing counts.
     """
     load_profile(profile)
     check_site(site, pool)

@@ -32,7 +32,7 @@ def plan(
             metavar="RATIO",
             min=0.0001,
             max=1.0,
-            help="Find instead how many starts a confirmation of this change needs: 0.02 is 2 %.",
+            help="Print instead how many starts a confirmation of this change needs: 0.02 is 2 %.",
         ),
     ] = None,
     state: options.State = options.STATE,

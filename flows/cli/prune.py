@@ -1,4 +1,4 @@
-"""The command `deadheat prune`: remove the files that no night needs any more."""
+"""The command `deadheat prune`: remove the files that no recent night needs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def prune(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Remove files that no night needs any more, and show what takes how much.
+    """Remove files that no recent night needs, and show the size of what remains.
 
-    Evidence, logs and caches of older duels, packages of environments that only these used, and
-    old snapshots. Result documents are packed to a tenth of their size. Proofs, plans, locks,
-    pages and the database stay, and so do environments that an undecided suspicion compares.
+    Removes evidence, logs and caches of older duels, packages of environments that only these used,
+    and old snapshots. Packs result documents to a tenth of their size. Keeps proofs, plans, locks,
+    pages, the database, and environments that an undecided suspicion compares.
     """
     opened = open_state(state)
     removals = list_unneeded(opened, keep_nights)

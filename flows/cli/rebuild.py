@@ -24,10 +24,10 @@ def rebuild(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Make the database again from documents alone.
+    """Rebuild the database from documents alone.
 
-    Rows, checks, ratios, suspicions, events and what people did about them. An SQLite file is
-    replaced once the new one is complete; the old one is kept as `.old`. Exit code 1 if a document
+    Restores rows, checks, ratios, suspicions, events and what people did about them. An SQLite file
+    is replaced once the new one is complete; the old one stays as `.old`. Exit code 1 if a document
     was refused.
     """
     from data_checks.rebuild import rebuild_database  # Great Expectations takes seconds

@@ -1,4 +1,4 @@
-"""The command `deadheat shard`: what a Slurm site's shards are submitted as."""
+"""The command `deadheat shard`: the batch script and job template of a Slurm site."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flows.cli import options
 from flows.cli.printing import print_json
 
 shard = typer.Typer(
-    help="Show what a Slurm site's shards are submitted as.",
+    help="Print what a Slurm site submits: batch script and job template.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

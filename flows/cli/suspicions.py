@@ -45,7 +45,7 @@ def suspicions(
             for row in rows
         ]
         columns = ("id", "state", "series", "since", "trigger", "move", "95 %", "reason")
-        title = "Suspected changes; above 0 = the first gained on the second"
+        title = "Suspected changes; above 0 = better for the first side"
         print_rows(table, columns, title=title)
     open_ones = sum(row["state"] == "open" for row in rows)
     print_line(f"{len(series)} series, suspicions open: {open_ones}")

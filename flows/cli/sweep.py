@@ -55,10 +55,10 @@ def sweep(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two sides over several batches, devices or sizes: one plan, and a curve.
+    """Compare two sides over several batch sizes, devices or model sizes.
 
-    A side that fails at a value, such as out of memory, has its status there. Exit code 1 if no
-    value was measured on both sides.
+    Prints and publishes a curve. A side that fails at a value, such as out of memory, has its
+    status there. Exit code 1 if no value was measured on both sides.
     """
     varied, values = _read_values(batches, devices, sizes)
     request = SweepRequest(

@@ -54,7 +54,7 @@ def train(
     batch: Annotated[
         int,
         typer.Option(
-            "--batch-size", "--batch", metavar="IMAGES", help="Train on this many per step."
+            "--batch-size", "--batch", metavar="IMAGES", help="Train on this many images per step."
         ),
     ] = 32,
     side: Annotated[int | None, option("--side", "PIXELS", _SIDE)] = None,

@@ -43,7 +43,7 @@ def sync(
 ) -> None:
     """Send the runs and reports that wait in the state folder.
 
-    The project is the one that DEADHEAT_WANDB names. Exit code 1 if a run still waits.
+    DEADHEAT_WANDB names the project. Exit code 1 if a run is still unsent.
     """
     opened = open_state(state)
     for each in campaigns or ():
