@@ -55,7 +55,7 @@ _DEVICE = re.compile(r"(cpu|tpu|cuda)(?:(?<=cuda):(0|[1-9][0-9]{0,2}))?")
 
 @dataclass(frozen=True)
 class Device:
-    """What a device's name says; `cuda` is the first GPU."""
+    """What a device's name means; `cuda` is the first GPU."""
 
     kind: str
     """`cpu`, `tpu` or `cuda`."""
@@ -176,7 +176,7 @@ class DuelLimits:
     max_starts: int | None = None
     """None = as many as `starts`, however wide the intervals are."""
     compilations: int = 3
-    """The first so many starts compile with empty caches; each later start reuses the caches of one
+    """This many first starts compile with empty caches; each later start reuses the caches of one
     of these. 1 = cheapest, but then the interval does not cover what another compilation would
     change. With 2 the interval is very wide."""
     rounds: int = 10
@@ -210,7 +210,7 @@ class DuelLimits:
         return self.max_rounds or self.rounds
 
     def compilation_of(self, start: int) -> int:
-        """Whose caches a start uses: its own index if it compiles anew, else an earlier start's.
+        """The start whose caches this one uses: its own index if it compiles, else an earlier one.
         Later starts take turns, so compilations have equally many."""
         return start % self.compilations
 

@@ -282,7 +282,7 @@ def _list_of_starts() -> Iterator[Expectation]:
     yield _present(
         "inputs_sha256",
         "inputs known",
-        "start {start_index} did not say what inputs it worked on",
+        "start {start_index} did not report its inputs",
         row_condition=Column("framework") != "stdlib",
     )
 

@@ -53,8 +53,9 @@ def read_outcome(ended: RunState[Any]) -> dict[str, Any]:
 
 
 def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, Any]:
-    """Run a planned campaign to its dashboard. Measured duels are not repeated, except those that
-    others disturbed from begin to end. On site `local` it first waits so long for a quiet machine.
+    """Measure a planned campaign and publish it. Measured duels are not repeated, except those that
+    others disturbed throughout. On site `local` it first waits up to this long for a quiet
+    machine.
 
     Raises CampaignIncompleteError at the end if a planned duel has no result.
     """
@@ -128,7 +129,7 @@ def _warn(lines: Sequence[str]) -> None:
 
 
 def _await_quiet(plan: Plan, state: State, wait_s: float) -> None:
-    """Say that the machine is busy before the first duel, and wait so long for it to be quiet."""
+    """Report a busy machine before the first duel, and wait up to this long until it is quiet."""
     if all(is_measured(state, plan, duel) for duel in plan.duels):
         return
     log = progress_log(state, plan.campaign)

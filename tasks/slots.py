@@ -60,7 +60,7 @@ class _OneSlot:
 
 @contextmanager
 def open_slots(job: OwnJob | None, devices: int = 1) -> Iterator[Slots]:
-    """One slot per so many GPUs of the job around this process; a single one where they make no
+    """One slot per this many GPUs of the job around this process; a single one where they make no
     two."""
     if job is None or len(job.gpus) < 2 * devices:
         yield _OneSlot()

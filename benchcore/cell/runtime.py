@@ -26,7 +26,7 @@ ALONE = Place()
 
 
 def name_devices(first: str, number: int) -> str:
-    """Words for so many devices, for messages."""
+    """Words for this many devices, for messages."""
     return f"device {first!r}" if number == 1 else f"{number} devices from {first!r} on"
 
 
@@ -107,7 +107,7 @@ class Runtime(Protocol):
     def watch_step(self, program: BoundProgram) -> dict[str, str]:
         """Take steps to see what they do beside their work: readings of the manifest.
 
-        `host_calls` are waits, clocks and copies from or to the host; `owed` says which arrays of
+        `host_calls` are waits, clocks and copies from or to the host; `owed` names the arrays of
         the state nobody would wait for; `switches_within` are global switches that a step changes.
         A step may have been interrupted, so nothing may run afterwards without a reset.
         """

@@ -99,7 +99,7 @@ class StartRunner:
         }
 
     def describe(self, index: int, seconds: float, names: Iterable[str]) -> stopping.PlayedStart:
-        """A start that is over and took so long, as the stopping rule needs it."""
+        """A start that has ended, as the stopping rule needs it."""
         names = list(names)
         return stopping.PlayedStart(
             times=self.times(index, names),

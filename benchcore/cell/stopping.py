@@ -38,7 +38,7 @@ class PlayedStart:
     """By contender; None = it compiled nothing."""
 
     def compilation_of(self, a: str, b: str) -> int | None:
-        """The pair's. In one start all contenders that compile do it anew, or none does."""
+        """The pair's. In one start all contenders compile with empty caches, or none does."""
         first = self.compilations.get(a)
         return self.compilations.get(b) if first is None else first
 
@@ -154,8 +154,8 @@ def why_stop(
 
 
 def _expect_next(limits: DuelLimits, starts: Sequence[PlayedStart]) -> float:
-    """Seconds of the next start: as many as of the latest one that compiled anew, or did not, like
-    it; without one, as of the latest."""
+    """Seconds of the next start: those of the latest start that compiled, or did not, as it will;
+    without one, those of the latest."""
     anew = [limits.compilation_of(index) == index for index in range(len(starts) + 1)]
     alike = [start.seconds for start, each in zip(starts, anew, strict=False) if each is anew[-1]]
     return (alike or [starts[-1].seconds])[-1]

@@ -45,7 +45,7 @@ _EAGER = 1.45
 
 @dataclass(frozen=True)
 class DemoNight:
-    """One night of the year, so many days before the last one."""
+    """One night of the year, this many days before the last one."""
 
     plan: Plan
     at: datetime
@@ -70,7 +70,7 @@ class _Side:
 
 
 def make_document(night: DemoNight, duel: PlannedDuel, minute: int) -> dict[str, Any]:
-    """The document of a duel that begins so many minutes after the night."""
+    """The document of a duel that begins this many minutes after the night."""
     luck = random.Random(duel.duel_run)
     sides = _make_sides(night, duel, luck)
     begun = night.at + timedelta(minutes=minute)

@@ -28,7 +28,7 @@ from benchcore.verdict.history.series import STEP_TIME
 _STARTS = LOOKS[0]
 _ROUNDS = 4
 _TOO_NEW = 3
-"""Suspicions of so many days are still open."""
+"""Suspicions of this many days are still open."""
 _SPREAD = 0.003
 _UNTRIAGED_DAYS = 40
 _ANSWERED_DAYS = 110

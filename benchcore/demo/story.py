@@ -20,14 +20,14 @@ from benchcore.planning.tracks import (
 from benchcore.protocol import DuelLimits
 
 PROFILE = "demo"
-"""The profile of made-up campaigns; pages that show one say so."""
+"""The profile of made-up campaigns; pages that show one are marked."""
 MADE_UP = "Made up: `deadheat demo` generated every number here. Nothing was measured."
 DEVICE = "Made-up GPU 80 GB"
 DAYS = 365
 _CONTROLLED_DAYS = 70
-"""For so long torch's previous version is measured beside the newest one."""
+"""For this many days torch's previous version is measured beside the newest one."""
 _DETAILED_DAYS = 14
-"""For so long latency, memory and energy of the nightly cases are measured every night."""
+"""For this many days latency, memory and energy of the nightly cases are measured every night."""
 _CALIBRATED_DAYS = 60
 
 _CALIBRATED = Match(
@@ -99,7 +99,7 @@ BYTES_PER_S = 2.9e12
 
 @dataclass(frozen=True)
 class DemoRelease:
-    """A version of a framework, released so many days before the last night."""
+    """A version of a framework, released this many days before the last night."""
 
     framework: str
     version: str
@@ -155,7 +155,7 @@ _FOLLOWING = {
 }
 """Metrics that change as another does."""
 DRIVERS = ((365, "570.86"), (122, "580.11"), (35, "585.02"))
-"""The driver since so many days before the last night: both sides change, the ratio does not."""
+"""The driver since this many days before the last night: both sides change, the ratio does not."""
 OUTLIERS = ((290, "vit_b_16"), (147, "resnet50"), (58, "resnet50"))
 """Nights in which something disturbed torch's side of a workload: no shift, and no event."""
 VOID = {
@@ -166,7 +166,7 @@ VOID = {
 }  # fmt: skip
 """By days before the last night: the pair that failed a check, its suite, expectation, reason."""
 VOID_EVERY = 23
-"""Every so many days a nightly duel is disturbed by foreign processes, and does not count."""
+"""Days between nightly duels that are disturbed by foreign processes, and do not count."""
 CRASHES = ((0, "vit_b_16 train_b32_bf16"), (190, "resnet50 train_b32_bf16"))
 """Nights in which JAX crashed while it compiled a case."""
 

@@ -49,7 +49,7 @@ def open_demo(folder: Path) -> State:
 
 
 def read_mark(state: State) -> str:
-    """What every page of a demo says; "" = the state folder is not a demo's."""
+    """What every page of a demo shows; "" = the state folder is not a demo's."""
     mark = state.root / _MARK
     return mark.read_text(encoding="utf-8").strip() if mark.is_file() else ""
 

@@ -25,7 +25,7 @@ _CONDA_ROOTS = ("anaconda3", "miniconda3", "miniforge3", "mambaforge", "micromam
 """Folders in a home that the installers of conda and mamba suggest."""
 _CONDA_ROOT = Path("/opt/conda")
 _RELEVANT = ("PATH=", "HOME=", "UV_PYTHON", "UV_MANAGED", "UV_NO_M", "PYENV_", "CONDA_", "MAMBA_")
-"""Variables that say where Pythons are; of uv's, not those of package indexes and caches."""
+"""Variables that name where Pythons are; of uv's, not those of package indexes and caches."""
 _FETCH_TIMEOUT_S = 300
 
 _IDENTIFY = """
@@ -187,7 +187,7 @@ def _list_path() -> list[str]:
 
 
 def _list_pyenv_roots() -> list[Path]:
-    """Where pyenv keeps its versions: as its variable or a folder of shims on PATH says."""
+    """Where pyenv keeps its versions: from its variable or a folder of shims on PATH."""
     own = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     beside = [Path(each).parent for each in _list_path() if Path(each).name == "shims"]
     return [own, *(each for each in beside if (each / "versions").is_dir())]

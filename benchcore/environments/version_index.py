@@ -15,7 +15,7 @@ from benchcore.errors import UserError
 _LATEST_KNOWN_MINOR = 14
 """Releases that need a newer Python than any found are searched up to this 3.x, at least."""
 _MAX_SKIPPED = 10
-"""After so many releases that can't be installed, the search for older ones stops."""
+"""After this many releases that can't be installed, the search for older ones stops."""
 _MAX_MESSAGE = 600
 
 

@@ -78,7 +78,7 @@ class ReleaseVerdict:
     """What a release changed.
 
     `rows` are certificates (`benchcore.store.reports.certificates`), what changed most first;
-    `again` says whether fresh starts gave them. Without them nothing is called a change.
+    `again`: whether fresh starts gave them. Without them nothing is called a change.
     `differences` are the packages and the settings read back that differ between both versions'
     environments, `lost` the reasons why cases were not measured again. `largest` is the
     largest change of a step time, or else of another metric; None = none changed. `trends` are
@@ -302,7 +302,7 @@ def _is_of(side: Request, release: ReleaseRequest) -> bool:
 
 
 def _reuse_environments(plan: Plan, again: Plan, state: State) -> None:
-    """Measure the environments of the campaign, not ones built anew."""
+    """Measure the environments of the campaign, not newly built ones."""
     known = {request: load_environment(plan, request, state) for request in again.releases}
     built = {
         request: each for request, each in known.items() if isinstance(each, EnvironmentRecord)

@@ -139,7 +139,7 @@ def _judge(
     attempt: int = 0,
 ) -> list[Tried]:
     """Measure a duel of each side. One that was disturbed is measured once more, on fresh starts:
-    that says nothing about the candidate."""
+    that shows nothing about the candidate."""
     pairs = [
         (side.make_arm(each.best), side.make_arm(each.settings))
         for side, each in zip(sides, candidates, strict=True)

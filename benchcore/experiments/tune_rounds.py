@@ -75,7 +75,7 @@ class TuneRounds:
         start with another one of the same arms."""
         request = self.request
         limits = DuelLimits().exactly(starts=request.starts, rounds=request.rounds)
-        # Each start compiles anew: a setting must win over compilations, not in one of them.
+        # Each start compiles with empty caches: a setting must win over several compilations.
         limits = dataclasses.replace(
             limits, compilations=request.starts, budget_s=0.0, passes=False
         )

@@ -26,7 +26,7 @@ _NO_GRAPHS = "not run on this device: CUDA graphs need a GPU"
 
 @dataclass(frozen=True, kw_only=True)
 class WaterfallStep:
-    """One arm of the waterfall. `left_out` says why it does not run; None = it does."""
+    """One arm of the waterfall. `left_out` is why it does not run; None = it does."""
 
     label: str
     contender: str

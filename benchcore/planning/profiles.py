@@ -76,7 +76,7 @@ def _sentinel(
     limits: DuelLimits,
     arms: tuple[Arm, ...] = (JAX_NEWEST, TORCH_EAGER),
 ) -> Match:
-    """A ceiling for the physics gate. The best block counts, so one start is enough, and only its
+    """A ceiling for the physics check. The best block counts, so one start is enough, and only its
     time is measured."""
     limits = replace(limits.exactly(starts=1, rounds=10), budget_s=20, passes=False)
     return Match(
@@ -304,7 +304,7 @@ _HISTORY_CASES = (
     *(("convolution", "dense_3x3_gradient"), ("mnist_cnn", "train_b32")),
     ("text_classifier", "infer_b8"),
 )
-"""Networks, and operations within them: a change of both says where it comes from."""
+"""Networks, and operations within them: a change of both shows where it comes from."""
 
 
 def history() -> Profile:

@@ -26,7 +26,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """One duel of the search. The factors say how many times as fast the settings are as those that
+    """One duel of the search. The factors are how many times as fast the settings are as those that
     they met, with the 95 % interval; None = not measured."""
 
     change: str

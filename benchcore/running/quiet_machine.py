@@ -28,8 +28,8 @@ def wait_for_quiet(
     read: Callable[[], float | None] = read_foreign_share,
     pause: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Wait until others use no more of the CPUs than a block may lose to them, for so many seconds
-    at most. Reports the load while it is higher; whether the machine is quiet."""
+    """Wait until others use no more of the CPUs than a block may lose to them, for this many
+    seconds at most. Reports the load while it is higher; returns whether the machine is quiet."""
     waited = 0.0
     while (share := read()) is not None and share > MAX_FOREIGN_CPU_SHARE:
         busy = f"the machine is busy: others use {share:.0%} of its CPUs"

@@ -64,7 +64,7 @@ def _of_machine(
 
 
 def _of_libraries(framework: str, versions: Collection[str | None]) -> dict[str, str]:
-    """A library that the step did not need is not loaded, which says nothing of its version."""
+    """A library that the step did not need is not loaded, so its version is unknown."""
     named = zip(_LIBRARIES, versions, strict=True)
     return {
         f"{name} of {framework}": version

@@ -157,7 +157,7 @@ def read_values(
 
 
 def aggregate(metric: Metric, values: Mapping[int, float]) -> float | None:
-    """The contender's value from its starts': as the table says, else the mean; None = of none."""
+    """The contender's value from its starts: as the table defines, else the mean; None = none."""
     if not values:
         return None
     return float(_OVER_STARTS[metric.over_starts or "mean"](values.values()))

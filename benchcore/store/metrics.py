@@ -54,7 +54,7 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """Its heading where nothing else says which direction is better; usually that is down."""
+        """Its heading where nothing else shows which direction is better; usually that is down."""
         return self.heading + (" (more is better)" if self.better == "higher" else "")
 
     @property

@@ -25,7 +25,7 @@ class ProofScope:
     workload: str
     precision: str
     checkpoint: str | None
-    """None = seeded weights: a proof with one's weights says nothing of another's."""
+    """None = seeded weights: a proof with one's weights does not hold for another's."""
     snapshot: str
     device_fingerprint: str
 
@@ -85,7 +85,7 @@ def _store(engine: Engine, document: Mapping[str, Any]) -> None:
 def find_proven(
     engine: Engine, subject: ProofScope, num_seeds: int
 ) -> set[tuple[str, frozenset[str]]]:
-    """(use case, pair of environment keys) whose every row passed, over so many seeds or more."""
+    """(use case, pair of environment keys) whose every row passed, over this many seeds or more."""
     passed = defaultdict[tuple[str, frozenset[str]], list[bool]](list)
     query = select(Proof).where(*_is(subject))
     with Session(engine) as session:

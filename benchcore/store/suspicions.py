@@ -74,8 +74,8 @@ def list_modes(
     series: Sequence[Series], found_of: Sequence[Detection] | None = None
 ) -> list[dict[str, Any]]:
     """The series whose nights alternate between two levels of T_b / T_a: `ratio` of the upper
-    to the lower one, and the `share` of nights at the upper one. `found_of` is what `detect`
-    said of them, where that was asked before."""
+    to the lower one, and the `share` of nights at the upper one. `found_of` are the results of
+    `detect_series`, if already known."""
     if found_of is None:
         found_of = [detect_series(each) for each in series]
     return [

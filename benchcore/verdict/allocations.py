@@ -49,7 +49,7 @@ def judge_allocations(
     allocations can agree by chance, so for `same` the spread between them counts as at least half
     the bound.
 
-    `prior` is what other cases of the same machine say of the spread
+    `prior` is what other cases of the same machine show of the spread
     (`benchcore.verdict.moderation`): the t-test is moderated by it, and of three allocations one
     can already be left out. Amounts that may agree to the last digit have a `noise_floor`: the
     spread counts as at least that.

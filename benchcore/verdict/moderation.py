@@ -3,7 +3,7 @@
 Smyth, "Linear models and empirical Bayes methods for assessing differential expression in
 microarray experiments", Statistical Applications in Genetics and Molecular Biology 3(1), 2004:
 variances of cases scatter about a common one, as scaled inverse chi-square. How much they scatter
-says how many degrees of freedom the common one is worth to a single case.
+determines how many degrees of freedom the common one adds to a single case.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from benchcore.verdict.samples import SpreadPrior, robust_deviation
 
 FEWEST_CASES = 5
-"""Cases that a machine needs before their spread says anything about another one."""
+"""Cases that a machine needs before their spread informs another one."""
 MOST_FREEDOM = 60.0
 """Degrees of freedom that other cases are worth at most: a case may still be one of its own."""
 _FAR = 5.0

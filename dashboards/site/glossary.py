@@ -1,4 +1,4 @@
-"""The terms, checks and parts of a number that pages explain; all terms: `benchcore/README.md`."""
+"""The terms, checks and parts of a number that pages explain."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ READING = (
         "the cases that count in both nights.",
     ),
 )
-"""What each part of a number says."""
+"""What each part of a number means."""
 
 CHECKS = (
     (

@@ -72,7 +72,7 @@ def _scribble(trial: Trial) -> None:
 
 
 def _ruin_plan(trial: Trial) -> None:
-    """The cure that the command names is to plan again; the plan was made for all trials."""
+    """The fix that the command names is to plan again; the plan was made for all trials."""
     plan = trial.state.campaigns / CAMPAIGN / "plan.json"
     whole = plan.read_bytes()
     trial.until_rerun.callback(lambda: plan.write_bytes(whole))
@@ -80,7 +80,7 @@ def _ruin_plan(trial: Trial) -> None:
 
 
 def _ruin_database(trial: Trial) -> None:
-    """The cure that the command names is to move the file away; ingest then begins anew."""
+    """The fix that the command names is to move the file away; ingest then starts over."""
     path = trial.state.root / "deadheat.db"
     trial.until_rerun.callback(lambda: _move_away(path))
     size = path.stat().st_size

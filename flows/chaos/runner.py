@@ -108,7 +108,7 @@ def run_trials(
     folder: Path,
     report: Callable[[str], None],
 ) -> list[Outcome]:
-    """Let each fault happen so many times, at moments that the seed chooses."""
+    """Let each fault happen this many times, at moments that the seed chooses."""
     outcomes: list[Outcome] = []
     for fault in faults:
         hits = _hit(template, fault, seed, folder)

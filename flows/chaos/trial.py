@@ -66,7 +66,7 @@ class Trial:
     """What the first run of the command is started with, such as `prlimit`."""
     process: Night | None = None
     until_rerun: ExitStack = field(default_factory=ExitStack)
-    """What ends, or is repaired as the command said, before the command is run again."""
+    """What ends, or is repaired as the command asked, before the command is run again."""
 
     @property
     def state(self) -> State:
@@ -105,7 +105,7 @@ class Trial:
         return (str(self.state.root), CAMPAIGN)
 
     def wait_for_event(self, number: int) -> None:
-        """Wait until the night has reported so many events. Raises MissedError if it ends first."""
+        """Wait until the night reported this many events. Raises MissedError if it ends first."""
         log = self.state.campaigns / CAMPAIGN / "progress.jsonl"
         self.wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") >= number)
 
@@ -147,7 +147,7 @@ class Run:
 
     @property
     def is_explained(self) -> bool:
-        """Whether it succeeded, was ended by a signal, or printed one paragraph with the cure."""
+        """Whether it succeeded, was ended by a signal, or printed one paragraph with a fix."""
         if "Traceback" in self.stderr:
             return False
         return self.code in (0, 130) or self.code < 0 or "deadheat: " in self.stderr

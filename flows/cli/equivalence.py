@@ -73,7 +73,7 @@ def equivalence(
                 anew=anew,
             )
     except KeyboardInterrupt:
-        complain("interrupted; the same command goes on where this one stopped")
+        complain("interrupted; rerun the same command to resume")
         raise typer.Exit(130) from None
     _print(rows, as_json)
     if not precision and wanted[0].device == "cpu" and not as_json:

@@ -59,7 +59,7 @@ def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         start_temporary_api()
         return run()
     except KeyboardInterrupt:
-        complain("interrupted; the same command goes on where this one stopped")
+        complain("interrupted; rerun the same command to resume")
         raise typer.Exit(130) from None
 
 

@@ -214,7 +214,7 @@ WRONG = {
     ),
     "inputs that nobody knows": (
         lambda d: start(d).update(inputs_sha256=None),
-        {("jax-0.9", None, "inputs known", "start 1 did not say what inputs it worked on")},
+        {("jax-0.9", None, "inputs known", "start 1 did not report its inputs")},
     ),
     "a pair that does not agree": (
         lambda d: d["equivalence"][0].update(agrees=False, max_relative=1.23456e-7),

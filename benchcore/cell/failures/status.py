@@ -97,7 +97,7 @@ def _classify(error: BaseException, text: str, stage: str) -> tuple[str, Cause]:
 def classify_exit(code: int, ran_out: bool | None) -> Ending:
     """Classify the exit code of a process without a result; negative = killed by a signal.
 
-    `ran_out` = whether the kernel killed it as memory ran out; None = the kernel doesn't say.
+    `ran_out` = whether the kernel killed it as memory ran out; None = unknown.
     """
     if code >= 0:
         return Ending("crash", "no_result", f"ended with exit code {code} without a result")

@@ -20,7 +20,7 @@ COUNTERS = (
 
 
 class CounterAbsentError(Exception):
-    """The device has no such counter, or does not let us read it; the message says why."""
+    """The device has no such counter, or does not let us read it; the message is the reason."""
 
 
 @dataclass(frozen=True)

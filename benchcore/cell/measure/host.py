@@ -156,7 +156,7 @@ class TelemetrySampler:
             self._sampler = GpuSampler(self._gpu_index, own_pids)
 
     def sample(self, own_pids: frozenset[int]) -> dict[str, Any]:
-        """What was counted since `begin`; call right after the block. `missing` says why a GPU's
+        """What was counted since `begin`; call right after the block. `missing` is why a GPU's
         counter is null."""
         of_gpu: dict[str, Any] = dict.fromkeys(gpu.COUNTERS)
         if self._gpu_index is not None:

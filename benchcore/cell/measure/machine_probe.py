@@ -38,7 +38,7 @@ class MachineProbe:
 
     def measure(self, start: int, number: int, is_quiet: Callable[[], bool]) -> None:
         """Measure after a round, while all contenders are frozen; the row is dropped if `is_quiet`
-        then says that they were not. If the probe fails, the document records its failure, and the
+        then shows that they were not. If the probe fails, the document records its failure, and the
         duel continues without it."""
         if not self._order.limits.probe or self.failure is not None:
             return

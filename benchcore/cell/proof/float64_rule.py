@@ -51,7 +51,7 @@ class Evidence:
 
 
 def gather(seeds: Sequence[Arrays]) -> dict[str, np.ndarray]:
-    """The first seed's evidence, with `loss` from its trace; `loss_trace` has all seeds."""
+    """The evidence of the first seed, with `loss` from its trace; `loss_trace` has all seeds."""
     import numpy as np
 
     gathered = dict(seeds[0])

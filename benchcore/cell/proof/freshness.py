@@ -17,7 +17,7 @@ _FEWEST, _MOST, _LIMIT_S = 4, 16, 2.0
 """Pairs of steps, and the seconds after which no more than the fewest are taken."""
 _LONGER = 1.5
 _EXCUSED = 8
-"""One pair in so many may have been disturbed."""
+"""One pair in this many may have been disturbed."""
 T = TypeVar("T")
 
 

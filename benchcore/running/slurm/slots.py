@@ -31,7 +31,7 @@ def list_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def split_allocation(gpus: Sequence[str], cpus: Collection[int], devices: int = 1) -> list[Slot]:
-    """One slot per so many GPUs with an equal share of neighbouring CPUs, mostly of one socket.
+    """One slot per this many GPUs with an equal share of neighbouring CPUs, mostly of one socket.
     CPUs are shared only if there are fewer than slots. GPUs that fill no slot are left out."""
     starts = range(0, len(gpus) - devices + 1, devices)
     gpus = [",".join(gpus[start : start + devices]) for start in starts]

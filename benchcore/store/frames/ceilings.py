@@ -46,7 +46,7 @@ _SHARES = ("compute_share", "bandwidth_share", "limit_share")
 
 
 def add_physics(frame: pd.DataFrame, sentinels: Sentinels) -> pd.DataFrame:
-    """Put what the ceilings say of each contender in place of the columns it takes to say it.
+    """Replace the columns of amounts by each contender's shares of the ceilings.
 
     Takes `flops_per_step`, `least_bytes_per_step`, `device` and `host`; gives the columns of
     `benchcore.verdict.duel.physics.RooflineCheck`, its reason as `limit_reason`. A contender that

@@ -40,7 +40,7 @@ _CHANGE: Mapping[str, int] = {"b_new": 1, "a_new": -1, "b_old": -1, "a_old": 1}
 _CONTROL: Mapping[str, int] = {"control": 1, "a_old": -1}
 _DIFFER_ALPHA = 0.05
 _FEW_STARTS = 6
-"""Up to so many starts can agree by chance, so their spread counts as at least that of another
+"""Up to this many starts can agree by chance, so their spread counts as at least that of another
 contrast of the same starts: of the control, or for the control that of the ratio."""
 
 
@@ -71,7 +71,7 @@ class Finding:
 
 
 def judge_cells(starts: Sequence[Start], scale: SeriesScale = STEP_SCALE) -> Finding:
-    """What the starts say of each side, of the ratio, and of the control; undecided as yet."""
+    """What the starts show of each side, of the ratio and of the control, before a decision."""
     least = _measure_spread(starts, _CONTROL)
     a, b = (_judge_side(starts, side, scale, least) for side in ("a", "b"))
     if a is not None and b is not None:

@@ -62,7 +62,7 @@ class Ratio:
 
     Across frameworks a is the JAX side, across versions the newer one, else the first one. `counts`
     is False if the numbers must not enter a series. A single start gives a log ratio without an
-    interval. The interval takes starts as nested in compilations, and `scope` says in how many.
+    interval. The interval takes starts as nested in compilations, and `scope` names how many.
     """
 
     kind: Kind
@@ -179,7 +179,7 @@ def _judge_pair(
 def _compilations(
     starts: Iterable[int], a: ContenderTimes, b: ContenderTimes
 ) -> tuple[int | None, ...]:
-    """The pair's compilation in each start: what one side compiled anew, the other one did too."""
+    """The pair's compilation in each start: both sides compile in the same starts."""
     sides = [(a.compilations.get(start, 0), b.compilations.get(start, 0)) for start in starts]
     return tuple(of_b if of_a is None else of_a for of_a, of_b in sides)
 

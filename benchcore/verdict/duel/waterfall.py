@@ -14,7 +14,7 @@ from benchcore.verdict.duel.ratios import ContenderTimes, Exclusion, Ratio, judg
 class Gain:
     """The speedup over another arm: factors, `low` to `high` is a 95 % interval over starts.
 
-    None = not measured, or void; `reason` says why.
+    None = not measured, or void; `reason` is why.
     """
 
     factor: float | None

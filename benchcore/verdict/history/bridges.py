@@ -45,7 +45,7 @@ def bridge_conditions(
     The control pair is two environments that were measured on both sides of the change, in the
     same duels: what moved their ratio is the condition. Its move is taken from all later nights if
     its 95 % interval excludes 0 and it matters on the metric's scale; a move by METHOD always is.
-    Without such a pair a new METHOD begins the series anew. Until both sides have
+    Without such a pair a new METHOD begins a new series. Until both sides have
     `LASTING_NIGHTS` nights, those of a new METHOD wait outside the series.
     """
     periods = _split(sorted(nights, key=lambda each: (each.at, each.duel_run)))

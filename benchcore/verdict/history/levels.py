@@ -18,7 +18,7 @@ _FAR = 3.5
 far one, and a second mode counts whole."""
 _MOST_CORRELATED = 0.8
 _LASTING = ("shift", "drift", "bridge")
-"""Triggers that say that a level has lasted; the others only ask whether a framework moved."""
+"""Triggers of a level that has lasted; after the others only a framework can be blamed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class HistoryLevels:
         )
 
     def share(self, num_nights: int) -> float:
-        """The variance of the mean of so many nights in a row, as a share of one night's."""
+        """The variance of the mean of this many nights in a row, as a share of one night's."""
         return min(1.0, (1 + self.correlation) / (1 - self.correlation) / num_nights)
 
 
@@ -137,7 +137,7 @@ def _clip(residuals: np.ndarray) -> np.ndarray:
 
 def measure_correlation(logs: np.ndarray) -> float:
     """Of neighbouring nights about their median, clipped as for the spread; 0 if it is below what
-    chance shows among so many nights."""
+    chance shows among this many nights."""
     clipped = _clip(logs - np.median(logs))
     squares = float(clipped @ clipped)
     if len(logs) < 3 or squares == 0.0:

@@ -92,9 +92,9 @@ class Night:
 @dataclass(frozen=True, kw_only=True)
 class Bridge:
     """How far conditions that changed on the night `at` moved log(T_b / T_a), by the ratio of a
-    `pair` of environments that so many nights measured before and after; None = not known.
+    `pair` of environments that this many nights measured before and after; None = not known.
 
-    `applied`: the move was taken from the nights since, so that the series goes on across it.
+    `applied`: the move was taken from the nights since, so that the series continues across it.
     """
 
     at: datetime

@@ -65,8 +65,8 @@ def suspect(
 
     `baseline` is the day from which people accepted the level; earlier changes are not suspected
     again. None = the first night. `found` is the result of `detect_series`, if already known.
-    `explained` are the days that confirmed suspicions compared, before and after: what they say of
-    a release is not asked again.
+    `explained` are the days that confirmed suspicions compared, before and after: a release
+    between them is not suspected again.
     """
     found = found or detect_series(series)
     lasting = len(series.nights) - LASTING_NIGHTS
@@ -143,8 +143,8 @@ def _add_conditions(
 
 
 def _suspect_bridges(series: Series, baseline: int | None) -> list[Suspicion]:
-    """The conditions that moved the level. History doesn't show these, as it goes on across them;
-    what a new METHOD moved is our own doing."""
+    """The conditions that moved the level. History doesn't show these, as it continues across
+    them; what a new METHOD moved is our own doing."""
     rows = {night.at: row for row, night in enumerate(series.nights)}
     found: list[Suspicion] = []
     for each in series.bridges:

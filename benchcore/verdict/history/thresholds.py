@@ -24,7 +24,7 @@ SAME_SHIFT_NIGHTS = 5
 RAMP_NIGHTS = 8
 """Nights within which several steps one way are one shift that came in stages."""
 SPELL_NIGHTS, SPELL_GAIN = 9, 3.0
-"""A level that was left again within so many nights is a spell of noise, as where the noise grows
+"""A level that was left again within this many nights is a spell of noise, as where the noise grows
 and falls smoothly, unless both of its steps gain this many times the penalty."""
 UNSURE_NIGHTS = 2
 """Nights on either side of a shift that may belong to the other level."""

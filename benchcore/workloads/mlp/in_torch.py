@@ -1,7 +1,7 @@
 """The multi-layer perceptron in PyTorch: `nn.Sequential` and `torch.optim.SGD`.
 
 With any compile mode but `none`, the forward pass and the loss are compiled, and by AOTAutograd
-the backward pass too. The optimizer step is PyTorch's own, compiled only where the settings say so.
+the backward pass too. The optimizer step is PyTorch's own, compiled only if the settings choose it.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ MakeInputs = Callable[[Case, np.random.Generator], dict[str, np.ndarray]]
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """What a workload's spec says of its network."""
+    """What a workload's spec defines of its network."""
 
     shapes: Callable[[Case], Shapes]
     """Of every parameter and running statistic, in the order of the torch module."""

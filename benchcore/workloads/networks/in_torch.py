@@ -73,7 +73,7 @@ class _Placed:
         }
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """By torch, unless the settings say `none`."""
+        """By torch, unless `compile` is `none`."""
         mode = self.wanted.compile
         if mode == "none":
             return function

@@ -1,7 +1,7 @@
 """Inference and training of torchvision's own models in PyTorch.
 
 With any compile mode but `none`, the forward pass and the loss are compiled, and by AOTAutograd
-the backward pass too. The optimizer step is PyTorch's own, compiled only where the settings say so.
+the backward pass too. The optimizer step is PyTorch's own, compiled only if the settings choose it.
 """
 
 from __future__ import annotations
