@@ -21,7 +21,7 @@ from benchcore.store.database import (
     upgrade,
 )
 from benchcore.store.duels import judge_campaign, list_campaigns
-from benchcore.store.history_documents import keep_history, load_history
+from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.suspicions import refresh_suspicions
@@ -82,7 +82,7 @@ def _fill(
         judge_campaign(engine, campaign)
     refused += load_history(engine, state)
     refresh_suspicions(engine)
-    keep_history(engine, state)
+    save_history(engine, state)
     engine.dispose()
     return Rebuilt(
         duel_runs=len(ingested.ingested),
@@ -99,7 +99,7 @@ def _save_history(state: State, report: Callable[[str], None]) -> None:
         return
     try:
         engine = open_database(state.database_url)
-        keep_history(engine, state)
+        save_history(engine, state)
         engine.dispose()
     except Exception as error:
         if not (isinstance(error, UserError) or is_database_error(error)):

@@ -68,14 +68,14 @@ def _write_table(model: type[BaseModel]) -> str:
     schema = model.model_json_schema()
     lines = ["| key | takes | default | meaning |", "|---|---|---|---|"]
     for key, field in schema["properties"].items():
-        default = _tell_default(field, required=key in schema.get("required", ()))
-        cells = (f"`{key}`", _tell_values(field), default, field.get("description", ""))
-        assert cells[-1], f"{model.__name__}.{key} says nothing of itself"
+        default = _format_default(field, required=key in schema.get("required", ()))
+        cells = (f"`{key}`", _format_values(field), default, field.get("description", ""))
+        assert cells[-1], f"{model.__name__}.{key} has no description"
         lines.append(f"| {' | '.join(each.replace('|', '&#124;') for each in cells)} |")
     return "\n".join(lines)
 
 
-def _tell_default(field: Mapping[str, Any], *, required: bool) -> str:
+def _format_default(field: Mapping[str, Any], *, required: bool) -> str:
     if required:
         return "(must be given)"
     default = field.get("default")
@@ -85,10 +85,10 @@ def _tell_default(field: Mapping[str, Any], *, required: bool) -> str:
     return f"`{written}`"
 
 
-def _tell_values(field: Mapping[str, Any]) -> str:
+def _format_values(field: Mapping[str, Any]) -> str:
     """'integer, at least 1, at most 16'; null is left out."""
     if "anyOf" in field:
-        return _tell_values(next(each for each in field["anyOf"] if each.get("type") != "null"))
+        return _format_values(next(each for each in field["anyOf"] if each.get("type") != "null"))
     if "enum" in field:
         return " or ".join(f"`{each}`" for each in field["enum"])
     named = field.get("type", "object")  # a table of its own is a reference

@@ -29,7 +29,7 @@ from benchcore.running.retention import list_unneeded, remove
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.duels import duel_frame
-from benchcore.store.history_documents import keep_history, load_history
+from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.campaign import judge_and_list
@@ -108,7 +108,7 @@ def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
     engine = open_database(state.database_url)
     rows = judge_and_list(engine, campaign)
     refresh_suspicions(engine)
-    keep_history(engine, state)
+    save_history(engine, state)
     return rows
 
 

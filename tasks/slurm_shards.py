@@ -48,7 +48,7 @@ from benchcore.store.database import open_database
 from benchcore.store.duels import DuelKind, read_durations
 from tasks import prefect_server
 from tasks.slurm_pools import draft_pool, find_folder, make_job_variables, name_pool
-from tasks.slurm_worker import is_told
+from tasks.slurm_worker import is_confirmed
 
 _SHARD_FLOW = "flows.measure_shard.measure_shard"
 """An entry point, as in a deployment: a flow imports its tasks, never the reverse."""
@@ -331,7 +331,7 @@ def has_ended(run: FlowRun) -> bool:
     state = run.state
     if state is None or not state.is_final():
         return False
-    if state.type is not StateType.CRASHED or not run.infrastructure_pid or is_told(state):
+    if state.type is not StateType.CRASHED or not run.infrastructure_pid or is_confirmed(state):
         return True
     return datetime.now(UTC) - state.timestamp >= _GRACE
 

@@ -195,7 +195,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             since_s=(datetime.now(UTC) - run.state.timestamp).total_seconds(),
             job_id=run.infrastructure_pid,
             cancel_requested=asked,
-            reported=is_told(run.state),
+            reported=is_confirmed(run.state),
         )
 
     async def _carry_out(self, run: FlowRun, decision: Decision) -> None:
@@ -226,7 +226,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
             await self.client.set_flow_run_state(run.id, state, force=True)
 
 
-def is_told(state: State[Any]) -> bool:
+def is_confirmed(state: State[Any]) -> bool:
     """Whether the worker has confirmed a crash from Slurm's job state. Engines also report a crash
     when Slurm ends them, and then may restart their job."""
     return state.type is StateType.CRASHED and (state.message or "").startswith("Slurm ")

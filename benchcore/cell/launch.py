@@ -66,8 +66,8 @@ class Launcher:
             try:
                 self.prepare(process, contender, precision=precision)
                 evidence = {"do": "evidence", "when": "before", "path": path}
-                process.ask(evidence, wanted="evidence", timeout_s=limits[0])
-                process.ask({"do": "block"}, wanted="block", timeout_s=limits[1])
+                process.request(evidence, wanted="evidence", timeout_s=limits[0])
+                process.request({"do": "block"}, wanted="block", timeout_s=limits[1])
             finally:
                 process.close()
         except ContenderFailedError as failed:
@@ -100,7 +100,7 @@ class Launcher:
             "loader_folder": self.loader_folder and str(self.loader_folder),
             "checkpoint": self._order.checkpoint and dataclasses.asdict(self._order.checkpoint),
         }
-        return process.ask(
+        return process.request(
             message,
             wanted="prepared",
             timeout_s=self._order.limits.prepare_timeout_s,

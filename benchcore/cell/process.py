@@ -90,7 +90,7 @@ class ContenderProcess:
         os.killpg(self.pid, signal.SIGCONT)
         self._frozen = False
 
-    def ask(
+    def request(
         self,
         message: Message,
         *,

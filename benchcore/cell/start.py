@@ -195,7 +195,7 @@ class StartRunner:
         """Before the blocks of a start, and after them. It must be finite."""
         path = self.scratch / f"{name}.evidence-{index}-{when}.npz"
         first = len(self.contenders[name]["starts"]) == 1  # one start's steps are like another's
-        names = process.ask(
+        names = process.request(
             {"do": "evidence", "when": when, "path": str(path), "count_products": first},
             wanted="evidence",
             timeout_s=self.order.limits.prepare_timeout_s,
@@ -255,7 +255,7 @@ class StartRunner:
         self._telemetry.begin(own_pids)
         limit_s = self.order.limits.block_timeout_s
         with self._awake(process):
-            block = process.ask({"do": what, **message}, wanted=what, timeout_s=limit_s)
+            block = process.request({"do": what, **message}, wanted=what, timeout_s=limit_s)
             thawed = self._list_thawed(running, name)
         telemetry = self._telemetry.sample(own_pids)
         if self.order.limits.freeze:
@@ -276,7 +276,7 @@ class StartRunner:
             if name not in running:
                 continue
             with self._surviving(name, index, running), self._awake(running[name]):
-                found = running[name].ask(
+                found = running[name].request(
                     message, wanted="latency", timeout_s=self.order.limits.block_timeout_s
                 )
                 start = self.contenders[name]["starts"][-1]
@@ -291,7 +291,7 @@ class StartRunner:
         self._collect_evidence(name, index, process, "after")
         if len(self.contenders[name]["starts"]) == 1:  # one start's steps are like another's
             self._collect_evidence(name, index, process, agreement.LARGE)
-        account = process.ask(
+        account = process.request(
             {"do": "finish"},
             wanted="finished",
             timeout_s=self.order.limits.prepare_timeout_s,

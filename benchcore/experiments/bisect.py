@@ -25,7 +25,7 @@ from benchcore.running.plans import draft_plan
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.events import annotate_event, show_event
-from benchcore.store.history_documents import keep_history
+from benchcore.store.history_documents import save_history
 from benchcore.store.metrics import find_tracked
 from benchcore.verdict.confirmation.version_search import Bisection
 from benchcore.verdict.confirmation.version_search import bisect as search
@@ -117,7 +117,7 @@ def run_bisection(request: BisectRequest, state: State, measurer: Measurer) -> d
     found["record"] = _save_record(state, target, found)
     if request.event is not None:
         annotate_event(engine, request.event, who=_AUTHOR, note=found["summary"])
-        keep_history(engine, state)
+        save_history(engine, state)
     return found
 
 

@@ -28,7 +28,7 @@ from benchcore.store.database import Engine, open_database
 from benchcore.store.documents import read_document
 from benchcore.store.duels import read_duels
 from benchcore.store.events import store_finding
-from benchcore.store.history_documents import keep_history
+from benchcore.store.history_documents import save_history
 from benchcore.store.metric_values import read_campaign_values
 from benchcore.store.metrics import find_tracked
 from benchcore.store.records import SuspicionRecord
@@ -113,7 +113,7 @@ def run_confirmation(
         _judge([each for each in progress if each.begun], looks, last)
     _save(progress, engine, state)
     alerts = queue_events(engine, state)
-    keep_history(engine, state)
+    save_history(engine, state)
     for each in alerts:
         picture = draw(each["suspicion"]) if "suspicion" in each else None
         if picture is not None:

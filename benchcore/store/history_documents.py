@@ -1,6 +1,6 @@
 """Suspicions, events and what people did about them, as documents: they outlive the database.
 
-One document per suspicion, in `history` of the state folder. `keep_history` brings the documents up
+One document per suspicion, in `history` of the state folder. `save_history` brings the documents up
 to date with the database, `load_history` fills a database from them.
 """
 
@@ -33,7 +33,7 @@ _TABLES = (SuspicionRow, EventRow, EventChange)
 _RUNS = ("before_run", "since_run", "after_run")
 
 
-def keep_history(engine: Engine, state: State) -> None:
+def save_history(engine: Engine, state: State) -> None:
     """Write the document of every suspicion that is new or changed."""
     with Session(engine) as session:
         events = {each.suspicion: each for each in session.scalars(select(EventRow))}

@@ -19,7 +19,7 @@ from benchcore.verdict.history.series import STEP_TIME
 from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
 from flows.cli.options import option
-from flows.cli.printing import complain, print_json, print_line, print_rows
+from flows.cli.printing import print_error, print_json, print_line, print_rows
 
 _MAX_OTHER_DIFFERENCES = 12
 _VERSION_PURPOSES = {
@@ -98,7 +98,7 @@ def bisect(
     else:
         print_bisection(found)
     if found["verdict"] in ("unknown", "unverified"):
-        complain(found["reason"])
+        print_error(found["reason"])
         raise typer.Exit(1)
 
 

@@ -104,8 +104,8 @@ def take_debug(arguments: list[str]) -> bool:
 
 def end_with(error: Exception) -> None:
     """Print what to do about an error, and exit."""
-    from flows.cli.printing import complain  # Rich takes 0.1 s, which --help does without
+    from flows.cli.printing import print_error  # Rich takes 0.1 s, which --help does without
 
     failure = explain_failure(error)
-    complain(failure.text)
+    print_error(failure.text)
     sys.exit(failure.code)

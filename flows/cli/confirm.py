@@ -15,7 +15,7 @@ from benchcore.verdict.confirmation.decide import LOOKS
 from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
 from flows.cli.options import option
-from flows.cli.printing import complain, print_json, print_line, print_rows
+from flows.cli.printing import print_error, print_json, print_line, print_rows
 
 _MAX_CANDIDATES = 12
 
@@ -54,7 +54,7 @@ def confirm(
     else:
         print_confirmation(found.rows)
     for reason in found.unsent:
-        complain(reason)
+        print_error(reason)
     if found.unsent:
         raise typer.Exit(1)
 

@@ -15,7 +15,7 @@ from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import (
     ERR,
-    complain,
+    print_error,
     print_json,
     print_line,
     print_rows,
@@ -73,7 +73,7 @@ def equivalence(
                 anew=anew,
             )
     except KeyboardInterrupt:
-        complain("interrupted; rerun the same command to resume")
+        print_error("interrupted; rerun the same command to resume")
         raise typer.Exit(130) from None
     _print(rows, as_json)
     if not precision and wanted[0].device == "cpu" and not as_json:

@@ -10,7 +10,7 @@ import typer
 from benchcore.state import open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.events import annotate_event, list_events, move_event, show_event
-from benchcore.store.history_documents import keep_history
+from benchcore.store.history_documents import save_history
 from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import OUT, print_json, print_line, print_rows
@@ -82,7 +82,7 @@ def acknowledge(
     """Change the state of an event. Accepted, wont_fix and improvement set a new baseline."""
     engine = _open(state)
     move_event(engine, event, to, who=by, note=note)
-    keep_history(engine, open_state(state))
+    save_history(engine, open_state(state))
     _print_state(engine, event, as_json)
 
 
@@ -98,7 +98,7 @@ def annotate(
     """Add a note to an event, or assign it."""
     engine = _open(state)
     annotate_event(engine, event, who=by, note=note, owner=owner)
-    keep_history(engine, open_state(state))
+    save_history(engine, open_state(state))
     _print_state(engine, event, as_json)
 
 

@@ -17,7 +17,7 @@ from benchcore.running.plans import campaign_folder, progress_log, save_campaign
 from benchcore.running.preflight import probe_prefect_api
 from benchcore.state import State
 from benchcore.store.database import check_database
-from flows.cli.printing import ERR, complain, report_line
+from flows.cli.printing import ERR, print_error, report_line
 from flows.cli.progress_display import follow_campaign
 from flows.server.instance import settle_auth
 from flows.server.temporary_api import settle_prefect, start_temporary_api
@@ -59,7 +59,7 @@ def _until_interrupted(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         start_temporary_api()
         return run()
     except KeyboardInterrupt:
-        complain("interrupted; rerun the same command to resume")
+        print_error("interrupted; rerun the same command to resume")
         raise typer.Exit(130) from None
 
 

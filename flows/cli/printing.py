@@ -61,7 +61,7 @@ def print_answers(
     else:
         print_table({name: each for name, each in answers.items() if "error" not in each})
     for error in errors:
-        complain(error)
+        print_error(error)
     if errors:
         raise typer.Exit(2)
 
@@ -89,7 +89,7 @@ def print_failures(rows: Sequence[Row]) -> None:
         print_rows(rows, columns, title="Failed contenders")
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """One paragraph on stderr."""
     ERR.print(f"deadheat: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
 

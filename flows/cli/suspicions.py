@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.history_documents import keep_history
+from benchcore.store.history_documents import save_history
 from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.store.series import describe_series, list_short, read_series
 from benchcore.store.suspicions import list_modes, list_suspicions, refresh_suspicions
@@ -27,7 +27,7 @@ def suspicions(
     engine = open_database(opened.database_url)
     series = read_series(engine, metrics=wanted)
     found = refresh_suspicions(engine, series)
-    keep_history(engine, opened)
+    save_history(engine, opened)
     rows = [row for row in list_suspicions(engine) if row["metric"] in wanted]
     modes = list_modes(series, found)
     if as_json:

@@ -59,7 +59,7 @@ class MachineProbe:
         process = self._process
         process.thaw()
         limit_s = self._order.limits.block_timeout_s
-        seen = process.ask({"do": "probe"}, wanted="probed", timeout_s=limit_s)
+        seen = process.request({"do": "probe"}, wanted="probed", timeout_s=limit_s)
         process.freeze()
         return seen
 

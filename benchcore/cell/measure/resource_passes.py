@@ -108,11 +108,11 @@ class ResourcePasses:
 
     def _measure_memory(self, process: ContenderProcess | None) -> _Part:
         """Nothing if the process did not launch."""
-        return _Part() if process is None else _attempt(lambda: self._ask_memory(process))
+        return _Part() if process is None else _attempt(lambda: self._request_memory(process))
 
-    def _ask_memory(self, process: ContenderProcess) -> dict[str, Any]:
+    def _request_memory(self, process: ContenderProcess) -> dict[str, Any]:
         process.thaw()
-        measured = self._ask(process, {"do": "memory"}, "memory")
+        measured = self._request(process, {"do": "memory"}, "memory")
         process.freeze()
         of_metrics = {key: measured.pop(key) for key in ("measured",) if key in measured}
         return {"memory": measured, **of_metrics}
@@ -123,7 +123,7 @@ class ResourcePasses:
 
     def _profile(self, process: ContenderProcess) -> dict[str, Any]:
         process.thaw()
-        return {"profile": self._ask(process, {"do": "profile"}, "profile")}
+        return {"profile": self._request(process, {"do": "profile"}, "profile")}
 
     def _meter(self, order: ContenderOrder, read: energy.ReadMillijoules) -> dict[str, Any]:
         """Measure idle power with the contender frozen; then, after a second of steps, a window."""
@@ -156,8 +156,8 @@ class ResourcePasses:
         }
 
     def _run_for(self, process: ContenderProcess, seconds: float) -> int:
-        return self._ask(process, {"do": "energy", "seconds": seconds}, "steps")
+        return self._request(process, {"do": "energy", "seconds": seconds}, "steps")
 
-    def _ask(self, process: ContenderProcess, message: dict[str, Any], wanted: str) -> Any:
+    def _request(self, process: ContenderProcess, message: dict[str, Any], wanted: str) -> Any:
         timeout_s = self._order.limits.block_timeout_s + WINDOW_S
-        return process.ask(message, wanted=wanted, timeout_s=timeout_s)
+        return process.request(message, wanted=wanted, timeout_s=timeout_s)

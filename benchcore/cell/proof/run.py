@@ -90,7 +90,7 @@ class ProofRun:
             )
             process = launch(contender, environ, self._scratch)
             try:
-                self._ask(process, contender, precision, what)
+                self._request(process, contender, precision, what)
             finally:
                 process.close()
         except ContenderFailedError as failed:
@@ -98,7 +98,7 @@ class ProofRun:
                 return self._attempt(contender, precision, what, again=False)
             self._failures.setdefault(contender.name, failed)
 
-    def _ask(
+    def _request(
         self, process: ContenderProcess, contender: ContenderOrder, precision: str, what: str
     ) -> None:
         order = self._order
@@ -111,7 +111,7 @@ class ProofRun:
             "settings": contender.settings,
             "threads": host.usable_cpus(),
         }
-        process.ask(prepare, wanted="prepared", timeout_s=order.timeout_s)
+        process.request(prepare, wanted="prepared", timeout_s=order.timeout_s)
         for use_case in order.use_cases:
             for seed in self._seeds(use_case) if what == "evidence" else [order.seed]:
                 message = {
@@ -128,7 +128,7 @@ class ProofRun:
                     "device": order.device,
                     "path": str(self._path(what, contender.name, use_case, precision, seed)),
                 }
-                process.ask(message, wanted="proved", timeout_s=order.timeout_s)
+                process.request(message, wanted="proved", timeout_s=order.timeout_s)
                 if what == "evidence":
                     self._report_progress()
 

@@ -30,7 +30,7 @@ def test_an_idle_process_ends_by_itself_once_its_pipe_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process, killed = _start(tmp_path), list[int]()
-    process.ask({"do": "probe"}, wanted="probed", timeout_s=60.0)
+    process.request({"do": "probe"}, wanted="probed", timeout_s=60.0)
     monkeypatch.setattr(os, "killpg", lambda pid, number: killed.append(number))
     process.close()
     assert _exit_code(process) == 0
@@ -40,7 +40,7 @@ def test_a_frozen_process_is_killed_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process, waited = _start(tmp_path), list[float | None]()
-    process.ask({"do": "probe"}, wanted="probed", timeout_s=60.0)
+    process.request({"do": "probe"}, wanted="probed", timeout_s=60.0)
     process.freeze()
     real = subprocess.Popen.wait
 
@@ -70,7 +70,7 @@ def test_a_process_that_is_continued_while_it_stops_is_stopped_again(
     assert process.is_stopped
     assert len(sent) == 3
     process.thaw()
-    assert process.ask({"do": "probe"}, wanted="probed", timeout_s=60.0)
+    assert process.request({"do": "probe"}, wanted="probed", timeout_s=60.0)
     assert not process.is_stopped
     process.close()
 

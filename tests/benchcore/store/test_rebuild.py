@@ -19,7 +19,7 @@ from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign
 from benchcore.store.events import annotate_event, list_events, move_event, store_finding
-from benchcore.store.history_documents import keep_history, load_history
+from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import Base
 from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
@@ -72,7 +72,7 @@ def _triage(engine: Engine, state: State) -> int:
     (event,) = list_events(engine)
     annotate_event(engine, event["id"], who="ada", owner="ada", note="looking")
     move_event(engine, event["id"], "accepted", who="ada", note="a new baseline")
-    keep_history(engine, state)
+    save_history(engine, state)
     return event["id"]
 
 

@@ -101,7 +101,7 @@ def _fail(log: Path, script: str) -> ContenderFailedError:
     process = start_contender(str(python), {}, log)
     try:
         with pytest.raises(ContenderFailedError) as failed:
-            process.ask({}, wanted="anything", timeout_s=20.0)
+            process.request({}, wanted="anything", timeout_s=20.0)
     finally:
         process.close()
     return failed.value
@@ -196,7 +196,7 @@ from benchcore.cell.process import start_contender
 Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))
 process = start_contender(sys.argv[2], {}, Path(sys.argv[3]))
 try:
-    process.ask({}, wanted="anything", timeout_s=20.0)
+    process.request({}, wanted="anything", timeout_s=20.0)
 except ContenderFailedError as failed:
     print(failed.status, failed.cause)
 """

@@ -141,7 +141,7 @@ def test_both_sides_compute_what_torchvision_does_with_this_file_and_no_other(
         try:
             path = str(tmp_path / "evidence.npz")
             message = {"do": "evidence", "when": "before", "path": path}
-            process.ask(message, wanted="evidence", timeout_s=120)
+            process.request(message, wanted="evidence", timeout_s=120)
         finally:
             process.close()
         with np.load(path) as evidence:
