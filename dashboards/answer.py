@@ -91,7 +91,7 @@ def format_scope(found: Mapping[str, Any]) -> str:
 
 
 def format_physics(found: Mapping[str, Any]) -> str:
-    """Whether the device's ceilings were there to hold the steps against."""
+    """Whether the steps could be compared with the device's ceilings."""
     shares = [found[side]["limit_share"] for side in ("a", "b")]
     if None in shares:
         return "Physics: not judged, as a step or the ceilings of this device were not measured."

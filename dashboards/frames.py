@@ -30,12 +30,12 @@ def select_rows(frame: pd.DataFrame, mask: Any) -> pd.DataFrame:
 
 
 def counting(ratios: pd.DataFrame) -> Any:
-    """Mask of the rows that take part in statements: they passed every check and have a value."""
+    """Mask of the rows that count: they passed every check and have a value."""
     return ratios["counts"].eq(True) & ratios["log_ratio"].notna()
 
 
 def does_count(row: Mapping[str, Any]) -> bool:
-    """Whether a pair takes part in statements, as `counting` has it."""
+    """Whether a pair counts, as in `counting`."""
     return row["counts"] == True and not is_missing(row["log_ratio"])  # noqa: E712
 
 

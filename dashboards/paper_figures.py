@@ -20,7 +20,7 @@ METRICS = {
     "memory": ("process_peak_bytes", "Peak process memory in MiB", 2.0**-20),
     "energy": ("gross_mj", "Energy per step in mJ", 1.0),
 }
-"""File, metric, caption and factor, as the second seed has its tables and charts."""
+"""File, metric, caption and factor of each table and chart."""
 _WIDTH, _STEP = 360, 15
 # Okabe and Ito's palette, for color-blind readers; the first two are the site's.
 _COLORS = ("#2f80c3", "#d5761a", "#009e73", "#8a8f98", "#cc79a7", "#b8a000")

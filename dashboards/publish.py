@@ -187,8 +187,8 @@ def read_page(state: State, campaign: str) -> str | None:
 
 
 def withdraw_campaign(state: State, campaign: str, before: str | None) -> None:
-    """Restore the campaign's page to `before`, as `read_page` returned it, or take the campaign off
-    the site if it was not there."""
+    """Restore the campaign's page to `before`, as `read_page` returned it, or remove the campaign
+    from the site if it was not there."""
     if before is not None:
         replace_text(SiteFiles(state.site).path_of(f"campaigns/{campaign}"), before)
         return

@@ -17,7 +17,7 @@ _USE_CASES = ("train", "infer")
 
 
 def write_headline(ratios: pd.DataFrame, pairs: pd.DataFrame) -> str:
-    """The verdict on the leading of these pairs: fair first, training before inference, by name.
+    """The verdict on the first of these pairs: fair first, training before inference, by name.
 
     The order ignores the values: a headline that picks the largest ratio misleads. Without a pair
     that counts among them, the first ratio that does.

@@ -143,7 +143,7 @@ def _failed_first(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def describe_unsteady(row: Mapping[str, Any]) -> str:
-    """`not steady in 1 of 3 starts`: their warm-up ended at its limit, its blocks still apart by
+    """`not steady in 1 of 3 starts`: their warm-up ended at its limit, its blocks still differ by
     more than 2 %. A remark, and nothing is void: rounds pair what still drifts."""
     if is_missing(row["num_unsteady"]) or row["num_unsteady"] == 0:
         return ""
@@ -214,7 +214,7 @@ def _compilation(row: dict[str, Any]) -> str:
 
 
 def list_failed_checks(marks: Found) -> list[Row]:
-    """What the checks objected to."""
+    """The failed checks with their reasons."""
     return [
         {
             "case": case_label(row),
@@ -233,7 +233,7 @@ def _pair_of_names(row: dict[str, Any]) -> str:
 
 
 def list_equivalence(equivalence: Found) -> list[Row]:
-    """How far apart the two sides' results are, disagreement first."""
+    """The differences of both sides' results, disagreement first."""
     rows = [
         {
             "case": case_label(row),
@@ -256,7 +256,7 @@ def _agreement(agrees: object) -> str:
 
 
 def list_environments(contenders: Found) -> list[Row]:
-    """The environments measured in, once each."""
+    """The environments of the campaign, once each."""
     columns = ["framework", "version", "python_version", "build", "environment_key"]
     found = {tuple(str(row[key]) for key in columns): row for row in to_rows(contenders)}
     unique = [found[key] for key in sorted(found)]

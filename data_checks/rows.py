@@ -58,7 +58,7 @@ def planned_rows(frames: CheckFrames) -> pd.DataFrame:
 def time_rows(frames: CheckFrames) -> pd.DataFrame:
     """One row per duel: how long it took by its own clock (`wall_s`), what its blocks take at least
     (`blocks_s`: contenders take turns), how far starts are outside of it, and its age when its
-    document was taken in (below 0: it is from the future)."""
+    document was ingested (below 0: it is from the future)."""
     duels = frames.contenders.drop_duplicates("duel_run").set_index("duel_run")
     least_s = frames.starts["num_blocks"] * frames.starts["shortest_block_ns"].fillna(0) / 1e9
     starts = frames.starts.assign(blocks_s=least_s.astype("float64")).groupby("duel_run")

@@ -34,7 +34,7 @@ Wrapper = Callable[[Build, Given], Program]
 
 
 def repeat_first_output(build: Build, given: Given) -> Program:
-    """Compute once, and return that for ever."""
+    """Compute once, and return that output in every step."""
     program, kept = build(), []
 
     def step(inputs: Any) -> object:
@@ -46,7 +46,7 @@ def repeat_first_output(build: Build, given: Given) -> Program:
 
 
 def keep_output_of_each_input(build: Build, given: Given) -> Program:
-    """Compute once for each set of inputs, and anew after a reset."""
+    """Compute once for each set of inputs, and again after a reset."""
     program, kept = build(), {}
 
     def step(inputs: Any) -> object:
@@ -117,7 +117,7 @@ def compute_half_of_the_batch(build: Build, given: Given) -> Program:
 
 
 def use_first_inputs(build: Build, given: Given) -> Program:
-    """Compute on the first inputs, whichever come."""
+    """Compute on the first inputs in every step."""
     program, first = build(), []
 
     def step(inputs: Any) -> object:
@@ -141,7 +141,7 @@ def place_inputs_once(build: Build, given: Given) -> Program:
 
 
 def keep_params(build: Build, given: Given) -> Program:
-    """Start from the parameters of the build, whichever come."""
+    """Start from the parameters of the build, whatever a reset gives."""
     program = build()
     return replace(program, reset=lambda params: program.reset(given.arrays.params))
 

@@ -112,7 +112,7 @@ def _fork(requests: socket.socket, fds: Sequence[int], main: Callable[[list[str]
 
 
 def _forget_workloads(kept: Container[str]) -> None:
-    """Let each contender import a workload's code anew, as it may be patched in it."""
+    """Let each contender import a workload's code again, as it may be patched in it."""
     from benchcore import workloads
 
     for name in [name for name in sys.modules if name.startswith(f"{workloads.__name__}.")]:

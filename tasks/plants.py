@@ -61,7 +61,7 @@ class Plant:
     wrapper: str = ""
     """A function of `tasks.planted_programs`."""
     in_tests: bool = True
-    """Whether the project's tests race it, too: each case takes them half a minute."""
+    """Whether the project's tests run it, too: each case takes them half a minute."""
 
     @property
     def duel(self) -> tuple[str, str]:
@@ -330,7 +330,7 @@ def _plant(state: State, plants: Mapping[str, Plant], imports: Mapping[str, Sequ
 
 
 def _replace(path: Path, changes: Mapping[str, str], more: str = "") -> None:
-    """Write the file anew, with texts that stand in it once replaced, and more at its end."""
+    """Rewrite the file: replace texts that each occur once, and add `more` at its end."""
     text = path.read_text(encoding="utf-8")
     for old, new in changes.items():
         assert text.count(old) == 1, f"{path.name} has changed"

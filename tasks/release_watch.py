@@ -34,7 +34,7 @@ def look(root: str) -> IndexCheck:
 
 @task(task_run_name="send-{seen.package}-{seen.version}", cache_policy=NO_CACHE)
 def send(seen: WatchedRelease, *, profile: str, site: str, root: str) -> None:
-    """Have a release measured. Sent twice, it is measured once: the key of its run is its own."""
+    """Start the measurement of a release; once only, as its run has an idempotency key."""
     emit_event(
         "deadheat.release.published",
         resource={"prefect.resource.id": f"deadheat.release.{seen.package}.{seen.version}"},

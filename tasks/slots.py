@@ -60,8 +60,8 @@ class _OneSlot:
 
 @contextmanager
 def open_slots(job: OwnJob | None, devices: int = 1) -> Iterator[Slots]:
-    """One slot per this many GPUs of the job around this process; a single one where they make no
-    two."""
+    """One slot per this many GPUs of the job around this process; a single one if there are
+    too few for two."""
     if job is None or len(job.gpus) < 2 * devices:
         yield _OneSlot()
         return

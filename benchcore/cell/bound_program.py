@@ -68,7 +68,7 @@ class BoundProgram:
         """The evidence of steps from the known start or from another one; then back to the first.
 
         Only arrays of the same shapes may follow another; the program has been built with the
-        first ones alone, so what it kept of them shows.
+        first ones alone, so what it stored of them shows.
         """
         steps = self.follow(other or self._start, synchronise, release)
         if other is None:
@@ -129,10 +129,10 @@ class BoundProgram:
         discard: Callable[[Any], object] = lambda array: None,
     ) -> None:
         """One more block, after all that were timed and like them: its outputs must be those of the
-        inputs whose turn it was. Where steps change a state, whatever the proof's first step moved
-        must have moved, and further steps must move it as they should. Where they change none, they
-        must compute what they compute after a reset of inputs that no step has seen, too. `draws`
-        is whether steps draw random numbers; `discard` destroys an array on the device.
+        inputs whose turn it was. If steps change a state, what the proof's first step changed must
+        have changed, and further steps must change it as the proof's do. If they change none, they
+        must also compute of unseen inputs what they compute of them after a reset. `draws` is
+        whether steps draw random numbers; `discard` destroys an array on the device.
 
         Call it before the proof from another start. Raises StepUnlikeProofError.
         """

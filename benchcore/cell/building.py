@@ -85,7 +85,7 @@ def build_program(order: Mapping[str, Any], case: Any, arrays: Arrays) -> Progra
 
 
 def inject_slowdown(bound: BoundProgram, settings: Mapping[str, Any]) -> None:
-    """Let the timed step do as many per cent more of its own work as the settings say.
+    """Let the timed step do more of its own work, by the percentage in the settings.
 
     Calibration runs use it to see whether our verdicts notice a known slowdown. The proof is of
     single steps.

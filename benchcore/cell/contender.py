@@ -259,9 +259,9 @@ class Contender:
     def _write_evidence(self, message: Mapping[str, Any]) -> list[str]:
         """Save what the conductor compares between contenders; the names that were saved.
 
-        `before` the blocks it is of the known start. `after` them it is of a start that this
-        process has not seen, once one more block has shown that the timed steps did their work,
-        and before that is reset the products of some more are counted. `large` is last: see
+        `before` the blocks it is of the known start. `after` them one more block shows that the
+        timed steps did their work, the products of some more steps are counted, and then the
+        evidence is of a start that this process has not seen. `large` is last: see
         `large_values`.
         """
         self._stage = "evidence"

@@ -25,8 +25,8 @@ from benchcore.workloads.contract import import_spec
 class Group:
     """The other processes of a contender, as its first process leads them.
 
-    The first one sends them a line for each of its steps, so that all of them run as many: some 10
-    microseconds that `torchrun` would not spend.
+    The first one sends them a line for each of its steps, so that all run as many steps. This
+    costs some 10 microseconds per step, which `torchrun` would not.
     """
 
     def __init__(self, order: Mapping[str, Any], size: int) -> None:

@@ -110,7 +110,7 @@ def write_shift(
 
 
 def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
-    """The release behind a shift, and the commands that measure it again and search its package;
+    """The release behind a shift, and the commands that measure it again and find its package;
     None = no one release."""
     sides = {
         "a": (suspicion.a_old, suspicion.a_new, finding.a),

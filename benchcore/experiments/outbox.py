@@ -1,5 +1,5 @@
-"""Sends alerts: each is a file of the state folder until every address has taken it, and no address
-gets it twice.
+"""Sends alerts: each is a file of the state folder until every address has accepted it, and no
+address gets it twice.
 
 DEADHEAT_NOTIFY holds addresses of people (apprise: Slack, mail, Teams and many more), which get the
 text and the picture; DEADHEAT_WEBHOOK_URL a program's, which gets JSON.
@@ -87,7 +87,7 @@ def _open(url: str) -> Any:
 def write_alert(
     state: State, key: str, text: str, details: Mapping[str, Any], picture: Path | None = None
 ) -> None:
-    """Let an alert wait for its addresses. One of the same key is written once, ever."""
+    """Queue an alert for all addresses. A key that was used before is not queued again."""
     name = f"{re.sub(r'[^a-z0-9.-]+', '-', key.lower())}.json"
     if any((folder / name).exists() for folder in _folders(state)):
         return
@@ -97,9 +97,9 @@ def write_alert(
 
 
 def send_waiting(state: State) -> list[str]:
-    """Send every alert that waits to the addresses that have not taken it; why some wait on.
+    """Send every alert that waits to the addresses that have not accepted it; why some still wait.
 
-    If the process dies right after an address took one, that address gets it again. Raises
+    If the process dies right after an address accepted one, that address gets it again. Raises
     UserError as `find_addresses` does.
     """
     addresses = find_addresses()
@@ -157,7 +157,7 @@ def post_json(url: str, text: str, details: Mapping[str, Any]) -> None:
 
 
 def write_body(text: str, details: Mapping[str, Any]) -> str:
-    """What people read: the sentence, what else moved, what differs, the link and the command."""
+    """What people read: the sentence, what else changed, what differs, the link and the command."""
     lines = [text]
     moved = [each for each in details.get("moved") or [] if each not in text]
     if moved:
@@ -183,7 +183,7 @@ def _show(value: object) -> str:
 
 
 def queue_events(engine: Engine, state: State) -> list[dict[str, Any]]:
-    """Let the alerts of events wait, one per cause, the largest shift first: a release that moved
+    """Queue the alerts of events, one per cause, the largest shift first: a release that changed
     ten cases is one message. Returns the new ones: `key`, `text` and details."""
     unsent, queued = list_unsent(engine), _list_queued(state)
     groups: dict[str, dict[int, Mapping[str, Any]]] = {}

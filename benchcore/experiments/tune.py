@@ -1,5 +1,5 @@
-"""Search the fair settings of both sides of a case: in each duel the best settings so far meet one
-change, in all duels with the same numbers of starts and rounds."""
+"""Search the fair settings of both sides of a case: each duel compares the best settings so far
+with one change, all duels with the same numbers of starts and rounds."""
 
 from __future__ import annotations
 

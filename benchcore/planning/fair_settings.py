@@ -80,7 +80,7 @@ Descent = Generator[Candidate, bool, None]
 def descend(choices: Choices) -> Descent:
     """Coordinate descent from the defaults: yields candidates, and is sent whether each one won.
 
-    Ends when no change of a single setting wins against the best. No two settings meet twice.
+    Ends when no change of a single setting wins against the best. No pair is compared twice.
     """
     best: dict[str, str] = {key: values[0] for key, values in choices.items()}
     met = set[frozenset[frozenset[tuple[str, str]]]]()

@@ -28,7 +28,7 @@ from benchcore.protocol import DuelLimits
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """One case and the arms that meet in it. `expected_s` is only for the progress display."""
+    """One case and the arms that it compares. `expected_s` is only for the progress display."""
 
     workload: str
     case: str

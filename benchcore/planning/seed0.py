@@ -13,7 +13,7 @@ BENCHMARKS: Mapping[str, str] = {
     "nlp": "text_classifier",
     "gnn": "graph_gcn",
 }
-"""Workloads by the seed's names."""
+"""Workloads by the names that `--benchmark` takes."""
 _CASES: Mapping[int, str] = {
     1: "train_b32",
     2: "train_b32_x2",

@@ -1,4 +1,4 @@
-"""Arms, and which of them meet in each track: `default` (doing nothing special) and `tuned` (what a
+"""Arms, and which of them each track compares: `default` (a user's defaults) and `tuned` (what a
 search found best)."""
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from benchcore.running.slurm.slots import name_slot
 
 _POLL_S = 0.2
 _MOST_S = 12 * 3600.0
-"""A night ends, also where the process that measures is stopped for good."""
+"""A night ends, even if the process that measures stays stopped."""
 
 
 @contextmanager

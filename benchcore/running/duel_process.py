@@ -189,7 +189,7 @@ def _follow(
 
 
 def _longest_step_s(order: DuelOrder) -> float:
-    """No step of a conductor waits longer between two events: a pass asks each contender a few
-    times, and each question has its own limit."""
+    """No step of a conductor waits longer between two events: a pass sends each contender
+    a few requests, each with its own limit."""
     limits = order.limits
     return 10 * len(order.contenders) * (limits.prepare_timeout_s + limits.block_timeout_s)

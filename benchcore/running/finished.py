@@ -23,8 +23,8 @@ _CODE = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "task
 
 
 def recall_outcome(state: State, campaign: str, request: Sequence[object]) -> dict[str, Any] | None:
-    """What `store_outcome` kept; None if plan, documents, pages, database, code, settings, machine
-    or this `request` differ from then."""
+    """What `store_outcome` stored; None if plan, documents, pages, database, code, settings,
+    machine or this `request` differ from then."""
     path = _outcome_path(state, campaign)
     if not path.exists():
         return None
@@ -39,7 +39,7 @@ def recall_outcome(state: State, campaign: str, request: Sequence[object]) -> di
 def store_outcome(
     state: State, campaign: str, request: Sequence[object], outcome: dict[str, Any]
 ) -> None:
-    """Keep what a finished campaign reported, unless a rerun would still try something: a build
+    """Store what a finished campaign reported, unless a rerun would still try something: a build
     that failed, a duel that others disturbed, or a proof that is missing."""
     from benchcore.running.equivalence import list_missing_proofs  # only after a campaign ran
     from benchcore.store.database import open_database

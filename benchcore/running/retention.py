@@ -60,7 +60,7 @@ def list_sizes(state: State) -> dict[str, int]:
 def list_removals(
     state: State, keep_nights: int, needed_environments: Collection[str] = ()
 ) -> list[Removal]:
-    """What goes when the newest `keep_nights` nights and all that they use stay.
+    """What is removed when the newest `keep_nights` nights and all that they use stay.
 
     A night is a day (UTC) on which a campaign ran. Of older campaigns the files of their duels go
     (evidence, logs, caches), and the packages of environments that only they used; the lock of each

@@ -58,15 +58,15 @@ def _open_event(
 
 
 def list_unsent(engine: Engine) -> dict[int, dict[str, Any]]:
-    """The alerts that the webhook has not taken yet, by event: of this confirmation, and of earlier
-    ones whose process died or whose webhook was down."""
+    """The alerts that the webhook has not accepted yet, by event: of this confirmation, and of
+    earlier ones whose process died or whose webhook was down."""
     with Session(engine) as session:
         rows = session.scalars(select(EventRow).order_by(EventRow.id))
         return {row.id: row.unsent_alert for row in rows if row.unsent_alert is not None}
 
 
 def record_sent(engine: Engine, event: int) -> None:
-    """Record that the webhook took an event's alert."""
+    """Record that the webhook accepted an event's alert."""
     with begin_writing(engine) as session:
         _get(session, event).unsent_alert = None
 
@@ -107,7 +107,7 @@ def show_event(engine: Engine, event: int) -> dict[str, Any]:
 
 
 def move_event(engine: Engine, event: int, state: str, *, who: str, note: str = "") -> None:
-    """Bring an event into another state. Raises UserError if it can't go there."""
+    """Change an event's state. Raises UserError if that change is not allowed."""
     with begin_writing(engine) as session:
         found = _get(session, event)
         new = check_move(found.state, state)  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def move_event(engine: Engine, event: int, state: str, *, who: str, note: str = 
 def annotate_event(
     engine: Engine, event: int, *, who: str, note: str = "", owner: str | None = None
 ) -> None:
-    """Leave a note, or name an owner. Raises UserError where there is neither."""
+    """Add a note, or name an owner. Raises UserError where there is neither."""
     if not note and owner is None:
         raise UserError("wanted a note or an owner, got neither; write --note or --owner")
     with begin_writing(engine) as session:
@@ -142,7 +142,7 @@ def _change(event: EventRow, old: str | None, new: str, who: str, note: str) -> 
 
 
 def _check(text: str, what: str, longest: int) -> str:
-    """What people type ends on pages and terminals: printable, and no novel."""
+    """Pages and terminals show what people type: it must be printable and short."""
     if not text.strip() or len(text) > longest or not text.replace("\n", " ").isprintable():
         raise UserError(
             f"wanted a {what} of 1 to {longest} printable characters, got {text!r:.100}; change it"

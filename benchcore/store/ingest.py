@@ -1,4 +1,4 @@
-"""Takes result documents from the spool into the database; what does not fit is set aside."""
+"""Ingests result documents from the spool into the database; invalid ones are set aside."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """The duel runs taken in now, those that were there before (also those that were healed), and
+    """The duel runs ingested now, those that were there before (also those that were healed), and
     what was set aside."""
 
     ingested: tuple[str, ...]
@@ -46,7 +46,7 @@ class IngestReport:
 
 
 def ingest_spool(engine: Engine, state: State) -> IngestReport:
-    """Take in every new document of the spool, one transaction each.
+    """Ingest every new document of the spool, one transaction each.
 
     Documents stay in the spool: the database can be rebuilt from them. A duel run that the
     database has with all its rows is not read again, so ingesting twice, or after a crash, changes

@@ -361,7 +361,7 @@ class EventRow(Base):
     state: Mapped[str] = mapped_column(String(100), index=True)
     owner: Mapped[str | None] = mapped_column(String(100))
     unsent_alert: Mapped[dict[str, Any] | None] = mapped_column(_Json)
-    """The alert that the outbox has not taken yet; null = it has, or none was due."""
+    """The alert that the outbox has not accepted yet; null = it has, or none was due."""
     opened_at: Mapped[datetime]
     updated_at: Mapped[datetime]
 

@@ -31,7 +31,7 @@ class ProofScope:
 
 
 def ingest_proofs(engine: Engine, state: State) -> list[str]:
-    """Take in every proof document that is newer than what the database has of its pairs.
+    """Ingest every proof document that is newer than what the database has of its pairs.
 
     Twice changes nothing. Returns what was refused, and why; it stays where it is.
     """

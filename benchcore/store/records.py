@@ -1,4 +1,4 @@
-"""What the store hands out and takes in: plain data, free of any database."""
+"""Plain data that the store returns and accepts, without a database."""
 
 from __future__ import annotations
 

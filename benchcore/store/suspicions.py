@@ -174,11 +174,11 @@ def choose_suspicions(engine: Engine, ids: Sequence[int] = ()) -> list[int]:
                 f"wanted a suspicion that is open or unknown, got {each}, which is "
                 f"{known[each]['state']}; see `deadheat suspicions`"
             )
-    return list(ids) or rank_by_priority(_list_prospects(engine))
+    return list(ids) or rank_by_priority(_list_priorities(engine))
 
 
-def _list_prospects(engine: Engine) -> list[Priority]:
-    """Of the open suspicions; a start is taken to last as long as it did in the night after."""
+def _list_priorities(engine: Engine) -> list[Priority]:
+    """Of the open suspicions; a start is assumed to last as long as in the night after."""
     with Session(engine) as session:
         rows = list(session.scalars(select(SuspicionRow)))
         answers = Counter((row.trigger, row.state) for row in rows)
@@ -260,7 +260,7 @@ def changed_conditions(row: SuspicionRow, known: Mapping[str, Conditions]) -> li
 
 
 def list_companions(engine: Engine, suspicion: int) -> list[str]:
-    """What else moved in the same case, arm and night as a suspicion: other metrics, and other
+    """What else changed in the same case, arm and night as a suspicion: other metrics, and other
     series of the same one."""
     with Session(engine) as session:
         row = session.get_one(SuspicionRow, suspicion)

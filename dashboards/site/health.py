@@ -1,4 +1,4 @@
-"""The pages of the pipeline itself: whether it is well, and the list of nights and runs."""
+"""The pages Health (of the pipeline itself) and Runs (the list of nights and runs)."""
 
 from __future__ import annotations
 

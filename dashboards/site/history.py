@@ -54,7 +54,7 @@ def _describe_case(key: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_night(files: SiteFiles, catalog: Mapping[str, Any], name: str) -> None:
-    """Take a campaign out of the histories: of the months that its entry names."""
+    """Remove a campaign from the histories of the months that its entry names."""
     entry = next((each for each in catalog["campaigns"] if each["name"] == name), None)
     if entry is None:
         return

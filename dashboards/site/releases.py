@@ -50,8 +50,8 @@ class Touched:
 def refresh_certificates(
     files: SiteFiles, engine: Engine, touched: Touched, campaigns: Sequence[str] | None
 ) -> None:
-    """Certify again the touched releases, from the newest `campaigns` (None: from all); keep what
-    is known of others."""
+    """Certify the touched releases again, from the newest `campaigns` (None: from all); others
+    stay."""
     if not touched.releases:
         return
     read = None if campaigns is None else sorted(set(campaigns[-_MOST_CAMPAIGNS:]))

@@ -33,7 +33,7 @@ _LIMITS = DuelLimits(
 
 
 def draft_chaos() -> Plan:
-    """Two duels of the empty step: one with two contenders, and one with one."""
+    """Two duels of the workload `noop`: one with two contenders, and one with one."""
     matches = tuple(
         Match(workload="noop", case="bare", arms=arms, expected_s=1)
         for arms in ((STDLIB, STDLIB), (STDLIB,))

@@ -1,4 +1,4 @@
-"""Runs trials of many faults, and counts what came of them."""
+"""Runs trials of many faults, and counts their outcomes."""
 
 from __future__ import annotations
 

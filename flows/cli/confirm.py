@@ -1,4 +1,4 @@
-"""The command `deadheat confirm`: fresh starts of old against new, and which framework moved."""
+"""The command `deadheat confirm`: fresh starts of old against new, and which framework changed."""
 
 from __future__ import annotations
 

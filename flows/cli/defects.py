@@ -1,4 +1,4 @@
-"""The command `deadheat defects`: how far each known error moves the ratio, and what catches it."""
+"""The command `deadheat defects`: how far known errors shift the ratio, and what catches each."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def defects(
 
 
 def _print(found: Mapping[str, Any]) -> None:
-    """The switches, the seeds' way and the fair number, as text."""
+    """The switches, the corrections and the fair number, as text."""
     title = f"{found['workload']} {found['case']} on {found['device']}: JAX over PyTorch"
     fair = {"switch": "none: the fair pair", "ratio": format_ratio(found["fair"]), "moves": "-"}
     rows = [{**fair, "caught by": _format_guards(found["fair"])}]

@@ -26,7 +26,7 @@ from flows.server.temporary_api import settle_prefect, start_temporary_api
 def run_flow(
     run: Callable[[], dict[str, Any]], state: State, name: str, request: Sequence[object] = ()
 ) -> dict[str, Any]:
-    """Run a campaign's flow with its progress on stderr; what came of it.
+    """Run a campaign's flow with its progress on stderr; its outcome.
 
     Where the same `request` finished before and nothing changed since, nothing runs: no server.
     """

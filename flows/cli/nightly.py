@@ -1,4 +1,4 @@
-"""The commands `deadheat nightly` and `deadheat run`: measure, and print what came of it."""
+"""The commands `deadheat nightly` and `deadheat run`: measure, and print the outcome."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # Prefect takes its settings when it is imported
 _STORAGE = "prefect.server.concurrency.lease_storage.filesystem"
 LEASES = {"PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": _STORAGE}
 """For a server: a restart keeps track of who holds a concurrency limit. In memory, Prefect's
-default, a measuring task that lost its server would block all others for good."""
+default, a measuring task that lost its server would block all others forever."""
 _START_S = 180.0
 _SPACE_BYTES = 10_000_000
 """A server's database and its journal take some 6 MB."""

@@ -74,8 +74,8 @@ def _count_dot(equation: Any, left: tuple[int, ...], right: tuple[int, ...]) -> 
 
 
 def _count_convolution(equation: Any, left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """Each output meets each tap once. An input's gradient is a convolution of the output's, with
-    zeros around it or (of a stride) between its values: there each value meets each tap once. A
+    """Each output uses each tap once. An input's gradient is a convolution of the output's, with
+    zeros around it or (of a stride) between its values: there each value uses each tap once. A
     weight's gradient swaps the batch and the features."""
     numbers = equation.params["dimension_numbers"]
     outputs, inputs, *taps = numbers.rhs_spec
@@ -102,7 +102,7 @@ _FORMULAS: dict[str, Callable[..., int]] = {
 
 
 def inspect_compiled(lowered: Any, compiled: Any, *, devices: int = 1) -> Compiled:
-    """The optimised program, which is that of one of so many devices. Their FLOPs are compared with
+    """The optimised program, which is that of one of several devices. Their FLOPs are compared with
     those of the program before it was optimised, both by XLA's own cost analysis, which counts
     arithmetic of every kind."""
     if compiled is None:

@@ -51,7 +51,7 @@ def join_dtypes(dtypes: list[str]) -> str:
 
 
 MOST_COUNTED = 8
-"""Steps that are counted in a row: one that works now and then, or keeps results, is found out."""
+"""Steps that are counted in a row, to find one that works only sometimes or stores results."""
 
 
 def add_up(parts: list[tuple[str, int]], steps: int = 1) -> Flops:

@@ -1,4 +1,4 @@
-"""Whether a step takes longer on inputs that it has never seen: then it kept its results."""
+"""Whether a step takes longer on unseen inputs: then it returns stored results for others."""
 
 from __future__ import annotations
 

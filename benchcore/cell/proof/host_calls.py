@@ -1,5 +1,5 @@
 """What a step does on the host beside enqueueing its work: waits, clocks, files and arrays of the
-host. A right step does none of it."""
+host. A fair step does none of it."""
 
 from __future__ import annotations
 

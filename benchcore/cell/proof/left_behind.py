@@ -1,4 +1,4 @@
-"""Whether timed steps left what right ones leave: a state that moved and moves on as it should."""
+"""Whether the timed steps changed the state as the proof's steps do, and further ones still do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _FEWEST_VALUES = 64
-"""A smaller array in bf16 may come back to where it started."""
+"""A smaller array in bf16 may return to its first value."""
 _MOST_VALUES = 4096
 """Of each array that further steps are judged by: a state of ViT's has 1 GB."""
 _OFF = 0.03
@@ -24,7 +24,7 @@ _ROUNDING = 2.0**-21
 
 
 class StepUnlikeProofError(Exception):
-    """The timed steps left behind what the steps of the proof do not leave."""
+    """The timed steps do not compute what the steps of the proof compute."""
 
 
 def list_checksums(state: State) -> dict[str, int]:
@@ -64,8 +64,8 @@ def _sample(array: np.ndarray) -> np.ndarray:
 
 
 def check_step(before: State, after: State, wanted: State, precision: str) -> None:
-    """Raises StepUnlikeProofError where a step from `before` (zeros where absent) led elsewhere
-    than it should."""
+    """Raises StepUnlikeProofError where a step from `before` (zeros where absent) did not
+    lead to `wanted`."""
     import numpy as np
 
     rounding = _ROUNDINGS.get(precision, _ROUNDING)
@@ -82,8 +82,8 @@ def check_step(before: State, after: State, wanted: State, precision: str) -> No
 
 
 def check_each_moved(states: Sequence[State], wanted: State) -> None:
-    """Raises StepUnlikeProofError where a step between two of the states left alone what the step
-    from the last one to `wanted` should move."""
+    """Raises StepUnlikeProofError where a step between two of the states did not change what the
+    step from the last one to `wanted` changes."""
     import numpy as np
 
     for group, of in wanted.items():

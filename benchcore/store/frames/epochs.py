@@ -28,7 +28,7 @@ def epoch_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
 
     `epoch_ns` is the time of the training steps alone, over the undisturbed starts where there are
     any (`num_degraded` counts the others); `wait_share` is the part of it spent waiting for the
-    producer. `accuracy` is top-1 on the validation images, a missing `gross_mj` no counter.
+    loader. `accuracy` is top-1 on the validation images, a missing `gross_mj` no counter.
     """
     query = (
         select_columns(DuelRun, ContenderRun, StartRun)

@@ -1,4 +1,4 @@
-"""What came of a campaign, in rows that people and programs read: judged, and listed."""
+"""The results of a campaign, judged, as rows that people and programs read."""
 
 from __future__ import annotations
 

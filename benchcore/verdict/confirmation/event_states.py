@@ -1,4 +1,4 @@
-"""Events: the one record of a shift that people triage, and what may become of it."""
+"""Events: the one record of a shift that people triage, and its states."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ NEXT: Mapping[EventState, tuple[EventState, ...]] = {
 """Nothing goes back to `untriaged`, and only what was seen for real can be `fixed`."""
 
 BASELINES: tuple[EventState, ...] = ("accepted", "wont_fix", "improvement")
-"""In these a person has taken the new level for the one to compare with from now on."""
+"""In these a person has accepted the new level as the one to compare with."""
 
 
 def check_move(old: EventState, new: str) -> EventState:
-    """The new state. Raises UserError, naming what there is, if an event can't go there."""
+    """The new state. Raises UserError, naming what there is, if that change is not allowed."""
     if new not in get_args(EventState):
         raise UserError(f"no state {new!r:.100}; states are {', '.join(get_args(EventState))}")
     if new not in NEXT[old]:

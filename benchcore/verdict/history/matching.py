@@ -20,10 +20,10 @@ State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSuspicion:
-    """A suspicion that is kept: since which day, which way, and what came of it.
+    """A stored suspicion: since which day, in which direction, and its answer.
 
     `answered` is the day of the answer; None = open, or not known. `compared` are the days of its
-    nights before and after; None = they count no more.
+    nights before and after; None = they no longer count.
     """
 
     id: int
@@ -51,7 +51,7 @@ def reconcile(
 
     A suspicion that was answered stays so, unless more nights made a shift of what was less, or it
     is unknown and has lasted `_LONGER` times as long by the day `today` as when it was answered. An
-    open one that history shows no more has passed. A confirmed one explains every later trace of
+    open one that history no longer shows has passed. A confirmed one explains every later trace of
     it.
     """
     left = list(known)

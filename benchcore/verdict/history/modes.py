@@ -13,9 +13,9 @@ _LEAST_SHARE = 0.12
 """A smaller mode is a few outliers."""
 _APART, _FEW = 4.0, 30.0
 """Required distance of the two means, in standard deviations within a mode, and the surcharge for
-few nights: 5.5 for 20, 4.5 for 60. The halves of a normal distribution are 2.7 apart. In
-simulations, 1 of 1,000 series with normal, heavy-tailed (t, 3) or correlated (0.6) noise counts as
-two modes."""
+few nights: 5.5 for 20, 4.5 for 60. The means of the halves of a normal distribution differ by 2.7.
+In simulations, 1 of 1,000 series with normal, heavy-tailed (t, 3) or correlated (0.6) noise counts
+as two modes."""
 _LEAST_APART = math.log(1.01)
 _FEWEST_CHANGES = 3
 """Changes from one mode to the other; with only one or two it is a shift or an episode."""

@@ -192,9 +192,9 @@ def _covers(found: Suspicion, change: Suspicion) -> bool:
 def _enclose_release(
     series: Series, found: Suspicion, changes: Sequence[int], known: Sequence[int]
 ) -> Suspicion:
-    """The same, with the nights to compare moved apart so that a new environment near the change
-    lies between them: noise misplaces a change by some nights. One that is `known` to have changed
-    something, or not, stays outside, unless it is where the change begins."""
+    """The same, with nights further from each other to compare, so that a new environment near the
+    change lies between them: noise misplaces a change by some nights. One that is `known` to have
+    changed something, or not, stays outside, unless it is where the change begins."""
 
     def distance(row: int) -> int:
         return abs(series.nights[row].number - found.since.number)
