@@ -161,7 +161,7 @@ def write_body(text: str, details: Mapping[str, Any]) -> str:
     lines = [text]
     moved = [each for each in details.get("moved") or [] if each not in text]
     if moved:
-        lines.append(f"Also moved: {'; '.join(moved[:_MOST_LISTED])}.")
+        lines.append(f"Also changed: {'; '.join(moved[:_MOST_LISTED])}.")
     for kind, title in _SECTIONS.items():
         rows = [each for each in details.get("differences") or [] if each["kind"] == kind]
         if rows:

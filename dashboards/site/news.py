@@ -40,7 +40,7 @@ def write_verdict(
     is_first: bool = False,
 ) -> str:
     """Of a night, from its counts: why nothing counts, else the largest confirmed change, else the
-    largest new suspicion, else that nothing moved. News is what was opened from the night's begin
+    largest new suspicion, else that nothing changed. News is what was opened from the night's begin
     `until` the next night on this device began. `is_first`: no night on it was before."""
     if counts["counting"] == 0:
         return _explain_nothing(counts)
@@ -55,7 +55,7 @@ def write_verdict(
     cases = f"{counts['cases']} case{'' if counts['cases'] == 1 else 's'}"
     if is_first:
         return f"First night on this device: {cases} measured, and none before to compare with."
-    return f"Nothing moved in {cases}."
+    return f"Nothing changed in {cases}."
 
 
 def _is_news(change: Mapping[str, Any], counts: Mapping[str, Any], until: str | None) -> bool:

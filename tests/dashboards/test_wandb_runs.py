@@ -40,7 +40,7 @@ REPORT = {
     "campaign": CAMPAIGN,
     "group": "laptop",
     "device": "Some CPU",
-    "verdict": "Nothing moved in 1 case.",
+    "verdict": "Nothing changed in 1 case.",
     "counted": "1 of 2 pairs count.",
     "page": "https://race.example/nightly-2026-01-02/index.html",
     "changes": [
@@ -146,8 +146,8 @@ def test_a_run_arrives_with_its_config_speedups_tables_and_documents(
         body.decode() for name, body in server.uploads.items() if "/forest_" in name
     )
     (report,) = server.reports.values()
-    assert (report["displayName"], run.notes) == ("Dead Heat: laptop", "Nothing moved in 1 case.")
-    assert "Nothing moved in 1 case." in report["spec"] and key in report["spec"]
+    assert (report["displayName"], run.notes) == ("Dead Heat: laptop", "Nothing changed in 1 case.")
+    assert "Nothing changed in 1 case." in report["spec"] and key in report["spec"]
     kinds = set(server.artifacts.values())
     assert {"result-documents", "run_table"} <= kinds
     sent = server.uploads[f"documents-{CAMPAIGN}/{DUEL_RUN}.json"]
@@ -167,7 +167,7 @@ def test_a_campaign_that_is_sent_again_is_not_doubled(night: State, server: Wand
 
 
 def test_a_report_is_saved_whole_and_refreshed_in_place(state: State, server: WandbServer) -> None:
-    for verdict in ("Nothing moved in 1 case.", "JAX is slower."):
+    for verdict in ("Nothing changed in 1 case.", "JAX is slower."):
         path = state.root / "wandb" / "report-laptop.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({**REPORT, "verdict": verdict}))

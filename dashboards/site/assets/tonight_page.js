@@ -93,7 +93,7 @@
   const legend = () => h("ul", { class: "key", "aria-label": "Key" },
     ...[[-4, "PyTorch faster"], [-2, ""], [0, "same"], [2, ""], [4, "JAX faster"]].map(([each, text]) =>
       h("li", {}, h("i", { class: `level l${each}` }), text)),
-    h("li", {}, "Steps at 3 %, 13 %, 1.4x and 2.2x"));
+    h("li", {}, "Colours change at 3 %, 13 %, 1.4x and 2.2x"));
 
   function select(key, name, values, state, changed) {
     const box = h("select", { onchange: () => changed(key, box.value) },

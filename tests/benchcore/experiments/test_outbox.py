@@ -48,7 +48,7 @@ def test_a_program_gets_json_and_people_get_text(
     assert got["title"] == "Dead Heat"
     assert got["message"].splitlines() == [
         "<!channel> torch & jax",
-        "Also moved: mlp infer_b128: jax-jit against torch-eager, cold_compile_s (open).",
+        "Also changed: mlp infer_b128: jax-jit against torch-eager, cold_compile_s (open).",
         "Packages: jaxlib 0.10.1 to 0.10.2.",
         "Program: dots 3 to none.",
         "Page: http://127.0.0.1:4201/night/index.html",

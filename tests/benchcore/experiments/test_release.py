@@ -288,7 +288,7 @@ def test_the_event_of_a_release_has_the_payload_of_every_alert(tmp_path: Path) -
     )
     assert details["moved"][0].startswith("the compile time of mlp tiny_infer (jax-jit) is 1.")
     text = describe_release("jax", NEW, OLD, found.rows)
-    assert "Also moved" not in write_body(text, details), "the sentence has them"
+    assert "Also changed" not in write_body(text, details), "the sentence has them"
 
     quiet, _ = _judge(tmp_path / "quiet")
     details = list_details(quiet, "night/index.html")
