@@ -60,7 +60,7 @@ def _decay(before: ByName, added: ByName, by: float) -> dict[str, np.ndarray]:
 
 
 def _project(gone: ByName, way: ByName) -> float:
-    """How many times the way was gone, by least squares."""
+    """The multiple of `way` that is nearest to `gone`, by least squares."""
     import numpy as np
 
     along = sum(float(np.vdot(gone[name], way[name])) for name in way)

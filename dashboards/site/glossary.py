@@ -10,7 +10,7 @@ GLOSSARY = {
     "block": "The timed steps of one contender in its turn.",
     "break-even": "Steps after which the faster side has made up for compiling longer.",
     "bridge": "What a lasting new condition moved between two environments that stayed the same.",
-    "calibration run": "A start whose truth is known: nothing was changed, or one side was slowed "
+    "calibration run": "Starts whose truth is known: nothing was changed, or one side was slowed "
     "down. They measure how often our own verdicts are wrong.",
     "campaign": "The duels of one night, one release or one request, with one plan.",
     "case": "A workload with everything fixed that changes the work: use case, batch, precision.",

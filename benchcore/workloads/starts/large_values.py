@@ -1,7 +1,6 @@
-"""A start of the proof with numbers that usual ones never come near: large activations, and small
-variances.
+"""A start of the proof with unusual numbers: large activations, and small variances.
 
-There a limit of an activation shows, and 1 % of an epsilon.
+They show a limited activation, and an error of 1 % in an epsilon.
 """
 
 from __future__ import annotations
