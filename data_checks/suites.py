@@ -195,7 +195,7 @@ def list_suites() -> Iterator[_Suite]:
     right = ("meant to be right", "{name} is wrong on purpose: {wrong}")
     yield "deliberate", deliberate_rows, [_one_of("wrong", [""], *right)]
     learnt = "{correct_a:g} and {correct_b:g} of {num_val} validation images are right, "
-    learnt += f"{{apart_z:.1f}} standard errors apart, of at most {LIMIT_Z}"
+    learnt += f"{{apart_z:.1f}} standard errors from each other, at most {LIMIT_Z}"
     yield "epochs", epoch_rows, [_between("apart_z", 0, LIMIT_Z, "learnt the same", learnt)]
 
 
@@ -223,7 +223,7 @@ def _list_of_times() -> Iterator[Expectation]:
         -_CLOCKS_S,
         None,
         "not from the future",
-        "it ended {age_s:.0f} s before its document was taken in",
+        "it ended {age_s:.0f} s before its document was ingested",
     )
 
 

@@ -33,5 +33,5 @@ def measure_shard(campaign: str, shard: str, token: str) -> State[Any]:
     measurement.report_shard(opened, root, lost, rest)
     if lost:
         raise CampaignIncompleteError("\n".join(lost.values()))
-    back = f", {len(rest)} handed back as its time was up" if rest else ""
+    back = f", {len(rest)} returned, as its time was up" if rest else ""
     return Completed(message=f"{len(duels) - len(rest)} duels measured{back}")

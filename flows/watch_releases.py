@@ -28,5 +28,5 @@ def watch_releases(profile: ProfileName = "laptop", site: SiteName = "local") ->
         release_watch.send(each, profile=profile, site=site, root=root)
     news = ", ".join(f"{each.package} {each.version}" for each in found.new) or "nothing new"
     if found.errors:
-        return Failed(message=f"{news}; not all could be asked: {'; '.join(found.errors)}")
+        return Failed(message=f"{news}; not all queries succeeded: {'; '.join(found.errors)}")
     return Completed(message=news)

@@ -151,5 +151,5 @@ def crash_orphans(pool: str) -> None:
             limit=PAGE,
         )
         for run in runs:
-            reason = "its worker was stopped; started again, it resumes"
+            reason = "its worker was stopped; start it again to resume"
             client.set_flow_run_state(run.id, Crashed(message=reason), force=True)

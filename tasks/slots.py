@@ -77,7 +77,7 @@ def measure_in_slots(
 ) -> tuple[dict[str, str], list[str]]:
     """Measure a shard's duels, as many at a time as there are slots, until the job is about to end.
 
-    `duels` has their titles by id. Why duels left no result, and those that are handed back.
+    `duels` has their titles by id. Returns why duels left no result, and those it returns.
     """
     order: dict[str, Any] = {"campaign": shard.campaign, "root": root, "job": job}
     order["log"] = measurement.shard_log(shard, root)

@@ -207,7 +207,7 @@ def _join(cause: str, alerts: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]
     texts = [f"Event {each}: {alerts[each]['text']}" for each in events]
     text = " ".join(texts[:_MOST_SENTENCES])
     if len(events) > 1:
-        text = f"{cause} moved {len(events)} series. {text}"
+        text = f"{cause} changed {len(events)} series. {text}"
     if len(events) > _MOST_SENTENCES:
         text += f" And {len(events) - _MOST_SENTENCES} more."
     numbers = "-".join(map(str, sorted(events)))

@@ -248,7 +248,7 @@ def _judge(a: Sequence[float | None], b: Sequence[float | None], why_not: str) -
     pairs = list(zip(a, b, strict=False))
     logs = [math.log(slow / fast) for fast, slow in pairs if fast and slow]
     if why_not or len(logs) < len(pairs) or len(logs) < 2:
-        reason = why_not or f"both sides arrived in {len(logs)} of {len(pairs)} starts"
+        reason = why_not or f"both sides reached it in {len(logs)} of {len(pairs)} starts"
         return {"verdict": "unknown", "reason": reason, "ratio": None, "low": None, "high": None}
     found = judge_samples(np.array(logs), prefer="same")
     return {"verdict": found.verdict, "reason": found.reason, **found.ratios}

@@ -206,7 +206,7 @@ def _confirm(rounds: TuneRounds, sides: Sequence[_Side]) -> None:
         side.tried.append(tried)
         if not tried.won:
             side.best = default
-            side.ended += f"; the defaults stay, as measured again {tried.reason}"
+            side.ended += f"; the defaults stay: measured again, {tried.reason}"
 
 
 def _describe(rounds: TuneRounds, side: _Side) -> TunedSettings:

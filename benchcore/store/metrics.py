@@ -97,7 +97,7 @@ METRICS: tuple[Metric, ...] = (
            over_starts="max", heading="Process peak", on_page=True, noun="peak process memory",
            scale=SeriesScale(smallest=0.02, noise_floor=0.002, exact=True)),
     Metric(key="process_baseline_bytes", place="memory.process_baseline_bytes", unit="bytes",
-           over_starts="max", heading="Of it before work", on_page=True),
+           over_starts="max", heading="Process memory before work", on_page=True),
     Metric(key="gross_mj", place="energy", unit="mj", heading="Energy per step", on_page=True,
            noun="energy per step", scale=SeriesScale(smallest=0.02, noise_floor=0.005)),
     Metric(key="gross_low_mj", place="energy", unit="mj", heading="Energy, low"),

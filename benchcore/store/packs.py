@@ -55,7 +55,7 @@ def unpack(folder: Path) -> None:
         except (BadZipFile, EOFError, ValueError) as error:
             raise DamagedFileError(
                 f"wanted the packed documents {str(path)!r}, but {error}; restore the file from "
-                "a backup. The database still has what was taken in from it"
+                "a backup. The database still has what was ingested from it"
             ) from error
     path.unlink(missing_ok=True)
 

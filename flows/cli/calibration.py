@@ -53,7 +53,9 @@ def calibration(
             title="Calibration runs, newest first",
         )
         columns = ("what", "of", "count", "share", "note")
-        print_rows(list_rates(found), columns, title="How often our own alarms err; 95 % intervals")
+        print_rows(
+            list_rates(found), columns, title="How often our own verdicts are wrong; 95 % intervals"
+        )
     if found["smallest"]:
         columns = ("series", "smallest", "nights", "starts")
         title = "The smallest change that a confirmation's first 5 starts find in 4 of 5 cases"

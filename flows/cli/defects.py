@@ -73,7 +73,7 @@ def _print(found: Mapping[str, Any]) -> None:
     print_rows(rows, ("switch", "ratio", "moves", "caught by"), title=title)
     if found["corrections"]:
         rows = [{**_row(each), "errors": each["title"]} for each in found["corrections"]]
-        title = "The errors of one study together, then one less at a time"
+        title = "All errors of one study, then removed one at a time"
         print_rows(rows, ("errors", "ratio", "moves", "caught by"), title=title)
     if found["disturbed"]:
         OUT.print(f"Disturbed: {found['disturbed']}. {DISTURBED}", style="red", highlight=False)

@@ -69,7 +69,7 @@ def print_answers(
 def print_ratios(rows: Sequence[Row], campaign: str) -> None:
     """A campaign's ratios, as `benchcore.store.reports.campaign.list_ratios` gives them."""
     columns = ("case", "pair", "speedup", "low", "high", "verdict", "counts", "fair")
-    print_rows(rows, columns, title=f"{campaign}: how many times as fast the first is")
+    print_rows(rows, columns, title=f"{campaign}: speedup of the first over the second")
     for row in rows:
         if row["outlier"]:
             who = f"{row['outlier']} takes a multiple of the other's time"

@@ -77,7 +77,7 @@ class Forecast:
             starts = format_count(duel.limits.starts, duel.limits.most_starts)
             return f"{duel.title}: {len(duel.contenders)} contenders, {starts} starts"
         if event["what"] == "resumed":
-            return f"{duel.title}: measured before, kept"
+            return f"{duel.title}: measured before"
         took = event["time"] - self.begun_at if self.current else 0.0
         self.spent_s += took if self.current else duel.expected_s
         self.done_s += duel.expected_s
@@ -182,7 +182,7 @@ def _follow(
     plan: Plan | None = None
     forecast = Forecast(duels={})
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        line = bar.add_task("planning: which versions there are today", total=None, left="")
+        line = bar.add_task("planning with today's versions", total=None, left="")
         while True:
             last = ended.wait(_POLL_S)
             plan = plan or load_plan()

@@ -12,7 +12,7 @@ _COLUMNS = {
     "case": "case",
     "name": "contender",
     "bottleneck": "class",
-    "intensity": "FLOP a byte (ridge)",
+    "intensity": "FLOP per byte (ridge)",
     "compute": "of compute ceiling",
     "bandwidth": "of bandwidth ceiling",
     "outside": "outside kernels",

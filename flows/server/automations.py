@@ -68,7 +68,7 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
         name="deadheat: zombie runs",
         description=(
             f"A run without a heartbeat for {_format_span(silence)} is set to Crashed, which frees "
-            "its place in the pool. Started again, it resumes."
+            "its slot in the pool. Start it again to resume."
         ),
         tags=[TAG],
         trigger=EventTrigger(
@@ -86,7 +86,7 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
                 name=None,
                 state=StateType.CRASHED,
                 force=False,
-                message=f"no heartbeat for {_format_span(silence)}; started again, it resumes",
+                message=f"no heartbeat for {_format_span(silence)}; start it again to resume",
             )
         ],
     )
@@ -108,7 +108,7 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
         return
     yield AutomationCore(
         name="deadheat: failed nights",
-        description="Posts nights that failed or crashed to the webhook. A void one alerts itself.",
+        description="Posts failed and crashed nights to the webhook. Void nights alert themselves.",
         tags=[TAG],
         trigger=EventTrigger(
             match=ResourceSpecification(

@@ -100,7 +100,7 @@ def test_unmeasured_duels_are_given_up_or_returned(
             measure_shard.measure_shard.fn("night", "0" * 16, "token")
     else:
         result = measure_shard.measure_shard.fn("night", "0" * 16, "token")
-        back = f"{len(rest)} handed back" if rest else f"{len(begun)} duels measured"
+        back = f"{len(rest)} returned" if rest else f"{len(begun)} duels measured"
         assert back in str(result.message)
     assert "".join(slots.begun) == begun
     assert measuring.report == (list(lost), list(rest))

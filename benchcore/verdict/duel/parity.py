@@ -70,7 +70,7 @@ def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
     violations = [
         _describe_difference(key, a, b) for key in SHARED if _read(key, a) != _read(key, b)
     ]
-    violations += [text for side in (a, b) for text in _broken_promises(side)]
+    violations += [text for side in (a, b) for text in _list_violations(side)]
     unlike = [key for key in CHOSEN if _read(key, a) != _read(key, b)]
     unlike += [key for key in SHIPPED if _have_other_versions(key, a, b)]
     if "no state" in (_read("state_update", a), _read("state_update", b)):
@@ -103,13 +103,13 @@ def _describe_difference(key: str, a: ParitySide, b: ParitySide) -> str:
     return f"{word} {_read(key, a)!r} on {a.name}, {_read(key, b)!r} on {b.name}"
 
 
-def _broken_promises(side: ParitySide) -> list[str]:
-    """Settings that read back differently from the arm's request."""
+def _list_violations(side: ParitySide) -> list[str]:
+    """Settings that read back differently from what the arm, or every side, requires."""
     return [
-        f"{key.replace('_', ' ')} of {side.name} reads {_read(key, side)!r}, where its arm "
-        f"promises {promised!r}"
-        for key, promised in {**_promises(side), **_OF_EVERY_SIDE}.items()
-        if _read(key, side) not in (promised, *_BESIDE_THE_POINT.get(key, ()))
+        f"{key.replace('_', ' ')} of {side.name} reads {_read(key, side)!r}, where {required!r} is "
+        "required"
+        for key, required in {**_list_required(side), **_OF_EVERY_SIDE}.items()
+        if _read(key, side) not in (required, *_BESIDE_THE_POINT.get(key, ()))
     ]
 
 
@@ -130,7 +130,7 @@ _BESIDE_THE_POINT = {
 watched: not of several processes, nor in documents of older harnesses."""
 
 
-def _promises(side: ParitySide) -> dict[str, str]:
+def _list_required(side: ParitySide) -> dict[str, str]:
     on_gpu = side.manifest.get("device") == "gpu"
     if side.framework == "jax":
         update = {"yes": "in place", "no": "copied"}[side.settings.get("donate", "yes")]

@@ -157,7 +157,7 @@ def test_a_release_is_one_message_with_its_largest_shift_first(
     release, other = queue(alerts, recorded)
     assert release["events"] == [2, 4, 1] and other["events"] == [3]
     assert release["text"] == (
-        "JAX 0.12.0 against 0.11.0 moved 3 series. Event 2: b is 1.5 times as slow. "
+        "JAX 0.12.0 against 0.11.0 changed 3 series. Event 2: b is 1.5 times as slow. "
         "Event 4: d is 1.3 times as slow. Event 1: a is 1.1 times as slow."
     )
     assert other["text"] == "Event 3: c is 1.2 times as slow."

@@ -49,5 +49,5 @@ def test_a_side_that_does_not_arrive_has_no_time_and_no_ratio() -> None:
     found = find_times(_document(a, b), 0.9)
     assert found["b"] == [None, 1.0]
     assert found["ratio"]["verdict"] == "unknown"
-    assert "both sides arrived in 1 of 2 starts" in format_target(found)
+    assert "both sides reached it in 1 of 2 starts" in format_target(found)
     assert "b never in 1 starts" in format_target({**found, "b": [None]})

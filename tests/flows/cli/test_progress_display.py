@@ -82,7 +82,7 @@ def test_starts_beyond_the_fewest_never_move_the_bar_back(forecast: Forecast) ->
 
 
 def test_a_resumed_duel_does_not_count_as_speed(forecast: Forecast) -> None:
-    assert forecast.follow(_event(what="resumed")) == "mlp case1: measured before, kept"
+    assert forecast.follow(_event(what="resumed")) == "mlp case1: measured before"
     assert forecast.follow(_event(what="done")) is None
     assert forecast.left_s(0.0) == pytest.approx(100.0)
 

@@ -75,10 +75,10 @@ def test_real_eager_torch_is_no_fair_pair_and_a_fallback_to_it_is_void(
     assert (eager.violations, eager.fair) == ((), False)
     assert eager.labels == ("compiled 'yes' on jax, 'no' on torch",)
     assert _compare(read, "train", "fell back").violations == (
-        "compiled of torch reads 'no', where its arm promises 'yes'",
+        "compiled of torch reads 'no', where 'yes' is required",
     )
     assert _compare(read, "not jitted", "compiled").violations == (
-        "compiled of jax reads 'no', where its arm promises 'yes'",
+        "compiled of jax reads 'no', where 'yes' is required",
     )
 
 
@@ -92,13 +92,13 @@ def test_a_real_layout_that_the_arm_did_not_request_is_void(read: dict[str, Read
     requested = _side(read, "torch", "other layout", layout="channels_last")
     assert compare_sides(requested, requested, "default").violations == ()
     assert compare_sides(requested, _side(read, "torch", "other layout"), "default").violations == (
-        "layout of torch reads 'NHWC', where its arm promises 'NCHW'",
+        "layout of torch reads 'NHWC', where 'NCHW' is required",
     )
 
 
 def test_a_real_step_that_keeps_its_buffers_is_void(read: dict[str, Read]) -> None:
     assert _compare(read, "not donated", "eager").violations == (
-        "state update of jax reads 'copied', where its arm promises 'in place'",
+        "state update of jax reads 'copied', where 'in place' is required",
     )
 
 

@@ -87,7 +87,7 @@ def test_dropout_on_one_side_voids_the_pair() -> None:
 def test_donation_off_that_no_arm_requested_voids_the_pair() -> None:
     parity = compare_sides(_jax(state_update="copied"), _torch(), "default")
     assert parity.violations == (
-        "state update of jax reads 'copied', where its arm promises 'in place'",
+        "state update of jax reads 'copied', where 'in place' is required",
     )
     requested = compare_sides(_jax({"donate": "no"}, state_update="copied"), _torch(), "default")
     assert (requested.violations, requested.fair) == ((), False)
@@ -96,7 +96,7 @@ def test_donation_off_that_no_arm_requested_voids_the_pair() -> None:
 
 def test_graphs_on_one_side_void_the_pair_unless_they_are_the_arms_own() -> None:
     stray = compare_sides(_jax(), _torch(graphs="on"), "default")
-    assert stray.violations == ("graphs of torch reads 'on', where its arm promises 'off'",)
+    assert stray.violations == ("graphs of torch reads 'on', where 'off' is required",)
     jax, torch = _jax(**_GPU, graphs="on"), _torch({"cudnn_benchmark": "on"}, **_GPU)
     default = compare_sides(jax, torch, "default")
     assert (default.violations, default.fair) == ((), False)
@@ -141,7 +141,7 @@ def test_eager_against_compiled_is_not_the_fair_pair_of_the_defaults() -> None:
     update = _torch({"compile": "none", "optimizer": "compiled"}, compiled="yes")
     assert compare_sides(_jax(), update, "default").violations == ()
     fell_back = compare_sides(_jax(), _torch(compiled="no"), "default")
-    assert "where its arm promises 'yes'" in fell_back.violations[0]
+    assert "where 'yes' is required" in fell_back.violations[0]
 
 
 def test_a_missing_manifest_proves_no_parity() -> None:
