@@ -16,7 +16,7 @@ from benchcore.store.records import ContenderRecord, SuspicionRecord, case_of
 from benchcore.store.reports.certificates import CHANGED
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import describe_changes
-from benchcore.verdict.history.series import STEP_TIME, SeriesKey
+from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import Judgement
 
 _MOST_NAMED = 5
@@ -123,7 +123,7 @@ def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
     size = abs((effect.log_ratio if effect else None) or 0.0)
     if old.version == new.version:
         return {**found, "size": size}
-    target = name_target(suspicion.key, old, new)
+    target = name_target(suspicion, old, new)
     return {
         "cause": name_release(new.framework, new.version, old.version),
         "again": target.again,
@@ -132,8 +132,11 @@ def _name_cause(suspicion: SuspicionRecord, finding: Finding) -> dict[str, Any]:
     }
 
 
-def name_target(key: SeriesKey, old: ContenderRecord, new: ContenderRecord) -> BisectTarget:
-    """A side's two versions as a search."""
+def name_target(
+    suspicion: SuspicionRecord, old: ContenderRecord, new: ContenderRecord
+) -> BisectTarget:
+    """A side's two versions as a search where the suspicion was raised."""
+    key = suspicion.key
     return BisectTarget(
         framework=f"{new.framework}{write_extras(new.arm)}",
         good=old.version,
@@ -142,6 +145,8 @@ def name_target(key: SeriesKey, old: ContenderRecord, new: ContenderRecord) -> B
         case=spec_case(key.case_name),
         settings=list_own_settings(new.framework, new.settings),
         metric=key.metric,
+        device=suspicion.device,
+        site=suspicion.site,
     )
 
 

@@ -51,11 +51,14 @@ class BisectTarget:
     bound: float = EQUIVALENCE_BOUND
     metric: str = STEP_TIME
     """A tracked metric."""
+    site: str = "local"
+    """Where the commands that people are shown measure it."""
 
     @property
     def name(self) -> str:
         """The prefix of its campaigns' names; the same request resumes earlier measurements."""
         named = dataclasses.asdict(self)
+        del named["site"]
         if self.metric == STEP_TIME:  # names stay as they were
             del named["metric"]
         digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:10]
@@ -76,16 +79,21 @@ class BisectTarget:
         for side, version in (("a", self.good), ("b", self.bad)):
             words += [f"--{side}", f"{self.framework}=={version}"]
             words += [word for each in self.settings for word in (f"--{side}-set", each)]
-        return shlex.join(words)
+        return shlex.join([*words, *self._where])
 
     @property
     def command(self) -> str:
-        """The command that searches it, on the default device and bound."""
+        """The command that searches it, with the default bound."""
         metric = [] if self.metric == STEP_TIME else ["--metric", self.metric]
         settings = [word for each in self.settings for word in ("--set", each)]
         words = ["deadheat", "bisect", self.framework, "--workload", self.workload]
         words += ["--case", self.case, *metric, *settings, "--good", self.good, "--bad", self.bad]
-        return shlex.join(words)
+        return shlex.join([*words, *self._where])
+
+    @property
+    def _where(self) -> list[str]:
+        device = [] if self.device == "cpu" else ["--device", self.device]
+        return [*device, *([] if self.site == "local" else ["--site", self.site])]
 
     def describe_effect(self, subject: str, before: str) -> str:
         """How people read a ratio of the metric: `2.1 takes {} times as long as 2.0`."""

@@ -231,6 +231,8 @@ def _find_largest(plan: Plan, request: ReleaseRequest, rows: Sequence[_Row]) -> 
             case=duel.case,
             settings=list_own_settings(request.framework, arm.settings),
             metric=row["metric"],
+            device=duel.device,
+            site=plan.site,
         )
     return None
 

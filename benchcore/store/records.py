@@ -80,6 +80,7 @@ class SuspicionRecord:
     trigger: str
     device: str
     device_model: str
+    site: str
     levels: HistoryLevels
     a_old: ContenderRecord
     a_new: ContenderRecord

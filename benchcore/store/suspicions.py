@@ -234,6 +234,7 @@ def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
             trigger=row.trigger,
             device=run.device["name"],
             device_model=run.device_model,
+            site=run.site,
             conditions=tuple(list_condition_changes(before.conditions, after.conditions)),
             levels=dataclasses.replace(
                 levels,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from benchcore.planning.requests import list_own_settings
+from benchcore.cell.document import spec_case
+from benchcore.experiments.pairs import BisectTarget
+from benchcore.planning.requests import list_own_settings, write_extras
 from benchcore.planning.tracks import TRACKS
 from benchcore.verdict.confirmation.event_states import NEXT
 from benchcore.verdict.history.conditions import describe_changes
@@ -221,8 +222,6 @@ def list_commands(change: Change) -> str:
     """One command per line: compare old and new version of each side that changed, search the
     version between them, and close the event."""
     key, event = change["key"], change["event"]["id"]
-    case = f"--case {key.case_name}"
-    metric = "" if key.metric == STEP_TIME else f"--metric {key.metric} "
     arms = {each.name: each for track in TRACKS.values() for each in track}
     versions = (change["versions"]["before"], change["versions"]["after"])
     lines: list[str] = []
@@ -230,19 +229,21 @@ def list_commands(change: Change) -> str:
         framework = arm.partition("-")[0]
         if old and new and old != new:
             given = arms[arm].settings if arm in arms else {}
-            own = list_own_settings(framework, given)
-            sides = [
-                " ".join([f"--{side} {framework}=={each}", *(f"--{side}-set {one}" for one in own)])
-                for side, each in (("a", new), ("b", old))
-            ]
-            if not metric:
-                lines.append(f"deadheat compare {key.workload} {case} {' '.join(sides)}")
-            settings = "".join(f"--set {each} " for each in own)
-            ends = f"{metric}{settings}--good {old} --bad {new} --event {event}"
-            found = f"deadheat bisect {framework} --workload {key.workload} {case}"
-            lines.append(f"{found} {ends}")
+            target = BisectTarget(
+                framework=f"{framework}{write_extras(arm)}",
+                good=old,
+                bad=new,
+                workload=key.workload,
+                case=spec_case(key.case_name),
+                settings=list_own_settings(framework, given),
+                device=change["case"]["device"],
+                metric=key.metric,
+                site=change["case"]["site"],
+            )
+            lines += [target.again] * (key.metric == STEP_TIME)
+            lines.append(f"{target.command} --event {event}")
     lines.append(f"deadheat events acknowledge {event} --as investigating --by YOU")
-    return "\n".join(shlex.join(shlex.split(line)) for line in lines)
+    return "\n".join(lines)
 
 
 def _candidates(rows: Sequence[Mapping[str, Any]]) -> Block | None:

@@ -54,7 +54,8 @@ def list_changes(engine: Engine) -> list[dict[str, Any]]:
 
 def _describe_case(duel: DuelRun) -> dict[str, Any]:
     names = ("workload", "case_name", "use_case", "batch", "precision", "track", "device_model")
-    return {name: getattr(duel, name) for name in names}
+    found = {name: getattr(duel, name) for name in (*names, "site")}
+    return {**found, "device": duel.device["name"]}
 
 
 def _describe_event(event: EventRow, history: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def _suspicion(jax: tuple[str, str], torch: tuple[str, str]) -> SuspicionRecord:
         trigger="shift",
         device="cpu",
         device_model="AMD EPYC",
+        site="local",
         levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
         a_old=a_old,
         a_new=a_new,
@@ -151,15 +152,25 @@ def test_the_command_measures_the_arm_that_moved_by_the_metric_that_moved() -> N
         replace(_side("torch", each), arm="torch-eager-with-opacus", settings={"compile": "none"})
         for each in ("2.14.0", "2.15.0")
     )
-    key = _suspicion(("0.11.0", "0.11.0"), ("2.14.0", "2.15.0")).key
-    assert name_target(key, old, new).again == (
+    suspicion = _suspicion(("0.11.0", "0.11.0"), ("2.14.0", "2.15.0"))
+    assert name_target(suspicion, old, new).again == (
         "deadheat compare mlp --case infer_b128 --a 'torch[opacus]==2.14.0' --a-set compile=none "
         "--b 'torch[opacus]==2.15.0' --b-set compile=none"
     )
-    assert name_target(replace(key, metric="cold_compile_s"), old, new).again == (
+    compiling = replace(suspicion, key=replace(suspicion.key, metric="cold_compile_s"))
+    assert name_target(compiling, old, new).again == (
         "deadheat bisect 'torch[opacus]' --workload mlp --case infer_b128 --metric cold_compile_s "
         "--set compile=none --good 2.14.0 --bad 2.15.0"
     )
+
+
+def test_the_commands_measure_on_the_device_and_the_site_of_the_suspicion() -> None:
+    suspicion = _suspicion(("0.11.0", "0.12.0"), ("2.14.0", "2.14.0"))
+    suspicion = replace(suspicion, device="cuda:1", site="cluster")
+    target = name_target(suspicion, suspicion.a_old, suspicion.a_new)
+    for command in (target.again, target.command):
+        assert command.endswith(" --device cuda:1 --site cluster")
+    assert replace(target, site="local").name == target.name
 
 
 def test_the_alert_of_a_shift_has_the_whole_payload() -> None:

@@ -64,6 +64,7 @@ def _subject(**changes: object) -> SuspicionRecord:
         trigger="shift",
         device="cpu",
         device_model="Some CPU",
+        site="local",
         levels=HistoryLevels(before=0.1, after=0.2, a="jax", b="torch"),
         a_old=OLD,
         a_new=NEW,

@@ -192,7 +192,7 @@ def test_the_commands_of_an_event_can_be_run(site: Path) -> None:
     (code,) = [each for each in event["blocks"] if each["kind"] == "code"]
     commands = code["text"].splitlines()
     assert [each.split()[1] for each in commands] == 2 * ["compare", "bisect"] + ["events"]
-    assert "--a jax==0.12.1 --b jax==0.12.0" in commands[0]
+    assert "--a jax==0.12.0 --b jax==0.12.1" in commands[0]
     for command in commands:
         check_command(command)
 
