@@ -127,12 +127,13 @@ def describe_verdict(
 
 def describe_ratio(row: Mapping[str, Any]) -> str:
     """The verdict of a row of ratios as one sentence, without its full stop."""
+    a, b, where = side_label(row, "a"), side_label(row, "b"), f" on {case_label(row)}"
     logs = (row["log_ratio"], row["low"], row["high"])
-    why = "a suspicion from a single start" if is_single_start(row) else ""
-    where = f" on {case_label(row)}"
-    return describe_verdict(
-        side_label(row, "a"), side_label(row, "b"), row["verdict"], logs, where, why
-    )
+    if is_single_start(row) and not is_missing(logs[0]):
+        fast, slow = (a, b) if logs[0] >= 0 else (b, a)
+        speedup = f"{to_ratio(abs(logs[0])):.2f}x"
+        return f"{fast} was {speedup} as fast as {slow}{where} in a single start, a suspicion only"
+    return describe_verdict(a, b, row["verdict"], logs, where)
 
 
 def is_single_start(row: Mapping[str, Any]) -> bool:

@@ -32,8 +32,8 @@ from dashboards.site.run_times import RunTimes, time_last_run
 
 Kind = Literal["nightly", "release", "ad-hoc"]
 _NIGHTS = {*PROFILES, story.PROFILE}
-_PAST = "history"
-"""The profile of past versions."""
+_RELEASES = ("release", "backfill", "history")
+"""Profiles of given versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +74,11 @@ class Campaign:
     def kind(self) -> Kind:
         """`nightly` for a profile's own campaign, `release` for new or past versions."""
         profile = self.plan.profile if self.plan else ""
-        if profile == _PAST or self.name.startswith("backfill-"):
+        if profile in _RELEASES or self.name.startswith("backfill-"):
             return "release"
         if profile in _NIGHTS or (not profile and self.name.startswith("nightly-")):
             return "nightly"
-        return "release" if profile == "release" else "ad-hoc"
+        return "ad-hoc"
 
     @property
     def first(self) -> dict[str, Any]:

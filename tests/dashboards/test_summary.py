@@ -196,7 +196,10 @@ def test_a_wide_interval_makes_no_speedup_zero() -> None:
 
 def test_one_start_is_called_a_suspicion_wherever_it_is_shown() -> None:
     row = PAIR | {"verdict": "unknown", "scope": "this start", "low": NAN, "high": NAN}
-    assert "a suspicion from a single start" in describe_ratio(row)
+    assert describe_ratio(row).endswith(" in a single start, a suspicion only")
+    turned = row | {"log_ratio": -row["log_ratio"]}
+    fast, slow = (describe_ratio(each).partition(" was ")[0] for each in (row, turned))
+    assert fast != slow
     frames = sample_frames(num_nights=1)
     (wording,) = {
         row["starts"] for row in _describe_ratios(frames.ratios) if row["starts"][0] == "1"

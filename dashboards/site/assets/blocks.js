@@ -4,8 +4,12 @@
 deadheat.blocks = (() => {
   const { h } = deadheat;
 
-  // A number and its percent sign stay on one line.
-  const hold = (text) => String(text).replace(/(\d) %/g, "$1\u00a0%");
+  // A number and its percent sign stay on one line, as a date does.
+  function hold(text) {
+    const parts = String(text).replace(/(\d) %/g, "$1\u00a0%").split(/(\d{4}-\d\d-\d\d)/);
+    if (parts.length === 1) return parts[0];
+    return h("span", {}, ...parts.map((each, place) => (place % 2 ? h("span", { class: "short" }, each) : each)));
+  }
 
   // A cell: text or number, or {text, href, badge, title, note, value, help}.
   function cell(value) {

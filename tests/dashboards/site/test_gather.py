@@ -35,8 +35,9 @@ def test_reading_nights_together_changes_no_page(nights: State, alone: Campaign)
 def test_past_versions_are_no_night(alone: Campaign) -> None:
     assert alone.kind == "nightly" and alone.plan is not None
     assert replace(alone, name="backfill-jax").kind == "release"
-    past = replace(alone.plan, profile="history")
-    assert replace(alone, name="jax-of-2026", plan=past).kind == "release"
+    for profile in ("history", "backfill", "release"):
+        past = replace(alone.plan, profile=profile)
+        assert replace(alone, name="jax-of-2026", plan=past).kind == "release"
 
 
 def test_a_duel_shows_whether_the_compiled_program_changed(alone: Campaign) -> None:
