@@ -1,7 +1,9 @@
-"""The reference, made from the code: commands, the form, keys of a site, profiles, variables."""
+"""The reference, made from the code: commands, the form, keys of a site, profiles, variables,
+checks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -16,6 +18,7 @@ from benchcore.planning.profiles import PROFILES
 from benchcore.running.sites import Site
 from benchcore.running.slurm.allocation import Allocation
 from benchcore.variables import VARIABLES
+from data_checks.suites import list_suites
 from flows.cli.main import load_commands
 from tasks.form import Comparison
 
@@ -64,6 +67,18 @@ def write_variables() -> str:
     return f"| variable | meaning |\n|---|---|\n{rows}"
 
 
+def write_checks() -> str:
+    """Every expectation, by what it is checked of, with the reason that a failed row gets."""
+    lines = ["| of | check | what a failure says | only where |", "|---|---|---|---|"]
+    for name, _, expectations in list_suites():
+        for each in expectations:
+            reason = re.sub(r"\{(\w+)[^}]*\}", r"`\1`", each.meta["reason"])
+            where = str(getattr(each, "row_condition", None) or "")
+            cells = (name, each.meta["name"], reason, where)
+            lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+    return "\n".join(lines)
+
+
 def _write_table(model: type[BaseModel]) -> str:
     schema = model.model_json_schema()
     lines = ["| key | takes | default | meaning |", "|---|---|---|---|"]
@@ -110,7 +125,8 @@ class _Generated(SphinxDirective):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Each is a directive of Sphinx."""
-    for write in (write_commands, write_form, write_keys, write_profiles, write_variables):
+    written = (write_commands, write_form, write_keys, write_profiles, write_variables)
+    for write in (*written, write_checks):
         name = write.__name__.removeprefix("write_")
         app.add_directive(name, type(name, (_Generated,), {"write": staticmethod(write)}))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

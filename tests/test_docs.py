@@ -34,6 +34,7 @@ from benchcore.running.sites import Site, load_site
 from benchcore.running.slurm.allocation import Allocation
 from benchcore.state import State
 from benchcore.variables import VARIABLES
+from data_checks.suites import list_suites
 from flows.cli.main import app, load_commands
 from flows.server.automations import list_automations
 from flows.server.deployments import DeployOptions, list_deployments
@@ -74,7 +75,7 @@ def _read_page(built: Path, name: str) -> str:
     return re.sub(r"<[^>]+>", "", (built / f"{name}.html").read_text())
 
 
-def test_the_reference_lists_every_command_key_profile_and_variable(built: Path) -> None:
+def test_the_reference_lists_every_command_key_profile_variable_and_check(built: Path) -> None:
     commands = _read_page(built, "commands")
     group = load_commands()
     for name, command in group.commands.items():
@@ -89,6 +90,10 @@ def test_the_reference_lists_every_command_key_profile_and_variable(built: Path)
     assert all(name in configuration for name in PROFILES)
     assert all(each.name in _read_page(built, "variables") for each in VARIABLES)
     assert "Stop adding starts after this many minutes" in _read_page(built, "ad-hoc")
+    checks = _read_page(built, "checks").replace("\u2019", "'")
+    named = [each.meta["name"] for _, _, listed in list_suites() for each in listed]
+    assert len(named) > 30
+    assert [name for name in named if name not in checks] == []
 
 
 def test_the_pictures_are_on_the_site(built: Path) -> None:
