@@ -31,6 +31,7 @@ from dashboards.site.machine_files import write_machine_files
 from dashboards.site.names import name_arm, name_case_in_words
 from dashboards.site.news import count_pairs, write_run_verdict, write_verdict
 from dashboards.site.numerics import remember_numerics
+from dashboards.site.operations import operations_page
 from dashboards.site.pages import TONIGHT
 from dashboards.site.pairs import case_key
 from dashboards.site.releases import (
@@ -145,7 +146,9 @@ def _finish(files: SiteFiles, catalog: dict[str, Any], state: State, engine: Eng
     files.write("marks", list_marks(changes))
     files.write("pages/events", events_page(changes, now))
     files.write("pages/releases", releases_page(files))
-    files.write("pages/guide", guide_page(list_answers(engine)))
+    answers = list_answers(engine)
+    files.write("pages/guide", guide_page(answers))
+    files.write("pages/operations", operations_page(answers))
     files.write("pages/glossary", glossary_page())
     files.write("pages/runs", runs_page(catalog))
     files.write("pages/health", health_page(state, catalog, measure_calibration(engine)))

@@ -79,7 +79,7 @@ class BisectTarget:
         for side, version in (("a", self.good), ("b", self.bad)):
             words += [f"--{side}", f"{self.framework}=={version}"]
             words += [word for each in self.settings for word in (f"--{side}-set", each)]
-        return shlex.join([*words, *self._where])
+        return shlex.join([*words, *write_where(self.device, self.site)])
 
     @property
     def command(self) -> str:
@@ -88,18 +88,19 @@ class BisectTarget:
         settings = [word for each in self.settings for word in ("--set", each)]
         words = ["deadheat", "bisect", self.framework, "--workload", self.workload]
         words += ["--case", self.case, *metric, *settings, "--good", self.good, "--bad", self.bad]
-        return shlex.join([*words, *self._where])
-
-    @property
-    def _where(self) -> list[str]:
-        device = [] if self.device == "cpu" else ["--device", self.device]
-        return [*device, *([] if self.site == "local" else ["--site", self.site])]
+        return shlex.join([*words, *write_where(self.device, self.site)])
 
     def describe_effect(self, subject: str, before: str) -> str:
         """How people read a ratio of the metric: `2.1 takes {} times as long as 2.0`."""
         if self.metric == STEP_TIME:
             return f"{subject} takes {{}} times as long as {before}"
         return f"the {self.judged.noun} of {subject} is {{}} times that of {before}"
+
+
+def write_where(device: str, site: str) -> list[str]:
+    """Options that measure on this device of this site; none for what a command does by itself."""
+    wanted = [] if device == "cpu" else ["--device", device]
+    return [*wanted, *([] if site == "local" else ["--site", site])]
 
 
 def find_bound(metric: str) -> float:

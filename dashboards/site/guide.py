@@ -29,7 +29,7 @@ from dashboards.site.names import (
     name_precision,
     name_use_case,
 )
-from dashboards.site.pages import PAGES
+from dashboards.site.pages import OPERATIONS_PAGE, PAGES
 from dashboards.site.pairs import case_key, name_pair
 from dashboards.site.voids import shorten
 
@@ -68,6 +68,7 @@ def guide_page(answers: Sequence[Answer]) -> Block:
     )
     listed = [
         blocks.text(summarise_answers(known), tone="answer"),
+        _link_operations(known),
         _best_section(known),
         *_list_use_cases(known),
         _unknown_section([each for each in answers if not each["counts"]]),
@@ -75,6 +76,13 @@ def guide_page(answers: Sequence[Answer]) -> Block:
         checks_section(),
     ]
     return blocks.page(_TITLE, listed, lead=lead)
+
+
+def _link_operations(known: Sequence[Answer]) -> Block | None:
+    if not any(each["use_case"] == "op" for each in known):
+        return None
+    link = blocks.link("Operations", OPERATIONS_PAGE.file)
+    return blocks.text(link, ": where one framework takes more than twice as long.", tone="aside")
 
 
 def summarise_answers(known: Sequence[Answer]) -> str:

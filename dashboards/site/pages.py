@@ -24,12 +24,14 @@ class Page:
 
 
 TONIGHT = Page(file="index.html", title="Tonight", nav="Tonight", script="tonight_page.js")
+OPERATIONS_PAGE = Page(file="operations.html", title="Operations")
 PAGES = (
     TONIGHT,
     Page(file="series.html", title="Series", nav="Series", script="series_page.js"),
     Page(file="events.html", title="Events", nav="Events"),
     Page(file="releases.html", title="Releases", nav="Releases"),
     Page(file="guide.html", title="Which framework for me?", nav="Guide"),
+    OPERATIONS_PAGE,
     Page(file="health.html", title="Health", nav="Health"),
     Page(file="runs.html", title="Nights and runs", nav="Runs"),
     Page(file="glossary.html", title="Glossary"),

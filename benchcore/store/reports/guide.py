@@ -18,7 +18,7 @@ _CASE = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
 _ARMS = ("a_arm", "b_arm")
 _SHOWN = (
     *("campaign", "id", "started_at", "workload", "case_name", "use_case", "batch", "precision"),
-    *("track", "checkpoint", "device_model", "device_fingerprint"),
+    *("track", "checkpoint", "device_model", "device_fingerprint", "site"),
 )
 _JUDGED = ("a", "b", "a_framework", "b_framework", "a_version", "b_version", "num_starts", *_ARMS)
 _AMOUNTS = (
@@ -105,7 +105,7 @@ def _read_answer(session: Session, group: Row[Any]) -> dict[str, Any]:
     newest = query.where(_COUNTS) if counts else query
     duel, pair = session.execute(newest.order_by(DuelRun.started_at.desc()).limit(1)).one()
     row = {key: getattr(duel, key) for key in _SHOWN if key != "id"}
-    row |= {key: getattr(pair, key) for key in _JUDGED}
+    row |= {key: getattr(pair, key) for key in _JUDGED} | {"device": duel.device["name"]}
     row |= {"duel_run": duel.id, "counts": counts, "reason": "" if counts else pair.reason}
     row |= {key: getattr(pair, key) if counts else None for key in ("log_ratio", "low", "high")}
     row["verdict"] = pair.verdict if counts else "unknown"

@@ -33,6 +33,7 @@ PAGES = {
     "events.html": 0,
     "releases.html": 0,
     "guide.html": 0,
+    "operations.html": 0,
     "glossary.html": 0,
     "health.html": 0,
     "runs.html": 0,

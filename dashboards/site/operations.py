@@ -1,0 +1,188 @@
+"""The page Operations: where one framework takes more than twice as long, with a text for upstream.
+
+Single operations only, from the answers of the Guide. An operation is slow where the whole interval
+of its ratio lies beyond `SLOW`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchcore import workloads
+from benchcore.cell.document import spec_case
+from benchcore.experiments.pairs import write_where
+from benchcore.planning.catalog import load_spec
+from benchcore.planning.requests import list_own_settings
+from benchcore.planning.tracks import TRACKS
+from benchcore.workloads.ops.table import OPERATIONS
+from dashboards.formatting import FRAMEWORKS, format_count, format_ns, format_speedup, is_missing
+from dashboards.site import blocks
+from dashboards.site.blocks import Block, column
+from dashboards.site.guide import describe_since
+from dashboards.site.names import name_arm, name_case_in_words
+from dashboards.site.pages import OPERATIONS_PAGE
+
+SLOW = 2.0
+"""The least ratio of step times with which an operation is listed as slow."""
+_TABLED = "ops"
+"""The workload whose operations and calls stand in tables."""
+_COLUMNS = (
+    column("case", "Operation"),
+    column("slower", "Slower"),
+    column("than", "Than"),
+    column("factor", "Factor", align="number", help="Step time of the slower over the faster one."),
+    column("times", "Step times", align="number"),
+    column("since", "Since", help="The versions with which this lead began."),
+)
+
+Answer = Mapping[str, Any]
+
+
+def operations_page(answers: Sequence[Answer]) -> Block:
+    """The content of `operations.html`, from `benchcore.store.reports.guide.list_answers`."""
+    known = [each for each in answers if each["use_case"] == "op" and each["counts"]]
+    rows = [_turn(each) for each in sorted(known, key=lambda row: -abs(row["log_ratio"]))]
+    slow = [each for each in rows if each["factor"][1] > SLOW]
+    others = [each for each in rows if each not in slow]
+    lead = (
+        f"Slow: one framework takes more than {SLOW:g} times as long, with its whole interval. "
+        "From the newest pairs that count, against PyTorch eager and compiled."
+    )
+    if not rows:
+        return blocks.page(OPERATIONS_PAGE.title, [blocks.text("No operation counts yet.")])
+    count = f"{len(slow)} of {format_count(len(rows), 'measured pair')} of operations slow."
+    caption = "Open pairs below for a text that can be sent to the slower framework's project."
+    listed = [
+        blocks.text(count, tone="answer"),
+        blocks.table("slow", caption, _COLUMNS, [_describe(each) for each in slow]),
+        *(blocks.details(_write_title(each), [blocks.code(write_issue(each))]) for each in slow),
+        _others_section(others),
+    ]
+    return blocks.page(OPERATIONS_PAGE.title, listed, lead=lead)
+
+
+def _others_section(rows: Sequence[Answer]) -> Block | None:
+    caption = "The largest ratio first, whether it is shown or not."
+    table = blocks.table("operations", caption, _COLUMNS, [_describe(each) for each in rows])
+    return table and blocks.section("All others", [table], id="others")
+
+
+def _turn(row: Answer) -> dict[str, Any]:
+    """The row with its `slow` and its `fast` side, `a` or `b`, and the `factor` between them: its
+    middle and the ends of its interval, NaN where there is none."""
+    logs = [math.nan if is_missing(row[key]) else row[key] for key in ("log_ratio", "low", "high")]
+    slow, fast = ("b", "a") if logs[0] > 0 else ("a", "b")
+    if slow == "a":
+        logs = [-logs[0], -logs[2], -logs[1]]
+    factor = [math.exp(each) for each in logs]
+    return {**row, "slow": slow, "fast": fast, "factor": factor, "shown": format_speedup(*logs)}
+
+
+def _name_side(row: Answer, side: str) -> str:
+    return f"{FRAMEWORKS[row[f'{side}_framework']]} {row[f'{side}_version']}"
+
+
+def _describe(row: Answer) -> dict[str, blocks.Cell]:
+    slow, fast = row["slow"], row["fast"]
+    times = [format_ns(row[f"of_{side}"].get("median_step_ns")) for side in (slow, fast)]
+    return {
+        "case": {
+            **blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
+            "note": f"{row['device_model']}, {row['started_at']:%Y-%m-%d}",
+        },
+        "slower": name_arm(row[f"{slow}_framework"], row[f"{slow}_arm"]),
+        "than": name_arm(row[f"{fast}_framework"], row[f"{fast}_arm"]),
+        "factor": blocks.number(row["shown"], row["factor"][0]),
+        "times": " / ".join(times),
+        "since": describe_since(row),
+    }
+
+
+def _write_title(row: Answer) -> str:
+    slow, fast = (FRAMEWORKS[row[f"{row[side]}_framework"]] for side in ("slow", "fast"))
+    times = f"{row['factor'][0]:.1f} times as long as {fast}"
+    return f"{_name_operation(row)} takes {slow} {times} on {row['device_model']}"
+
+
+def _name_operation(row: Answer) -> str:
+    return str(_find_operation(row) or name_case_in_words(row)).replace("_", " ")
+
+
+def _find_operation(row: Answer) -> str | None:
+    """The row of the table of operations; other workloads of single operations have none."""
+    if row["workload"] != _TABLED:
+        return None
+    return str(load_spec(_TABLED).cases[spec_case(row["case_name"])].operation)
+
+
+def write_issue(row: Answer) -> str:
+    """A text for the project of the slower framework, in Markdown: the two calls, the inputs, both
+    times, and the command that measures them again."""
+    slow, fast = row["slow"], row["fast"]
+    times = [format_ns(row[f"of_{side}"].get("median_step_ns")) for side in (slow, fast)]
+    calls = [_write_call(row, side) for side in (slow, fast)]
+    lines = [
+        f"# {_write_title(row)}",
+        "",
+        f"- {_name_side(row, slow)}: {times[0]} a call; {_name_side(row, fast)}: {times[1]}.",
+        f"- Ratio of times {row['shown']}, 95 % interval over {row['num_starts']} starts of fresh",
+        "  processes that took turns; each step was waited for, and both results agree.",
+        f"- Device: {row['device_model']}. {_write_inputs(row)}",
+        "",
+        *(line for call in calls for line in call),
+        "Measured by Dead Heat; to measure it again:",
+        "",
+        f"    {_write_command(row)}",
+    ]
+    return "\n".join(lines)
+
+
+def _write_command(row: Answer) -> str:
+    arms = {each.name: each for track in TRACKS.values() for each in track}
+    words = ["deadheat", "compare", row["workload"], "--case", spec_case(row["case_name"])]
+    for side in "ab":
+        framework, arm = row[f"{side}_framework"], row[f"{side}_arm"]
+        settings = list_own_settings(framework, arms[arm].settings) if arm in arms else ()
+        words += [f"--{side}", f"{framework}=={row[f'{side}_version']}"]
+        words += [word for each in settings for word in (f"--{side}-set", each)]
+    return shlex.join([*words, *write_where(row["device"], row["site"])])
+
+
+def _write_inputs(row: Answer) -> str:
+    operation = _find_operation(row)
+    if operation is None:
+        return f"Case `{row['workload']} {row['case_name']}`."
+    found, case = OPERATIONS[operation], load_spec(_TABLED).cases[spec_case(row["case_name"])]
+    dtype = "bfloat16" if row["precision"] == "bf16" else "float32"
+    reals = [f"{name} {shape} {dtype}" for name, shape in found.floats(case.size).items()]
+    whole = [f"{name} {shape} int32" for name, (shape, _) in found.indices(case.size).items()]
+    return f"Inputs: {', '.join([*reals, *whole])}."
+
+
+def _write_call(row: Answer, side: str) -> list[str]:
+    """The source of a side's call; nothing for workloads without a table of calls."""
+    operation, framework = _find_operation(row), row[f"{side}_framework"]
+    if operation is None:
+        return []
+    source = read_call(framework, operation)
+    how = name_arm(framework, row[f"{side}_arm"])
+    return [f"{how}:", "", *(f"    {line}" for line in source.splitlines()), ""]
+
+
+def read_call(framework: str, operation: str) -> str:
+    """The source of an operation's call as it is measured, without importing the framework."""
+    path = Path(workloads.__file__).parent / _TABLED / f"in_{framework}.py"
+    text = path.read_text(encoding="utf-8")
+    module = ast.parse(text)
+    functions = {each.name: each for each in module.body if isinstance(each, ast.FunctionDef)}
+    for table in [each for each in ast.walk(module) if isinstance(each, ast.Dict)]:
+        for key, value in zip(table.keys, table.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == operation:
+                own = functions.get(value.id) if isinstance(value, ast.Name) else None
+                return ast.get_source_segment(text, own or value) or ""
+    raise KeyError(f"wanted the call of {operation!r}, but {path} has none")

@@ -1,0 +1,89 @@
+"""The page of operations lists what one framework does slowly, with a text for its project."""
+
+from __future__ import annotations
+
+import ast
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from manual import check_command
+
+from benchcore.workloads.ops.table import OPERATIONS
+from dashboards.site.operations import operations_page, read_call
+
+AT = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def _answer(case: str, ratio: float, within: float = 1.02, **changes: Any) -> dict[str, Any]:
+    """JAX against PyTorch compiled; `ratio` is T_torch / T_jax, its interval `within` a factor."""
+    low, middle, high = (math.log(ratio * each) for each in (1 / within, 1, within))
+    return {
+        "workload": "ops", "case_name": case, "use_case": "op", "batch": 512,
+        "precision": "fp32_ieee", "track": "default", "counts": True, "verdict": "different",
+        "log_ratio": middle, "low": low, "high": high, "num_starts": 3, "started_at": AT,
+        "duel_run": "0" * 16, "device_model": "AMD EPYC", "device": "cpu", "site": "local",
+        "a_framework": "jax", "a_arm": "jax-jit", "a_version": "0.12.0",
+        "b_framework": "torch", "b_arm": "torch-compile", "b_version": "2.15.0",
+        "since": None, "of_a": {"median_step_ns": 1e6}, "of_b": {"median_step_ns": 1e6 * ratio},
+    } | changes  # fmt: skip
+
+
+def _list_slow(*answers: dict[str, Any]) -> list[dict[str, Any]]:
+    tables = [each for each in operations_page(answers)["blocks"] if each.get("name") == "slow"]
+    return [row for each in tables for row in each["rows"]]
+
+
+def test_only_a_whole_interval_beyond_twice_the_time_is_slow() -> None:
+    answers = (
+        _answer("fft_medium", 3.0),
+        _answer("sort_medium", 1 / 3),
+        _answer("softmax_medium", 2.01),
+        _answer("gather_medium", 3.0, within=1.6),
+        _answer("layer_norm_medium", 4.0, low=None, high=None),
+        _answer("train_b128", 9.0, workload="mlp", use_case="train"),
+        _answer("cumulative_sum_medium", 9.0, counts=False),
+    )
+    slow = {row["case"]["text"]: (row["slower"], row["factor"]) for row in _list_slow(*answers)}
+    (fft, sort) = (next(slow[each] for each in slow if name in each) for name in ("fft", "sort"))
+    assert len(slow) == 2
+    assert fft[0] == "PyTorch compiled" and fft[1]["value"] == pytest.approx(3)
+    assert sort[0] == "JAX" and sort[1]["value"] == pytest.approx(3)
+    assert sort[1]["text"] == "3.00x (2.94 to 3.06)"
+    page = str(operations_page(answers))
+    assert "2 of 5 measured pairs of operations slow." in page and "mlp" not in page.lower()
+    assert operations_page(answers[-1:])["blocks"][0]["parts"] == ["No operation counts yet."]
+
+
+def test_the_text_for_upstream_has_calls_inputs_times_and_a_command_that_runs() -> None:
+    (block,) = [
+        each["blocks"][0]["text"]
+        for each in operations_page([_answer("scatter_add_medium", 1 / 4, device="cuda")])["blocks"]
+        if each["kind"] == "details"
+    ]
+    assert block.startswith("# scatter add takes JAX 4.0 times as long as PyTorch on AMD EPYC")
+    assert "jnp.zeros_like(updates).at[index].add(updates)" in block
+    assert "torch.zeros_like(updates).index_add(0, index, updates)" in block
+    assert "JAX 0.12.0: 1.00 ms a call; PyTorch 2.15.0: 250 \u00b5s." in block
+    assert "updates (" in block and "int32" in block and "95 % interval over 3 starts" in block
+    command = block.splitlines()[-1].strip()
+    assert command.endswith("--b torch==2.15.0 --device cuda")
+    check_command(command)
+
+
+def test_a_workload_without_a_table_of_calls_names_its_case() -> None:
+    (block,) = [
+        each["blocks"][0]["text"]
+        for each in operations_page([_answer("fused_op", 5.0, workload="kernels")])["blocks"]
+        if each["kind"] == "details"
+    ]
+    assert "Case `kernels fused_op`." in block
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_every_call_can_be_quoted(framework: str) -> None:
+    for operation in OPERATIONS:
+        ast.parse(read_call(framework, operation))
+    with pytest.raises(KeyError, match="wanted the call of 'none'"):
+        read_call(framework, "none")
