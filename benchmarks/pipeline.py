@@ -29,7 +29,9 @@ TIMED, LATENCIES = "timed blocks", "latency samples"
 _NAMES = {
     "campaign": "planning",
     "environment": "environments",
-    "round": "rest of turns: freezing, evidence, passes",
+    "round": "rest of turns: freezing, thawing",
+    "evidence": "evidence after the blocks",
+    "passes": "passes: memory, profile, energy",
     "proof": "proofs against float64",
     "duel": "between duels",
 }

@@ -14,7 +14,7 @@ from benchcore.cell.loader.server_process import LoaderProcess
 from benchcore.cell.measure import energy, gpu, host
 from benchcore.cell.measure.resource_passes import ResourcePasses
 from benchcore.cell.proof import agreement
-from benchcore.cell.start import StartRunner
+from benchcore.cell.start import StartRunner, report_progress
 from benchcore.protocol import DuelOrder, StoppedBy
 from benchcore.workloads.contract import import_spec
 
@@ -39,6 +39,7 @@ class Conductor:
         starts.look_for_device()
         stopped_by = self._run_starts() if order.dataset is None else self._run_with_loader()
         if order.limits.passes and order.dataset is None:
+            report_progress(event="passes")
             launch = starts.launcher.launch_for_pass
             ResourcePasses(order, launch, powercap=self._powercap).run(starts.contenders)
         self._ladder.mark_workarounds()

@@ -79,6 +79,7 @@ class StartRunner:
             self._play_rounds(index, running)
             if self.order.dataset is None:
                 self._sample_latencies(index, running)
+            report_progress(event="evidence", start=index)
             for name in list(running):
                 with self._surviving(name, index, running):
                     self._finish(name, running[name])

@@ -119,6 +119,8 @@ def describe_now(event: dict[str, Any], forecast: Forecast) -> str | None:
         return event["text"]
     if duel is None:
         return None
+    if event["event"] == "passes":
+        return f"{duel.title}: memory, profile and energy"
     number = format_number(event.get("start", 0) + 1, duel.limits.starts, duel.limits.most_starts)
     start = f"{duel.title}, start {number}"
     if event["event"] == "stage":
@@ -126,6 +128,8 @@ def describe_now(event: dict[str, Any], forecast: Forecast) -> str | None:
     if event["event"] == "round":
         number = format_number(event["round"] + 1, duel.limits.rounds, duel.limits.most_rounds)
         return f"{start}: round {number}"
+    if event["event"] == "evidence":
+        return f"{start}: what the timed steps computed"
     return None
 
 

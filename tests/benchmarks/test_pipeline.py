@@ -17,6 +17,8 @@ def test_every_second_belongs_to_one_stage() -> None:
         {"time": 9.5, "event": "stage", "stage": "import"},
         {"time": 11.5, "event": "stage", "stage": "compile"},
         {"time": 14.5, "event": "round"},
+        {"time": 74.5, "event": "evidence", "start": 0},
+        {"time": 80.5, "event": "passes"},
         {"time": 94.5, "event": "duel", "what": "done"},
         {"time": 95.0, "event": "something new"},
         {"time": 96.0, "event": "campaign"},
@@ -29,5 +31,7 @@ def test_every_second_belongs_to_one_stage() -> None:
     latencies_ns = sum(sum(start["latency_ns"] or ()) for start in starts)
     assert seconds[LATENCIES] == pytest.approx(latencies_ns / 1e9)
     assert (seconds["planning"], seconds["environments"], seconds["import"]) == (5.0, 4.0, 2.0)
+    assert seconds["evidence after the blocks"] == 6.0
+    assert seconds["passes: memory, profile, energy"] == 14.0
     assert seconds["something new"] == 1.0
     assert sum(seconds.values()) == pytest.approx(96.0)

@@ -98,7 +98,10 @@ def test_a_probe_without_a_framework_is_measured_after_each_round(
 def test_a_duel_already_in_the_spool_is_not_measured_again(state: State) -> None:
     order = make_order(make_contender("bare"))
     snapshot = take_snapshot(state.snapshots)
-    first = run_duel(order, state, snapshot, lambda event: None)
+    seen: list[dict[str, Any]] = []
+    first = run_duel(order, state, snapshot, seen.append)
+    kinds = [each["event"] for each in seen]
+    assert kinds.count("evidence") == order.limits.starts and kinds[-2:] == ["evidence", "passes"]
     content = first.read_bytes()
     events: list[object] = []
     assert run_duel(order, state, snapshot, events.append) == first

@@ -94,6 +94,12 @@ def test_the_stage_is_shown_in_words(forecast: Forecast) -> None:
     assert (
         describe_now(event, forecast) == "mlp case1, start 2 of at least 2: jax-jit-0.12.0, warm up"
     )
+    after = _event(event="evidence", start=1)
+    assert describe_now(after, forecast) == (
+        "mlp case1, start 2 of at least 2: what the timed steps computed"
+    )
+    passes = _event(event="passes")
+    assert describe_now(passes, forecast) == "mlp case1: memory, profile and energy"
     failed = _event(event="failed", contender="jax-jit-0.12.0", start=0, reason="[red]boom")
     assert forecast.follow(failed) == "jax-jit-0.12.0 failed: [red]boom"
 
