@@ -18,6 +18,8 @@ from benchcore.running.plans import campaign_folder
 from benchcore.state import State
 from benchcore.store.database import count_rows
 
+_PASSWORD = variables.PREFECT_API_AUTH_STRING
+"""Another one after each start of a temporary Prefect server, in this process."""
 _ROOT = Path(__file__).parents[2]
 _CODE = ("benchcore", "dashboards", "data_checks", "deployments", "flows", "tasks")
 
@@ -69,7 +71,7 @@ def _take_fingerprint(state: State, campaign: str, request: Sequence[object]) ->
         "database": count_rows(state.database_url),
         "code": _hash_code(),
         "packages": sorted(each.name for each in Path(sysconfig.get_path("purelib")).iterdir()),
-        "settings": [each.read() for each in variables.VARIABLES],
+        "settings": [each.read() for each in variables.VARIABLES if each is not _PASSWORD],
         "sites": _describe(sites.glob("*.toml")),
         "machine": [platform.node(), sys.version],
     }

@@ -103,6 +103,14 @@ def test_another_setting_or_request_is_noticed(
     assert recall_outcome(state, CAMPAIGN, REQUEST) is None
 
 
+def test_the_password_of_a_temporary_server_is_none_of_a_nights_settings(
+    first: Ended, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEADHEAT_STATE", str(state.root))
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "deadheat:another")
+    assert first and recall_outcome(state, CAMPAIGN, REQUEST)
+
+
 def test_other_code_is_noticed(
     first: Ended, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
