@@ -28,7 +28,9 @@ _NAMES = frozenset(
 
 
 def list_host_calls(step: Callable[[], object]) -> list[str]:
-    """Run one step under the interpreter's profiling hook, on its own thread."""
+    """Run one step under the interpreter's profiling hook, on its own thread; before it another
+    one, which prints the warnings that a framework prints once."""
+    step()
     found: set[str] = set()
 
     def hook(frame: FrameType, event: str, function: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import time
 from collections.abc import Callable
 from typing import Any
@@ -95,6 +96,19 @@ def test_a_setting_that_a_framework_declares_later_is_no_change_of_one() -> None
 )
 def test_what_a_step_does_on_the_host_is_named(step: Callable[[], object], named: str) -> None:
     assert join_calls(list_host_calls(step)) == named
+
+
+def test_what_is_printed_once_is_not_what_a_step_does() -> None:
+    """torch warns once of an operator without a batching rule; that pair did not count."""
+    out, printed = io.StringIO(), list[str]()
+
+    def warn() -> None:
+        if not printed:
+            out.write("slow")
+            printed.append("slow")
+
+    assert list_host_calls(warn) == []
+    assert list_host_calls(lambda: out.write("slow")) == ["_io.write"]
 
 
 def _call_from(package: str, call: Callable[[], object]) -> Callable[[], object]:
