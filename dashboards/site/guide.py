@@ -27,6 +27,7 @@ from dashboards.site.names import (
     name_case_in_words,
     name_model,
     name_precision,
+    name_rest,
     name_use_case,
 )
 from dashboards.site.pages import OPERATIONS_PAGE, PAGES
@@ -129,7 +130,8 @@ def _group_settings(known: Sequence[Answer]) -> dict[tuple[str, ...], list[Answe
     """By model, use case, precision, device and pair of settings."""
     groups = defaultdict[tuple[str, ...], list[Answer]](list)
     for row in known:
-        named = (name_model(row["workload"]), name_use_case(row["use_case"]))
+        model = " ".join(filter(None, (name_model(row["workload"]), name_rest(row))))
+        named = (model, name_use_case(row["use_case"]))
         setting = (name_precision(row["precision"]), str(row["device_model"]), _name_arms(row))
         groups[(*named, *setting)].append(row)
     return {key: groups[key] for key in sorted(groups)}

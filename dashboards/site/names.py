@@ -23,8 +23,15 @@ _MODELS = {
     "matmul": "Matrix product",
     "copy": "Memory copy",
     "noop": "Empty step",
+    "ops": "Operations",
 }
-_USE_CASES = {"train": "training", "infer": "inference", "op": "operation"}
+_USE_CASES = {
+    "train": "training",
+    "infer": "inference",
+    "op": "operation",
+    "gradient": "gradients",
+    "per_sample_grad": "per-sample gradients",
+}
 _PRECISIONS = {"fp32_ieee": "fp32", "float32": "fp32", "bf16_autocast": "bf16 autocast"}
 
 
@@ -50,30 +57,37 @@ def name_precision(precision: str) -> str:
 
 
 def name_rest(row: Mapping[str, Any]) -> str:
-    """What a case's name says beyond use case, batch and precision, such as `224px`."""
-    known = {str(row["use_case"]), f"b{row['batch']}", *str(row["precision"]).split("_")}
-    parts = [each for each in re.split("_", str(row["case_name"])) if each not in known]
-    return " ".join(parts)
+    """What a case's name says beyond use case, batch and precision, such as `224px`, or `on 2
+    devices` of `x2`."""
+    known = {f"b{row['batch']}", *str(row["precision"]).split("_")}
+    name = re.sub(rf"(^|_){row['use_case']}(_|$)", "_", str(row["case_name"]))
+    parts = [each for each in name.split("_") if each and each not in known]
+    return " ".join(re.sub(r"^x(\d+)$", r"on \1 devices", each) for each in parts)
 
 
 def name_setting(row: Mapping[str, Any]) -> str:
     """A case without its batch: `ResNet-50, training, bf16`; the track if it is not the default."""
+    return _join_names(row)
+
+
+def name_case_in_words(row: Mapping[str, Any]) -> str:
+    """`ResNet-50, training, batch 128, bf16`."""
+    return _join_names(row, f"batch {int(row['batch'])}")
+
+
+def _join_names(row: Mapping[str, Any], batch: str = "") -> str:
+    """Without the use case of what is nothing but an operation."""
     track = row.get("track")
     tuned = None if is_missing(track) or track == DEFAULT_TRACK else f"{track} track"
     parts = (
         name_model(str(row["workload"])),
-        name_use_case(str(row["use_case"])),
+        "" if row["use_case"] == "op" else name_use_case(str(row["use_case"])),
+        batch,
         name_precision(str(row["precision"])),
         name_rest(row),
         tuned,
     )
     return ", ".join(part for part in parts if part)
-
-
-def name_case_in_words(row: Mapping[str, Any]) -> str:
-    """`ResNet-50, training, batch 128, bf16`."""
-    model, use_case, *rest = name_setting(row).split(", ")
-    return ", ".join([model, use_case, f"batch {int(row['batch'])}", *rest])
 
 
 def name_arm(framework: str, arm: str) -> str:

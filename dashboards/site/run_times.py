@@ -1,10 +1,12 @@
-"""How long a campaign's last run took, from its progress log."""
+"""How long a campaign took, from its progress log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+Event = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,27 +15,29 @@ class RunTimes:
 
     wall_s: float | None
     measuring_s: float | None
-    num_resumed: int
 
 
-def time_last_run(events: Iterable[dict[str, Any]]) -> RunTimes:
-    """The times of the campaign's last run; None if its beginning was not logged."""
-    begun: float | None = None
-    last = measuring = duel_begun = 0.0
-    resumed = 0
+def time_last_run(events: Iterable[Event]) -> RunTimes:
+    """The times of the campaign's last run that measured a duel, else of its last one; None if the
+    beginning was not logged."""
+    runs: list[list[Event]] = []
     for event in events:
-        last = event.get("time", last)
-        match event.get("event"), event.get("what"):
-            case "campaign", "begun":
-                begun, measuring, resumed = event["time"], 0.0, 0
-            case "duel", "begun":
-                duel_begun = event["time"]
-            case "duel", "resumed":
-                resumed, duel_begun = resumed + 1, event["time"]
-            case "duel", "done":
-                measuring += event["time"] - duel_begun
-            case _:
-                pass
-    if begun is None:
-        return RunTimes(wall_s=None, measuring_s=None, num_resumed=resumed)
-    return RunTimes(wall_s=last - begun, measuring_s=measuring, num_resumed=resumed)
+        if (event.get("event"), event.get("what")) == ("campaign", "begun"):
+            runs.append([])
+        if runs:
+            runs[-1].append(event)
+    timed = [_time(each) for each in runs]
+    measured = [each for each in timed if each.measuring_s]
+    nothing = RunTimes(wall_s=None, measuring_s=None)
+    return (measured or timed or [nothing])[-1]
+
+
+def _time(run: Sequence[Event]) -> RunTimes:
+    times = [each["time"] for each in run if "time" in each]
+    measuring, begun = 0.0, None
+    for each in run:
+        if each.get("event") == "duel":
+            if each["what"] == "done" and begun is not None:
+                measuring += each["time"] - begun
+            begun = each["time"] if each["what"] == "begun" else None
+    return RunTimes(wall_s=times[-1] - times[0], measuring_s=measuring)
