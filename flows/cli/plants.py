@@ -70,7 +70,8 @@ def plants(
             report_line(_summarize(rows[-1]))
     failed = sum(not each.as_expected for each in outcomes)
     if as_json:
-        print_json({"sides": rows, "failed": failed, "by_guard": tabulate(outcomes)})
+        by_guard = {} if workload is None else {"by_guard": tabulate(outcomes)}
+        print_json({"sides": rows, "failed": failed, **by_guard})
     else:
         columns = ["case", "side", "what is unfair", "refused because", "as expected"]
         print_rows(rows, columns, title="unfair sides")
