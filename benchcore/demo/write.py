@@ -56,12 +56,12 @@ def read_mark(state: State) -> str:
 
 def write_nights(state: State, engine: Engine, last: date, num_days: int) -> list[DemoNight]:
     """Store the nights until `last` with their verdicts; returns them, oldest first."""
-    nights = [_plan_night(last, days_ago) for days_ago in reversed(range(num_days))]
+    nights = [plan_night(last, days_ago) for days_ago in reversed(range(num_days))]
     for first in range(0, len(nights), _AT_ONCE):
         of_batch = nights[first : first + _AT_ONCE]
         for night in of_batch:
             save_plan(night.plan, campaign_folder(state, night.plan.campaign) / "plan.json")
-        insert_documents(engine, [each for night in of_batch for each in _list_documents(night)])
+        insert_documents(engine, [each for night in of_batch for each in list_documents(night)])
         for night in of_batch:
             campaign = night.plan.campaign
             replace_failed_checks(engine, campaign, list(_fail_checks(night)))
@@ -69,7 +69,8 @@ def write_nights(state: State, engine: Engine, last: date, num_days: int) -> lis
     return nights
 
 
-def _plan_night(last: date, days_ago: int) -> DemoNight:
+def plan_night(last: date, days_ago: int) -> DemoNight:
+    """The night so many days before the last one."""
     at = datetime.combine(last - timedelta(days=days_ago), _BEGIN)
     profile = story.make_profile(at, days_ago)
     plan = make_plan(
@@ -82,7 +83,8 @@ def _plan_night(last: date, days_ago: int) -> DemoNight:
     return DemoNight(plan=replace(plan, notes=(story.MADE_UP,)), at=at, days_ago=days_ago)
 
 
-def _list_documents(night: DemoNight) -> Iterator[dict[str, Any]]:
+def list_documents(night: DemoNight) -> Iterator[dict[str, Any]]:
+    """The result documents of a night's duels."""
     for minute, duel in enumerate(night.plan.duels):
         yield make_document(night, duel, minute)
 

@@ -1,0 +1,143 @@
+"""How long a document's ingest takes as the database grows, and the queries behind each page.
+
+    .venv/bin/python benchmarks/store.py --documents 10000
+    .venv/bin/python benchmarks/store.py --documents 10000 --url postgresql+psycopg://USER:PASSWORD@HOST/NAME
+
+Documents are those of `deadheat demo`, one made-up year before the other. The database must be
+empty. Ingest is timed with the commit of every 30 nights; queries as the median of three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+from one_duel import store_results
+from sqlalchemy import func, select
+
+from benchcore.cell.measure.host import describe_host
+from benchcore.demo.documents import DemoNight
+from benchcore.demo.story import DAYS
+from benchcore.demo.write import list_documents, plan_night
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.duels import judge_campaign, list_campaigns, replace_failed_checks
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.ingest import insert_documents
+from benchcore.store.models import ContenderRun
+from benchcore.store.reports.certificates import list_certificates
+from benchcore.store.reports.changes import list_changes
+from benchcore.store.reports.guide import list_answers
+from benchcore.store.series import read_series
+from dashboards.site.gather import read_campaigns
+
+LAST = date(2026, 11, 20)
+FIRST_ROW = 500
+NIGHTS_AT_ONCE = 30
+REPEATS = 3
+GOALS = {"ingest_ms": 3.0, "query_s": 0.2}
+
+
+def main() -> None:
+    """Print a row at each doubling of the database, and keep them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=10_000)
+    parser.add_argument("--url", default=None, help="another database than a new SQLite file")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="deadheat-store-") as folder:
+        state = open_state(Path(folder))
+        engine = open_database(options.url or state.database_url)
+        if list_campaigns(engine):
+            parser.error("wanted an empty database, got one with campaigns; name another")
+        rows = [_print(row) for row in measure(state, engine, options.documents)]
+        results = {"host": describe_host(), "engine": engine.dialect.name, "rows": rows}
+        store_results(f"store-{engine.dialect.name}", results)
+        engine.dispose()
+
+
+def measure(state: State, engine: Engine, num_documents: int) -> Iterator[dict[str, Any]]:
+    """A row each time that the number of documents has doubled, and at the end."""
+    stored, measured_at, ingested, ingest_s, judge_s = 0, FIRST_ROW, 0, 0.0, 0.0
+    for nights in _list_batches():
+        documents = [each for night in nights for each in list_documents(night)]
+        ingest_s += _time(lambda documents=documents: insert_documents(engine, documents))
+        campaigns = [night.plan.campaign for night in nights]
+        for campaign in campaigns:
+            replace_failed_checks(engine, campaign, [])
+        judge_s += _time(lambda campaigns=campaigns: judge_campaign(engine, *campaigns))
+        stored, ingested = stored + len(documents), ingested + len(documents)
+        if stored >= min(measured_at, num_documents):
+            yield {
+                "documents": stored,
+                "contender_runs": _count_contenders(engine),
+                "ingest_ms": round(1e3 * ingest_s / ingested, 2),
+                "judge_ms": round(1e3 * judge_s / ingested, 2),
+                "queries_s": time_queries(state, engine, campaigns[-1]),
+            }
+            measured_at, ingested, ingest_s, judge_s = 2 * measured_at, 0, 0.0, 0.0
+        if stored >= num_documents:
+            return
+
+
+def _list_batches() -> Iterator[list[DemoNight]]:
+    """Nights of one year after the other, each a year before the one that was stored."""
+    year = 0
+    while True:
+        last = LAST - timedelta(days=year * DAYS)
+        for first in range(0, DAYS, NIGHTS_AT_ONCE):
+            days = range(first, min(first + NIGHTS_AT_ONCE, DAYS))
+            yield [plan_night(last, days_ago) for days_ago in days]
+        year += 1
+
+
+def time_queries(state: State, engine: Engine, campaign: str) -> dict[str, float]:
+    """Median seconds of what each page reads."""
+    key = read_series(engine)[0].key
+    queries: Mapping[str, Callable[[], object]] = {
+        "Tonight: a campaign": lambda: list(read_campaigns(state, engine, [campaign])),
+        "Series: one": lambda: read_series(engine, key),
+        "Events: changes": lambda: list_changes(engine),
+        "Releases: certificates of a campaign": lambda: list_certificates(
+            engine, campaigns=[campaign]
+        ),
+        "Guide: answers": lambda: list_answers(engine),
+        "Runs: campaigns": lambda: list_campaigns(engine),
+        "Contenders of a campaign": lambda: contender_frame(engine, campaign),
+    }
+    return {
+        name: round(statistics.median(_time(query) for _ in range(REPEATS)), 3)
+        for name, query in queries.items()
+    }
+
+
+def _count_contenders(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return connection.execute(select(func.count()).select_from(ContenderRun)).scalar_one()
+
+
+def _time(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def _print(row: dict[str, Any]) -> dict[str, Any]:
+    print(
+        f"{row['documents']} documents, {row['contender_runs']} contender runs: ingest "
+        f"{row['ingest_ms']} ms a document (goal {GOALS['ingest_ms']:g}), judging "
+        f"{row['judge_ms']} ms"
+    )
+    for name, seconds in row["queries_s"].items():
+        late = "" if seconds <= GOALS["query_s"] else f"  above {GOALS['query_s']:g} s"
+        print(f"    {name:38} {seconds:7.3f} s{late}")
+    return row
+
+
+if __name__ == "__main__":
+    main()
