@@ -87,8 +87,8 @@ def _verdict(nights: Sequence[Mapping[str, Any]], state: State) -> Block:
     short = sum(each["measured"] < (each["planned"] or 0) for each in nights)
     refused = len(_list_refused(state))
     words = (
-        f"Of the last {format_count(len(nights), 'night')}, {empty} had no pair that counts and "
-        f"{short} missed planned duels; {format_count(refused, 'document')} refused."
+        f"In {format_count(len(nights), 'night')}: {empty} without a pair that counts, {short} "
+        f"with missing duels; {format_count(refused, 'document')} refused."
     )
     return blocks.text(words, tone="alarm" if empty == len(nights) else "answer")
 
@@ -201,7 +201,7 @@ def _check_section(nights: Sequence[Mapping[str, Any]]) -> Block:
         column("last", "Last night with it"),
         column("docs", "Data Docs", help="What Great Expectations found in that night."),
     )
-    caption = f"Of the last {format_count(len(nights), 'night')}."
+    caption = f"In {format_count(len(nights), 'night')}."
     shown = blocks.table("checks", caption, columns, rows, empty="No check failed.")
     return blocks.section("Failed checks", [shown], id="checks")
 
@@ -228,7 +228,7 @@ def _calibration_section(found: Mapping[str, Any], words: Mapping[str, str]) -> 
     title, id = "How often are these alerts wrong?", "error-rates"
     if not (found["trials"] or found["unfinished"]):
         nothing = blocks.text(
-            "Not known yet: no calibration run was judged. Nights with `deadheat calibration` runs "
+            "Not known yet: no calibration run was judged. Nights with calibration runs "
             "measure pairs whose truth is known."
         )
         return blocks.section(title, [nothing], id=id)
