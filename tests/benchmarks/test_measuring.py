@@ -89,7 +89,7 @@ def test_a_peer_that_needs_two_percent_more_is_reported() -> None:
 def test_other_timers_run_the_work_of_the_order_of_the_conductor(tmp_path: Path) -> None:
     """Or the worker would end at the first message that it gets."""
     messages: list[dict[str, Any]] = []
-    process: Any = SimpleNamespace(ask=lambda message, **_: messages.append(message) or {})
+    process: Any = SimpleNamespace(request=lambda message, **_: messages.append(message) or {})
     contender = make_contender("one")
     Launcher(make_order(contender), tmp_path).prepare(process, contender)
     assert _order(FUNCTIONS[0]).keys() == messages[0].keys()

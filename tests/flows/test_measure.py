@@ -49,7 +49,7 @@ def test_ctrl_c_stops_everything_and_prints_how_to_resume(
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, printed = process.communicate(timeout=90)
     assert process.returncode == 130, printed
-    assert "interrupted; the same command goes on" in printed
+    assert "interrupted; rerun the same command to resume" in printed
     assert not list((tmp_path / "spool").rglob("*.json"))
     with sqlite3.connect(tmp_path / "prefect" / "prefect.db") as database:
         assert database.execute("SELECT state_type FROM flow_run").fetchall() == [("CRASHED",)]

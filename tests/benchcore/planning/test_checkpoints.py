@@ -288,9 +288,9 @@ def test_the_proof_for_a_duel_with_a_checkpoint_uses_its_weights(
         order, messages = decode_proof_order(encoded), []
         assert encode(order) == encoded
         process: Any = SimpleNamespace(
-            ask=lambda message, messages=messages, **_: messages.append(message)
+            request=lambda message, messages=messages, **_: messages.append(message)
         )
-        ProofRun(order, tmp_path)._ask(process, order.contenders[0], "fp64", "evidence")
+        ProofRun(order, tmp_path)._request(process, order.contenders[0], "fp64", "evidence")
         assert [message["checkpoint"] for message in messages[1:]] == [expected]
 
 
