@@ -21,6 +21,15 @@ def test_a_step_that_does_its_work_on_all_inputs_passes(seen_ns: int, fresh_ns: 
     check_fresh(lambda inputs: seen_ns if inputs < 0 else fresh_ns, [-1, -2], count())
 
 
+def test_it_ends_once_no_further_pair_could_change_the_answer() -> None:
+    taken: list[int] = []
+    check_fresh(lambda inputs: taken.append(inputs) or 1000, [-1], count())
+    assert len(taken) == 2 * 3
+    late = iter([1000] * 4 + [1000, 9000, 9000, 1000] * 7)  # the first two pairs are alike
+    with pytest.raises(StepUnlikeProofError, match="14 of 16"):
+        check_fresh(lambda inputs: next(late), [-1], count())
+
+
 def test_disturbed_pairs_neither_excuse_nor_accuse() -> None:
     def take_ns(inputs: int) -> int:
         return 9000 if inputs in (-1, 3) else 9000 - 6000 * (inputs < 0)
