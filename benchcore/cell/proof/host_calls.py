@@ -35,6 +35,8 @@ def list_host_calls(step: Callable[[], object]) -> list[str]:
 
     def hook(frame: FrameType, event: str, function: Any) -> None:
         if event == "c_call" and not _is_of_jax(frame):
+            if reads_own_count(frame, function.__name__, function.__self__):
+                return
             module = function.__module__ or type(function.__self__).__module__
             if module in _MODULES or function.__name__ in _NAMES:
                 found.add(f"{module}.{function.__name__}")
@@ -52,6 +54,12 @@ def _is_of_jax(frame: FrameType | None) -> bool:
     while frame is not None and _name_package(frame) == "numpy":
         frame = frame.f_back
     return frame is not None and _name_package(frame) in ("jax", "jaxlib")
+
+
+def reads_own_count(caller: FrameType, name: str, tensor: Any = None, *_: object) -> bool:
+    """Whether an optimiser of torch reads its count of steps, a tensor on the host: no wait."""
+    of_optimizer = str(caller.f_globals.get("__name__")).startswith("torch.optim.")
+    return of_optimizer and name == "item" and tensor.device.type == "cpu"
 
 
 def _name_package(frame: FrameType) -> str:

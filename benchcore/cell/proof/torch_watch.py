@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from benchcore.cell.explain.torch_products import run_as_written
-from benchcore.cell.proof.host_calls import is_named, join_calls, list_host_calls
+from benchcore.cell.proof.host_calls import (
+    is_named,
+    join_calls,
+    list_host_calls,
+    reads_own_count,
+)
 from benchcore.cell.proof.switches import AS_SET, describe_changes
 
 _GETTERS = ("_get_", "_is_", "are_", "get_", "is_")
@@ -55,7 +61,7 @@ def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
         ) -> Any:
             name = getattr(func, "__name__", "")
-            if is_named(name):
+            if is_named(name) and not reads_own_count(sys._getframe(1), name, *args):
                 calls.add(f"torch.{name}")
             now = {**list_switches(torch), _OF_MODES: before.get(_OF_MODES)}
             changed.add(describe_changes(before, now))

@@ -41,9 +41,12 @@ for job in jobs:
     except Exception as error:
         found.append({"error": f"{type(error).__name__}: {error}"})
         continue
-    seen = []
+    seen, host_calls = [], {}
     if framework == "torch":
         import torch
+        from benchcore.cell.proof.torch_watch import watch_step
+        steps = {"step": bound.step, "reads": lambda: torch.ones(1, requires_grad=True).item()}
+        host_calls = {name: watch_step(torch, step)["host_calls"] for name, step in steps.items()}
         with torch.profiler.profile() as profile:
             bound.step()
         seen = sorted({event.name for event in profile.events()})
@@ -51,6 +54,7 @@ for job in jobs:
     found.append({
         "evidence": {name: np.asarray(array).ravel().tolist() for name, array in evidence.items()},
         "seen": seen,
+        "host_calls": host_calls,
         "attention": effective.get("attention"),
         "xla_flags": effective.get("xla_flags"),
     })
@@ -134,6 +138,9 @@ def test_adamw_and_every_kernel_of_attention_compute_the_same_and_are_what_ran(
     assert "aten::_fused_adamw_" in flash["seen"]
     assert "aten::_fused_adamw_" not in math["seen"]
     assert "error" in missing or kernel not in missing["seen"]
+    # AdamW reads its count of steps, which is on the host; what a step reads itself is named.
+    assert [each["host_calls"]["step"] for each in (usual, flash)] == ["none", "none"]
+    assert "item" in usual["host_calls"]["reads"]
 
 
 def test_jax_never_replaces_an_attention_that_the_device_lacks(
