@@ -34,6 +34,8 @@ from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement
 _ROUNDS = 6
 _SEED = 20260801
 T = TypeVar("T", bound=Hashable)
+ComparedSide = tuple[str, Sequence[str]]
+"""A version request and settings as `KEY=VALUE`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +77,8 @@ class BisectTarget:
         metric."""
         if self.metric != STEP_TIME:
             return self.command
-        words = ["deadheat", "compare", self.workload, "--case", self.case]
-        for side, version in (("a", self.good), ("b", self.bad)):
-            words += [f"--{side}", f"{self.framework}=={version}"]
-            words += [word for each in self.settings for word in (f"--{side}-set", each)]
-        return shlex.join([*words, *write_where(self.device, self.site)])
+        a, b = ((f"{self.framework}=={each}", self.settings) for each in (self.good, self.bad))
+        return write_comparison(self.workload, self.case, a, b, self.device, self.site)
 
     @property
     def command(self) -> str:
@@ -88,7 +87,7 @@ class BisectTarget:
         settings = [word for each in self.settings for word in ("--set", each)]
         words = ["deadheat", "bisect", self.framework, "--workload", self.workload]
         words += ["--case", self.case, *metric, *settings, "--good", self.good, "--bad", self.bad]
-        return shlex.join([*words, *write_where(self.device, self.site)])
+        return shlex.join([*words, *_write_where(self.device, self.site)])
 
     def describe_effect(self, subject: str, before: str) -> str:
         """How people read a ratio of the metric: `2.1 takes {} times as long as 2.0`."""
@@ -97,7 +96,18 @@ class BisectTarget:
         return f"the {self.judged.noun} of {subject} is {{}} times that of {before}"
 
 
-def write_where(device: str, site: str) -> list[str]:
+def write_comparison(
+    workload: str, case: str, a: ComparedSide, b: ComparedSide, device: str, site: str
+) -> str:
+    """The command that compares two sides."""
+    words = ["deadheat", "compare", workload, "--case", case]
+    for name, (request, settings) in (("a", a), ("b", b)):
+        words += [f"--{name}", request]
+        words += [word for each in settings for word in (f"--{name}-set", each)]
+    return shlex.join([*words, *_write_where(device, site)])
+
+
+def _write_where(device: str, site: str) -> list[str]:
     """Options that measure on this device of this site; none for what a command does by itself."""
     wanted = [] if device == "cpu" else ["--device", device]
     return [*wanted, *([] if site == "local" else ["--site", site])]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
-from benchcore.planning.tracks import Arm
+from benchcore.planning.tracks import TRACKS, Arm
 from benchcore.workloads.settings import (
     AGGREGATE,
     BATCHING,
@@ -110,6 +110,12 @@ def list_own_settings(framework: str, settings: Mapping[str, str]) -> list[str]:
     usual = {key: values[0] for key, values in _OPTIONS[framework].items()}
     usual["compile"] = _DEFAULT_MODE[framework]
     return [f"{key}={value}" for key, value in settings.items() if usual.get(key) != value]
+
+
+def list_settings_of(framework: str, arm: str) -> list[str]:
+    """The same of a track's arm, by its name; nothing for other arms."""
+    arms = {each.name: each for track in TRACKS.values() for each in track}
+    return list_own_settings(framework, arms[arm].settings) if arm in arms else []
 
 
 def list_extras(arm: str) -> list[str]:

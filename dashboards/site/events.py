@@ -10,8 +10,7 @@ from urllib.parse import urlencode
 
 from benchcore.cell.document import spec_case
 from benchcore.experiments.pairs import BisectTarget
-from benchcore.planning.requests import list_own_settings, write_extras
-from benchcore.planning.tracks import TRACKS
+from benchcore.planning.requests import list_settings_of, write_extras
 from benchcore.verdict.confirmation.event_states import NEXT
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
@@ -222,20 +221,18 @@ def list_commands(change: Change) -> str:
     """One command per line: compare old and new version of each side that changed, search the
     version between them, and close the event."""
     key, event = change["key"], change["event"]["id"]
-    arms = {each.name: each for track in TRACKS.values() for each in track}
     versions = (change["versions"]["before"], change["versions"]["after"])
     lines: list[str] = []
     for arm, old, new in zip((key.a_arm, key.b_arm), *versions, strict=True):
         framework = arm.partition("-")[0]
         if old and new and old != new:
-            given = arms[arm].settings if arm in arms else {}
             target = BisectTarget(
                 framework=f"{framework}{write_extras(arm)}",
                 good=old,
                 bad=new,
                 workload=key.workload,
                 case=spec_case(key.case_name),
-                settings=list_own_settings(framework, given),
+                settings=list_settings_of(framework, arm),
                 device=change["case"]["device"],
                 metric=key.metric,
                 site=change["case"]["site"],

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import ast
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchcore import workloads
 from benchcore.cell.document import spec_case
-from benchcore.experiments.pairs import write_where
+from benchcore.experiments.pairs import write_comparison
 from benchcore.planning.catalog import load_spec
-from benchcore.planning.requests import list_own_settings
-from benchcore.planning.tracks import TRACKS
+from benchcore.planning.requests import list_settings_of
+from benchcore.workloads.ops.spec import Case
 from benchcore.workloads.ops.table import OPERATIONS
 from dashboards.formatting import FRAMEWORKS, format_count, format_ns, format_speedup, is_missing
 from dashboards.site import blocks
@@ -73,14 +72,20 @@ def _others_section(rows: Sequence[Answer]) -> Block | None:
 
 
 def _turn(row: Answer) -> dict[str, Any]:
-    """The row with its `slow` and its `fast` side, `a` or `b`, and the `factor` between them: its
-    middle and the ends of its interval, NaN where there is none."""
+    """The row with its `slow` and its `fast` side, `a` or `b`, their `times`, and the `factor`
+    between them: its middle and the ends of its interval, NaN where there is none."""
     logs = [math.nan if is_missing(row[key]) else row[key] for key in ("log_ratio", "low", "high")]
     slow, fast = ("b", "a") if logs[0] > 0 else ("a", "b")
     if slow == "a":
         logs = [-logs[0], -logs[2], -logs[1]]
-    factor = [math.exp(each) for each in logs]
-    return {**row, "slow": slow, "fast": fast, "factor": factor, "shown": format_speedup(*logs)}
+    return {
+        **row,
+        "slow": slow,
+        "fast": fast,
+        "factor": [math.exp(each) for each in logs],
+        "shown": format_speedup(*logs),
+        "times": [format_ns(row[f"of_{side}"].get("median_step_ns")) for side in (slow, fast)],
+    }
 
 
 def _name_side(row: Answer, side: str) -> str:
@@ -89,7 +94,6 @@ def _name_side(row: Answer, side: str) -> str:
 
 def _describe(row: Answer) -> dict[str, blocks.Cell]:
     slow, fast = row["slow"], row["fast"]
-    times = [format_ns(row[f"of_{side}"].get("median_step_ns")) for side in (slow, fast)]
     return {
         "case": {
             **blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
@@ -98,7 +102,7 @@ def _describe(row: Answer) -> dict[str, blocks.Cell]:
         "slower": name_arm(row[f"{slow}_framework"], row[f"{slow}_arm"]),
         "than": name_arm(row[f"{fast}_framework"], row[f"{fast}_arm"]),
         "factor": blocks.number(row["shown"], row["factor"][0]),
-        "times": " / ".join(times),
+        "times": " / ".join(row["times"]),
         "since": describe_since(row),
     }
 
@@ -110,26 +114,27 @@ def _write_title(row: Answer) -> str:
 
 
 def _name_operation(row: Answer) -> str:
-    return str(_find_operation(row) or name_case_in_words(row)).replace("_", " ")
+    case = _find_tabled(row)
+    return name_case_in_words(row) if case is None else case.operation.replace("_", " ")
 
 
-def _find_operation(row: Answer) -> str | None:
-    """The row of the table of operations; other workloads of single operations have none."""
+def _find_tabled(row: Answer) -> Case | None:
+    """The case of the workload `ops`; other workloads of single operations have no table."""
     if row["workload"] != _TABLED:
         return None
-    return str(load_spec(_TABLED).cases[spec_case(row["case_name"])].operation)
+    return cast(Case, load_spec(_TABLED).cases[spec_case(row["case_name"])])
 
 
 def write_issue(row: Answer) -> str:
     """A text for the project of the slower framework, in Markdown: the two calls, the inputs, both
     times, and the command that measures them again."""
     slow, fast = row["slow"], row["fast"]
-    times = [format_ns(row[f"of_{side}"].get("median_step_ns")) for side in (slow, fast)]
     calls = [_write_call(row, side) for side in (slow, fast)]
     lines = [
         f"# {_write_title(row)}",
         "",
-        f"- {_name_side(row, slow)}: {times[0]} a call; {_name_side(row, fast)}: {times[1]}.",
+        f"- {_name_side(row, slow)}: {row['times'][0]} a call; {_name_side(row, fast)}: "
+        f"{row['times'][1]}.",
         f"- Ratio of times {row['shown']}, 95 % interval over {row['num_starts']} starts of fresh",
         "  processes that took turns; each step was waited for, and both results agree.",
         f"- Device: {row['device_model']}. {_write_inputs(row)}",
@@ -143,21 +148,22 @@ def write_issue(row: Answer) -> str:
 
 
 def _write_command(row: Answer) -> str:
-    arms = {each.name: each for track in TRACKS.values() for each in track}
-    words = ["deadheat", "compare", row["workload"], "--case", spec_case(row["case_name"])]
-    for side in "ab":
-        framework, arm = row[f"{side}_framework"], row[f"{side}_arm"]
-        settings = list_own_settings(framework, arms[arm].settings) if arm in arms else ()
-        words += [f"--{side}", f"{framework}=={row[f'{side}_version']}"]
-        words += [word for each in settings for word in (f"--{side}-set", each)]
-    return shlex.join([*words, *write_where(row["device"], row["site"])])
+    a, b = (
+        (
+            f"{row[f'{side}_framework']}=={row[f'{side}_version']}",
+            list_settings_of(row[f"{side}_framework"], row[f"{side}_arm"]),
+        )
+        for side in "ab"
+    )
+    case = spec_case(row["case_name"])
+    return write_comparison(row["workload"], case, a, b, row["device"], row["site"])
 
 
 def _write_inputs(row: Answer) -> str:
-    operation = _find_operation(row)
-    if operation is None:
+    case = _find_tabled(row)
+    if case is None:
         return f"Case `{row['workload']} {row['case_name']}`."
-    found, case = OPERATIONS[operation], load_spec(_TABLED).cases[spec_case(row["case_name"])]
+    found = OPERATIONS[case.operation]
     dtype = "bfloat16" if row["precision"] == "bf16" else "float32"
     reals = [f"{name} {shape} {dtype}" for name, shape in found.floats(case.size).items()]
     whole = [f"{name} {shape} int32" for name, (shape, _) in found.indices(case.size).items()]
@@ -166,10 +172,10 @@ def _write_inputs(row: Answer) -> str:
 
 def _write_call(row: Answer, side: str) -> list[str]:
     """The source of a side's call; nothing for workloads without a table of calls."""
-    operation, framework = _find_operation(row), row[f"{side}_framework"]
-    if operation is None:
+    case, framework = _find_tabled(row), row[f"{side}_framework"]
+    if case is None:
         return []
-    source = read_call(framework, operation)
+    source = read_call(framework, case.operation)
     how = name_arm(framework, row[f"{side}_arm"])
     return [f"{how}:", "", *(f"    {line}" for line in source.splitlines()), ""]
 
