@@ -222,6 +222,7 @@ def list_failed_checks(marks: Found) -> list[Row]:
             "suite": str(row["suite"]),
             "expectation": str(row["expectation"]),
             "reason": one_line(row["reason"], missing="no reason recorded"),
+            "effect": "does not count" if row["severity"] == "critical" else "warning",
         }
         for row in to_rows(marks)
     ]

@@ -14,7 +14,7 @@ from great_expectations.core import (
 )
 from great_expectations.datasource.fluent.interfaces import Batch
 
-from benchcore.store.records import FailedCheck
+from benchcore.store.records import FailedCheck, Severity
 
 
 class CheckError(Exception):
@@ -23,11 +23,15 @@ class CheckError(Exception):
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """What a suite found in its rows: the rows that fail, and problems that belong to no row."""
+    """What a suite found in its rows: the rows that fail, and problems that belong to no row.
+
+    `success` is False if a critical expectation failed.
+    """
 
     failed_checks: list[FailedCheck]
     problems: list[str]
     num_rows: int
+    success: bool
     found: ExpectationSuiteValidationResult
 
 
@@ -50,7 +54,8 @@ def validate(batch: Batch, suite: ExpectationSuite, rows: pd.DataFrame) -> Suite
         failed_checks += [_describe_failure(records[row], suite.name, result) for row in failed]
         if not result.success and not failed:
             problems.append(_problem(suite.name, result))
-    return SuiteResult(failed_checks, problems, len(rows), found)
+    success = all(each.success or _severity(each) != "critical" for each in found.results)
+    return SuiteResult(failed_checks, problems, len(rows), success, found)
 
 
 def _failed_rows(result: ExpectationValidationResult, suite: str) -> list[int]:
@@ -87,7 +92,14 @@ def _describe_failure(
         suite=suite,
         expectation=meta["name"],
         reason=meta["reason"].format(**{name: _shorten(value) for name, value in row.items()}),
+        severity=_severity(result),
     )
+
+
+def _severity(result: ExpectationValidationResult) -> Severity:
+    config = result.expectation_config
+    assert config is not None
+    return "critical" if config.severity == "critical" else "warning"
 
 
 def _shorten(value: object) -> object:

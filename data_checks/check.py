@@ -19,6 +19,7 @@ from benchcore.store.frames.duels import (
     proof_frame,
 )
 from benchcore.store.frames.epochs import epoch_frame
+from benchcore.store.frames.past import past_frame
 from benchcore.store.frames.profiles import profile_frame
 from data_checks.rows import CheckFrames
 
@@ -52,6 +53,7 @@ def read_frames(engine: Engine, campaign: str, planned: Sequence[PlannedDuel] = 
         "profiles": profile_frame(engine, campaign),
         "proofs": proof_frame(engine, campaign),
         "epochs": epoch_frame(engine, campaign),
+        "past": past_frame(engine, campaign),
     }
     known = list(contenders["duel_run"])
     complete = {name: each.loc[each["duel_run"].isin(known)] for name, each in others.items()}

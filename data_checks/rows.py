@@ -11,8 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from statistics import median
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from benchcore.planning.catalog import needs_proof
@@ -21,6 +23,7 @@ from benchcore.store.frames.ratios import read_sides
 from benchcore.verdict.duel.parity import compare_sides
 from benchcore.verdict.duel.products import CHECKS, judge_products
 from benchcore.verdict.duel.ratios import classify_pair
+from benchcore.verdict.samples import robust_deviation
 from benchcore.workloads.settings import DEFECTS, INJECTED_SLOWDOWN
 
 COUNTED_SINCE = 2
@@ -40,6 +43,8 @@ class CheckFrames:
     profiles: pd.DataFrame
     proofs: pd.DataFrame
     epochs: pd.DataFrame
+    past: pd.DataFrame
+    """Earlier times of the same contenders: `benchcore.store.frames.past`."""
     planned: pd.DataFrame
     """Id and title of each duel of the campaign's plan; none where the plan is not known."""
 
@@ -115,7 +120,47 @@ def start_rows(frames: CheckFrames) -> pd.DataFrame:
     steps = starts["shortest_block_ns"] / starts["clock_resolution_ns"]
     throughout = (starts["num_blocks"] > 0) & (starts["num_degraded"] == starts["num_blocks"])
     disturbed = ["throughout" if each else "not throughout" for each in throughout]
-    return name_rows(starts.assign(clock_steps=steps, disturbed=disturbed), contender="name")
+    derived = {"clock_steps": steps, "disturbed": disturbed}
+    unwatched = starts["unwatched"].fillna("")
+    return name_rows(starts.assign(**derived, unwatched=unwatched), contender="name")
+
+
+FEWEST_EARLIER = 5
+"""With fewer earlier nights a contender has no past to be compared with."""
+_LEAST_FAR = math.log(1.5)
+_FAR_SDS = 8.0
+"""A night is far outside of its past by a factor of 1.5 at least, and by so many of its robust
+standard deviations. A shift of a version is smaller, or has a past of its own: another environment
+is another contender here."""
+
+
+def continuity_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per contender with a past: `times_median` is how many times the median of its
+    `num_earlier` nights (`median_ms`) it took now, or they took of it; `far` is what is far."""
+    timed = frames.contenders.dropna(subset=["median_step_ns"])
+    past = defaultdict[tuple[str, str], list[float]](list)
+    for each in frames.past.to_dict("records"):
+        past[each["duel_run"], each["name"]].append(each["median_step_ns"])
+    rows = []
+    for each in timed.to_dict("records"):
+        earlier = past[each["duel_run"], each["name"]]
+        if len(earlier) >= FEWEST_EARLIER:
+            now, middle = float(each["median_step_ns"]), median(earlier)
+            spread = robust_deviation(np.log(np.array(earlier) / middle))
+            rows.append(
+                {
+                    "duel_run": each["duel_run"],
+                    "name": each["name"],
+                    "step_ms": now / 1e6,
+                    "median_ms": middle / 1e6,
+                    "num_earlier": float(len(earlier)),
+                    "times_median": math.exp(abs(math.log(now / middle))),
+                    "far": math.exp(max(_LEAST_FAR, _FAR_SDS * spread)),
+                }
+            )
+    columns = ["duel_run", "name", "step_ms", "median_ms", "num_earlier", "times_median", "far"]
+    found = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[2:], "float64"))
+    return name_rows(found, contender="name")
 
 
 def duel_rows(frames: CheckFrames) -> pd.DataFrame:

@@ -28,6 +28,7 @@ from data_checks.rows import (
     LIMIT_Z,
     CheckFrames,
     contender_rows,
+    continuity_rows,
     deliberate_rows,
     duel_rows,
     epoch_rows,
@@ -83,17 +84,17 @@ def run_checks(frames: CheckFrames, docs: Path | None = None) -> CheckReport:
     if docs is not None:
         write_data_docs(docs, {str(each.found.suite_name): each.found for each in findings})
     checked = frozenset(frames.contenders["duel_run"])
-    marks = [mark for each in findings for mark in each.failed_checks]
+    failed = [check for each in findings for check in each.failed_checks]
     missing = [
-        f"{each.expectation}: {each.reason}" for each in marks if each.duel_run not in checked
+        f"{each.expectation}: {each.reason}" for each in failed if each.duel_run not in checked
     ]
     return CheckReport(
-        failed_checks=tuple(mark for mark in marks if mark.duel_run in checked),
+        failed_checks=tuple(each for each in failed if each.duel_run in checked),
         problems=(*missing, *(problem for each in findings for problem in each.problems)),
         unbounded=unbounded_cases(frames),
         checked=checked,
         num_rows=sum(each.num_rows for each in findings),
-        success=all(bool(each.found.success) for each in findings),
+        success=all(each.success for each in findings),
     )
 
 
@@ -126,6 +127,8 @@ def _at_least(column: str, other: str, name: str, reason: str, **more: Any) -> E
     )
 
 
+_MARKED: dict[str, Any] = {"severity": "warning"}
+"""What fails is marked, and counts."""
 _Suite = tuple[str, Callable[[CheckFrames], pd.DataFrame], list[Expectation]]
 
 
@@ -168,6 +171,13 @@ def list_suites() -> Iterator[_Suite]:
     judged = _one_of("unjudged", [""], "physics judged", "{unjudged}")
     yield "judged physics", unjudged_rows, [judged]
     yield "starts", start_rows, [*_list_of_starts()]
+    unseen = "start {start_index} has blocks without counters of disturbances ({unwatched})"
+    watched = _one_of("unwatched", [""], "disturbances counted", unseen, **_MARKED)
+    yield "telemetry", start_rows, [watched]
+    far = "a step takes {step_ms:g} ms, and took {median_ms:g} ms in the median of {num_earlier:g} "
+    far += "earlier nights, {times_median:.3g} times away; up to {far:.3g} times is usual"
+    continuous = _at_least("far", "times_median", "near its own past", far, **_MARKED)
+    yield "continuity", continuity_rows, [continuous]
     inputs = ("same inputs", "contenders worked on {num_inputs} different inputs, not 1")
     yield "duels", duel_rows, [_between("num_inputs", None, 1, *inputs)]
     yield (

@@ -69,12 +69,13 @@ def write_variables() -> str:
 
 def write_checks() -> str:
     """Every expectation, by what it is checked of, with the reason that a failed row gets."""
-    lines = ["| of | check | what a failure says | only where |", "|---|---|---|---|"]
+    lines = ["| of | check | what a failure says | only where | effect |", "|---|---|---|---|---|"]
     for name, _, expectations in list_suites():
         for each in expectations:
             reason = re.sub(r"\{(\w+)[^}]*\}", r"`\1`", each.meta["reason"])
             where = str(getattr(each, "row_condition", None) or "")
-            cells = (name, each.meta["name"], reason, where)
+            effect = "warning" if each.severity == "warning" else "does not count"
+            cells = (name, each.meta["name"], reason, where, effect)
             lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ state folder.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +91,20 @@ def ingest_results(*, root: str) -> list[str]:
 
 @task(task_run_name="check-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
 def check_results(*, campaign: str, root: str) -> dict[str, Any]:
-    """Check the results with Great Expectations: how many checks failed (`marks`), and `problems`
-    that belong to no row."""
+    """Check the results with Great Expectations: how many checks failed (`failed`) or only warn
+    (`warnings`), and `problems` that belong to no row."""
     from data_checks.check import check_campaign  # Great Expectations takes seconds to import
 
     state = open_state(Path(root))
     engine = open_database(state.database_url)
     planned = load_campaign(state, campaign).duels
     report = check_campaign(engine, campaign, state.data_docs(campaign), planned)
-    return {"marks": len(report.failed_checks), "problems": list(report.problems)}
+    counts = Counter(each.severity for each in report.failed_checks)
+    return {
+        "failed": counts["critical"],
+        "warnings": counts["warning"],
+        "problems": list(report.problems),
+    }
 
 
 @task(task_run_name="judge-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)

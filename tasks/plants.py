@@ -203,12 +203,13 @@ def _check(state: State, campaign: str) -> list[dict[str, Any]]:
 
 
 def _concerns(row: Mapping[str, Any], name: str, others: set[str]) -> bool:
-    """A failed check of this contender, alone or beside a fair side; apart from what no plant has:
-    a proof against float64, and the device's ceilings."""
+    """A critical check of this contender failed, alone or beside a fair side; apart from what no
+    plant has: a proof against float64, and the device's ceilings."""
     pair = {each for each in (row["contender"], row["other"]) if isinstance(each, str)}
     reason = str(row["reason"])
     lacking = reason.startswith("not proven to compute the same") or UNJUDGED in reason
-    return name in pair and pair - {name} <= others and not lacking
+    critical = row["severity"] == "critical"
+    return critical and name in pair and pair - {name} <= others and not lacking
 
 
 def _contender(

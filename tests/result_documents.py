@@ -342,7 +342,7 @@ def _make_start(racer: Racer, start: int, rounds: int) -> dict[str, Any]:
                 "steps": 10,
                 # The same small wobble for all racers of a round: what pairing takes away.
                 "elapsed_ns": round(10 * racer.step_ns * factor * (1 + 0.001 * each)),
-                "telemetry": dict.fromkeys(_TELEMETRY),
+                "telemetry": dict(TELEMETRY),
             }
             for each in range(rounds)
         ],
@@ -358,14 +358,16 @@ def _make_start(racer: Racer, start: int, rounds: int) -> dict[str, Any]:
     }
 
 
-_TELEMETRY = (
-    "load_1m",
-    "steal_share",
-    "cpu_mhz",
-    "sm_clock_mhz",
-    "memory_clock_mhz",
-    "throttle_reasons",
-    "temperature_c",
-    "power_mw",
-    "foreign_processes",
-)
+TELEMETRY = {
+    "load_1m": None,
+    "steal_share": 0.0,
+    "foreign_cpu_share": 0.0,
+    "cpu_mhz": None,
+    "sm_clock_mhz": 1980.0,
+    "memory_clock_mhz": None,
+    "throttle_reasons": 0,
+    "temperature_c": None,
+    "power_mw": None,
+    "foreign_processes": 0,
+}
+"""Of an undisturbed block."""

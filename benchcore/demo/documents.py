@@ -28,6 +28,7 @@ _NUM_KERNELS = {"jax-jit": 84, "torch-compile": 131, "torch-eager": 402}
 _TELEMETRY = {
     "load_1m": 0.4,
     "steal_share": 0.0,
+    "foreign_cpu_share": 0.0,
     "cpu_mhz": None,
     "sm_clock_mhz": 1755,
     "memory_clock_mhz": 2619,

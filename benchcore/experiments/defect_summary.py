@@ -110,7 +110,11 @@ class _Study:
         self._ratios = {
             (each["a"], each["b"]): each for each in ratios if each["duel_run"] == duel_run
         }
-        self._failed_checks = [each for each in failed_checks if each["duel_run"] == duel_run]
+        self._failed_checks = [
+            each
+            for each in failed_checks
+            if each["duel_run"] == duel_run and each["severity"] == "critical"
+        ]
         rows = [each for each in contenders if each["duel_run"] == duel_run]
         self._rows = {each["name"]: each for each in rows}
         self.disturbed: str | None = None

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from benchcore.cell.measure.degraded import leave_out_degraded
+from benchcore.cell.measure.degraded import leave_out_degraded, list_unwatched
 from benchcore.errors import DamagedFileError
 from benchcore.state import State
 from benchcore.store import packs
@@ -162,7 +162,7 @@ def _list_contenders(document: Mapping[str, Any]) -> Iterator[ContenderRun]:
 def _list_starts(document: Mapping[str, Any]) -> Iterator[StartRun]:
     for contender in document["contenders"]:
         for start in contender["starts"]:
-            yield _start_run(document["duel_run"], contender["name"], start)
+            yield _start_run(document, contender["name"], start)
 
 
 def _list_equivalence(document: Mapping[str, Any]) -> Iterator[Equivalence]:
@@ -227,10 +227,12 @@ def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -
     )
 
 
-def _start_run(duel_run: str, contender: str, start: Mapping[str, Any]) -> StartRun:
+def _start_run(document: Mapping[str, Any], contender: str, start: Mapping[str, Any]) -> StartRun:
     same = ("status", "caches", "stages", "warm_up", "steps_per_block", "compilations_in_blocks")
     rest = ("blocks", "latency_ns", "energy", "inputs_sha256")
     valid = leave_out_degraded(start["blocks"])
+    on_gpu = document["allocation"]["device"]["kind"] == "gpu"
+    unwatched = list_unwatched(start["blocks"], on_gpu=on_gpu)
     return StartRun(
         **{key: start[key] for key in (*same, *rest)},
         **{key: start["memory"].get(key) for key in IN_COLUMNS},
@@ -240,13 +242,14 @@ def _start_run(duel_run: str, contender: str, start: Mapping[str, Any]) -> Start
         profile=start.get("profile"),
         epochs=start.get("epochs"),
         clock_resolution_ns=start.get("clock_resolution_ns"),
-        duel_run=duel_run,
+        duel_run=document["duel_run"],
         contender=contender,
         start_index=start["index"],
         started_at=datetime.fromisoformat(start["started_at"]),
         num_blocks=len(start["blocks"]),
         shortest_block_ns=min((each["elapsed_ns"] for each in start["blocks"]), default=None),
         num_degraded=len(start["blocks"]) - len(valid),
+        unwatched="; ".join(f"{name}: {why}" for name, why in unwatched.items()) or None,
         median_step_ns=_median_step_ns(valid),
     )
 

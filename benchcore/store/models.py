@@ -24,6 +24,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from benchcore.protocol import CALIBRATION_TRACK, Status
+from benchcore.store.records import Severity
 from benchcore.verdict.confirmation.event_states import EventState
 from benchcore.verdict.history.matching import State
 from benchcore.verdict.samples import Verdict
@@ -197,6 +198,8 @@ class StartRun(Base):
     shortest_block_ns: Mapped[int | None]
     clock_resolution_ns: Mapped[int | None]
     num_degraded: Mapped[int | None]
+    unwatched: Mapped[str | None] = mapped_column(Text)
+    """Which counters of a disturbance some block lacks, with the reasons; null = none."""
     blocks: Mapped[list[Any]]
     latency_ns: Mapped[list[Any] | None] = mapped_column(_Json)
     median_step_ns: Mapped[float | None]
@@ -261,9 +264,10 @@ class Proof(Base):
 
 
 class FailedCheckRow(Base):
-    """A failed expectation: what it names takes no part in ratios."""
+    """A failed expectation: what it names takes no part in ratios, or (a warning) is marked."""
 
     __tablename__ = "failed_check"
+    __table_args__ = (_only("severity", Severity),)
 
     # SQLite counts up only what is declared INTEGER.
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
@@ -273,6 +277,7 @@ class FailedCheckRow(Base):
     suite: Mapped[str] = mapped_column(Text)
     expectation: Mapped[str] = mapped_column(Text)
     reason: Mapped[str] = mapped_column(Text)
+    severity: Mapped[str] = mapped_column(String(100))
     checked_at: Mapped[datetime]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from benchcore.protocol import ContenderIdentity, name_case
 from benchcore.verdict.duel.ratios import ContenderTimes, Exclusion
@@ -20,6 +20,10 @@ def case_of(row: Mapping[str, Any]) -> str:
     return name_case(row["workload"], row["case_name"], row["track"])
 
 
+Severity = Literal["critical", "warning"]
+"""Great Expectations' words. What fails a critical check does not count; a warning marks it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FailedCheck:
     """A failed expectation. It concerns a pair, one contender, or (neither named) a whole duel."""
@@ -30,6 +34,7 @@ class FailedCheck:
     suite: str
     expectation: str
     reason: str
+    severity: Severity = "critical"
 
     @property
     def names(self) -> frozenset[str]:
@@ -50,7 +55,11 @@ class DuelRecord:
     @property
     def exclusions(self) -> list[Exclusion]:
         """What takes no part in ratios: a pair, all pairs of a contender, or of the whole duel."""
-        failed = [Exclusion(each.names, each.reason) for each in self.failed_checks]
+        failed = [
+            Exclusion(each.names, each.reason)
+            for each in self.failed_checks
+            if each.severity == "critical"
+        ]
         return failed if self.checked else [_UNCHECKED, *failed]
 
     @property

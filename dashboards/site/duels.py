@@ -96,8 +96,9 @@ def _failed_checks(campaign: Campaign, failed: Rows) -> Block | None:
         column("suite", "Suite"),
         column("expectation", "Expectation"),
         column("reason", "Reason"),
+        column("effect", "Effect"),
     )
-    caption = "These make a pair void: it does not count."
+    caption = "A pair of which a check fails is void: it does not count. A warning leaves it."
     shown = blocks.table("failed-checks", caption, columns, rows)
     return shown and blocks.section("Failed checks", [shown], id="failed-checks")
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from benchcore.state import State
+from benchcore.store.records import Severity
 from dashboards import error_rates
 from dashboards.formatting import format_bytes, format_count, format_seconds
 from dashboards.site import blocks
@@ -35,7 +36,8 @@ def describe_entry(campaign: Campaign, counts: Mapping[str, Any], num_bytes: int
         "planned": None if plan is None else len(plan.duels),
         "measured": len(campaign.duels),
         "counts": dict(counts),
-        "failed_checks": _count_checks(campaign),
+        "failed_checks": _count_checks(campaign, "critical"),
+        "warnings": _count_checks(campaign, "warning"),
         "failed": count_failed(campaign.contenders),
         "wall_s": times.wall_s,
         "measuring_s": times.measuring_s,
@@ -53,8 +55,9 @@ def link_suite(campaign: str, suite: str, docs: Collection[str]) -> blocks.Cell:
     return blocks.link(suite, address, "Data Docs of Great Expectations")
 
 
-def _count_checks(campaign: Campaign) -> dict[str, int]:
-    suites = [str(each) for each in campaign.failed_checks["suite"]]
+def _count_checks(campaign: Campaign, severity: Severity) -> dict[str, int]:
+    found = campaign.failed_checks
+    suites = [str(each) for each in found.loc[found["severity"] == severity, "suite"]]
     return dict(Counter(suites).most_common())
 
 
@@ -181,29 +184,36 @@ def _refused_section(state: State) -> Block:
 
 
 def _check_section(nights: Sequence[Mapping[str, Any]]) -> Block:
-    counts = Counter[str]()
-    last = dict[str, Mapping[str, Any]]()
-    for each in nights:
-        counts.update(each["failed_checks"])
-        last.update(dict.fromkeys(each["failed_checks"], each))
-    rows = [
-        {
-            "suite": suite,
-            "count": count,
-            "last": blocks.link(last[suite]["at"][:10], f"{last[suite]['name']}/index.html"),
-            "docs": _link_docs(last[suite], suite),
-        }
-        for suite, count in counts.most_common()
-    ]
+    rows = [*_count_suites(nights, "failed_checks"), *_count_suites(nights, "warnings")]
     columns = (
         column("suite", "Suite"),
         column("count", "Failed expectations", align="number"),
+        column("effect", "Effect", help="A warning marks what it is about, and lets it count."),
         column("last", "Last night with it"),
         column("docs", "Data Docs", help="What Great Expectations found in that night."),
     )
     caption = f"In {format_count(len(nights), 'night')}."
     shown = blocks.table("checks", caption, columns, rows, empty="No check failed.")
     return blocks.section("Failed checks", [shown], id="checks")
+
+
+def _count_suites(nights: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """By suite how often it failed, or warned, most often first."""
+    counts = Counter[str]()
+    last = dict[str, Mapping[str, Any]]()
+    for each in nights:
+        counts.update(each.get(kind, {}))
+        last.update(dict.fromkeys(each.get(kind, {}), each))
+    return [
+        {
+            "suite": suite,
+            "count": count,
+            "effect": "does not count" if kind == "failed_checks" else "warning",
+            "last": blocks.link(last[suite]["at"][:10], f"{last[suite]['name']}/index.html"),
+            "docs": _link_docs(last[suite], suite),
+        }
+        for suite, count in counts.most_common()
+    ]
 
 
 def _link_docs(entry: Mapping[str, Any], suite: str) -> blocks.Cell:

@@ -80,13 +80,16 @@ def check(
     engine = open_database(opened.database_url)
     report = check_campaign(engine, campaign, opened.data_docs(campaign), planned)
     rows = judge_and_list(engine, campaign)
-    marks = [dataclasses.asdict(mark) for mark in report.failed_checks]
+    failed = [dataclasses.asdict(each) for each in report.failed_checks]
     if as_json:
-        found = {"marks": marks, "problems": report.problems}
+        found = {"failed_checks": failed, "problems": report.problems}
         print_json({**found, "unbounded": report.unbounded, "ratios": rows})
         return
     columns = ("duel_run", "contender", "other", "expectation", "reason")
-    print_rows(marks, columns, title=f"{campaign}: what does not count")
+    for severity, title in (("critical", "what does not count"), ("warning", "warnings")):
+        listed = [each for each in failed if each["severity"] == severity]
+        if listed or severity == "critical":
+            print_rows(listed, columns, title=f"{campaign}: {title}")
     for problem in report.problems:
         print_line(f"incomplete: {problem}")
     for case in report.unbounded:

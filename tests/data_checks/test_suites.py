@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ from result_documents import (
 
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
-from benchcore.store.duels import read_duels
+from benchcore.store.duels import judge_campaign, read_duels
 from benchcore.store.ingest import ingest_spool
 from data_checks import answers, suites
 from data_checks.answers import CheckError
@@ -64,7 +65,7 @@ def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
     assert (report.failed_checks, report.problems, report.success) == ((), (), True)
     assert report.checked == {DUEL_RUN}
     assert report.num_rows >= len(racers)
-    assert sum(len(expectations) for *_, expectations in list_suites()) == 41
+    assert sum(len(expectations) for *_, expectations in list_suites()) == 43
 
 
 def test_a_program_without_a_framework_needs_no_input_check(state: State) -> None:
@@ -318,6 +319,90 @@ def test_an_impossible_time_fails_its_check(value: float, state: State) -> None:
     assert found(report) == {
         ("jax-0.9", None, "positive finite time", f"start 2 took {value!r} ns per step")
     }
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("counter", "missing", "why"),
+    [
+        ("foreign_cpu_share", {}, "foreign_cpu_share: not counted"),
+        ("throttle_reasons", {"throttle_reasons": "NVML: No Permission"}, ""),
+    ],
+)
+def test_blocks_without_a_counter_of_disturbances_are_marked_and_count(
+    counter: str, missing: dict[str, str], why: str, state: State
+) -> None:
+    """A CPU has no GPU's counters, and misses none."""
+    document = make_document()
+    start(document)["blocks"][2]["telemetry"].update({counter: None, "missing": missing})
+    engine = ingest(state, document)
+    report = check_campaign(engine, CAMPAIGN)
+    assert report.success
+    assert found(report) == (
+        {
+            (
+                "jax-0.9",
+                None,
+                "disturbances counted",
+                f"start 1 has blocks without counters of disturbances ({why})",
+            )
+        }
+        if why
+        else set()
+    )
+    assert {each.severity for each in report.failed_checks} == ({"warning"} if why else set())
+    assert all(each.counts for each in judge_campaign(engine, CAMPAIGN))
+    engine.dispose()
+
+
+def make_night(day: int, step_ns: float, arm: str = "jax") -> Document:
+    jax = replace(JAX, step_ns=step_ns, arm=arm)
+    night = {"duel_run": f"{day:016x}", "campaign": CAMPAIGN if day == 9 else f"night-{day}"}
+    document = make_document((jax, TORCH), **night)
+    at = datetime(2026, 3, day, 3, tzinfo=UTC)
+    document["allocation"].update(
+        started_at=at.isoformat(), ended_at=(at + timedelta(minutes=10)).isoformat()
+    )
+    for contender in document["contenders"]:
+        for each in contender["starts"]:
+            each["started_at"] = at.isoformat()
+    return document
+
+
+@pytest.mark.parametrize(
+    ("times", "num_nights", "arm", "marked"),
+    [
+        (1.6, 6, "jax", True),
+        (0.5, 6, "jax", True),
+        (1.4, 6, "jax", False),
+        (1.6, 4, "jax", False),  # too few nights
+        (1.6, 6, "jax-scan", False),  # another arm's past
+    ],
+)
+def test_a_row_far_outside_its_own_past_is_marked_and_counts(
+    times: float, num_nights: int, arm: str, marked: bool, state: State
+) -> None:
+    past = [make_night(1 + each, 1e6 * (1 + 0.01 * (each % 2))) for each in range(num_nights)]
+    engine = ingest(state, *past, make_night(9, 1e6 * times, arm))
+    report = check_campaign(engine, CAMPAIGN)
+    assert report.success
+    assert {(each.contender, each.expectation, each.severity) for each in report.failed_checks} == (
+        {("jax-0.9", "near its own past", "warning")} if marked else set()
+    )
+    if times == 1.6 and marked:
+        (reason,) = (each.reason for each in report.failed_checks)
+        assert reason == (
+            "a step takes 1.602 ms, and took 1.007 ms in the median of 6 earlier nights, 1.59 "
+            "times away; up to 1.5 times is usual"
+        )
+    assert [each.counts for each in judge_campaign(engine, CAMPAIGN)] == [True]
+    engine.dispose()
+
+
+def test_a_noisy_past_marks_only_what_is_far_outside_of_its_noise(state: State) -> None:
+    past = [make_night(1 + each, 1e6 * (1 + 0.1 * each)) for each in range(7)]
+    engine = ingest(state, *past, make_night(9, 2.1e6))
+    assert not check_campaign(engine, CAMPAIGN).failed_checks
     engine.dispose()
 
 

@@ -181,7 +181,7 @@ def test_a_missing_device_is_reported_in_every_command(
         assert failure["name"] in page
     assert '"unsupported"' in page
     assert "there is none here (" in page
-    marks = json.loads(_run(session_state, "check", found["campaign"], "--json"))["marks"]
+    marks = json.loads(_run(session_state, "check", found["campaign"], "--json"))["failed_checks"]
     finished = [mark for mark in marks if mark["expectation"] == "finished"]
     names = {each["name"] for each in found["failures"]}
     assert {mark["contender"] for mark in finished} == names

@@ -87,6 +87,6 @@ def product_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
 
 def failed_check_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row a failed expectation; None = of every campaign."""
-    columns = ("contender", "other", "suite", "expectation", "reason", "checked_at")
+    columns = ("contender", "other", "suite", "expectation", "reason", "severity", "checked_at")
     query = select_columns(*CASE, *columns_of(FailedCheckRow, *columns)).join(FailedCheckRow)
     return read_frame(engine, query.order_by(*OLDEST_FIRST, FailedCheckRow.id), campaign)

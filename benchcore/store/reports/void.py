@@ -100,7 +100,11 @@ def _select_pairs(campaign: str) -> Select[tuple[PairRatio]]:
 def _lacks_ceilings(session: Session, pairs: Iterable[PairRatio]) -> bool:
     """Whether pairs fail only for want of ceilings, which their campaign does not measure."""
     runs = {each.duel_run for each in pairs}
-    failed = session.scalars(select(FailedCheckRow.suite).where(FailedCheckRow.duel_run.in_(runs)))
+    failed = session.scalars(
+        select(FailedCheckRow.suite).where(
+            FailedCheckRow.duel_run.in_(runs), FailedCheckRow.severity == "critical"
+        )
+    )
     of_campaign = select(DuelRun.campaign).where(DuelRun.id.in_(runs))
     sentinels = select(DuelRun.id).where(
         DuelRun.campaign.in_(of_campaign), DuelRun.workload.in_(SENTINELS)

@@ -70,13 +70,18 @@ def _read_all(engine: Engine) -> dict[str, list[str]]:
         }
 
 
-@pytest.mark.parametrize("revision", ["tables_1", "tables_2"])
+@pytest.mark.parametrize("revision", ["tables_1", "tables_2", "tables_3"])
 def test_migrations_keep_every_row(each_engine: Engine, state: State, revision: str) -> None:
     """Also rows that refer to those of a table that SQLite copies and drops."""
     spool_document(state.spool, make_document())
     ingest_spool(each_engine, state)
     mark = FailedCheckRow(
-        duel_run=DUEL_RUN, suite="s", expectation="e", reason="r", checked_at=datetime.now(UTC)
+        duel_run=DUEL_RUN,
+        suite="s",
+        expectation="e",
+        reason="r",
+        severity="critical",
+        checked_at=datetime.now(UTC),
     )
     with begin_writing(each_engine) as session:
         session.add(mark)
@@ -115,7 +120,7 @@ def test_statuses_are_of_a_known_set(each_engine: Engine, state: State) -> None:
         name: {str(each["name"]) for each in inspect(each_engine).get_check_constraints(name)}
         for name in wanted
     }
-    assert found == wanted and sum(map(len, found.values())) == 5
+    assert found == wanted and sum(map(len, found.values())) == 6
     spool_document(state.spool, make_document())
     ingest_spool(each_engine, state)
     for table in ("contender_run", "start_run"):
@@ -209,7 +214,12 @@ def test_sqlite_is_safe_for_several_processes(engine: Engine) -> None:
 
 def test_a_row_without_its_duel_run_is_refused(each_engine: Engine) -> None:
     mark = FailedCheckRow(
-        duel_run="0" * 16, suite="s", expectation="e", reason="r", checked_at=datetime.now(UTC)
+        duel_run="0" * 16,
+        suite="s",
+        expectation="e",
+        reason="r",
+        severity="critical",
+        checked_at=datetime.now(UTC),
     )
     no_parent = pytest.raises(IntegrityError, match=r"(?i)foreign key")
     with no_parent, begin_writing(each_engine) as session:

@@ -186,7 +186,12 @@ def test_rows_that_a_duel_run_lacks_are_added_and_the_rest_stays(
     spool_three(state)
     ingest_spool(engine, state)
     mark = FailedCheckRow(
-        duel_run=IDS[1], suite="s", expectation="e", reason="r", checked_at=datetime.now(UTC)
+        duel_run=IDS[1],
+        suite="s",
+        expectation="e",
+        reason="r",
+        severity="critical",
+        checked_at=datetime.now(UTC),
     )
     with begin_writing(engine) as session:
         session.add(mark)

@@ -44,7 +44,12 @@ def filled(state: State, engine: Engine) -> Engine:
     judge_campaign(engine, "history")
     with Session(engine) as session, session.begin():
         run = session.scalars(select(DuelRun.id)).first()
-        texts = {"suite": "pair", "expectation": "agrees", "reason": "it does not"}
+        texts = {
+            "suite": "pair",
+            "expectation": "agrees",
+            "reason": "it does not",
+            "severity": "critical",
+        }
         session.add(FailedCheckRow(duel_run=run, checked_at=datetime.now(UTC), **texts))
     return engine
 
