@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from benchcore.json_types import Amount, Name, Sha256, Text, from_json
+from benchcore.json_types import Amount, Hash, Name, Sha256, Text, Time, from_json
 
 SCHEMA = 1
 """Number of the documents' layout. A reader refuses a number that it does not know."""
@@ -226,6 +226,21 @@ class DuelLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EarlierPasses:
+    """The passes of an earlier duel run of the same contenders, and what they depend on."""
+
+    duel_run: Hash
+    campaign: Name
+    at: Time
+    snapshot: Sha256
+    environments: dict[str, str]
+    """By contender the key of its environment."""
+    fingerprint: Hash
+    """Of the device."""
+    driver: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DuelOrder:
     """Everything the conductor needs to run one duel; written by the orchestrator as JSON."""
 
@@ -246,7 +261,19 @@ class DuelOrder:
     dataset: DatasetOrder | None
     checkpoint: CheckpointOrder | None = None
     slurm: SlurmJob | None = None
+    earlier_passes: tuple[EarlierPasses, ...] = ()
+    """Newest first. Passes are not measured again where one of these holds."""
     contenders: tuple[ContenderOrder, ...]
+
+    def find_passes(self, device: Mapping[str, Any]) -> EarlierPasses | None:
+        """Earlier passes that hold on this device: neither it, its driver, an environment nor the
+        measuring code has changed since."""
+        environments = {each.name: each.environment.key for each in self.contenders}
+        same = (self.snapshot, environments, device["fingerprint"], device["driver"])
+        for each in self.earlier_passes:
+            if (each.snapshot, each.environments, each.fingerprint, each.driver) == same:
+                return each
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

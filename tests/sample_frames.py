@@ -27,7 +27,7 @@ CONTENDER_COLUMNS = (
     "python_version", "build", "status", "cause", "stage", "reason", "num_starts", "num_blocks",
     "num_degraded", "num_unsteady",
     "median_step_ns", "import_s", "compile_s", "first_run_s", "warm_up_s", "stopped_by",
-    "checkpoint",
+    "checkpoint", "passes_campaign",
     "compute_share", "bandwidth_share", "items_per_s", "cold_compile_s", "warm_compile_s",
     *(each.key for each in ON_PAGE),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from benchcore.cell.loader.server_process import LoaderProcess
 from benchcore.cell.measure import energy, gpu, host
 from benchcore.cell.measure.resource_passes import ResourcePasses
 from benchcore.cell.proof import agreement
+from benchcore.cell.result.duel import PassesOf
 from benchcore.cell.start import StartRunner, report_progress
 from benchcore.protocol import DuelOrder, StoppedBy
 from benchcore.workloads.contract import import_spec
@@ -38,15 +41,17 @@ class Conductor:
         started_at = document.utc_now()
         starts.look_for_device()
         stopped_by = self._run_starts() if order.dataset is None else self._run_with_loader()
-        if order.limits.passes and order.dataset is None:
-            report_progress(event="passes")
-            launch = starts.launcher.launch_for_pass
-            ResourcePasses(order, launch, powercap=self._powercap).run(starts.contenders)
+        device = host.describe_device(order.device)
+        passes_of = self._measure_passes(device) if order.limits.passes else {}
         self._ladder.mark_workarounds()
         return document.assemble(
             order,
-            duel={**document.describe_duel(order, self._spec), "stopped_by": stopped_by},
-            allocation=self._describe_allocation(started_at),
+            duel={
+                **document.describe_duel(order, self._spec),
+                "stopped_by": stopped_by,
+                **passes_of,
+            },
+            allocation=self._describe_allocation(started_at, device),
             contenders=list(starts.contenders.values()),
             equivalence=self._compare_evidence(),
             probe=starts.probe.describe(),
@@ -73,11 +78,26 @@ class Conductor:
             if stopped_by:
                 return stopped_by
 
-    def _describe_allocation(self, started_at: str) -> dict[str, Any]:
+    def _measure_passes(self, device: Mapping[str, Any]) -> dict[str, Any]:
+        """Measure memory, profile and energy, or name the earlier duel run whose passes hold. Those
+        of single steps are not what training on a dataset does."""
+        order = self._order
+        if order.dataset is not None:
+            return {}
+        if (earlier := order.find_passes(device)) is not None:
+            names = (field.name for field in dataclasses.fields(PassesOf))
+            return {"passes_of": {name: getattr(earlier, name) for name in names}}
+        report_progress(event="passes")
+        launch = self._starts.launcher.launch_for_pass
+        passes = ResourcePasses(order, launch, powercap=self._powercap)
+        passes.run(self._starts.contenders)
+        return {}
+
+    def _describe_allocation(self, started_at: str, device: dict[str, Any]) -> dict[str, Any]:
         no_gpu = self._starts.absent or self._order.device == "cpu"
         return {
             **document.describe_allocation(self._order, started_at),
-            "device": host.describe_device(self._order.device),
+            "device": device,
             "gpus": [] if no_gpu else gpu.list_gpus(),
             "host": host.describe_host(),
         }

@@ -27,6 +27,7 @@ from benchcore.protocol import (
     DatasetOrder,
     DuelLimits,
     DuelOrder,
+    EarlierPasses,
     EnvironmentRecord,
     check_dataset,
     flatten_limits,
@@ -67,6 +68,8 @@ class PlannedDuel:
     """What is trained on: a round is then an epoch."""
     checkpoint: str | None = None
     """SHA-256 of the file whose weights every contender has; None = seeded ones."""
+    earlier_passes: tuple[EarlierPasses, ...] = ()
+    """Of the last week, newest first: see `DuelOrder.find_passes`."""
 
     @property
     def title(self) -> str:
@@ -250,7 +253,10 @@ def make_order(
         checkpoint = CheckpointOrder(sha256=duel.checkpoint, weights=str(weights))
     copied = {
         key: getattr(duel, key)
-        for key in ("duel_run", "workload", "case", "track", "device", "seed", "limits")
+        for key in (
+            *("duel_run", "workload", "case", "track", "device", "seed", "limits"),
+            "earlier_passes",
+        )
     }
     return DuelOrder(
         schema=SCHEMA,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchcore.cell.measure.host import describe_device
 from benchcore.environments.interpreters import find_interpreters
@@ -27,6 +27,9 @@ from benchcore.protocol import SCHEMA, DuelLimits
 from benchcore.running.sites import check_site, load_site
 from benchcore.state import State
 from benchcore.store.packs import unpack
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 _EXPECTED_S = 60.0
 
@@ -114,7 +117,7 @@ def plan_campaign(
         _check_same_request(plan, profile, place)
         return plan
     plan = draft_night(profile, place, state, hours=hours)
-    plan = dataclasses.replace(plan, pool=place.pool)
+    plan = dataclasses.replace(plan, pool=place.pool, duels=_add_earlier_passes(plan, state))
     matrix.save_plan(plan, path)
     return plan
 
@@ -157,17 +160,37 @@ def draft_night(
     return fit_hours(plan, hours, _read_durations(state, plan.site))
 
 
+def _add_earlier_passes(plan: Plan, state: State) -> tuple[PlannedDuel, ...]:
+    """The duels of a plan with the passes of the last week, which may still hold."""
+    from benchcore.store.passes import read_earlier_passes  # SQLAlchemy, as below
+
+    engine = _open_existing(state)
+    if engine is None:
+        return plan.duels
+    known = read_earlier_passes(engine, [each.hash for each in plan.duels], datetime.now(UTC))
+    return tuple(
+        dataclasses.replace(each, earlier_passes=known.get(each.hash, ())) for each in plan.duels
+    )
+
+
 def _read_durations(state: State, site: str) -> Callable[[PlannedDuel], float]:
     """The seconds of a duel on earlier nights; the plan's guess before there are any."""
-    # Only a night with a limit needs SQLAlchemy here, whose import takes 0.5 s.
-    from benchcore.store.database import database_file, open_database
     from benchcore.store.duels import describe_kind, read_durations
 
-    file = database_file(state.database_url)
-    if file is not None and not file.exists():
+    engine = _open_existing(state)
+    if engine is None:
         return lambda duel: duel.expected_s
-    known = read_durations(open_database(state.database_url), site)
+    known = read_durations(engine, site)
     return lambda duel: known.get(describe_kind(duel), duel.expected_s)
+
+
+def _open_existing(state: State) -> Engine | None:
+    """The database, unless nothing has been stored yet."""
+    # `plan` does without SQLAlchemy, whose import takes 0.5 s.
+    from benchcore.store.database import database_file, open_database
+
+    file = database_file(state.database_url)
+    return None if file is not None and not file.exists() else open_database(state.database_url)
 
 
 def draft_plan(

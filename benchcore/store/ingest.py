@@ -194,6 +194,7 @@ def _duel_run(document: Mapping[str, Any]) -> DuelRun:
         stopped_by=duel.get("stopped_by"),
         dataset=duel.get("dataset"),
         checkpoint=duel.get("checkpoint"),
+        passes_of=(duel.get("passes_of") or {}).get("duel_run"),
         harness_version=document["harness"]["version"],
         snapshot=document["harness"]["snapshot"],
         site=allocation["site"],

@@ -111,6 +111,8 @@ class DuelRun(Base):
     least_bytes_per_step: Mapped[int]
     dataset: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     checkpoint: Mapped[str | None] = mapped_column(String(64))
+    passes_of: Mapped[str | None] = mapped_column(String(16))
+    """The earlier duel run that measured memory, profile and energy; null = this one did."""
     harness_version: Mapped[str] = mapped_column(Text)
     snapshot: Mapped[str] = mapped_column(String(64))
     schema: Mapped[int]

@@ -234,7 +234,10 @@ def _costs(contenders: Rows) -> Block | None:
     columns = [column("contender", "Contender")]
     columns += [column(key, heading, align="number") for key, heading in measured.items()]
     missing = [each.heading.lower() for each in ON_PAGE if each.key not in measured]
-    caption = "Of a single step. Memory and energy come from separate passes."
+    caption = "Of a single step. Memory and energy come from separate passes"
+    earlier = next((each["passes_campaign"] for each in contenders if each["passes_campaign"]), "")
+    since = f", in {earlier}: nothing that they depend on has changed since" if earlier else ""
+    caption += f"{since}."
     if missing:
         caption += f" Not measured here: {'; '.join(missing)}."
     shown = blocks.table("costs", caption, columns, rows)

@@ -114,7 +114,7 @@ def test_each_step_of_a_night_can_be_run_again_alone(
     assert ingested["ingested"] == []
     assert ingested["rejected"] == []
     checked = _run_json(("check", CAMPAIGN, "--json"), session_state)
-    assert checked["failed_checks"] == []
+    assert all(each["severity"] == "warning" for each in checked["failed_checks"])
     reported = _run_json(("report", CAMPAIGN, "--json"), session_state)
     assert [r["speedup"] for r in reported["ratios"]] == [r["speedup"] for r in resumed["ratios"]]
     assert all(ratio["fair"] is not None for ratio in reported["ratios"])

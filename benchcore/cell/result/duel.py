@@ -34,6 +34,15 @@ class Dataset:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PassesOf:
+    """The earlier duel run whose passes hold for this one."""
+
+    duel_run: Hash
+    campaign: Name
+    at: Time
+
+
+@dataclass(frozen=True, kw_only=True)
 class Duel:
     """The case, its limits, and the analytic work of a step.
 
@@ -61,6 +70,8 @@ class Duel:
     stopped_by: StoppedBy = ABSENT
     """The limit that ended the duel; absent in documents with a fixed number of starts."""
     freeze: bool
+    passes_of: PassesOf = ABSENT
+    """Memory, profile and energy were measured then; absent where this duel measured them."""
     flops_per_step: Count
     least_bytes_per_step: Count
 

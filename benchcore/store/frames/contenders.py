@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
 
 from benchcore.cell.result.start import STAGES
 from benchcore.store.frames.ceilings import add_physics, read_sentinels
@@ -20,7 +21,7 @@ from benchcore.store.frames.reading import (
     select_columns,
 )
 from benchcore.store.metric_values import count_operations, sum_compilation
-from benchcore.store.metrics import IN_COLUMNS, IN_MEASURED, OF_SAMPLES, over_starts
+from benchcore.store.metrics import IN_COLUMNS, IN_MEASURED, METRICS, OF_SAMPLES, over_starts
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 from benchcore.verdict.duel.latency import host_boundness, summarise_latency
 from benchcore.verdict.duel.step_profile import profile_step, step_energy
@@ -28,9 +29,10 @@ from benchcore.verdict.duel.step_profile import profile_step, step_energy
 _COMPILING = ("trace", "lower", "compile")
 _CACHES = ("cold", "warm")
 _OF_SAMPLES = ("latency_samples", *OF_SAMPLES)
+_OF_PASSES = tuple(each.key for each in METRICS if each.of_pass)
 _OF_DUEL = (
     *("device_model", "device_fingerprint", "method", "flops_per_step", "least_bytes_per_step"),
-    *("device", "host", "stopped_by", "checkpoint", "ended_at", "ingested_at"),
+    *("device", "host", "stopped_by", "checkpoint", "ended_at", "ingested_at", "passes_of"),
 )
 _OF_CONTENDER = (
     *("name", "position", "arm", "role", "framework", "version", "environment_key"),
@@ -57,7 +59,16 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     starts, of a process that was not timed; `items_per_s` is the batch
     over `median_step_ns`. `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share`
     and `limit_share` compare the fastest start with the ceilings of the campaign's sentinels.
+
+    `passes_of` is the earlier duel run whose passes hold, of the campaign `passes_campaign`: its
+    memory, energy and compiled program are then in the row.
     """
+    frame = _take_earlier_passes(engine, _read_contenders(engine, campaign))
+    return add_physics(frame, read_sentinels(engine, campaign))
+
+
+def _read_contenders(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
+    """The frame as it was measured: without earlier passes and the shares of ceilings."""
     query = select_columns(
         *CASE,
         *columns_of(DuelRun, *_OF_DUEL),
@@ -99,8 +110,26 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     )
     frame["items_per_s"] = frame["batch"] / frame["median_step_ns"] * 1e9
     counts = ["num_starts", "num_blocks"]
-    frame = frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
-    return add_physics(frame, read_sentinels(engine, campaign))
+    return frame.assign(**{each: frame[each].fillna(0).astype("int64") for each in counts})
+
+
+def _take_earlier_passes(engine: Engine, frame: pd.DataFrame) -> pd.DataFrame:
+    """What passes measure, from the duel run whose passes hold."""
+    frame["passes_campaign"] = None
+    runs = set(frame["passes_of"].dropna())
+    if not runs:
+        return frame
+    query = select(DuelRun.campaign).where(DuelRun.id.in_(runs)).distinct()
+    with Session(engine) as session:
+        campaigns = list(session.scalars(query))
+    measured = _read_contenders(engine, campaigns)
+    keys = list(zip(frame["passes_of"], frame["name"], strict=True))
+    earlier = measured.set_index(["duel_run", "name"]).reindex(keys).set_axis(frame.index)
+    held = frame["passes_of"].notna()
+    for key in _OF_PASSES:
+        frame.loc[held, key] = earlier.loc[held, key]
+    frame.loc[held, "passes_campaign"] = earlier.loc[held, "campaign"]
+    return frame
 
 
 def _sum_compilation(untimed: Any) -> float | None:

@@ -17,7 +17,10 @@ from benchcore.planning.requests import Placement
 from benchcore.protocol import EnvironmentRecord
 from benchcore.running import duels, plans
 from benchcore.state import State, open_state
+from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
+from benchcore.store.frames.contenders import contender_frame
+from benchcore.store.ingest import ingest_spool
 
 
 def _resolve(request: Any, interpreters: Any, *, python: str | None = None) -> Release:
@@ -37,6 +40,15 @@ def state(tmp_path: Path) -> State:
 
 
 NIGHT = Placement(campaign="night")
+BARE = EnvironmentRecord(
+    name="stdlib-3.11.7",
+    key="0" * 16,
+    lock_sha256=None,
+    python=sys.executable,
+    python_version="3.11.7",
+    build="bare interpreter",
+    packages={},
+)
 
 
 @pytest.fixture
@@ -89,21 +101,47 @@ def test_an_environment_that_is_built_later_is_used(
     monkeypatch.setattr(duels, "provision", fail)
     with pytest.raises(EnvironmentBuildError):
         duels.provision_release(plan, "stdlib", state, lambda text: None)
-    record = EnvironmentRecord(
-        name="stdlib-3.11.7",
-        key="0" * 16,
-        lock_sha256=None,
-        python=sys.executable,
-        python_version="3.11.7",
-        build="bare interpreter",
-        packages={},
-    )
+    record = BARE
     monkeypatch.setattr(duels, "provision", lambda *_, **__: record)
     assert duels.provision_release(plan, "stdlib", state, lambda text: None) == record
     monkeypatch.setattr(duels, "provision", fail)
     document = read_document(duels.measure_duel(plan, plan.duels[0], state))
     assert [contender["status"] for contender in document["contenders"]] == ["ok"]
     assert duels.is_measured(state, plan, plan.duels[0])
+
+
+def test_passes_are_measured_again_only_in_another_environment(
+    plan: Plan, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the document names those of the earlier night, and the frames have them."""
+    engine = open_database(state.database_url)
+
+    def measure(campaign: str, record: EnvironmentRecord) -> dict[str, Any]:
+        monkeypatch.setattr(duels, "provision", lambda *_, **__: record)
+        placed = Placement(campaign=campaign)
+        night = plans.plan_campaign(load_profile("ci"), placed, state)
+        document = read_document(duels.measure_duel(night, night.duels[0], state))
+        assert not ingest_spool(engine, state).rejected
+        return document
+
+    def memory(document: dict[str, Any]) -> Any:
+        return document["contenders"][0]["starts"][-1]["memory"]["process_peak_bytes"]
+
+    first = measure("night", BARE)
+    assert "passes_of" not in first["duel"] and memory(first) > 0
+    second = measure("second", BARE)
+    assert second["duel"]["passes_of"] == {
+        "duel_run": first["duel_run"],
+        "campaign": "night",
+        "at": first["allocation"]["started_at"],
+    }
+    assert memory(second) is None
+    (row,) = contender_frame(engine, "second").to_dict("records")
+    assert row["process_peak_bytes"] == memory(first)
+    assert (row["passes_of"], row["passes_campaign"]) == (first["duel_run"], "night")
+    third = measure("third", dataclasses.replace(BARE, key="1" * 16))
+    assert "passes_of" not in third["duel"] and memory(third) > 0
+    engine.dispose()
 
 
 def test_an_unknown_campaign_is_refused_with_the_known_ones(plan: Plan, state: State) -> None:

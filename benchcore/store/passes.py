@@ -1,0 +1,75 @@
+"""Finds the passes of earlier nights that still hold, so that they are measured once a week."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.protocol import EarlierPasses
+from benchcore.store.models import ContenderRun, DuelRun, StartRun
+
+HOLD = timedelta(days=6, hours=12)
+"""Passes of a nightly duel are measured again in the seventh night."""
+_NOT_MEASURED = "failed_passes"
+
+
+def read_earlier_passes(
+    engine: Engine, hashes: Collection[str], now: datetime
+) -> dict[str, tuple[EarlierPasses, ...]]:
+    """By duel hash, newest first: the duel runs of the last week that measured the passes of each
+    of their contenders."""
+    query = (
+        select(DuelRun)
+        .where(
+            DuelRun.duel_hash.in_(hashes),
+            DuelRun.started_at >= now - HOLD,
+            DuelRun.passes_of.is_(None),
+        )
+        .order_by(DuelRun.started_at.desc(), DuelRun.id)
+    )
+    found = defaultdict[str, list[EarlierPasses]](list)
+    with Session(engine) as session:
+        duels = list(session.scalars(query))
+        environments = _read_measured(session, [each.id for each in duels])
+        for each in duels:
+            if each.id in environments:
+                found[each.duel_hash].append(_describe(each, environments[each.id]))
+    return {key: tuple(each) for key, each in found.items()}
+
+
+def _describe(duel: DuelRun, environments: dict[str, str]) -> EarlierPasses:
+    return EarlierPasses(
+        duel_run=duel.id,
+        campaign=duel.campaign,
+        at=duel.started_at.isoformat(),
+        snapshot=duel.snapshot,
+        environments=environments,
+        fingerprint=duel.device_fingerprint,
+        driver=duel.device["driver"],
+    )
+
+
+def _read_measured(session: Session, runs: Collection[str]) -> dict[str, dict[str, str]]:
+    """Environments by contender, of the duel runs in which each contender's passes succeeded."""
+    memory = select(StartRun.duel_run, StartRun.contender).where(
+        StartRun.duel_run.in_(runs), StartRun.process_peak_bytes.is_not(None)
+    )
+    measured = {tuple(row) for row in session.execute(memory)}
+    found = defaultdict[str, dict[str, str]](dict)
+    lacking = set[str]()
+    columns = (ContenderRun.duel_run, ContenderRun.name, ContenderRun.environment_key)
+    query = select(*columns, ContenderRun.effective).where(ContenderRun.duel_run.in_(runs))
+    for duel_run, name, key, effective in session.execute(query):
+        found[duel_run][name] = key
+        if (duel_run, name) not in measured or _has_failed(effective):
+            lacking.add(duel_run)
+    return {run: of_run for run, of_run in found.items() if run not in lacking}
+
+
+def _has_failed(effective: Mapping[str, Any]) -> bool:
+    return bool(effective.get(_NOT_MEASURED))
