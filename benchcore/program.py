@@ -68,6 +68,7 @@ class Program:
     they are now, `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no
     state`), for JAX `function` with its `arguments`, for torch its `module`. `layers` gives each
     layer's output by name, in forward order, to find the layer where two programs begin to differ.
+    `new_shapes` makes inputs of shapes that no step has had, whose first step is measured.
     """
 
     step: Callable[[Any], object]
@@ -80,6 +81,7 @@ class Program:
     held: Callable[[Any], Mapping[str, Any]] = _hold_inputs
     layers: Callable[[Any], ByName] | None = None
     training: Callable[[], Training] | None = None
+    new_shapes: Callable[[], Sequence[Any]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

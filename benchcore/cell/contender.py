@@ -20,7 +20,8 @@ from benchcore.cell.group import Group
 from benchcore.cell.loader.client import LoaderClient
 from benchcore.cell.loader.epochs import Trainer
 from benchcore.cell.measure import energy, memory, timing
-from benchcore.cell.measure.metric_probes import PROBES, probe_metrics
+from benchcore.cell.measure.metric_probes import probe_metrics
+from benchcore.cell.measure.new_shapes import measure_new_shapes
 from benchcore.cell.proof.agreement import LARGE
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.case import digest, save_proof
@@ -327,18 +328,20 @@ class Contender:
         }
 
     def _measure_memory(self) -> dict[str, Any]:
-        """Memory of single steps, and then the probes of metrics. The compiler's plan comes last,
-        because reading it may compile again."""
+        """Memory of single steps, and the metrics without a field of their own. The compiler's
+        plan comes after the peaks, because reading it may compile again; new shapes do."""
         self._stage = "memory"
         for _ in range(_STEPS_FOR_MEMORY):
             self._run_steps(1)
-        return {
-            **({"measured": probe_metrics()} if PROBES else {}),
+        measured = probe_metrics()
+        found = {
             "process_baseline_bytes": self._baseline_bytes,
             "process_peak_bytes": memory.read_peak(self._device),
             "allocator_peak_bytes": self.runtime.allocator_peak_bytes(),
             "planned_bytes": self.runtime.planned_bytes(self.program),
         }
+        measured |= measure_new_shapes(self.program.program, self._run_steps)
+        return {**({"measured": measured} if measured else {}), **found}
 
     def _profile(self) -> dict[str, Any] | None:
         """Run some plain steps, and as many under the framework's profiler, which slows them

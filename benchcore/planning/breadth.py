@@ -9,7 +9,7 @@ from benchcore.planning.catalog import load_spec
 _NETWORK = ("infer_b32", "train_b32", "per_sample_grad_b32")
 BASE_CASES: Mapping[str, tuple[str, ...]] = {
     "mlp": ("infer_b32", "train_b128"),
-    "mobilenet_v3_small": ("infer_b8", "train_b32"),
+    "mobilenet_v3_small": ("infer_b8",),
     "efficientnet_b0": ("infer_b1",),
     "resnet50": ("infer_b1",),
     "vit_b_16": ("infer_b1",),
@@ -21,6 +21,7 @@ BASE_CASES: Mapping[str, tuple[str, ...]] = {
     "ensemble": ("mlp_gradient_n8_b32", "convnet_infer_n8_b32", "convnet_gradient_n8_b32"),
     "convolution": ("dense_3x3", "depthwise_3x3"),
     "kernels": ("softmax_b128", "rms_norm_b128"),
+    "recompile": ("infer_depth8", "infer_depth8_bucketed"),
 }
 """Of workloads in both frameworks; large vision models are only asked for one image, as a CPU takes
 seconds for a step of their training."""

@@ -60,7 +60,7 @@ class Metric:
     @property
     def of_pass(self) -> bool:
         """Whether a process of its own measures it, after the starts."""
-        return self.place.partition(".")[0] in ("memory", "energy", "profile", "warm")
+        return self.place.partition(".")[0] in ("memory", "energy", "profile", "warm", "measured")
 
     @property
     def measured_key(self) -> str | None:
@@ -117,6 +117,11 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="cold_compile_s", place="stages", unit="s",
            heading="Compilation, caches empty", noun="compile time",
            scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
+    Metric(key="new_shape_s", place="measured.new_shape_s", unit="s", over_starts="max",
+           heading="First step of a new shape", on_page=True, noun="first step of a new shape",
+           scale=SeriesScale(smallest=0.1, noise_floor=0.02)),
+    Metric(key="after_new_shapes", place="measured.after_new_shapes", unit="factor",
+           over_starts="max", heading="Step after new shapes", on_page=True),
     Metric(key="warm_compile_s", place="warm", unit="s", heading="Compilation, caches filled",
            noun="compile time with filled caches",
            scale=SeriesScale(smallest=0.1, noise_floor=0.02)),

@@ -48,6 +48,9 @@ JAX_KERNEL: Options = {"kernel": ("compiler", "pallas")}
 TORCH_KERNEL: Options = {"kernel": ("compiler", "triton")}
 """Who writes the kernel: the compiler, or we, in the framework's language for kernels."""
 TORCH_OPTIONS: Options = {"cudnn_benchmark": ("off", "on")}
+TORCH_SHAPES: Options = {"shapes": ("automatic", "static", "dynamic")}
+"""Whether `torch.compile` makes one program for all shapes: from the second one on, never, or at
+once."""
 TORCH_TRAINING: Options = {"optimizer": ("usual", "foreach", "fused", "compiled")}
 """How torch's optimiser updates the parameters: as torch chooses, with one kernel per operation for
 all parameters, in one kernel, or in a graph that `torch.compile` made."""
@@ -97,6 +100,7 @@ class BuildSettings:
     optimizer: str = "usual"
     batching: str = "vmap"
     kernel: str = "compiler"
+    shapes: str = "automatic"
     chunk: str = "whole"
     per_sample: str = "vmap"
     aggregate: str = "scatter"

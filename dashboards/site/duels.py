@@ -233,7 +233,8 @@ def _costs(contenders: Rows) -> Block | None:
     measured = tables.measured_costs(rows)
     columns = [column("contender", "Contender")]
     columns += [column(key, heading, align="number") for key, heading in measured.items()]
-    missing = [each.heading.lower() for each in ON_PAGE if each.key not in measured]
+    usual = (each for each in ON_PAGE if each.measured_key is None)  # others: of some workloads
+    missing = [each.heading.lower() for each in usual if each.key not in measured]
     caption = "Of a single step. Memory and energy come from separate passes"
     earlier = next((each["passes_campaign"] for each in contenders if each["passes_campaign"]), "")
     since = f", in {earlier}: nothing that they depend on has changed since" if earlier else ""

@@ -51,7 +51,11 @@ for job in jobs:
             bound.step()
         seen = sorted({event.name for event in profile.events()})
     effective = runtime.effective()
+    before = runtime.num_compilations()
+    for inputs in (bound.program.new_shapes or list)():
+        runtime.synchronise(bound.program.step(inputs))
     found.append({
+        "compiled": runtime.num_compilations() - before,
         "evidence": {name: np.asarray(array).ravel().tolist() for name, array in evidence.items()},
         "seen": seen,
         "host_calls": host_calls,
@@ -167,6 +171,29 @@ def test_every_batching_of_an_ensemble_computes_the_same(
         usual, *others = [next(found) for _ in _BATCHINGS]
         for each in others:
             _check_equal(*case, usual, each)
+
+
+@pytest.mark.parametrize(
+    ("framework", "settings", "end", "compiled"),
+    [
+        ("torch", {"compile": "default"}, "", 0),
+        ("torch", {"compile": "default", "shapes": "static"}, "", 3),
+        ("torch", {"compile": "default", "shapes": "dynamic"}, "", 0),
+        ("torch", {"compile": "default", "shapes": "static"}, "_bucketed", 0),
+        ("jax", {}, "", 3),
+        ("jax", {}, "_bucketed", 0),
+    ],
+)
+def test_a_new_shape_is_compiled_unless_it_is_padded_or_dynamic(
+    framework: str,
+    settings: dict[str, str],
+    end: str,
+    compiled: int,
+    framework_environment: Callable[[str], EnvironmentRecord],
+) -> None:
+    job = _job("recompile", f"tiny_infer{end}", framework, **settings)
+    (found,) = _run(framework_environment(framework), [job])
+    assert found["compiled"] == compiled, found
 
 
 _CPU_FLAGS = [name for name, flag in XLA_FLAGS.items() if flag.startswith("--xla_cpu")]

@@ -1,0 +1,36 @@
+"""The first step of a new shape is timed alone, and known shapes before and after."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from benchcore.cell.measure.new_shapes import measure_new_shapes
+from benchcore.program import Program
+
+_KNOWN_NS = {False: 1000, True: 1500}
+"""Of a step on known shapes, before and after new ones."""
+
+
+def test_new_shapes_are_timed_between_steps_on_known_ones() -> None:
+    seen: list[object] = []
+
+    def run_steps(number: int, step: Callable[[], object] | None = None) -> int:
+        assert number == 1
+        if step is None:
+            return _KNOWN_NS[bool(seen)]
+        return int(step())  # type: ignore[call-overload]
+
+    def step(inputs: int) -> int:
+        seen.append(inputs)
+        return inputs
+
+    shapes = [3 * 10**9, 10**9, 2 * 10**9]
+    found = measure_new_shapes(Program(step=step, new_shapes=lambda: shapes), run_steps)
+    assert seen == shapes
+    assert found["new_shape_s"] == 2.0
+    assert math.isclose(found["after_new_shapes"] or 0.0, 1.5)
+
+
+def test_a_program_with_one_shape_has_none() -> None:
+    assert measure_new_shapes(Program(step=lambda inputs: None), lambda number: 1) == {}
