@@ -33,6 +33,7 @@ _USUAL: Mapping[str, Any] = {
     "precision": "fp32_ieee",
     "devices": 1,
     "size": "base",
+    "bucketed": False,
     "reduction": "clipped_sum",
 }
 """Of several cases that match, the one with these fields is meant; and rather none of tiny size."""

@@ -21,7 +21,7 @@ BASE_CASES: Mapping[str, tuple[str, ...]] = {
     "ensemble": ("mlp_gradient_n8_b32", "convnet_infer_n8_b32", "convnet_gradient_n8_b32"),
     "convolution": ("dense_3x3", "depthwise_3x3"),
     "kernels": ("softmax_b128", "rms_norm_b128"),
-    "recompile": ("infer_depth8", "infer_depth8_bucketed"),
+    "recompile": ("infer_base", "infer_base_bucketed"),
 }
 """Of workloads in both frameworks; large vision models are only asked for one image, as a CPU takes
 seconds for a step of their training."""

@@ -25,9 +25,10 @@ SETTINGS: Mapping[str, Options] = {
     "torch": {**TORCH_OPTIONS, **TORCH_SHAPES},
 }
 NUM_BUFFERS = 2
+Size = Literal["tiny", "shallow", "base", "deep"]
 _TINY = (3, 6, 9)
 _BASE = (33, 47, 61, 90)
-_DEPTHS = (2, 8, 32)
+_DEPTHS: Mapping[Size, int] = {"shallow": 2, "base": 8, "deep": 32}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,7 @@ class Case:
     use_case: Literal["infer"] = "infer"
     batch: int
     precision: Literal["fp32_ieee"] = "fp32_ieee"
+    size: Size
     width: int
     depth: int
     lengths: tuple[int, ...]
@@ -57,9 +59,12 @@ class Case:
         return 1 << (length - 1).bit_length() if self.bucketed else length
 
 
-def _make_case(lengths: tuple[int, ...], *, width: int, depth: int, bucketed: bool) -> Case:
+def _make_case(
+    size: Size, lengths: tuple[int, ...], *, width: int, depth: int, bucketed: bool
+) -> Case:
     return Case(
         batch=sum(lengths),
+        size=size,
         width=width,
         depth=depth,
         lengths=lengths,
@@ -69,15 +74,13 @@ def _make_case(lengths: tuple[int, ...], *, width: int, depth: int, bucketed: bo
 
 
 def _make_cases() -> dict[str, Case]:
-    tiny, base = {"width": 8, "depth": 2}, {"width": 256}
-    cases = {
-        "tiny_infer": _make_case(_TINY, **tiny, bucketed=False),
-        "tiny_infer_bucketed": _make_case(_TINY, **tiny, bucketed=True),
-    }
-    for depth in _DEPTHS:
-        for bucketed, end in ((False, ""), (True, "_bucketed")):
-            case = _make_case(_BASE, **base, depth=depth, bucketed=bucketed)
-            cases[f"infer_depth{depth}{end}"] = case
+    cases: dict[str, Case] = {}
+    for bucketed, end in ((False, ""), (True, "_bucketed")):
+        tiny = _make_case("tiny", _TINY, width=8, depth=2, bucketed=bucketed)
+        cases[f"tiny_infer{end}"] = tiny
+        for size, depth in _DEPTHS.items():
+            case = _make_case(size, _BASE, width=256, depth=depth, bucketed=bucketed)
+            cases[f"infer_{size}{end}"] = case
     return cases
 
 
@@ -149,7 +152,7 @@ SPEC = Spec(
     make_arrays=make_arrays,
     flops=flops,
     least_bytes=least_bytes,
-    tolerances=lambda case: {"result": 1e-5 if case.depth < _DEPTHS[-1] else 3e-5},
+    tolerances=lambda case: {"result": 3e-5 if case.size == "deep" else 1e-5},
     num_buffers=lambda case: NUM_BUFFERS,
     reference=reference,
     settings=SETTINGS,
