@@ -12,9 +12,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from prefect import task
+from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as RunState
+from prefect.client.schemas.objects import TaskRun
 from prefect.events import emit_event
 from prefect.states import Completed, Failed
 from prefect.transactions import Transaction, get_transaction
@@ -28,7 +29,7 @@ from benchcore.running.duels import provision_release
 from benchcore.running.plans import load_campaign, progress_log
 from benchcore.running.retention import list_unneeded, remove
 from benchcore.state import State, open_state
-from benchcore.store.database import open_database
+from benchcore.store.database import is_unreachable, open_database
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
@@ -45,6 +46,22 @@ from tasks.measurement import is_infrastructure
 LIMIT_S = 7200.0
 """Of a task that does not measure: a night must end, even if a disk or a lock hangs. Builds, duels
 and proofs have limits of their own."""
+
+
+async def is_outage(_task: Task[..., Any], _run: TaskRun, state: RunState[Any]) -> bool:
+    """Whether to retry: the database's server was away, and may come back."""
+    error = await state.aresult(raise_on_failure=False)
+    return isinstance(error, Exception) and is_unreachable(error)
+
+
+_PATIENT: dict[str, Any] = {
+    "cache_policy": NO_CACHE,
+    "timeout_seconds": LIMIT_S,
+    "retries": 3,
+    "retry_delay_seconds": [2, 10, 30],
+    "retry_condition_fn": is_outage,
+}
+"""Of a task that uses the database, and that can be run again at any time."""
 
 
 @task(task_run_name="plan-{profile}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
@@ -79,7 +96,7 @@ def offer_versions(*, root: str) -> None:
     offer_built_versions(State(Path(root)))
 
 
-@task(task_run_name="ingest", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
+@task(task_run_name="ingest", **_PATIENT)
 def ingest_results(*, root: str) -> list[str]:
     """Ingest spool and proofs into the database; the rejected documents, each with its reason."""
     state = open_state(Path(root))
@@ -89,7 +106,7 @@ def ingest_results(*, root: str) -> list[str]:
     return [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]
 
 
-@task(task_run_name="check-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
+@task(task_run_name="check-{campaign}", **_PATIENT)
 def check_results(*, campaign: str, root: str) -> dict[str, Any]:
     """Check the results with Great Expectations: how many checks failed (`failed`) or only warn
     (`warnings`), and `problems` that belong to no row."""
@@ -107,7 +124,7 @@ def check_results(*, campaign: str, root: str) -> dict[str, Any]:
     }
 
 
-@task(task_run_name="judge-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
+@task(task_run_name="judge-{campaign}", **_PATIENT)
 def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
     """Judge the ratios, as rows of a table, and refresh the suspicions."""
     state = open_state(Path(root))
@@ -118,7 +135,7 @@ def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
     return rows
 
 
-@task(task_run_name="publish-{campaign}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
+@task(task_run_name="publish-{campaign}", **_PATIENT)
 def publish_dashboard(*, campaign: str, root: str) -> str:
     """Publish the campaign on the static site; the path of its page. If the transaction around it
     fails, the page is withdrawn."""

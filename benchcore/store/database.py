@@ -249,6 +249,12 @@ def is_damaged(error: Exception) -> bool:
     return getattr(cause, "sqlite_errorcode", None) in damaged
 
 
+def is_unreachable(error: Exception) -> bool:
+    """Whether a database's server took no connection, or ended one."""
+    cause = error.__cause__ if isinstance(error, UserError) else error
+    return isinstance(cause, OperationalError) and not isinstance(cause.orig, sqlite3.Error)
+
+
 def is_database_error(error: Exception) -> bool:
     """Whether a database refused, or did not answer."""
     return isinstance(error, DBAPIError | sqlite3.Error)

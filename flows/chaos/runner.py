@@ -25,12 +25,13 @@ from flows.chaos.fault import Fault, do_nothing
 from flows.chaos.file_faults import FILE_FAULTS
 from flows.chaos.machine_faults import MACHINE_FAULTS
 from flows.chaos.night import CAMPAIGN, draft_chaos
+from flows.chaos.postgres_faults import POSTGRES_FAULTS
 from flows.chaos.process_faults import PROCESS_FAULTS
 from flows.chaos.server_faults import SERVER_FAULTS
 from flows.chaos.trial import Layer, MissedError, Outcome, Server, Trial, run_trial
 from flows.server.temporary_api import settle_prefect, start_temporary_api
 
-FAULTS = (*PROCESS_FAULTS, *FILE_FAULTS, *MACHINE_FAULTS, *SERVER_FAULTS)
+FAULTS = (*PROCESS_FAULTS, *FILE_FAULTS, *MACHINE_FAULTS, *POSTGRES_FAULTS, *SERVER_FAULTS)
 _LIMIT_S: dict[Layer, float] = {"measuring": 240.0, "command": 420.0}
 """A night that takes longer hangs. A stopped conductor is noticed after a minute, twice."""
 _MOST_MISSED = 3

@@ -22,6 +22,7 @@ from benchcore.store.documents import read_document
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.transfer import find_damage
 from flows.chaos.night import CAMPAIGN
+from flows.chaos.own_postgres import OwnPostgres
 from flows.chaos.processes import Process, end_orphans, list_processes
 from flows.chaos.proxy import Proxy
 from flows.chaos.starting import ForkedNight, Night, start_command
@@ -67,6 +68,10 @@ class Trial:
     process: Night | None = None
     until_rerun: ExitStack = field(default_factory=ExitStack)
     """What ends, or is repaired as the command asked, before the command is run again."""
+    until_end: ExitStack = field(default_factory=ExitStack)
+    """What serves both runs."""
+    postgres: OwnPostgres | None = None
+    """Holds the results, in trials in which it fails; the others use SQLite."""
 
     @property
     def state(self) -> State:
@@ -88,6 +93,7 @@ class Trial:
             **own,
             "DEADHEAT_LOCKS": str(self.folder / "locks"),
             **(self.server.variables if self.server else {}),
+            **({"DEADHEAT_DATABASE_URL": self.postgres.url} if self.postgres else {}),
             **self.environ,
         }
 
@@ -175,14 +181,16 @@ def run_trial(
     name: str, prepare: Callable[[Trial], None], inject: Callable[[Trial], None], trial: Trial
 ) -> Outcome:
     """Run the command with the fault, then without. Raises MissedError if the fault came late."""
-    with trial.until_rerun:
-        prepare(trial)
-        first = _run(trial, inject, "first")
-    before = hash_documents(trial.state)
-    trial.environ, trial.prefix = {}, ()
-    again = _run(trial, lambda trial: None, "again")
-    open_state(trial.state.root)
-    return Outcome(name, first, again, tuple(find_lost(trial)), tuple(find_doubled(trial, before)))
+    with trial.until_end:
+        with trial.until_rerun:
+            prepare(trial)
+            first = _run(trial, inject, "first")
+        before = hash_documents(trial.state)
+        trial.environ, trial.prefix = {}, ()
+        again = _run(trial, lambda trial: None, "again")
+        open_state(trial.state.root)
+        lost, doubled = find_lost(trial), find_doubled(trial, before)
+    return Outcome(name, first, again, tuple(lost), tuple(doubled))
 
 
 def _run(trial: Trial, inject: Callable[[Trial], None], name: str) -> Run:
@@ -227,7 +235,7 @@ def find_lost(trial: Trial) -> list[str]:
     state = trial.state
     planned = {each.duel_run for each in load_campaign(state, CAMPAIGN).duels}
     try:
-        engine = open_database(state.database_url)
+        engine = open_database(trial.postgres.url if trial.postgres else state.database_url)
         stored = duel_frame(engine, CAMPAIGN)["duel_run"].tolist()
         damage = find_damage(engine)
     except Exception as error:  # noqa: BLE001 - whatever it is, the rows are lost

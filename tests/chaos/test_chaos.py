@@ -39,6 +39,7 @@ SHORT = (
     "document: cut",
     "database: pages overwritten",
     "snapshot: file emptied",
+    "PostgreSQL: connections ended again and again",
 )
 WELL = Run(code=0, stderr="", seconds=1.0, hung=False, orphans=())
 GOOD = Outcome(fault="f", first=WELL, again=WELL, lost=(), doubled=())

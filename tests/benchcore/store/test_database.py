@@ -8,15 +8,23 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from postgres_server import make_database
 from result_documents import DUEL_RUN, make_document, spool_document
 from sqlalchemy import CheckConstraint, create_engine, inspect, select, text
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from benchcore.errors import DamagedFileError, UserError
 from benchcore.state import State
-from benchcore.store.database import Engine, begin_writing, downgrade, open_database, upgrade
+from benchcore.store.database import (
+    Engine,
+    begin_writing,
+    downgrade,
+    is_unreachable,
+    open_database,
+    upgrade,
+)
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import Base, FailedCheckRow, UtcDateTime
 from benchcore.store.parts import list_incomplete
@@ -231,6 +239,31 @@ def test_a_failed_write_leaves_nothing(each_engine: Engine) -> None:
         session.execute(text("DROP TABLE ratio"))
         raise RuntimeError("half-way")
     assert tables(each_engine) == TABLES
+
+
+def test_a_server_that_is_away_or_ends_a_connection_is_unreachable(postgres_server: str) -> None:
+    engine = open_database(make_database(postgres_server, "unreachable"))
+    ends = text(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    with engine.connect() as held:
+        with engine.connect() as other:
+            other.execute(ends)
+        with pytest.raises(OperationalError) as ended:
+            held.execute(text("SELECT 1"))
+    assert is_unreachable(ended.value)
+    engine.dispose()
+    with pytest.raises(UserError) as refused:
+        open_database("postgresql+psycopg://nobody@127.0.0.1:1/none")
+    assert is_unreachable(refused.value)
+
+
+def test_what_another_try_does_not_change_is_not_unreachable(engine: Engine) -> None:
+    with pytest.raises(OperationalError) as wrong, engine.connect() as connection:
+        connection.execute(text("SELECT nothing FROM nowhere"))
+    assert not is_unreachable(wrong.value)
+    assert not is_unreachable(UserError("wanted another database"))
 
 
 def test_times_come_back_in_utc_and_need_a_zone() -> None:
