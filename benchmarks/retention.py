@@ -1,0 +1,143 @@
+"""How large a state folder is after many nights that prune it.
+
+    .venv/bin/python benchmarks/retention.py --nights 400 --keep 30
+
+Nights are those of `deadheat demo`, each with its documents in the spool, files of duels, and a new
+environment for every new version. Each is ingested, judged, published and pruned as a night with
+DEADHEAT_KEEP_NIGHTS. The sizes of environments and of the files of a duel are made up (`SIZES`);
+everything else is what a night leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import tempfile
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from one_duel import store_results
+from rich.progress import track
+
+from benchcore.cell.measure.host import describe_host
+from benchcore.demo.documents import DemoNight
+from benchcore.demo.story import DAYS
+from benchcore.demo.write import list_documents, plan_night
+from benchcore.planning.matrix import save_plan
+from benchcore.protocol import EnvironmentRecord, write_json
+from benchcore.running.plans import campaign_folder
+from benchcore.running.retention import list_removals, list_sizes, remove
+from benchcore.state import State, open_state
+from benchcore.store.database import Engine, open_database
+from benchcore.store.duels import judge_campaign, replace_failed_checks
+from benchcore.store.ingest import ingest_spool
+from dashboards.publish import publish_campaign
+
+LAST = date(2026, 11, 20)
+SIZES = {"environment": 5_000_000, "duel": 200_000}
+ROW_EVERY = 50
+
+
+def main() -> None:
+    """Print the sizes of the state folder's parts as nights pass, and keep them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nights", type=int, default=400)
+    parser.add_argument("--keep", type=int, default=30)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="deadheat-retention-") as folder:
+        rows = list(live(open_state(Path(folder)), options.nights, options.keep))
+    for row in rows:
+        parts = ", ".join(f"{name} {size:.1f}" for name, size in row["mb"].items())
+        print(f"{row['nights']} nights: {row['total_mb']:.1f} MB; {parts}")
+    store_results("retention", {"host": describe_host(), "keep": options.keep, "rows": rows})
+
+
+def live(
+    state: State, num_nights: int, keep: int, *, row_every: int = ROW_EVERY
+) -> Iterator[dict[str, Any]]:
+    """Let nights pass, oldest first; a row of sizes every `row_every` nights, and at the end."""
+    engine = open_database(state.database_url)
+    for number in track(range(1, num_nights + 1), "nights", transient=True):
+        pass_night(state, engine, _plan(num_nights - number), keep)
+        if number % row_every == 0 or number == num_nights:
+            sizes = {name: size for name, size in list_sizes(state).items() if size}
+            yield {
+                "nights": number,
+                "total_mb": round(sum(sizes.values()) / 1e6, 2),
+                "mb": {name: round(size / 1e6, 2) for name, size in sizes.items()},
+            }
+    engine.dispose()
+
+
+def _plan(days_ago: int) -> DemoNight:
+    """The story of a year begins anew after it."""
+    night = plan_night(LAST, days_ago % DAYS)
+    if days_ago < DAYS:
+        return night
+    older = f"{night.plan.campaign}-{days_ago // DAYS}"
+    runs = (
+        dataclasses.replace(each, duel_run=f"{int(each.duel_run, 16) ^ days_ago:016x}")
+        for each in night.plan.duels
+    )
+    plan = dataclasses.replace(night.plan, campaign=older, duels=tuple(runs))
+    at = night.at.replace(year=night.at.year - days_ago // DAYS)
+    return dataclasses.replace(night, plan=plan, at=at, days_ago=days_ago)
+
+
+def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> None:
+    """Leave what a night leaves, store it, publish it, and remove what is too old."""
+    campaign = night.plan.campaign
+    folder = campaign_folder(state, campaign)
+    save_plan(night.plan, folder / "plan.json")
+    spool = state.spool / campaign
+    spool.mkdir(parents=True)
+    for document in list_documents(night):
+        write_json(spool / f"{document['duel_run']}.json", document)
+        _fill(folder / "duels" / document["duel_run"] / "evidence.npz", SIZES["duel"])
+    (folder / "environments").mkdir()
+    for number, release in enumerate(night.plan.releases.values()):
+        record = _provide(state, f"{release.framework}-{release.version}")
+        write_json(folder / "environments" / f"{number}.json", dataclasses.asdict(record))
+    report = ingest_spool(engine, state)
+    assert not report.rejected, report.rejected
+    replace_failed_checks(engine, campaign, [])
+    judge_campaign(engine, campaign)
+    publish_campaign(state, campaign)
+    _backdate(folder, night.at)
+    remove(list_removals(state, keep))
+
+
+def _provide(state: State, key: str) -> EnvironmentRecord:
+    """An environment with files of about its size; its Python is no program."""
+    folder = state.environments / key
+    record = EnvironmentRecord(
+        name=key,
+        key=key,
+        lock_sha256="0" * 64,
+        python=str(folder / "venv" / "bin" / "python"),
+        python_version="3.13.0",
+        build="made up",
+        packages={},
+    )
+    if not Path(record.python).exists():
+        _fill(Path(record.python), SIZES["environment"])
+        write_json(folder / "environment.json", dataclasses.asdict(record))
+    return record
+
+
+def _fill(path: Path, num_bytes: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(os.urandom(num_bytes))
+
+
+def _backdate(folder: Path, at: datetime) -> None:
+    """Nights are counted by the days on which files of campaigns were written."""
+    for path in folder.glob("*.json*"):
+        os.utime(path, (at.timestamp(), at.timestamp()))
+
+
+if __name__ == "__main__":
+    main()

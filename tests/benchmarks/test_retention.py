@@ -1,0 +1,25 @@
+"""Pruned nights leave documents and rows, and the files of no more nights than are kept."""
+
+from __future__ import annotations
+
+import pytest
+import retention
+
+from benchcore.state import State
+from benchcore.store.database import open_database
+from benchcore.store.duels import list_campaigns
+
+
+def test_old_nights_keep_their_results_alone(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "SIZES", {"environment": 100_000, "duel": 10_000})
+    rows = list(retention.live(state, 5, 2, row_every=3))
+    assert [row["nights"] for row in rows] == [3, 5]
+    engine = open_database(state.database_url)
+    campaigns = list_campaigns(engine)
+    engine.dispose()
+    assert len(campaigns) == 5
+    with_files = [each for each in campaigns if (state.campaigns / each / "duels").exists()]
+    assert with_files == campaigns[-2:]
+    packed = [each for each in campaigns if not any((state.spool / each).glob("*.json"))]
+    assert packed == campaigns[:-2]
+    assert all(any((state.spool / each).iterdir()) for each in campaigns)
