@@ -18,7 +18,7 @@ from typing import Any
 from benchcore.cell.building import build_program, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.runtime import Place, load_runtime
-from benchcore.program import ByName, Program
+from benchcore.program import ByName, Program, State
 from benchcore.workloads.contract import import_spec
 
 
@@ -66,7 +66,18 @@ class Group:
             self._send_arrays("reset", params)
             program.reset(params)
 
-        return dataclasses.replace(program, place=place, step=step, reset=reset)
+        def state() -> State:
+            """Each process holds its part of a state that is sharded."""
+            self._send({"do": "state"})
+            return program.state()
+
+        def held(inputs: Any) -> Mapping[str, Any]:
+            self._send({"do": "held", "inputs": inputs.number})
+            return program.held(inputs)
+
+        return dataclasses.replace(
+            program, place=place, step=step, reset=reset, state=state, held=held
+        )
 
     def _send_arrays(self, what: str, arrays: ByName) -> None:
         import numpy as np
@@ -137,6 +148,10 @@ def follow_leader(channel: Channel) -> None:
 def _follow(program: Program, message: Mapping[str, Any], inputs: list[Any]) -> None:
     if message["do"] == "step":
         program.step(inputs[message["inputs"]])
+    elif message["do"] == "state":
+        program.state()
+    elif message["do"] == "held":
+        program.held(inputs[message["inputs"]])
     elif message["do"] == "place":
         inputs.append(program.place(_load(message["path"])))
     else:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchcore.program import REFERENCE, Arrays, ByName, Precision, Steps
+from benchcore.program import REFERENCE, Arrays, ByName, Precision, Steps, UnsupportedError
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.optimizers import advance_sgd
 from benchcore.workloads.settings import Options
@@ -51,7 +51,7 @@ class Case:
     some samples a larger one, and some a smaller one."""
     trace_steps: int = TRACE_STEPS
     devices: int = 1
-    """On which the batch is spread evenly; all hold all parameters."""
+    """On which the batch is spread evenly."""
 
 
 def make_cases(
@@ -236,6 +236,15 @@ def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.nda
     if len(shape) == 1 or "embedding" in name:
         return normal * np.float32(0.1)
     return normal * np.float32(math.sqrt((2.0 if len(shape) == 4 else 1.0) / math.prod(shape[1:])))
+
+
+def check_strategy(case: Case, strategy: str) -> None:
+    """Raises UnsupportedError where there is nothing to share out."""
+    if strategy == "fully_sharded" and (case.devices == 1 or case.use_case != "train"):
+        raise UnsupportedError(
+            "a fully sharded state needs training on several devices; choose a case such as "
+            "train_b32_x2"
+        )
 
 
 def is_statistic(name: str) -> bool:

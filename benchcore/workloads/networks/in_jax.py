@@ -16,7 +16,14 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from benchcore.program import REFERENCE, Arrays, ByName, Program, Training
-from benchcore.workloads.networks.case import BATCH, LEARNING_RATE, MOMENTUM, Case, is_statistic
+from benchcore.workloads.networks.case import (
+    BATCH,
+    LEARNING_RATE,
+    MOMENTUM,
+    Case,
+    check_strategy,
+    is_statistic,
+)
 from benchcore.workloads.networks.per_sample.in_jax import make_per_sample, on_every_device
 from benchcore.workloads.settings import BuildSettings
 from benchcore.workloads.vision.batches import in_jax as batches
@@ -67,9 +74,18 @@ class _Placed:
         """Copies on the device: the originals must never be donated."""
         own = {name: self.network.to_own(name, array) for name, array in params.items()}
         return {
-            name: jnp.array(array, dtype=self.dtype, copy=True, device=self.device)
+            name: jnp.array(array, dtype=self.dtype, copy=True, device=self.find(array))
             for name, array in own.items()
         }
+
+    def find(self, array: np.ndarray) -> jax.Device | Sharding:
+        """Where a parameter goes. Sharded is the first axis that the devices divide."""
+        if self.wanted.strategy != "fully_sharded" or not isinstance(self.device, NamedSharding):
+            return self.device
+        mesh = self.device.mesh
+        axis = next((i for i, size in enumerate(array.shape) if size % mesh.size == 0), None)
+        parts = () if axis is None else (*[None] * axis, BATCH)
+        return NamedSharding(mesh, PartitionSpec(*parts))
 
     def place_inputs(self, inputs: ByName) -> Inputs:
         """Images become NHWC."""
@@ -97,6 +113,7 @@ def on_host(array: jax.Array) -> np.ndarray:
 
 def build(case: Case, arrays: Arrays, wanted: BuildSettings, network: Network) -> Program:
     """Set up the network on the device in the settings."""
+    check_strategy(case, wanted.strategy)
     kept, spread = _find_devices(case, wanted)
     placed = _Placed(
         network=network,
@@ -225,22 +242,28 @@ def _optimizer() -> optax.GradientTransformation:
 
 def _train(arrays: Arrays, placed: _Placed) -> Program:
     function = _train_step(placed.network)
-    options: dict[str, Any] = {}
-    if isinstance(placed.device, Sharding):
-        options["out_shardings"] = placed.device
-    donated = (0,) if placed.wanted.donate == "yes" else ()
-    compiled = jax.jit(function, donate_argnums=donated, **options)
 
     def start(given: ByName) -> _State:
         arrays = placed.place(given)
         params = {name: array for name, array in arrays.items() if not is_statistic(name)}
+        moments, *others = _optimizer().init(params)
+        trace = {
+            name: jax.device_put(each, params[name].sharding)
+            for name, each in moments.trace.items()
+        }
         return _State(
             params=params,
             statistics={name: arrays[name] for name in arrays.keys() - params.keys()},
-            optimizer=jax.device_put(_optimizer().init(params), placed.device),
+            optimizer=(moments._replace(trace=trace), *others),
         )
 
     state = start(arrays.params)
+    options: dict[str, Any] = {}
+    if isinstance(placed.device, Sharding):
+        kept = jax.tree.map(lambda array: array.sharding, state)
+        options["out_shardings"] = (kept, placed.device)
+    donated = (0,) if placed.wanted.donate == "yes" else ()
+    compiled = jax.jit(function, donate_argnums=donated, **options)
     last = next(reversed(state.params))
     before = state.params[last]
 

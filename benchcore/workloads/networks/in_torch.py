@@ -15,7 +15,7 @@ import torch
 from torch import distributed, nn
 
 from benchcore.program import REFERENCE, Arrays, ByName, Program, Training
-from benchcore.workloads.networks.case import LEARNING_RATE, MOMENTUM, Case
+from benchcore.workloads.networks.case import LEARNING_RATE, MOMENTUM, Case, check_strategy
 from benchcore.workloads.networks.per_sample.in_torch import make_per_sample
 from benchcore.workloads.settings import BuildSettings
 from benchcore.workloads.vision.batches import in_torch as batches
@@ -55,7 +55,7 @@ class _Placed:
         state = self.module.state_dict()
         with torch.no_grad():
             for name, array in params.items():
-                state[name].copy_(torch.tensor(array))
+                state[name].copy_(_share_out(torch.tensor(array), state[name]))
 
     def hold(self, inputs: Inputs) -> dict[str, object]:
         """What the manifest reads of every use case. Runs the module as in inference."""
@@ -96,6 +96,9 @@ def build(case: Case, arrays: Arrays, wanted: BuildSettings, module: nn.Module) 
         wanted=wanted,
     )
     placed.reset(arrays.params)
+    check_strategy(case, wanted.strategy)
+    if wanted.strategy == "fully_sharded":
+        _shard(placed.module)
     if case.use_case == "train":
         return _train(placed, arrays)
     if case.use_case == "infer":
@@ -180,7 +183,7 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
     forward = _spread(placed)
     loss_function = placed.compile(lambda *inputs: compute_loss(forward, inputs))
     owed = list(params.values())
-    address = owed[-1].data_ptr()
+    address = _find_address(owed[-1])
 
     def step(inputs: Inputs) -> tuple[torch.Tensor, list[nn.Parameter]]:
         optimizer.zero_grad(set_to_none=True)
@@ -199,7 +202,7 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
             each.zero_()
 
     def held(inputs: Inputs) -> dict[str, object]:
-        updated = "in place" if owed[-1].data_ptr() == address else "copied"
+        updated = "in place" if _find_address(owed[-1]) == address else "copied"
         return placed.hold(inputs) | {"state_update": updated}
 
     return Program(
@@ -266,13 +269,37 @@ def _make_training(
 
 def _spread(placed: _Placed) -> nn.Module:
     """On several devices gradients are averaged while the backward pass runs. Every process has
-    the same parameters already."""
-    if placed.devices == 1:
+    the same parameters already, or its part of them."""
+    if placed.devices == 1 or placed.wanted.strategy == "fully_sharded":
         return placed.module
     return nn.parallel.DistributedDataParallel(placed.module, broadcast_buffers=False)
 
 
+def _shard(module: nn.Module) -> None:
+    """Leave each process a part of every parameter. Those of a block are gathered together."""
+    from torch.distributed.fsdp import fully_shard  # a second's import, for these cases alone
+
+    for block in getattr(module, "blocks", ()):
+        fully_shard(block)
+    fully_shard(module)
+
+
+def _share_out(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """This process's part, where the other tensor is one. All processes have the whole."""
+    if not hasattr(like, "placements"):
+        return whole
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)  # type: ignore[attr-defined]
+
+
+def _find_address(tensor: torch.Tensor) -> int:
+    """Of the part that is here."""
+    return (tensor.to_local() if hasattr(tensor, "to_local") else tensor).data_ptr()  # type: ignore[operator]
+
+
 def to_host(tensor: torch.Tensor) -> np.ndarray:
-    """A copy in at least float32."""
+    """A copy in at least float32. Of what is sharded all processes must ask for one."""
+    tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor  # type: ignore[operator]
     wide = tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
     return wide.cpu().numpy().copy()

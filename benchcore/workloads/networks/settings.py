@@ -8,6 +8,7 @@ from benchcore.workloads.settings import (
     JAX_ATTENTION,
     JAX_OPTIONS,
     JAX_PER_SAMPLE,
+    STRATEGY,
     TORCH_ATTENTION,
     TORCH_IMAGE_OPTIONS,
     TORCH_IMAGE_PER_SAMPLE,
@@ -28,6 +29,6 @@ IMAGE_SETTINGS: Mapping[str, Options] = {
 }
 """With convolutions, torch has a layout to choose."""
 ATTENTION_SETTINGS: Mapping[str, Options] = {
-    "jax": {**SETTINGS["jax"], **JAX_ATTENTION},
-    "torch": {**SETTINGS["torch"], **TORCH_ATTENTION},
+    "jax": {**SETTINGS["jax"], **JAX_ATTENTION, **STRATEGY},
+    "torch": {**SETTINGS["torch"], **TORCH_ATTENTION, **STRATEGY},
 }
