@@ -96,7 +96,7 @@ class Contender:
 
     def _initialise(self, precision: str, devices: int = 1) -> None:
         """Initialise the devices in a precision, and check the first one with the canary."""
-        self._device = self._order["device"]
+        self._device, self._num_devices = self._order["device"], devices
         with self._timed("init"):
             if devices > 1 and self.runtime.one_process_per_device:
                 self._group = Group(self._order, devices)
@@ -340,6 +340,8 @@ class Contender:
             "allocator_peak_bytes": self.runtime.allocator_peak_bytes(),
             "planned_bytes": self.runtime.planned_bytes(self.program),
         }
+        if self._num_devices > 1:
+            measured["communicated_bytes"] = self.runtime.communicated_bytes(self.program)
         measured |= measure_new_shapes(self.program.program, self._run_steps)
         return {**({"measured": measured} if measured else {}), **found}
 

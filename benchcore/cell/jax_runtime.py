@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
+from benchcore.cell.explain.communication import count_in_hlo
 from benchcore.cell.explain.jax_products import count_asked, inspect_compiled
 from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_first_copy
 from benchcore.cell.explain.products import MOST_COUNTED, describe
@@ -184,6 +185,11 @@ class JaxRuntime:
             return None
         results = plan.output_size_in_bytes - plan.alias_size_in_bytes
         return plan.argument_size_in_bytes + results + plan.temp_size_in_bytes
+
+    def communicated_bytes(self, program: BoundProgram) -> int | None:
+        """Of the collectives in XLA's optimised program."""
+        compiled = self._compile(program)
+        return compiled and count_in_hlo(compiled.as_text() or "", self._num_devices)
 
     def _compile(self, program: BoundProgram) -> Any:
         """The step as `jax.stages.Compiled`, compiled once; None where the workload has none."""

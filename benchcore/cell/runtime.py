@@ -92,6 +92,10 @@ class Runtime(Protocol):
         """What the compiler planned a step to hold at once; None = unknown."""
         ...
 
+    def communicated_bytes(self, program: BoundProgram) -> int | None:
+        """What the devices of a group exchange in a step, as `explain.communication` counts it."""
+        ...
+
     def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
         """Profile `steps` steps with the framework's profiler; None = it has none.
 

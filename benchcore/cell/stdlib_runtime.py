@@ -68,6 +68,10 @@ class StdlibRuntime:
         """There is no plan."""
         return None
 
+    def communicated_bytes(self, program: BoundProgram) -> int | None:
+        """There are no collectives."""
+        return None
+
     def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
         """There is no profiler of a framework."""
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
+from benchcore.cell.explain.communication import count_in_torch
 from benchcore.cell.explain.products import MOST_COUNTED, Flops, describe
 from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
@@ -221,6 +222,10 @@ class TorchRuntime:
     def planned_bytes(self, program: BoundProgram) -> int | None:
         """torch does not plan a step's memory."""
         return None
+
+    def communicated_bytes(self, program: BoundProgram) -> int | None:
+        """Of the collectives that this process took part in."""
+        return count_in_torch(self._torch, program.step, self._place.size)
 
     def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
         """With `torch.profiler`; a further step counts Python's calls."""

@@ -29,6 +29,7 @@ _ONLY_FOR = {
     "optimizer": "train",
     "chunk": "per_sample_grad",
     "per_sample": "per_sample_grad",
+    "strategy": "train",
 }
 """Settings that matter in one use case alone."""
 _SLOWER_BY_DESIGN = ("autotune-5", "no-fusion-autotuner", "autotune-0")
@@ -43,6 +44,8 @@ def list_choices(workload: str, case: str, framework: str, device: str) -> Choic
 
     def is_fair(key: str, value: str) -> bool:
         if value in _SLOWER_BY_DESIGN or found.use_case != _ONLY_FOR.get(key, found.use_case):
+            return False
+        if key == "strategy" and getattr(found, "devices", 1) == 1:
             return False
         if key == "xla":
             return _is_for(value, "gpu" if on_gpu else "cpu")

@@ -85,18 +85,47 @@ def test_both_frameworks_agree_and_their_ratio_counts(
     assert torch["effective"]["versions"]["torch"].startswith(torch["version"])
 
 
-@pytest.mark.parametrize("use_case", ["train", "per_sample_grad"])
-def test_two_processes_of_torch_agree_with_two_devices_of_jax(
-    framework_environment: Environments, state: State, snapshot: Path, use_case: str
-) -> None:
-    order = _order(framework_environment, use_case, **SHORT)
-    order = dataclasses.replace(order, workload="mnist_cnn", case=f"tiny_{use_case}_x2")
+def _agree_on_two_devices(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
     document = run_order(order, state, snapshot)
     failures = [contender["failure"] for contender in document["contenders"]]
     assert [contender["status"] for contender in document["contenders"]] == ["ok", "ok"], failures
     assert document["duel"]["sizes"]["devices"] == 2
     assert document["equivalence"]
     assert all(row["agrees"] for row in document["equivalence"])
+    return document
+
+
+def test_two_processes_of_torch_agree_with_two_devices_of_jax(
+    framework_environment: Environments, state: State, snapshot: Path
+) -> None:
+    order = _order(framework_environment, "per_sample_grad", **SHORT)
+    order = dataclasses.replace(order, workload="mnist_cnn", case="tiny_per_sample_grad_x2")
+    _agree_on_two_devices(order, state, snapshot)
+
+
+def test_a_state_on_every_device_or_shared_out_trains_the_same(
+    framework_environment: Environments, state: State, snapshot: Path
+) -> None:
+    order = _order(framework_environment, "train", starts=1, rounds=2)
+    sharded = (
+        dataclasses.replace(
+            each,
+            name=f"{each.name}-sharded",
+            settings={**each.settings, "strategy": "fully_sharded"},
+        )
+        for each in order.contenders
+    )
+    both = (*order.contenders, *sharded)
+    order = dataclasses.replace(order, workload="small_lm", case="tiny_train_x2", contenders=both)
+    document = _agree_on_two_devices(order, state, snapshot)
+    exchanged = {
+        each["name"]: each["starts"][-1]["measured"]["communicated_bytes"]
+        for each in document["contenders"]
+    }
+    # Gradients and the loss; then parameters as well.
+    assert exchanged["jax-side"] == exchanged["torch-side"] > 0
+    assert exchanged["jax-side-sharded"] > 1.5 * exchanged["jax-side"]
+    assert exchanged["torch-side-sharded"] > 1.5 * exchanged["torch-side"]
 
 
 @pytest.mark.parametrize(
