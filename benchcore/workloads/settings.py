@@ -72,9 +72,10 @@ TORCH_PER_SAMPLE: Options = {"chunk": _CHUNKS, "per_sample": ("vmap", "loop")}
 """`per_sample`: `vmap(grad)` of torch.func, or a backward pass for every sample."""
 TORCH_IMAGE_PER_SAMPLE: Options = {"chunk": _CHUNKS, "per_sample": ("vmap", "loop", "opacus")}
 """Opacus hooks layers that are called as modules: every layer of a convolutional network is."""
-STRATEGY: Options = {"strategy": ("data", "fully_sharded")}
-"""How several devices train: each with all parameters and momenta, or each with a part, which the
-others get when they need it (FSDP; ZeRO, arXiv:1910.02054, stage 3)."""
+STRATEGY: Options = {"strategy": ("data", "fully_sharded", "tensor")}
+"""How several devices train: each on a part of the batch with all parameters and momenta; with a
+part of these, which the others get when they need it (FSDP; ZeRO, arXiv:1910.02054, stage 3); or
+each on the whole batch with some heads and features of every block (arXiv:1909.08053)."""
 AGGREGATE: Options = {"aggregate": ("scatter", "sparse")}
 """How a graph's messages are summed: added to their targets, or by a sparse matrix product."""
 DEFECTS = "defects"

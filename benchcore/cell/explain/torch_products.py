@@ -82,7 +82,7 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
             tensors = [each for each in args if isinstance(each, torch.Tensor)]
             operands = tensors[1:] if name.startswith(_BIASED) else tensors
             out = func(*args, **given)
-            shapes = [tuple(each.shape) for each in operands]
+            shapes = [tuple(_part_here(each).shape) for each in operands]
             dtypes = [str(each.dtype).removeprefix("torch.") for each in operands[:2]]
             parts.append((join_dtypes(dtypes), formula(args, shapes, out)))
             return out
@@ -93,6 +93,11 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
             step()
         counted += 1
     return add_up(parts, counted)
+
+
+def _part_here(tensor: Any) -> Any:
+    """Of a tensor that several processes share, what this one computes with."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 _BIASED = ("addm", "baddbmm", "_addmm")

@@ -51,7 +51,7 @@ class Case:
     some samples a larger one, and some a smaller one."""
     trace_steps: int = TRACE_STEPS
     devices: int = 1
-    """On which the batch is spread evenly."""
+    """Which share the work as the setting `strategy` chooses: the batch, evenly, by default."""
 
 
 def make_cases(
@@ -240,9 +240,9 @@ def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.nda
 
 def check_strategy(case: Case, strategy: str) -> None:
     """Raises UnsupportedError where there is nothing to share out."""
-    if strategy == "fully_sharded" and (case.devices == 1 or case.use_case != "train"):
+    if strategy != "data" and (case.devices == 1 or case.use_case != "train"):
         raise UnsupportedError(
-            "a fully sharded state needs training on several devices; choose a case such as "
+            f"the strategy {strategy!r} needs training on several devices; choose a case such as "
             "train_b32_x2"
         )
 

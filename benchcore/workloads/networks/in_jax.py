@@ -56,6 +56,8 @@ class Network:
     at_rest: Callable[[Params, Inputs], tuple[jax.Array, Params]] | None = None
     to_own: Callable[[str, np.ndarray], np.ndarray] = to_own
     to_canonical: Callable[[str, np.ndarray], np.ndarray] = to_canonical
+    split: Callable[[str], int | None] = lambda name: None
+    """The axis of a parameter that devices share with the strategy `tensor`; None = each has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,16 +76,18 @@ class _Placed:
         """Copies on the device: the originals must never be donated."""
         own = {name: self.network.to_own(name, array) for name, array in params.items()}
         return {
-            name: jnp.array(array, dtype=self.dtype, copy=True, device=self.find(array))
+            name: jnp.array(array, dtype=self.dtype, copy=True, device=self._find(name, array))
             for name, array in own.items()
         }
 
-    def find(self, array: np.ndarray) -> jax.Device | Sharding:
-        """Where a parameter goes. Sharded is the first axis that the devices divide."""
-        if self.wanted.strategy != "fully_sharded" or not isinstance(self.device, NamedSharding):
+    def _find(self, name: str, array: np.ndarray) -> jax.Device | Sharding:
+        """Where a parameter goes. Fully sharded is the first axis that the devices divide."""
+        if self.wanted.strategy == "data" or not isinstance(self.device, NamedSharding):
             return self.device
         mesh = self.device.mesh
         axis = next((i for i, size in enumerate(array.shape) if size % mesh.size == 0), None)
+        if self.wanted.strategy == "tensor":
+            axis = self.network.split(name)
         parts = () if axis is None else (*[None] * axis, BATCH)
         return NamedSharding(mesh, PartitionSpec(*parts))
 
@@ -148,7 +152,9 @@ def _find_devices(
             f"wanted {case.devices} devices, got {len(devices)}; start JAX with as many"
         )
     mesh = Mesh(np.array(devices), (BATCH,))
-    return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec(BATCH))
+    kept = NamedSharding(mesh, PartitionSpec())
+    whole = wanted.strategy == "tensor"
+    return kept, kept if whole else NamedSharding(mesh, PartitionSpec(BATCH))
 
 
 Outputs = Mapping[str, Any]

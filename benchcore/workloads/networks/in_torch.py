@@ -38,7 +38,7 @@ class _Placed:
         return tuple(self._place_one(self._take_part(array)) for array in inputs.values())
 
     def _take_part(self, array: np.ndarray) -> np.ndarray:
-        if self.devices == 1:
+        if self.devices == 1 or self.wanted.strategy == "tensor":
             return array
         size = len(array) // self.devices
         return array[distributed.get_rank() * size :][:size]
@@ -55,7 +55,18 @@ class _Placed:
         state = self.module.state_dict()
         with torch.no_grad():
             for name, array in params.items():
-                state[name].copy_(_share_out(torch.tensor(array), state[name]))
+                own = torch.tensor(self._arrange("group", name, array))
+                state[name].copy_(_share_out(own, state[name]))
+
+    def read(self, name: str, tensor: torch.Tensor) -> np.ndarray:
+        """A parameter or its momentum on the host, in canonical order."""
+        return self._arrange("ungroup", name, to_host(tensor))
+
+    def _arrange(self, how: str, name: str, array: np.ndarray) -> np.ndarray:
+        """As the module wants it where each device has some of its features, or back."""
+        if self.wanted.strategy != "tensor":
+            return array
+        return getattr(self.module, how)(name, array, self.devices)
 
     def hold(self, inputs: Inputs) -> dict[str, object]:
         """What the manifest reads of every use case. Runs the module as in inference."""
@@ -99,6 +110,8 @@ def build(case: Case, arrays: Arrays, wanted: BuildSettings, module: nn.Module) 
     check_strategy(case, wanted.strategy)
     if wanted.strategy == "fully_sharded":
         _shard(placed.module)
+    if wanted.strategy == "tensor":
+        _split(placed.module, device.type, case.devices)
     if case.use_case == "train":
         return _train(placed, arrays)
     if case.use_case == "infer":
@@ -191,7 +204,7 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
         loss.backward()
         update()
         loss = loss.detach()
-        if placed.devices > 1:
+        if placed.devices > 1 and wanted.strategy != "tensor":
             distributed.all_reduce(loss)
             loss /= placed.devices
         return loss, owed
@@ -211,13 +224,13 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
         reset=reset,
         read=lambda outputs: {"loss": to_host(outputs[0])},
         state=lambda: {
-            "params": {name: to_host(param) for name, param in params.items()},
+            "params": {name: placed.read(name, param) for name, param in params.items()},
             "statistics": {
                 name: to_host(each)
                 for name, each in module.named_buffers()
                 if not name.endswith("num_batches_tracked")
             },
-            "momentum": {name: to_host(each) for name, each in momentum.items()},
+            "momentum": {name: placed.read(name, each) for name, each in momentum.items()},
         },
         held=held,
         training=lambda: _make_training(
@@ -270,7 +283,7 @@ def _make_training(
 def _spread(placed: _Placed) -> nn.Module:
     """On several devices gradients are averaged while the backward pass runs. Every process has
     the same parameters already, or its part of them."""
-    if placed.devices == 1 or placed.wanted.strategy == "fully_sharded":
+    if placed.devices == 1 or placed.wanted.strategy != "data":
         return placed.module
     return nn.parallel.DistributedDataParallel(placed.module, broadcast_buffers=False)
 
@@ -282,6 +295,15 @@ def _shard(module: nn.Module) -> None:
     for block in getattr(module, "blocks", ()):
         fully_shard(block)
     fully_shard(module)
+
+
+def _split(module: nn.Module, device_type: str, devices: int) -> None:
+    """Leave each process some heads and features of every block, as the module plans it."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import parallelize_module
+
+    mesh = init_device_mesh(device_type, (devices,))
+    parallelize_module(module, mesh, module.split(devices))  # type: ignore[operator]
 
 
 def _share_out(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -17,6 +17,7 @@ from benchcore.state import State, open_state
 from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
+from benchcore.workloads.settings import STRATEGY
 from data_checks.check import check_campaign
 
 pytestmark = pytest.mark.provisions
@@ -103,29 +104,33 @@ def test_two_processes_of_torch_agree_with_two_devices_of_jax(
     _agree_on_two_devices(order, state, snapshot)
 
 
-def test_a_state_on_every_device_or_shared_out_trains_the_same(
+def test_every_strategy_of_two_devices_trains_the_same(
     framework_environment: Environments, state: State, snapshot: Path
 ) -> None:
     order = _order(framework_environment, "train", starts=1, rounds=2)
-    sharded = (
+    contenders = tuple(
         dataclasses.replace(
             each,
-            name=f"{each.name}-sharded",
-            settings={**each.settings, "strategy": "fully_sharded"},
+            name=f"{each.framework}-{strategy}",
+            settings={**each.settings, "strategy": strategy},
         )
+        for strategy in STRATEGY["strategy"]
         for each in order.contenders
     )
-    both = (*order.contenders, *sharded)
-    order = dataclasses.replace(order, workload="small_lm", case="tiny_train_x2", contenders=both)
+    case = {"workload": "small_lm", "case": "tiny_train_x2"}
+    order = dataclasses.replace(order, **case, contenders=contenders)
     document = _agree_on_two_devices(order, state, snapshot)
     exchanged = {
         each["name"]: each["starts"][-1]["measured"]["communicated_bytes"]
         for each in document["contenders"]
     }
-    # Gradients and the loss; then parameters as well.
-    assert exchanged["jax-side"] == exchanged["torch-side"] > 0
-    assert exchanged["jax-side-sharded"] > 1.5 * exchanged["jax-side"]
-    assert exchanged["torch-side-sharded"] > 1.5 * exchanged["torch-side"]
+    # Gradients and the loss; then parameters as well; then activations.
+    assert exchanged["jax-data"] == exchanged["torch-data"] > 0
+    for framework in ("jax", "torch"):
+        assert exchanged[f"{framework}-fully_sharded"] > 1.5 * exchanged[f"{framework}-data"]
+        assert exchanged[f"{framework}-tensor"] not in (0, exchanged[f"{framework}-data"])
+    flops = [each["effective"]["products"]["flops"] for each in document["contenders"]]
+    assert flops == [{"float32": document["duel"]["flops_per_step"]}] * len(flops)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from benchcore.workloads.networks.transformer.widths import EPSILON, Widths
+from benchcore.workloads.networks.transformer.widths import (
+    EPSILON,
+    Widths,
+    group_heads,
+    ungroup_heads,
+)
 
 
 class Transformer(nn.Module):
@@ -20,6 +29,30 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(widths.features, eps=EPSILON)
         self.head = nn.Linear(widths.features, widths.outputs)
         self._causal = widths.causal
+        self._widths = widths
+
+    def split(self, devices: int) -> Mapping[str, Any]:
+        """Leave each device its heads and features; the plan for `parallelize_module`. Rows of
+        `qkv` must be grouped by device."""
+        from torch.distributed.tensor import Replicate
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+        plan: dict[str, Any] = {"head": ColwiseParallel(output_layouts=Replicate())}
+        for index, block in enumerate(self.blocks):
+            block.keep_heads(devices)  # type: ignore[operator]
+            for name in ("qkv", "fc1"):
+                plan[f"blocks.{index}.{name}"] = ColwiseParallel()
+            for name in ("projection", "fc2"):
+                plan[f"blocks.{index}.{name}"] = RowwiseParallel()
+        return plan
+
+    def group(self, name: str, array: np.ndarray, devices: int) -> np.ndarray:
+        """A parameter as `split` needs it."""
+        return group_heads(self._widths, name, array, devices)
+
+    def ungroup(self, name: str, array: np.ndarray, devices: int) -> np.ndarray:
+        """The inverse of `group`."""
+        return ungroup_heads(self._widths, name, array, devices)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         value = self.token_embedding(tokens) + self.position_embedding.weight
@@ -37,6 +70,10 @@ class _Block(nn.Module):
         self.norm2 = nn.LayerNorm(widths.features, eps=EPSILON)
         self.fc1 = nn.Linear(widths.features, widths.hidden)
         self.fc2 = nn.Linear(widths.hidden, widths.features)
+
+    def keep_heads(self, devices: int) -> None:
+        """Compute this device's part of the heads."""
+        self._heads //= devices
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         value = value + self.projection(self._attend(self.qkv(self.norm1(value))))

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from benchcore.workloads.networks.case import MakeInputs, Network, Product
 from benchcore.workloads.starts.large_values import enlarge_before_norms
 
@@ -63,6 +65,23 @@ def list_products(widths: Widths) -> Iterator[Product]:
         yield Product(macs=tokens * features * (4 * features + 2 * widths.hidden))
         yield Product(macs=2 * tokens * tokens * features)
     yield Product(macs=(tokens if widths.causal else 1) * features * widths.outputs)
+
+
+def group_heads(widths: Widths, name: str, array: np.ndarray, devices: int) -> np.ndarray:
+    """The rows of `qkv` by device: (device, query or key or value, head, feature)."""
+    return _regroup(widths, name, array, (3, devices))
+
+
+def ungroup_heads(widths: Widths, name: str, array: np.ndarray, devices: int) -> np.ndarray:
+    """The inverse of `group_heads`."""
+    return _regroup(widths, name, array, (devices, 3))
+
+
+def _regroup(widths: Widths, name: str, array: np.ndarray, outer: tuple[int, int]) -> np.ndarray:
+    if ".qkv." not in name:
+        return array
+    grouped = array.reshape(*outer, -1, widths.features // widths.heads, *array.shape[1:])
+    return np.ascontiguousarray(grouped.swapaxes(0, 1)).reshape(array.shape)
 
 
 enlarge = partial(
