@@ -81,13 +81,16 @@ class _Placed:
         }
 
     def _find(self, name: str, array: np.ndarray) -> jax.Device | Sharding:
-        """Where a parameter goes. Fully sharded is the first axis that the devices divide."""
+        """Where a parameter goes. Only an axis that the devices divide is shared: fully sharded the
+        first one, with `tensor` the network's."""
         if self.wanted.strategy == "data" or not isinstance(self.device, NamedSharding):
             return self.device
         mesh = self.device.mesh
-        axis = next((i for i, size in enumerate(array.shape) if size % mesh.size == 0), None)
+        divisible = [i for i, size in enumerate(array.shape) if size % mesh.size == 0]
+        axis = next(iter(divisible), None)
         if self.wanted.strategy == "tensor":
             axis = self.network.split(name)
+            axis = axis if axis in divisible else None
         parts = () if axis is None else (*[None] * axis, BATCH)
         return NamedSharding(mesh, PartitionSpec(*parts))
 
