@@ -17,6 +17,7 @@ from benchcore.planning.tracks import (
     JAX_NO_DONATION,
     JAX_PREVIOUS,
     STDLIB,
+    STRATEGY_ARMS,
     TORCH_CHANNELS_LAST,
     TORCH_COMPILE,
     TORCH_EAGER,
@@ -276,8 +277,8 @@ def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
 
 
 def breadth() -> Profile:
-    """Every kind of work once: networks, many models at once, operations and kernels. Each duel
-    makes few starts. Planned for an hour on two CPU cores, but not run as a whole yet."""
+    """Every kind of work once: networks, many models at once, operations, kernels, new shapes, and
+    the strategies of two devices. Each duel makes few starts: about an hour on two CPU cores."""
     limits = DuelLimits(
         starts=3,
         compilations=1,
@@ -295,7 +296,9 @@ def breadth() -> Profile:
         )
         for workload, case in list_breadth()
     ]
-    return _with_ceilings("breadth", matches, limits)
+    arms = (JAX_NEWEST, TORCH_COMPILE, *STRATEGY_ARMS)
+    strategies = Match(workload="small_lm", case="tiny_train_x2", arms=arms, expected_s=120)
+    return _with_ceilings("breadth", [*matches, strategies], limits)
 
 
 _HISTORY_CASES = (

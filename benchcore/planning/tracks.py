@@ -52,6 +52,16 @@ CONTROL_ARMS = (JAX_PREVIOUS, TORCH_PREVIOUS)
 GRAPH_ARMS = (JAX_NO_COMMAND_BUFFERS, TORCH_REDUCE_OVERHEAD)
 """In addition to the default arms, which pair JAX's graphs with torch's lack of them: graphs on
 both sides, and on neither. Not in the tuned track, where such a difference voids a pair."""
+STRATEGY_ARMS = tuple(
+    Arm(
+        name=f"{arm.name}-{strategy.replace('_', '-')}",
+        request=arm.request,
+        settings={**arm.settings, "strategy": strategy},
+    )
+    for strategy in ("fully_sharded", "tensor")
+    for arm in (JAX_NEWEST, TORCH_COMPILE)
+)
+"""How several devices may train, besides on parts of the batch."""
 
 TUNED_TRACK = "tuned"
 TRACKS: Mapping[str, tuple[Arm, ...]] = {
