@@ -22,7 +22,7 @@ from benchcore.cell.loader.epochs import Trainer
 from benchcore.cell.measure import energy, memory, timing
 from benchcore.cell.measure.metric_probes import probe_metrics
 from benchcore.cell.measure.new_shapes import measure_new_shapes
-from benchcore.cell.proof.agreement import LARGE
+from benchcore.cell.proof.agreement import LARGE, UNUSUAL
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.case import digest, save_proof
 from benchcore.cell.proof.manifest import read_manifest
@@ -262,7 +262,7 @@ class Contender:
 
         `before` the blocks it is of the known start. `after` them one more block shows that the
         timed steps did their work, the products of some more steps are counted, and then the
-        evidence is of a start that this process has not seen. `large` is last: see
+        evidence is of a start that this process has not seen. `small` and `large` are last: see
         `large_values`.
         """
         self._stage = "evidence"
@@ -274,11 +274,12 @@ class Contender:
                 self._run_steps(self._steps_per_block)  # the state may have been reset
                 self._products = runtime.count_products(self.program)
             other = make_other_arrays(self._spec, case, self._order["seed"])
-        if message["when"] == LARGE:
+        if message["when"] in UNUSUAL:
             if case.precision != "fp32_ieee" or self._order["framework"] == "stdlib":
                 return []  # others have no digits left for it, and a bare interpreter no numpy
             other = make_other_arrays(self._spec, case, self._order["seed"])
-            other = self._spec.enlarge(case, other)
+            change = self._spec.enlarge if message["when"] == LARGE else self._spec.shrink
+            other = change(case, other)
         found = self.program.prove(runtime.synchronise, runtime.release, other)
         evidence = {**found, **self._inspect_batch()}
         if evidence:

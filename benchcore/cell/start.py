@@ -302,7 +302,8 @@ class StartRunner:
         index = len(self.contenders[name]["starts"]) - 1
         self._collect_evidence(name, index, process, "after")
         if len(self.contenders[name]["starts"]) == 1:  # one start's steps are like another's
-            self._collect_evidence(name, index, process, agreement.LARGE)
+            for when in agreement.UNUSUAL:
+                self._collect_evidence(name, index, process, when)
         account = process.request(
             {"do": "finish"},
             wanted="finished",

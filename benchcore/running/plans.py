@@ -29,7 +29,7 @@ from benchcore.state import State
 from benchcore.store.packs import unpack
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from benchcore.store.database import Engine
 
 _EXPECTED_S = 60.0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchcore.program import Arrays, ByName, State, Steps
 from benchcore.workloads.settings import Options
 from benchcore.workloads.starts.kinks import widen_near_kinks
-from benchcore.workloads.starts.large_values import enlarge
+from benchcore.workloads.starts.large_values import enlarge, shrink
 
 if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
     import numpy as np
@@ -53,6 +53,8 @@ class Spec:
     """Largest allowed max|a-b| / max(|a|, |b|) between two contenders, by quantity of evidence."""
     enlarge: Callable[[Any, Arrays], Arrays] = enlarge
     """Makes the start of the proof with large values."""
+    shrink: Callable[[Any, Arrays], Arrays] = shrink
+    """Makes the one with small variances."""
     leave_kinks: Callable[[Any, ByName], ByName] | None = None
     """The parameters of a start of training far from the kinks of its ReLUs; None = it has none
     that matter. See `kinks`."""

@@ -18,6 +18,9 @@ KNOWN = "before"
 """The moment whose evidence is of the known start, where ReLUs may be near their kinks."""
 LARGE = "large"
 """The moment whose evidence is of a start with large values, where tolerances are wider."""
+SMALL = "small"
+"""The moment whose evidence is of a start with small variances."""
+UNUSUAL = (SMALL, LARGE)
 
 
 def find_non_finite(path: Path) -> str | None:
@@ -44,7 +47,7 @@ def compare_all(
     with large values.
     """
     known = near_kinks or tolerances
-    of_moment = {KNOWN: known, LARGE: widen(known)}
+    of_moment = {KNOWN: known, SMALL: known, LARGE: widen(known)}
     rows = []
     for a, b in combinations(evidence, 2):
         shared = [moment for moment in evidence[a] if moment in evidence[b]]

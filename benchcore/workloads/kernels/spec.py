@@ -23,7 +23,7 @@ from benchcore.workloads.settings import (
     TORCH_OPTIONS,
     Options,
 )
-from benchcore.workloads.starts.large_values import enlarge_rows
+from benchcore.workloads.starts.large_values import shrink_rows
 
 SETTINGS: Mapping[str, Options] = {
     "jax": {"xla": JAX_OPTIONS["xla"], **JAX_KERNEL},
@@ -94,7 +94,7 @@ SPEC = Spec(
     flops=lambda case: 0,
     least_bytes=least_bytes,
     tolerances=lambda case: {"result": 1e-5},
-    enlarge=enlarge_rows,
+    shrink=shrink_rows,
     num_buffers=lambda case: NUM_BUFFERS,
     reference=reference,
     settings=SETTINGS,

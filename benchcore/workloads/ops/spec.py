@@ -13,7 +13,7 @@ from benchcore.program import Arrays, Precision
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.ops.table import OPERATIONS, Shape
 from benchcore.workloads.rotation import roll
-from benchcore.workloads.starts.large_values import enlarge_rows
+from benchcore.workloads.starts.large_values import shrink_rows
 
 HOT_BUFFERS = 2
 """A step that returns what it computed before is found out by its second input."""
@@ -111,7 +111,7 @@ SPEC = Spec(
     flops=flops,
     least_bytes=least_bytes,
     tolerances=tolerances,
-    enlarge=enlarge_rows,
+    shrink=shrink_rows,
     num_buffers=lambda case: case.buffers,
     reference=reference,
 )

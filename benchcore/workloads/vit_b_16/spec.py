@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from benchcore.program import Arrays
-from benchcore.workloads.starts.large_values import enlarge_before_norms
+from benchcore.workloads.starts.large_values import enlarge_but, shrink_first
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
 from benchcore.workloads.vision.pixels import training_arrays
@@ -171,11 +171,8 @@ def tolerances(case: Case) -> dict[str, float]:
 
 SPEC = vision.make_spec(
     cases=CASES,
-    enlarge=partial(
-        enlarge_before_norms,
-        usual=(".ln",),
-        first=("class_token", "conv_proj", "encoder.pos_embedding"),
-    ),
+    enlarge=partial(enlarge_but, usual=(".ln",)),
+    shrink=partial(shrink_first, first=("class_token", "conv_proj", "encoder.pos_embedding")),
     make_arrays=make_arrays,
     flops=flops,
     least_bytes=least_bytes,

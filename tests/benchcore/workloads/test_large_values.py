@@ -1,4 +1,4 @@
-"""The start of a proof with large values: what limits, epsilons and rounding do there."""
+"""The starts of a proof with large and with small values: what limits, epsilons and rounding do."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_every_layer_but_the_last_gets_large_biases_and_the_given_arrays_stay() 
 def test_some_channels_of_every_batch_norm_have_a_variance_near_its_epsilon(workload: str) -> None:
     spec = import_spec(workload)
     case: Case = spec.cases["tiny_infer"]
-    large = spec.enlarge(case, spec.make_arrays(case, 3)).params
-    variances = [array for name, array in large.items() if name.endswith("running_var")]
+    small = spec.shrink(case, spec.make_arrays(case, 3)).params
+    variances = [array for name, array in small.items() if name.endswith("running_var")]
     assert variances
     assert all((each < 2e-5).any() and (each > 0.1).any() for each in variances)
 
@@ -65,16 +65,18 @@ def test_the_input_of_a_transformers_first_norm_has_a_variance_near_its_epsilon(
     workload: str,
 ) -> None:
     spec = import_spec(workload)
-    large = spec.enlarge(spec.cases["tiny_infer"], spec.make_arrays(spec.cases["tiny_infer"], 3))
+    case = spec.cases["tiny_infer"]
+    usual = spec.make_arrays(case, 3)
+    small, large = spec.shrink(case, usual), spec.enlarge(case, usual)
     for name in ("token_embedding.weight", "position_embedding.weight"):
-        assert large.params[name].var() < TRANSFORMER_EPSILON
+        assert small.params[name].var() < TRANSFORMER_EPSILON < usual.params[name].var()
     assert np.abs(large.params["blocks.0.fc1.bias"]).max() == max(LARGE)
 
 
 def test_some_rows_of_an_operation_have_a_variance_near_an_epsilon() -> None:
     spec = import_spec("ops")
     case = spec.cases["tiny_op_layer_norm"]
-    rows = spec.enlarge(case, spec.make_arrays(case, 3)).inputs["x"]
+    rows = spec.shrink(case, spec.make_arrays(case, 3)).inputs["x"]
     variances = rows.var(axis=1)
     assert (variances < 2 * LAYER_NORM_EPSILON).any()
     assert (variances > 0.5).any()
@@ -91,12 +93,13 @@ def test_a_group_norm_of_cifar_resnet_has_a_variance_below_its_epsilon() -> None
 def test_the_input_of_vits_first_norm_has_a_variance_near_its_epsilon() -> None:
     spec = import_spec("vit_b_16")
     case: Case = spec.cases["tiny_infer"]
-    large = spec.enlarge(case, spec.make_arrays(case, 3)).params
-    assert large["encoder.pos_embedding"].var() < 10 * EPSILON
+    usual = spec.make_arrays(case, 3)
+    small, large = spec.shrink(case, usual).params, spec.enlarge(case, usual).params
+    assert small["encoder.pos_embedding"].var() < 10 * EPSILON
     assert np.abs(large["encoder.layers.encoder_layer_0.mlp.0.bias"]).max() == max(LARGE)
 
 
-@pytest.mark.parametrize(("away", "agrees"), [(5e-5, True), (5e-4, False)])
+@pytest.mark.parametrize(("away", "agrees"), [(5e-3, True), (5e-2, False)])
 def test_large_values_are_compared_within_wider_tolerances(
     tmp_path: Path, away: float, agrees: bool
 ) -> None:
@@ -106,14 +109,17 @@ def test_large_values_are_compared_within_wider_tolerances(
     a, b, c = (tmp_path / f"{name}.npz" for name in "abc")
     evidence = {"a": {"before": a, "start 0, large": a}, "b": {"before": c, "start 0, large": b}}
     (row,) = compare_all(evidence, {"logits": 1e-5})
-    assert (row["agrees"], row["tolerance"]) == (agrees, 1e-4)
-    (row,) = compare_all({"a": {"start 0, after": a}, "b": {"start 0, after": b}}, {"logits": 1e-5})
-    assert (row["agrees"], row["tolerance"]) == (False, 1e-5)
+    assert (row["agrees"], row["tolerance"]) == (agrees, 1e-2)
+    for moment in ("after", "small"):
+        (row,) = compare_all(
+            {"a": {f"start 0, {moment}": a}, "b": {f"start 0, {moment}": b}}, {"logits": 1e-5}
+        )
+        assert (row["agrees"], row["tolerance"]) == (False, 1e-5)
 
 
 def test_no_tolerance_becomes_narrower_or_meaningless() -> None:
     assert widen({"logits": 1e-5, "gradient": 3e-2, "update": 5e-3, "labels": 0.0}) == {
-        "logits": pytest.approx(1e-4),
+        "logits": pytest.approx(1e-2),
         "gradient": 3e-2,
         "update": 1e-2,
         "labels": 0.0,

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from benchcore.workloads.networks.case import MakeInputs, Network, Product
-from benchcore.workloads.starts.large_values import enlarge_before_norms
+from benchcore.workloads.starts.large_values import enlarge_but, shrink_first
 
 EPSILON = 1e-5
 
@@ -84,10 +84,9 @@ def _regroup(widths: Widths, name: str, array: np.ndarray, outer: tuple[int, int
     return np.ascontiguousarray(grouped.swapaxes(0, 1)).reshape(array.shape)
 
 
-enlarge = partial(
-    enlarge_before_norms, usual=("norm", "projection.bias", "fc2.bias"), first=("embedding",)
-)
-"""The start with large values of a transformer in these names."""
+enlarge = partial(enlarge_but, usual=("norm", "projection.bias", "fc2.bias"))
+shrink = partial(shrink_first, first=("embedding",))
+"""The starts with large and with small values of a transformer in these names."""
 
 
 def make_network(sizes: Mapping[str, Widths], make_inputs: MakeInputs) -> Network:

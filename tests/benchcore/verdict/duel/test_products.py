@@ -37,6 +37,7 @@ def _find(
         {"precision": "bf16_autocast", "flops": {"bfloat16": 1000}, "on_gpu": True,
          "compiled_dtypes": ["bfloat16"]},
         {"flops": {}, "analytic": 0, "compiled_dtypes": []},
+        {"flops": {}, "analytic": 0, "compiled_dtypes": [], "compiled_share": 0.03},
     ],
 )  # fmt: skip
 def test_the_work_of_a_case_in_its_precision_passes(right: dict[str, Any]) -> None:
