@@ -235,9 +235,14 @@ class EarlierPasses:
     snapshot: Sha256
     environments: dict[str, str]
     """By contender the key of its environment."""
-    fingerprint: Hash
-    """Of the device."""
-    driver: str | None
+    device: dict[str, Any]
+    """Its `describe_conditions`."""
+
+
+def describe_conditions(device: Mapping[str, Any]) -> dict[str, Any]:
+    """What passes depend on of a device and its host, from its record in a document."""
+    names = ("fingerprint", "driver", "clock_policy", "cpu_model", "cpus")
+    return {name: device.get(name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,16 +267,16 @@ class DuelOrder:
     checkpoint: CheckpointOrder | None = None
     slurm: SlurmJob | None = None
     earlier_passes: tuple[EarlierPasses, ...] = ()
-    """Newest first. Passes are not measured again where one of these holds."""
+    """Newest first. Passes are not measured again where one of these is still valid."""
     contenders: tuple[ContenderOrder, ...]
 
     def find_passes(self, device: Mapping[str, Any]) -> EarlierPasses | None:
-        """Earlier passes that hold on this device: neither it, its driver, an environment nor the
-        measuring code has changed since."""
+        """Earlier passes that are still valid on this device: neither it nor its driver, clock
+        policy or host, an environment or the measuring code has changed since."""
         environments = {each.name: each.environment.key for each in self.contenders}
-        same = (self.snapshot, environments, device["fingerprint"], device["driver"])
+        same = (self.snapshot, environments, describe_conditions(device))
         for each in self.earlier_passes:
-            if (each.snapshot, each.environments, each.fingerprint, each.driver) == same:
+            if (each.snapshot, each.environments, each.device) == same:
                 return each
         return None
 

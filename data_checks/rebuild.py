@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from benchcore.errors import UserError
 from benchcore.state import State
+from benchcore.store import packs
 from benchcore.store.database import (
     Engine,
     database_file,
@@ -112,7 +113,7 @@ def _save_history(state: State, report: Callable[[str], None]) -> None:
 def _take_in(folder: Path, state: State) -> None:
     """Copy the documents of another folder that are not here. Raises UserError if it has none."""
     documents = [*folder.glob("spool/*/*.json"), *folder.glob("proofs/*.json")]
-    documents += folder.glob("history/*.json")
+    documents += [*folder.glob("history/*.json"), *folder.glob(f"spool/*/{packs.NAME}")]
     if not documents:
         raise UserError(
             f"wanted a folder with documents in spool/CAMPAIGN/, got {str(folder)!r}; choose a "
@@ -120,6 +121,8 @@ def _take_in(folder: Path, state: State) -> None:
         )
     for document in documents:
         target = state.root / document.relative_to(folder)
+        if document.name == packs.NAME:  # the folder may have packed others of the campaign
+            packs.unpack(target.parent)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f"{target.name}.part")

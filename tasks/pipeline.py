@@ -61,10 +61,10 @@ _PATIENT: dict[str, Any] = {
     "retry_delay_seconds": [2, 10, 30],
     "retry_condition_fn": is_outage,
 }
-"""Of a task that uses the database, and that can be run again at any time."""
+"""Options of tasks that use the database and are safe to rerun."""
 
 
-@task(task_run_name="plan-{profile}", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
+@task(task_run_name="plan-{profile}", **_PATIENT)
 def plan_campaign(profile: str, place: Placement, *, root: str, hours: float | None = None) -> None:
     """Plan the campaign with today's versions, unless it has a plan."""
     plans.plan_campaign(load_profile(profile), place, open_state(Path(root)), hours=hours)
@@ -196,7 +196,7 @@ def report_void(outcome: dict[str, Any], root: str) -> None:
     send_alert(f"void-{campaign}", outcome["void"], payload, root)
 
 
-@task(task_run_name="prune", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
+@task(task_run_name="prune", **_PATIENT)
 def prune_state(keep_nights: int, *, root: str) -> RunState[int]:
     """Remove what only older nights need; the bytes freed."""
     freed = remove(list_unneeded(State(Path(root)), keep_nights))

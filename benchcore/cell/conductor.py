@@ -79,8 +79,8 @@ class Conductor:
                 return stopped_by
 
     def _measure_passes(self, device: Mapping[str, Any]) -> dict[str, Any]:
-        """Measure memory, profile and energy, or name the earlier duel run whose passes hold. Those
-        of single steps are not what training on a dataset does."""
+        """Measure memory, profile and energy, or name the earlier duel run whose passes are still
+        valid. Duels with a dataset have no passes: these measure single steps."""
         order = self._order
         if order.dataset is not None:
             return {}

@@ -31,6 +31,8 @@ from benchcore.protocol import DEFECT_TRACK, ContenderOrder, DuelOrder, parse_de
 _FEWEST_LATENCIES = 50
 _MOST_LATENCIES = 400
 _LATENCY_BLOCKS = 5
+_MOST_PARALLEL = 2
+"""Contenders that make their evidence at once: each uses all CPUs."""
 
 
 class StartRunner:
@@ -198,7 +200,7 @@ class StartRunner:
         names = process.request(
             {"do": "evidence", "when": when, "path": str(path), "count_products": first},
             wanted="evidence",
-            timeout_s=self.order.limits.prepare_timeout_s,
+            timeout_s=self.order.limits.prepare_timeout_s * _MOST_PARALLEL,
         )
         if not names:
             return
@@ -292,7 +294,7 @@ class StartRunner:
             with self._surviving(name, index, running):
                 self._finish(name, running[name])
 
-        num_parallel = host.usable_cpus() if self.order.device == "cpu" else 1
+        num_parallel = min(_MOST_PARALLEL, host.usable_cpus()) if self.order.device == "cpu" else 1
         with ThreadPoolExecutor(num_parallel) as pool:
             for each in [pool.submit(finish, name) for name in list(running)]:
                 each.result()

@@ -23,8 +23,8 @@ BASE_CASES: Mapping[str, tuple[str, ...]] = {
     "kernels": ("softmax_b128", "rms_norm_b128"),
     "recompile": ("infer_base", "infer_base_bucketed"),
 }
-"""Of workloads in both frameworks. Large vision models and networks of an ensemble are only asked
-for one image, and texts not for the gradient of each: a CPU takes seconds for a step of more."""
+"""Of workloads in both frameworks. A CPU takes seconds per step of large models. So vision models
+and ensemble ConvNets run with one image, and texts have no per-sample gradients."""
 _SIZE = "_medium"
 
 

@@ -17,11 +17,13 @@ from benchcore.workloads.settings import (
     JAX_KERNEL,
     JAX_OPTIONS,
     JAX_PER_SAMPLE,
+    STRATEGY,
     TORCH_ATTENTION,
     TORCH_COMPILE,
     TORCH_IMAGE_OPTIONS,
     TORCH_IMAGE_PER_SAMPLE,
     TORCH_KERNEL,
+    TORCH_SHAPES,
     Options,
 )
 
@@ -34,6 +36,7 @@ _OPTIONS: Mapping[str, Options] = {
         **BATCHING,
         **JAX_KERNEL,
         **AGGREGATE,
+        **STRATEGY,
     },
     "torch": {
         "compile": TORCH_COMPILE,
@@ -43,6 +46,8 @@ _OPTIONS: Mapping[str, Options] = {
         **BATCHING,
         **TORCH_KERNEL,
         **AGGREGATE,
+        **STRATEGY,
+        **TORCH_SHAPES,
     },
     "stdlib": {"compile": ("none",)},
 }
@@ -166,4 +171,6 @@ _SHORT_NAMES = {
     ("command_buffers", "off"): "no-command-buffers",
     ("layout", "channels_last"): "channels-last",
     ("cudnn_benchmark", "on"): "cudnn-benchmark",
+    ("strategy", "fully_sharded"): "fully-sharded",
+    ("strategy", "tensor"): "tensor",
 }

@@ -53,15 +53,17 @@ GRAPH_ARMS = (JAX_NO_COMMAND_BUFFERS, TORCH_REDUCE_OVERHEAD)
 """In addition to the default arms, which pair JAX's graphs with torch's lack of them: graphs on
 both sides, and on neither. Not in the tuned track, where such a difference voids a pair."""
 STRATEGY_ARMS = tuple(
-    Arm(
-        name=f"{arm.name}-{strategy.replace('_', '-')}",
-        request=arm.request,
-        settings={**arm.settings, "strategy": strategy},
+    tuple(
+        Arm(
+            name=f"{arm.name}-{strategy.replace('_', '-')}",
+            request=arm.request,
+            settings={**arm.settings, "strategy": strategy},
+        )
+        for arm in (JAX_NEWEST, TORCH_COMPILE)
     )
     for strategy in ("fully_sharded", "tensor")
-    for arm in (JAX_NEWEST, TORCH_COMPILE)
 )
-"""How several devices may train, besides on parts of the batch."""
+"""How several devices may train, besides on parts of the batch: both sides of each strategy."""
 
 TUNED_TRACK = "tuned"
 TRACKS: Mapping[str, tuple[Arm, ...]] = {

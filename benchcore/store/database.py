@@ -252,7 +252,10 @@ def is_damaged(error: Exception) -> bool:
 def is_unreachable(error: Exception) -> bool:
     """Whether a database's server took no connection, or ended one."""
     cause = error.__cause__ if isinstance(error, UserError) else error
-    return isinstance(cause, OperationalError) and not isinstance(cause.orig, sqlite3.Error)
+    if not isinstance(cause, OperationalError) or isinstance(cause.orig, sqlite3.Error):
+        return False
+    state = getattr(cause.orig, "sqlstate", None)  # null: it never connected
+    return state is None or state.startswith(("08", "57P"))
 
 
 def is_database_error(error: Exception) -> bool:

@@ -266,7 +266,7 @@ class Proof(Base):
 
 
 class FailedCheckRow(Base):
-    """A failed expectation: what it names takes no part in ratios, or (a warning) is marked."""
+    """A failed expectation: what it names takes no part in ratios, or (a warning) is reported."""
 
     __tablename__ = "failed_check"
     __table_args__ = (_only("severity", Severity),)

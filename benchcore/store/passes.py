@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from benchcore.protocol import EarlierPasses
+from benchcore.protocol import EarlierPasses, describe_conditions
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 
 HOLD = timedelta(days=6, hours=12)
@@ -49,8 +48,7 @@ def _describe(duel: DuelRun, environments: dict[str, str]) -> EarlierPasses:
         at=duel.started_at.isoformat(),
         snapshot=duel.snapshot,
         environments=environments,
-        fingerprint=duel.device_fingerprint,
-        driver=duel.device["driver"],
+        device=describe_conditions(duel.device),
     )
 
 
@@ -62,14 +60,10 @@ def _read_measured(session: Session, runs: Collection[str]) -> dict[str, dict[st
     measured = {tuple(row) for row in session.execute(memory)}
     found = defaultdict[str, dict[str, str]](dict)
     lacking = set[str]()
-    columns = (ContenderRun.duel_run, ContenderRun.name, ContenderRun.environment_key)
-    query = select(*columns, ContenderRun.effective).where(ContenderRun.duel_run.in_(runs))
-    for duel_run, name, key, effective in session.execute(query):
-        found[duel_run][name] = key
-        if (duel_run, name) not in measured or _has_failed(effective):
-            lacking.add(duel_run)
+    query = select(ContenderRun).where(ContenderRun.duel_run.in_(runs))
+    for each in session.scalars(query):
+        found[each.duel_run][each.name] = each.environment_key
+        is_right = each.status == "ok" and not each.effective.get(_NOT_MEASURED)
+        if (each.duel_run, each.name) not in measured or not is_right:
+            lacking.add(each.duel_run)
     return {run: of_run for run, of_run in found.items() if run not in lacking}
-
-
-def _has_failed(effective: Mapping[str, Any]) -> bool:
-    return bool(effective.get(_NOT_MEASURED))

@@ -21,7 +21,7 @@ def case_of(row: Mapping[str, Any]) -> str:
 
 
 Severity = Literal["critical", "warning"]
-"""Great Expectations' words. What fails a critical check does not count; a warning marks it."""
+"""Great Expectations' words. What fails a critical check does not count; a warning is reported."""
 
 
 @dataclass(frozen=True, kw_only=True)

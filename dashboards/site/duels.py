@@ -98,7 +98,7 @@ def _failed_checks(campaign: Campaign, failed: Rows) -> Block | None:
         column("reason", "Reason"),
         column("effect", "Effect"),
     )
-    caption = "A pair of which a check fails is void: it does not count. A warning leaves it."
+    caption = "A failed check makes its pair void: it does not count. A warning does not."
     shown = blocks.table("failed-checks", caption, columns, rows)
     return shown and blocks.section("Failed checks", [shown], id="failed-checks")
 

@@ -188,7 +188,7 @@ def _check_section(nights: Sequence[Mapping[str, Any]]) -> Block:
     columns = (
         column("suite", "Suite"),
         column("count", "Failed expectations", align="number"),
-        column("effect", "Effect", help="A warning marks what it is about, and lets it count."),
+        column("effect", "Effect", help="A warning is reported; its row still counts."),
         column("last", "Last night with it"),
         column("docs", "Data Docs", help="What Great Expectations found in that night."),
     )

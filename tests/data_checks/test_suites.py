@@ -334,7 +334,10 @@ def test_blocks_without_a_counter_of_disturbances_are_marked_and_count(
 ) -> None:
     """A CPU has no GPU's counters, and misses none."""
     document = make_document()
-    start(document)["blocks"][2]["telemetry"].update({counter: None, "missing": missing})
+    block = start(document)["blocks"][2]
+    block["telemetry"].update({counter: None, "missing": missing})
+    block.update(elapsed_ns=10 * block["elapsed_ns"], steps=10 * block["steps"])
+    start(document)["blocks"][1]["telemetry"]["foreign_cpu_share"] = None  # a short one
     engine = ingest(state, document)
     report = check_campaign(engine, CAMPAIGN)
     assert report.success
@@ -392,8 +395,8 @@ def test_a_row_far_outside_its_own_past_is_marked_and_counts(
     if times == 1.6 and marked:
         (reason,) = (each.reason for each in report.failed_checks)
         assert reason == (
-            "a step takes 1.602 ms, and took 1.007 ms in the median of 6 earlier nights, 1.59 "
-            "times away; up to 1.5 times is usual"
+            "step time 1.602 ms differs from its median of 6 earlier duel runs (1.007 ms) by a "
+            "factor of 1.59; the limit is 1.5"
         )
     assert [each.counts for each in judge_campaign(engine, CAMPAIGN)] == [True]
     engine.dispose()

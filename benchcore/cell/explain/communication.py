@@ -1,7 +1,7 @@
 """Counts the bytes that the devices of a contender exchange in a step.
 
-A collective counts the whole of what it reduces or gathers, once: N bytes of gradients are N bytes
-for an all-reduce on any number of devices. How often they travel is the library's choice.
+Each collective counts its full tensor once: N bytes of gradients are N bytes for an all-reduce on
+any number of devices. How often they travel is the library's choice.
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ from typing import Any
 
 _COLLECTIVE = re.compile(
     r" = (?P<result>.*?) "
-    r"(?P<name>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?P<start>-start)?\("
+    r"(?P<name>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-done)?\("
 )
-_ARRAY = re.compile(r"\b(pred|[a-z]+)(\d*)\[([\d,]*)\]")
+_ARRAY = re.compile(r"\b(pred|[a-z]+)(\d*)\w*\[([\d,]*)\]")
 _GATHERS = re.compile(r"all_?gather")
 _OF_BACKENDS = ("gloo:", "nccl:")
 """How `torch.profiler` names the collectives that a back end ran."""
 
 
 def count_in_hlo(text: str, devices: int) -> int:
-    """Of XLA's optimised program. What is within a loop counts once."""
+    """Of XLA's optimised program, of asynchronous collectives where they end. What is within a loop
+    counts once."""
     return sum(_size(found, devices) for found in _COLLECTIVE.finditer(text))
 
 
 def _size(found: re.Match[str], devices: int) -> int:
-    arrays = [_count_bytes(*each) for each in _ARRAY.findall(found["result"])]
-    if found["start"] and len(arrays) > 1:  # an asynchronous one returns its operands as well
-        arrays = arrays[len(arrays) // 2 :]
-    return sum(arrays) * (devices if found["name"] == "reduce-scatter" else 1)
+    results = sum(_count_bytes(*each) for each in _ARRAY.findall(found["result"]))
+    return results * (devices if found["name"] == "reduce-scatter" else 1)
 
 
 def _count_bytes(kind: str, bits: str, shape: str) -> int:

@@ -44,18 +44,20 @@ def find_degraded(blocks: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     return {number: reason for number, reason in reasons.items() if reason}
 
 
+_SHORTEST_NS = 100_000_000
 _OF_CPU = ("steal_share", "foreign_cpu_share")
 _OF_GPU = ("sm_clock_mhz", "throttle_reasons", "foreign_processes")
 
 
 def list_unwatched(blocks: Sequence[Mapping[str, Any]], *, on_gpu: bool) -> dict[str, str]:
-    """Map counter -> why some block of a start lacks it: a disturbance that it alone would show
-    went unseen there."""
+    """Map each counter that some block lacks to the reason: a disturbance that it alone would show
+    went unseen. A short block has no shares of CPU time, as they are counted in ticks."""
     found: dict[str, str] = {}
     for block in blocks:
         telemetry = block["telemetry"]
         reasons = telemetry.get("missing") or {}
-        for name in (*_OF_CPU, *(_OF_GPU if on_gpu else ())):
+        of_cpu = _OF_CPU if block["elapsed_ns"] >= _SHORTEST_NS else ()
+        for name in (*of_cpu, *(_OF_GPU if on_gpu else ())):
             if telemetry.get(name) is None:
                 found.setdefault(name, reasons.get(name, "not counted"))
     return found

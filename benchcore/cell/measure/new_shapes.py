@@ -13,8 +13,8 @@ _NUM_STEPS = 20
 
 def measure_new_shapes(program: Program, run_steps: Callable[..., int]) -> dict[str, float | None]:
     """`new_shape_s`: seconds of the first step of a new shape, the median over several shapes.
-    `after_new_shapes`: how many times as long a step on known shapes takes after them, when the
-    program has more shapes to choose from. Empty for a program with one shape.
+    `after_new_shapes`: the time of a step on known shapes after the new ones over that before.
+    Empty for a program with one shape.
 
     `run_steps(number, step)` runs steps, waits for them, and returns nanoseconds.
     """

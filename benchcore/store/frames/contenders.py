@@ -125,11 +125,11 @@ def _take_earlier_passes(engine: Engine, frame: pd.DataFrame) -> pd.DataFrame:
     measured = _read_contenders(engine, campaigns)
     keys = list(zip(frame["passes_of"], frame["name"], strict=True))
     earlier = measured.set_index(["duel_run", "name"]).reindex(keys).set_axis(frame.index)
-    held = frame["passes_of"].notna()
+    valid = frame["status"].eq("ok") & earlier["campaign"].notna()
     for key in _OF_PASSES:
-        frame.loc[held, key] = earlier.loc[held, key]
-    frame.loc[held, "passes_campaign"] = earlier.loc[held, "campaign"]
-    return frame
+        frame[key] = frame[key].fillna(earlier[key].where(valid))
+    campaign = earlier["campaign"].astype("object")
+    return frame.assign(passes_campaign=campaign.where(valid, None))
 
 
 def _sum_compilation(untimed: Any) -> float | None:

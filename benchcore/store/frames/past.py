@@ -58,6 +58,8 @@ def past_frame(engine: Engine, campaign: str) -> pd.DataFrame:
         )
         .where(
             DuelRun.track != CALIBRATION_TRACK,
+            DuelRun.dataset.is_(None),
+            before.dataset.is_(None),
             now.status == "ok",
             ContenderRun.status == "ok",
             StartRun.median_step_ns.is_not(None),

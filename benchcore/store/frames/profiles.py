@@ -38,7 +38,7 @@ _FOUND = tuple(each.name for each in dataclasses.fields(Bottleneck))
 _WORDS = ("bottleneck", "reason", "advice")
 _OF_STEP = ("kernel_ns", "dispatch_ns", "num_kernels", "host_syncs", "host_copies")
 _MOST_NAMED = 3
-_MEASURED_PASSES = and_(
+MEASURED_PASSES = and_(
     StartRun.duel_run == func.coalesce(DuelRun.passes_of, DuelRun.id),
     StartRun.contender == ContenderRun.name,
 )
@@ -55,7 +55,7 @@ def profile_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     query = select_columns(
         *CASE, *columns, DuelRun.device, StartRun.median_step_ns, StartRun.profile
     )
-    query = query.join(ContenderRun).join(StartRun, _MEASURED_PASSES)
+    query = query.join(ContenderRun).join(StartRun, MEASURED_PASSES)
     query = query.where(StartRun.profile.is_not(None), ContenderRun.status == "ok")
     frame = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
     pairs = zip(frame["profile"], frame["device"], strict=True)
@@ -123,7 +123,7 @@ def _read_measured(engine: Engine, campaign: Campaigns) -> dict[tuple[str, str],
             *(ContenderRun.name, ContenderRun.settings, StartRun.profile),
         )
         .join(ContenderRun)
-        .join(StartRun, _MEASURED_PASSES)
+        .join(StartRun, MEASURED_PASSES, isouter=True)
         .order_by(StartRun.start_index)
     )
     query = of_campaigns(query, campaign)

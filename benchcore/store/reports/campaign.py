@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 from benchcore.protocol import name_case
 from benchcore.store.duels import judge_campaign
 from benchcore.store.frames.contenders import contender_frame
-from benchcore.store.frames.profiles import profile_frame
+from benchcore.store.frames.profiles import MEASURED_PASSES, profile_frame
 from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.reading import Campaigns, drop_calibration_runs, of_campaigns
 from benchcore.store.metrics import METRICS
-from benchcore.store.models import DuelRun, PairRatio, StartRun
+from benchcore.store.models import ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import case_of
 from benchcore.verdict.duel.programs import compare_programs
 from benchcore.verdict.duel.ratios import find_outlier
@@ -122,8 +122,9 @@ def list_programs(engine: Engine, campaign: Campaigns) -> list[dict[str, Any]]:
         .order_by(DuelRun.started_at, PairRatio.duel_run, PairRatio.a, PairRatio.b)
     )
     profiles = (
-        select(StartRun.duel_run, StartRun.contender, StartRun.profile)
-        .join(DuelRun, DuelRun.id == StartRun.duel_run)
+        select(DuelRun.id, ContenderRun.name, StartRun.profile)
+        .join(ContenderRun, ContenderRun.duel_run == DuelRun.id)
+        .join(StartRun, MEASURED_PASSES)
         .where(StartRun.profile.is_not(None))
     )
     with Session(engine) as session:

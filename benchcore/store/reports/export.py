@@ -36,6 +36,7 @@ MEASUREMENT_COLUMNS = (
     *_PLACE,
     *("framework", "version", "arm", "environment_key", "python_version", "num_starts"),
     *(each.key for each in METRICS),
+    "passes_of",
     *_PROVENANCE,
 )
 _AT_ONCE = 40

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchcore.workloads.settings import STRATEGY
+
 SHARED = (
     "device",
     "matmul_precision",
@@ -28,7 +30,7 @@ SHARED = (
     "synchronisation",
 )
 """Settings of the case or the harness: a difference voids the ratio."""
-CHOSEN = ("compiled", "graphs", "state_update", "autotune", "layout")
+CHOSEN = ("compiled", "graphs", "state_update", "autotune", "layout", "strategy")
 """Settings of the arms: as requested, or the ratio is void."""
 SHIPPED = ("cudnn", "cublas", "nccl")
 """NVIDIA's libraries that each framework brings: reported, as they belong to its release."""
@@ -89,6 +91,8 @@ def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
 
 
 def _read(key: str, side: ParitySide) -> str:
+    if key == "strategy":  # nothing else tells how devices share the work
+        return str(side.settings.get(key, STRATEGY[key][0]))
     return side.manifest.get(key, "not read")
 
 

@@ -26,6 +26,11 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NOW = AT + HOLD / 2
 
 
+def _describe(fingerprint: str, **others: Any) -> dict[str, Any]:
+    names = ("driver", "clock_policy", "cpu_model", "cpus")
+    return {"fingerprint": fingerprint, **{name: others.get(name) for name in names}}
+
+
 def _ingest(engine: Engine, state: State, *documents: Document) -> None:
     for document in documents:
         spool_document(state.spool, document)
@@ -44,8 +49,7 @@ def test_a_duel_run_that_measured_every_pass_is_found(engine: Engine, state: Sta
         at=passes.at,
         snapshot="a" * 64,
         environments={"jax-0.9": "jax-0.9.0", "torch-2.10": "torch-2.10.0"},
-        fingerprint="00112233445566ff",
-        driver=None,
+        device=_describe("00112233445566ff", driver=None),
     )
     assert datetime.fromisoformat(passes.at) == datetime.fromisoformat(
         document["allocation"]["started_at"]
@@ -68,9 +72,10 @@ def _name_another(document: Document) -> None:
         (lambda _: None, AT + HOLD + timedelta(minutes=1)),
         (_lose_memory, NOW),
         (lambda d: d["contenders"][0]["effective"].update(failed_passes=["profile: it"]), NOW),
+        (lambda d: d["contenders"][0].update(status="workaround"), NOW),
         (_name_another, NOW),
     ],
-    ids=["too old", "a contender without memory", "a failed pass", "not its own"],
+    ids=["too old", "a contender without memory", "a failed pass", "a workaround", "not its own"],
 )
 def test_incomplete_or_old_passes_do_not_hold(
     spoil: Callable[[Document], object], now: datetime, engine: Engine, state: State
@@ -87,8 +92,7 @@ PASSES = EarlierPasses(
     at=AT.isoformat(),
     snapshot="0" * 64,
     environments={"a": "0" * 16},
-    fingerprint="1" * 16,
-    driver="570.1",
+    device=_describe("1" * 16, driver="570.1"),
 )
 
 
@@ -99,8 +103,10 @@ PASSES = EarlierPasses(
         ({"snapshot": "2" * 64}, False),
         ({"environments": {"a": "1" * 16}}, False),
         ({"environments": {"a": "0" * 16, "b": "0" * 16}}, False),
-        ({"fingerprint": "2" * 16}, False),
-        ({"driver": None}, False),
+        ({"device": _describe("2" * 16, driver="570.1")}, False),
+        ({"device": _describe("1" * 16, driver=None)}, False),
+        ({"device": _describe("1" * 16, driver="570.1", clock_policy="500 W")}, False),
+        ({"device": _describe("1" * 16, driver="570.1", cpu_model="Other CPU")}, False),
     ],
 )
 def test_passes_hold_while_nothing_that_they_depend_on_changes(
@@ -111,6 +117,29 @@ def test_passes_hold_while_nothing_that_they_depend_on_changes(
     assert decode_order(encode(order)) == order
     found = order.find_passes({"fingerprint": "1" * 16, "driver": "570.1"})
     assert found == (earlier if holds else None)
+
+
+def test_without_the_earlier_run_there_are_no_passes(engine: Engine, state: State) -> None:
+    document = make_document()
+    _name_another(document)
+    for contender in document["contenders"]:
+        for start in contender["starts"]:
+            start["memory"], start["profile"] = dict.fromkeys(start["memory"]), None
+    _ingest(engine, state, document)
+    shown = contender_frame(engine, CAMPAIGN)
+    assert shown["process_peak_bytes"].isna().all() and list(shown["passes_campaign"]) == [None] * 2
+    assert profile_frame(engine, CAMPAIGN).empty and len(bottleneck_frame(engine, CAMPAIGN)) == 2
+
+
+def test_a_contender_that_failed_gets_no_earlier_passes(engine: Engine, state: State) -> None:
+    later = make_document()
+    _name_another(later)
+    later["contenders"][0].update(status="oom", starts=[])
+    later["equivalence"] = []
+    _ingest(engine, state, make_document(campaign="earlier", duel_run="e" * 16), later)
+    failed, other = contender_frame(engine, CAMPAIGN).to_dict("records")
+    assert failed["process_peak_bytes"] != failed["process_peak_bytes"]
+    assert (failed["passes_campaign"], other["passes_campaign"]) == (None, "earlier")
 
 
 def test_frames_have_the_passes_that_hold_and_series_do_not(engine: Engine, state: State) -> None:

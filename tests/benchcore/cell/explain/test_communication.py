@@ -16,6 +16,8 @@ ENTRY %main (p: f32[8,16]) -> f32[8,16] {
   %reduce-scatter.2 = f32[4,16]{1,0} reduce-scatter(%whole), dimensions={0}
   %all-gather-start = (f32[4]{0}, f32[8]{0}) all-gather-start(%part), dimensions={0}
   %done = f32[8]{0} all-gather-done(%all-gather-start)
+  %reduce-start = (f32[2,3]{1,0}, f8e4m3fn[4]{0}) all-reduce-start(%p0, %p1), to_apply=%add
+  %reduce-done = (f32[2,3]{1,0}, f8e4m3fn[4]{0}) all-reduce-done(%reduce-start)
   ROOT %flags = pred[16]{0} collective-permute(%c)
 }
 """
@@ -23,7 +25,7 @@ ENTRY %main (p: f32[8,16]) -> f32[8,16] {
 
 def test_collectives_of_a_program() -> None:
     reduced, gathered, scattered = 64 * 4 + 4 * 16 * 2, 8 * 16 * 4, 2 * 4 * 16 * 4
-    assert count_in_hlo(_HLO, 2) == reduced + gathered + scattered + 8 * 4 + 16
+    assert count_in_hlo(_HLO, 2) == reduced + gathered + scattered + 8 * 4 + (24 + 4) + 16
     assert count_in_hlo("%add = f32[8]{0} add(%all-gather, %b)", 2) == 0
 
 
