@@ -24,6 +24,10 @@ _MODELS = {
     "copy": "Memory copy",
     "noop": "Empty step",
     "ops": "Operations",
+    "convolution": "Convolution",
+    "ensemble": "Ensemble",
+    "kernels": "Fused kernels",
+    "recompile": "New shapes",
 }
 _USE_CASES = {
     "train": "training",

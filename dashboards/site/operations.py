@@ -54,7 +54,7 @@ def operations_page(answers: Sequence[Answer]) -> Block:
     )
     if not rows:
         return blocks.page(OPERATIONS_PAGE.title, [blocks.text("No operation counts yet.")])
-    count = f"{len(slow)} of {format_count(len(rows), 'measured pair')} of operations slow."
+    count = f"One framework is slow in {len(slow)} of {format_count(len(rows), 'measured pair')}."
     caption = "Open pairs below for a text that can be sent to the slower framework's project."
     listed = [
         blocks.text(count, tone="answer"),
@@ -109,8 +109,8 @@ def _describe(row: Answer) -> dict[str, blocks.Cell]:
 
 def _write_title(row: Answer) -> str:
     slow, fast = (FRAMEWORKS[row[f"{row[side]}_framework"]] for side in ("slow", "fast"))
-    times = f"{row['factor'][0]:.1f} times as long as {fast}"
-    return f"{_name_operation(row)} takes {slow} {times} on {row['device_model']}"
+    times = f"{slow} takes {row['factor'][0]:.1f} times as long as {fast}"
+    return f"{_name_operation(row)}: {times} on {row['device_model']}"
 
 
 def _name_operation(row: Answer) -> str:
