@@ -89,7 +89,7 @@ def test_both_frameworks_agree_and_their_ratio_counts(
 def _agree_on_two_devices(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
     document = run_order(order, state, snapshot)
     failures = [contender["failure"] for contender in document["contenders"]]
-    assert [contender["status"] for contender in document["contenders"]] == ["ok", "ok"], failures
+    assert {contender["status"] for contender in document["contenders"]} == {"ok"}, failures
     assert document["duel"]["sizes"]["devices"] == 2
     assert document["equivalence"]
     assert all(row["agrees"] for row in document["equivalence"])
