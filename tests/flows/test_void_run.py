@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ def test_prefect_shows_a_void_night_as_failed_with_its_reason(
     async def read() -> dict[str, Any]:
         return read_outcome(ended)
 
-    assert asyncio.run(read()) == outcome  # also where a loop runs
+    with ThreadPoolExecutor(1) as pool:  # also where a loop runs
+        assert pool.submit(asyncio.run, read()).result() == outcome
 
     ended = _run_night({**outcome, "void": None}, monkeypatch)
     assert ended.is_completed() and ended.name == "Completed"
