@@ -84,7 +84,7 @@ def _plan(days_ago: int) -> DemoNight:
     )
     plan = dataclasses.replace(night.plan, campaign=older, duels=tuple(runs))
     at = night.at.replace(year=night.at.year - days_ago // DAYS)
-    return dataclasses.replace(night, plan=plan, at=at, days_ago=days_ago)
+    return dataclasses.replace(night, plan=plan, at=at)
 
 
 def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> None:

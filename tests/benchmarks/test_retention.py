@@ -23,3 +23,11 @@ def test_old_nights_keep_their_results_alone(state: State, monkeypatch: pytest.M
     packed = [each for each in campaigns if not any((state.spool / each).glob("*.json"))]
     assert packed == campaigns[:-2]
     assert all(any((state.spool / each).iterdir()) for each in campaigns)
+
+
+def test_a_second_year_has_nights_of_its_own() -> None:
+    first, second = retention._plan(3), retention._plan(3 + retention.DAYS)
+    assert first.plan.campaign != second.plan.campaign and second.at < first.at
+    runs = [{duel.duel_run for duel in each.plan.duels} for each in (first, second)]
+    assert not runs[0] & runs[1]
+    assert len(list(retention.list_documents(second))) == len(second.plan.duels)
