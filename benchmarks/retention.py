@@ -24,9 +24,9 @@ from rich.progress import track
 
 from benchcore.cell.measure.host import describe_host
 from benchcore.demo.documents import DemoNight
-from benchcore.demo.story import DAYS
+from benchcore.demo.story import DAYS, make_profile, resolve_requests
 from benchcore.demo.write import list_documents, plan_night
-from benchcore.planning.matrix import save_plan
+from benchcore.planning.matrix import make_plan, save_plan
 from benchcore.protocol import EnvironmentRecord, write_json
 from benchcore.running.plans import campaign_folder
 from benchcore.running.retention import list_removals, list_sizes, remove
@@ -77,13 +77,13 @@ def _plan(days_ago: int) -> DemoNight:
     night = plan_night(LAST, days_ago % DAYS)
     if days_ago < DAYS:
         return night
-    older = f"{night.plan.campaign}-{days_ago // DAYS}"
-    runs = (
-        dataclasses.replace(each, duel_run=f"{int(each.duel_run, 16) ^ days_ago:016x}")
-        for each in night.plan.duels
-    )
-    plan = dataclasses.replace(night.plan, campaign=older, duels=tuple(runs))
     at = night.at.replace(year=night.at.year - days_ago // DAYS)
+    plan = make_plan(
+        make_profile(at, night.days_ago),
+        resolve_requests(night.days_ago),
+        campaign=f"{night.plan.campaign}-{days_ago // DAYS}",
+        site=night.plan.site,
+    )
     return dataclasses.replace(night, plan=plan, at=at)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import retention
 
+from benchcore.planning.matrix import load_plan, save_plan
 from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.duels import list_campaigns
@@ -25,9 +28,11 @@ def test_old_nights_keep_their_results_alone(state: State, monkeypatch: pytest.M
     assert all(any((state.spool / each).iterdir()) for each in campaigns)
 
 
-def test_a_second_year_has_nights_of_its_own() -> None:
+def test_a_second_year_has_nights_of_its_own(tmp_path: Path) -> None:
     first, second = retention._plan(3), retention._plan(3 + retention.DAYS)
     assert first.plan.campaign != second.plan.campaign and second.at < first.at
     runs = [{duel.duel_run for duel in each.plan.duels} for each in (first, second)]
     assert not runs[0] & runs[1]
     assert len(list(retention.list_documents(second))) == len(second.plan.duels)
+    save_plan(second.plan, tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json").duels == second.plan.duels
