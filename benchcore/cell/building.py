@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
+from benchcore.cell.proof.agreement import KNOWN, LARGE, SMALL
 from benchcore.program import Arrays, Program
 from benchcore.workloads.contract import Spec, import_spec
 from benchcore.workloads.settings import INJECTED_SLOWDOWN
@@ -58,6 +59,15 @@ def make_other_arrays(spec: Spec, case: Any, seed: int) -> Arrays:
             if first.dtype.kind == "f":  # a token has no size
                 first[0] *= _LARGE
     return spec.smooth(case, arrays)
+
+
+def make_start(spec: Spec, case: Any, seed: int, when: str) -> Arrays | None:
+    """The start that the evidence of a moment is of; None = the known one."""
+    if when == KNOWN:
+        return None
+    arrays = make_other_arrays(spec, case, seed)
+    change = {SMALL: spec.shrink, LARGE: spec.enlarge}.get(when)
+    return arrays if change is None else change(case, arrays)
 
 
 def bind_program(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.cell.building import bind_program, make_other_arrays, put_weights
+from benchcore.cell.building import bind_program, make_start, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.document import size_case
 from benchcore.cell.failures.status import classify_exception
@@ -22,7 +22,7 @@ from benchcore.cell.loader.epochs import Trainer
 from benchcore.cell.measure import energy, memory, timing
 from benchcore.cell.measure.metric_probes import probe_metrics
 from benchcore.cell.measure.new_shapes import measure_new_shapes
-from benchcore.cell.proof.agreement import LARGE, UNUSUAL
+from benchcore.cell.proof.agreement import UNUSUAL
 from benchcore.cell.proof.canary import run_canary
 from benchcore.cell.proof.case import digest, save_proof
 from benchcore.cell.proof.manifest import read_manifest
@@ -266,21 +266,19 @@ class Contender:
         `large_values`.
         """
         self._stage = "evidence"
-        runtime, other = self.runtime, None
+        runtime, when = self.runtime, message["when"]
         case = _find_case(self._spec, self._order)
-        if message["when"] == "after":
+        if when in UNUSUAL and (
+            case.precision != "fp32_ieee" or self._order["framework"] == "stdlib"
+        ):
+            return []  # others have no digits left for it, and a bare interpreter no numpy
+        if when == "after":
             self._check_left_behind()
             if message["count_products"]:
                 self._run_steps(self._steps_per_block)  # the state may have been reset
                 self._products = runtime.count_products(self.program)
-            other = make_other_arrays(self._spec, case, self._order["seed"])
-        if message["when"] in UNUSUAL:
-            if case.precision != "fp32_ieee" or self._order["framework"] == "stdlib":
-                return []  # others have no digits left for it, and a bare interpreter no numpy
-            other = make_other_arrays(self._spec, case, self._order["seed"])
-            change = self._spec.enlarge if message["when"] == LARGE else self._spec.shrink
-            other = change(case, other)
-        found = self.program.prove(runtime.synchronise, runtime.release, other)
+        start = make_start(self._spec, case, self._order["seed"], when)
+        found = self.program.prove(runtime.synchronise, runtime.release, start)
         evidence = {**found, **self._inspect_batch()}
         if evidence:
             import numpy as np
