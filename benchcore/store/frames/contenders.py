@@ -114,15 +114,17 @@ def _read_contenders(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
 
 
 def _take_earlier_passes(engine: Engine, frame: pd.DataFrame) -> pd.DataFrame:
-    """What passes measure, from the duel run whose passes hold."""
-    frame["passes_campaign"] = None
-    runs = set(frame["passes_of"].dropna())
-    if not runs:
-        return frame
-    query = select(DuelRun.campaign).where(DuelRun.id.in_(runs)).distinct()
-    with Session(engine) as session:
-        campaigns = list(session.scalars(query))
-    measured = _read_contenders(engine, campaigns)
+    """What passes measure, from the duel run whose passes are valid: of these campaigns, or of
+    others, which are read as well."""
+    wanted = set(frame["passes_of"].dropna())
+    if not wanted:
+        return frame.assign(passes_campaign=None)
+    measured = frame
+    if elsewhere := wanted - set(frame["duel_run"]):
+        query = select(DuelRun.campaign).where(DuelRun.id.in_(elsewhere)).distinct()
+        with Session(engine) as session:
+            others = list(session.scalars(query))
+        measured = pd.concat([frame, _read_contenders(engine, others)])
     keys = list(zip(frame["passes_of"], frame["name"], strict=True))
     earlier = measured.set_index(["duel_run", "name"]).reindex(keys).set_axis(frame.index)
     valid = frame["status"].eq("ok") & earlier["campaign"].notna()
