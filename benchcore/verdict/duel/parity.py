@@ -91,7 +91,7 @@ def compare_sides(a: ParitySide, b: ParitySide, track: str) -> Parity:
 
 
 def _read(key: str, side: ParitySide) -> str:
-    if key == "strategy":  # nothing else tells how devices share the work
+    if key == "strategy":  # no program reports how devices share the work
         return str(side.settings.get(key, STRATEGY[key][0]))
     return side.manifest.get(key, "not read")
 

@@ -60,7 +60,7 @@ def shrink(case: object, arrays: Arrays) -> Arrays:
 
 
 def shrink_rows(case: object, arrays: Arrays) -> Arrays:
-    """An operation on rows of which some have a variance of the order of an epsilon."""
+    """Rows of an operation, some with a variance near an epsilon."""
     inputs = {name: array.copy() for name, array in arrays.inputs.items()}
     rows = next(iter(inputs.values()))
     if rows.ndim == 2 and rows.dtype.kind == "f":
