@@ -101,18 +101,19 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Training on image files, with the same compiled step that the evidence checks.
+    """Training on a data set, with the same compiled step that the evidence checks.
 
-    `layout` is the layout of its images. `stage` copies a batch (uint8 images, int32 labels) into
-    host memory of the program. `send` starts the copy to the device and may return before it ends.
-    `learn` enqueues one step and returns its loss; `validate` counts the images whose largest logit
-    is at their label (-1 = no label). Both results stay on the device; `owed` returns what is still
-    unfinished there. `see` returns the `pixels` and `labels` that a step gets, which are compared
-    too. `reset` restores the initial state.
+    `layout` is the layout of its images. `stage` copies a batch's arrays (uint8 images or others,
+    int32 labels) into host memory of the program. `send` starts the copy to the device and may
+    return before it ends. `learn` enqueues one step and returns its loss; `validate` counts the
+    labels at which the largest logit is (-1 = no label). Both results stay on the device; `owed`
+    returns what is still unfinished there. `see` returns the `pixels` and `labels` that a step
+    gets, which are compared too; `inputs` stand for pixels where there are none. `reset` restores
+    the initial state.
     """
 
     layout: Literal["NHWC", "NCHW"]
-    stage: Callable[[np.ndarray, np.ndarray], Any]
+    stage: Callable[[ByName], Any]
     send: Callable[[Any], Any]
     learn: Callable[[Any], Any]
     validate: Callable[[Any], Any]

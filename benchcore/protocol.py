@@ -118,20 +118,33 @@ Layout = Literal["NHWC", "NCHW"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowOrder:
+    """One array of an example: its numpy dtype and shape, such as uint8 (224, 224, 3)."""
+
+    name: Text
+    dtype: Text
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class DatasetOrder:
     """What a duel trains on: each round is then an epoch."""
 
     name: str
     listing: str
-    """A JSON file that names every image of both splits, in order, with its label."""
+    """A JSON file that names every image of both splits, in order, with its label; or the files
+    of arrays."""
     sha256: str
-    """Of the listing's names, labels and sizes."""
+    """Of the listing's names, labels and sizes; or of the arrays."""
     num_classes: int
     num_train: int
     num_val: int
+    """Labels to validate on: of a text whose every token is predicted, one for each."""
     batch: int
-    side: int
-    """Height and width of a crop in pixels."""
+    side: int | None
+    """Height and width of a crop in pixels; None = not images."""
+    rows: tuple[RowOrder, ...]
+    """The arrays of an example, `labels` last. Images are upright."""
     mode: DataMode
     loader_python: str
     """The Python that decodes: one with Pillow."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchcore.planning.image_folder import ImageFolder
+from benchcore.planning.datasets.dataset import Dataset
 from benchcore.planning.snapshot import list_inside_files
 from benchcore.protocol import (
     METHOD,
@@ -21,6 +21,7 @@ from benchcore.protocol import (
     DuelLimits,
     DuelOrder,
     EnvironmentRecord,
+    RowOrder,
     gather_limits,
 )
 from benchcore.running.duel_process import run_duel
@@ -187,7 +188,7 @@ def _refuse(): raise NVMLError_NotSupported
 LEARNER_SPEC = """
 from dataclasses import dataclass
 from benchcore.program import Arrays
-from benchcore.workloads.contract import Spec
+from benchcore.workloads.contract import Spec, TrainedImages
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
@@ -198,8 +199,8 @@ class Case:
 
 CASES = {"train": Case()}
 def make_arrays(case, seed): return Arrays(params={}, inputs={})
-def make_training_arrays(make_arrays, case, seed, images, labels):
-    return Arrays(params={}, inputs={"images": images, "labels": labels})
+def make_training_arrays(make_arrays, case, seed, batch):
+    return Arrays(params={}, inputs=batch)
 def flops(case): return 0
 def least_bytes(case): return 0
 def tolerances(case): return {}
@@ -208,6 +209,7 @@ SPEC = Spec(
     cases=CASES,
     make_arrays=make_arrays,
     make_training_arrays=make_training_arrays,
+    trains_on=lambda case: TrainedImages(side=None, classes=1000),
     flops=flops,
     least_bytes=least_bytes,
     tolerances=tolerances,
@@ -234,7 +236,7 @@ def build(case, arrays, settings):
         return {"pixels": means, "labels": batch[1] + 1}
     training = Training(
         layout="NCHW" if mode == "nchw" else "NHWC",
-        stage=lambda images, labels: (images.copy(), labels.copy()),
+        stage=lambda batch: (batch["images"].copy(), batch["labels"].copy()),
         send=lambda staged: staged,
         learn=learn,
         validate=lambda batch: (batch[1] >= 0).sum(),
@@ -248,8 +250,11 @@ def build(case, arrays, settings):
 `dark`, it takes the images of its batches for half as bright."""
 
 
-def make_dataset(listing: ImageFolder, **changes: Any) -> DatasetOrder:
+def make_dataset(listing: Dataset, **changes: Any) -> DatasetOrder:
     """What a `learner` trains on: two images a batch."""
+    side = changes.get("side", 32)
+    images = RowOrder(name="images", dtype="uint8", shape=(side or 0, side or 0, 3))
+    labels = RowOrder(name="labels", dtype="int32", shape=())
     defaults: dict[str, Any] = {
         "name": listing.name,
         "listing": str(listing.listing),
@@ -259,6 +264,7 @@ def make_dataset(listing: ImageFolder, **changes: Any) -> DatasetOrder:
         "num_val": listing.num_val,
         "batch": 2,
         "side": 32,
+        "rows": listing.rows or (images, labels),
         "mode": "end-to-end",
         "loader_python": sys.executable,
         "workers": 2,

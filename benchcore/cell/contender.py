@@ -164,9 +164,9 @@ class Contender:
         if order["dataset"] is None:
             return spec.make_arrays(case, order["seed"])
         self._loader = LoaderClient(order["dataset"], Path(order["loader_folder"]))
-        images, labels = self._loader.take_first("train", layout="NHWC")
+        batch = self._loader.take_first("train", layout="NHWC")
         assert spec.make_training_arrays is not None
-        return spec.make_training_arrays(spec.make_arrays, case, order["seed"], images, labels)
+        return spec.make_training_arrays(spec.make_arrays, case, order["seed"], batch)
 
     def _warm_up(self) -> dict[str, Any] | None:
         """Choose the block's length; with a dataset run the parts of an epoch once instead."""

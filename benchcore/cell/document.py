@@ -103,16 +103,17 @@ def find_case(order: DuelOrder, spec: Spec) -> Any:
     return case if dataset is None else size_case(case, dataset.batch, dataset.side)
 
 
-def size_case(case: Any, batch: int, side: int) -> Any:
+def size_case(case: Any, batch: int, side: int | None) -> Any:
     """A training case with another batch, and another side where the network takes any."""
     sized = {"side": side} if "side" in vars(case) else {}
     return dataclasses.replace(case, batch=batch, **sized)
 
 
-def name_epochs(case: Any, side: int) -> str:
+def name_epochs(case: Any, side: int | None) -> str:
     """A name that no case of a spec has, so its series is separate from that of single steps."""
     precision = "" if case.precision == "fp32_ieee" else f"_{case.precision}"
-    return f"epochs_b{case.batch}_{side}px{precision}"
+    pixels = "" if side is None else f"_{side}px"
+    return f"epochs_b{case.batch}{pixels}{precision}"
 
 
 _CHECKPOINT = "+"

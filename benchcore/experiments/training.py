@@ -1,7 +1,8 @@
-"""A duel of training on an image folder: its plan, and what it found."""
+"""A duel of training on a data set: its plan, and what it found."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +22,16 @@ from benchcore.experiments.compare import (
 )
 from benchcore.planning import matrix
 from benchcore.planning.catalog import list_workloads, load_spec
-from benchcore.planning.image_arrays import holds_arrays, read_image_arrays
-from benchcore.planning.image_folder import ImageFolder, read_image_folder
+from benchcore.planning.datasets.dataset import Dataset
+from benchcore.planning.datasets.graphs import read_graph
+from benchcore.planning.datasets.image_arrays import holds_arrays, read_image_arrays
+from benchcore.planning.datasets.image_folder import read_image_folder
+from benchcore.planning.datasets.packages import NAMES, find_named
+from benchcore.planning.datasets.texts import read_texts
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.requests import USUAL, CaseFilter, Placement, parse_arm
-from benchcore.protocol import DATA_MODES, DataMode, DatasetOrder, DuelLimits
+from benchcore.protocol import DATA_MODES, DataMode, DatasetOrder, DuelLimits, RowOrder
 from benchcore.running.duel_process import result_path
 from benchcore.running.plans import draft_named
 from benchcore.state import State
@@ -34,12 +39,20 @@ from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.store.frames.epochs import list_epochs
 from benchcore.verdict.samples import judge_samples
+from benchcore.workloads.contract import (
+    TrainedData,
+    TrainedGraphs,
+    TrainedImages,
+    TrainedTexts,
+)
 
 _PREPARE_S = 1800.0
 _BATCH_S = 120.0
 """Seconds without a batch after which the loader counts as hanging."""
 _SMALLEST_SIDE = 32
+_LABELS = RowOrder(name="labels", dtype="int32", shape=())
 _USUAL_SIDE = 224
+_STEP = CaseFilter(use_case="train", batch=32)
 _LIMITS = {"--epochs": 1000, "--batch-size": 4096, "--starts": 100, "--workers": 256}
 
 
@@ -51,7 +64,8 @@ class TrainingRequest:
     dataset: Path
     epochs: int
     batch: int
-    side: int
+    side: int | None
+    """Of images, in pixels; None = not images."""
     mode: str
     precision: str
     a: Sequence[str]
@@ -77,8 +91,8 @@ def draft_training(
     UserError."""
     case = _check(request)
     arms = tuple(parse_arm(",".join(each)) for each in (request.a, request.b))
-    folder = _read_images(request, state, report)
-    dataset = _order_dataset(request, folder)
+    found = _read_dataset(request, state, report)
+    dataset = _order_dataset(request, found)
     match = Match(
         workload=request.workload,
         case=case,
@@ -102,14 +116,27 @@ def draft_training(
     return matrix.train_on(plan, dataset)
 
 
-def _read_images(
-    request: TrainingRequest, state: State, report: Callable[[str], None]
-) -> ImageFolder:
-    if holds_arrays(request.dataset):
-        return read_image_arrays(request.dataset, state.datasets, report)
-    return read_image_folder(
-        request.dataset, state.datasets, skip_broken=request.skip_broken, report=report
-    )
+def _read_dataset(request: TrainingRequest, state: State, report: Callable[[str], None]) -> Dataset:
+    """What lies at the path, or the data set of a package, if nothing does and that is its name."""
+    path, keep, name = request.dataset, state.datasets, None
+    if str(path) in NAMES and not path.exists():
+        path, name = find_named(str(path), keep, report)
+    wanted = _find_data(request)
+    if isinstance(wanted, TrainedTexts):
+        found = read_texts(path, keep, wanted, report)
+    elif isinstance(wanted, TrainedGraphs):
+        found = read_graph(path, keep, wanted, report)
+    elif holds_arrays(path):
+        found = read_image_arrays(path, keep, report)
+    else:
+        found = read_image_folder(path, keep, skip_broken=request.skip_broken, report=report)
+    return found if name is None else dataclasses.replace(found, name=name)
+
+
+def _find_data(request: TrainingRequest) -> TrainedData:
+    spec = load_spec(request.workload)
+    assert spec.trains_on is not None, "checked before"
+    return spec.trains_on(find_step(request))
 
 
 def conclude_training(
@@ -134,10 +161,20 @@ def conclude_training(
     }
 
 
-def choose_side(workload: str, side: int | None) -> int:
-    """The side of images that a user wants, by default the only one or the usual one."""
-    only = load_spec(workload).trained_images
-    return side or (_USUAL_SIDE if only is None else only.side)
+def choose_side(workload: str, side: int | None) -> int | None:
+    """The side of images that a user wants, by default the only one or the usual one; None for a
+    workload that takes no images. Raises UserError for a side that it has no use for."""
+    spec = load_spec(workload)
+    if spec.trains_on is None:
+        return side  # refused later, by name
+    wanted = spec.trains_on(spec.cases[find_case(workload, _STEP)])
+    if isinstance(wanted, TrainedImages):
+        return side or wanted.side or _USUAL_SIDE
+    if side is not None:
+        raise UserError(
+            f"wanted no --side for {workload!r}, which takes no images, got {side}; leave it out"
+        )
+    return None
 
 
 def find_step(request: TrainingRequest) -> Any:
@@ -148,12 +185,10 @@ def find_step(request: TrainingRequest) -> Any:
 
 def _check(request: TrainingRequest) -> str:
     """The case of a single step that an epoch is made of. Raises UserError."""
-    if load_spec(request.workload).make_training_arrays is None:
-        able = [
-            name for name in list_workloads() if load_spec(name).make_training_arrays is not None
-        ]
+    if load_spec(request.workload).trains_on is None:
+        able = [name for name in list_workloads() if load_spec(name).trains_on is not None]
         raise UserError(
-            f"wanted a workload that can train on images, got {request.workload!r}; there are "
+            f"wanted a workload that can train on a data set, got {request.workload!r}; there are "
             f"{', '.join(able)}"
         )
     if request.mode not in DATA_MODES:
@@ -165,54 +200,59 @@ def _check(request: TrainingRequest) -> str:
     for (option, most), value in zip(_LIMITS.items(), given, strict=True):
         if not 1 <= value <= most:
             raise UserError(f"wanted {option} from 1 to {most}, got {value}; change it")
-    only = load_spec(request.workload).trained_images
-    if only is not None and request.side != only.side:
+    name = find_case(request.workload, dataclasses.replace(_STEP, precision=request.precision))
+    spec = load_spec(request.workload)
+    assert spec.trains_on is not None
+    wanted = spec.trains_on(spec.cases[name])
+    if isinstance(wanted, TrainedImages) and request.side is not None:
+        _check_side(request.workload, request.side, wanted.side)
+    return name
+
+
+def _check_side(workload: str, side: int, only: int | None) -> None:
+    if only is not None and side != only:
         raise UserError(
-            f"wanted --side {only.side}, the only one that {request.workload!r} takes, got "
-            f"{request.side}; leave it out"
+            f"wanted --side {only}, the only one that {workload!r} takes, got {side}; leave it out"
         )
-    if only is None and (
-        not _SMALLEST_SIDE <= request.side <= 1024 or request.side % _SMALLEST_SIDE
-    ):
+    if only is None and (not _SMALLEST_SIDE <= side <= 1024 or side % _SMALLEST_SIDE):
         raise UserError(
             f"wanted --side from {_SMALLEST_SIDE} to 1024 in multiples of {_SMALLEST_SIDE}, the "
-            f"product of all strides, got {request.side}; write for example --side 224"
+            f"product of all strides, got {side}; write for example --side 224"
         )
-    return find_case(
-        request.workload, CaseFilter(use_case="train", batch=32, precision=request.precision)
-    )
 
 
-def _order_dataset(request: TrainingRequest, folder: ImageFolder) -> DatasetOrder:
-    if folder.num_train < request.batch:
+def _order_dataset(request: TrainingRequest, found: Dataset) -> DatasetOrder:
+    if found.num_train < request.batch:
         raise UserError(
-            f"wanted at least one batch of {request.batch} images in train/, "
-            f"got {folder.num_train}; "
-            "choose a smaller --batch-size"
+            f"wanted at least one batch of {request.batch} examples to train on, got "
+            f"{found.num_train}; choose a smaller --batch-size"
         )
-    only = load_spec(request.workload).trained_images
-    if only is not None and folder.num_classes > only.classes:
+    most = _find_data(request).classes
+    if most is not None and found.num_classes > most:
         raise UserError(
-            f"wanted at most {only.classes} classes, as many as {request.workload!r} has logits, "
-            f"got {folder.num_classes}; take a part of them, or choose another workload"
+            f"wanted at most {most} classes, as many as {request.workload!r} has logits, "
+            f"got {found.num_classes}; take a part of them, or choose another workload"
         )
-    if folder.side not in (None, request.side):
+    if found.side not in (None, request.side):
         raise UserError(
             f"wanted arrays of images of {request.side} pixels, as arrays are not resized, got "
-            f"{folder.side}; choose another workload, or --side {folder.side}"
+            f"{found.side}; choose another workload, or --side {found.side}"
         )
-    if folder.num_val == 0:
+    if found.num_val == 0:
         raise UserError("wanted images in val/ that can be decoded, got none; add some")
+    side = request.side
+    cropped = (RowOrder(name="images", dtype="uint8", shape=(side or 0, side or 0, 3)), _LABELS)
     mode: DataMode = next(each for each in DATA_MODES if each == request.mode)
     return DatasetOrder(
-        name=folder.name,
-        listing=str(folder.listing),
-        sha256=folder.sha256,
-        num_classes=folder.num_classes,
-        num_train=folder.num_train,
-        num_val=folder.num_val,
+        name=found.name,
+        listing=str(found.listing),
+        sha256=found.sha256,
+        num_classes=found.num_classes,
+        num_train=found.num_train,
+        num_val=found.num_val,
         batch=request.batch,
-        side=request.side,
+        side=side,
+        rows=found.rows or cropped,
         mode=mode,
         loader_python=sys.executable,
         workers=request.workers or usable_cpus(),
@@ -221,8 +261,8 @@ def _order_dataset(request: TrainingRequest, folder: ImageFolder) -> DatasetOrde
 
 
 def find_times(document: Mapping[str, Any], target: float, why_not: str = "") -> dict[str, Any]:
-    """The seconds of training, in each start of both sides, until an epoch's accuracy on the
-    validation images is at least `target`; None = never. Validation itself is not counted.
+    """The seconds of training, in each start of both sides, until an epoch's accuracy in
+    validation is at least `target`; None = never. Validation itself is not counted.
 
     `ratio` is how many times as fast a is as b over the starts in which both arrived, and why there
     is none, such as `why_not`. All starts begin with the same weights and see the same batches.

@@ -31,10 +31,34 @@ def stack_outputs(case: Any, steps: Steps) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedImages:
-    """The only images that a network can train on: their height and width, and the most classes."""
+    """The images that a network can train on: the most classes, and their height and width; None =
+    a side in multiples of 32."""
 
-    side: int
+    side: int | None
     classes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedTexts:
+    """The texts: tokens of each, different tokens, and the most classes; None = the labels are the
+    next tokens."""
+
+    tokens: int
+    vocabulary: int
+    classes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedGraphs:
+    """The graphs: nodes of a neighbourhood, edges to each, features of a node, the most classes."""
+
+    nodes: int
+    degree: int
+    features: int
+    classes: int
+
+
+TrainedData = TrainedImages | TrainedTexts | TrainedGraphs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +103,10 @@ class Spec:
     """The same for weights from a checkpoint; None = `proofs`."""
     state_dict_shapes: Callable[[Any], Mapping[str, tuple[int, ...]]] | None = None
     """Shapes of a checkpoint's arrays by name; None = no checkpoint fits this workload."""
-    make_training_arrays: (
-        Callable[[MakeArrays, Any, int, np.ndarray, np.ndarray], Arrays] | None
-    ) = None
-    """Makes arrays whose inputs are a batch of image files; None = can't train on image files."""
-    trained_images: TrainedImages | None = None
-    """The images that training takes; None = of a side in multiples of 32, up to 1000 classes."""
+    trains_on: Callable[[Any], TrainedData] | None = None
+    """The data sets that a case can train on; None = on none."""
+    make_training_arrays: Callable[[MakeArrays, Any, int, ByName], Arrays] | None = None
+    """Makes arrays whose inputs are a batch of a data set. A spec has it if `trains_on` is set."""
     winograd_share: Callable[[Any], float] | None = None
     """Share of a step's FLOPs in 3x3 convolutions of stride 1, where Winograd needs fewer."""
     injects_faults: bool = False

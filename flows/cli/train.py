@@ -1,4 +1,4 @@
-"""The command `deadheat train`: epochs on an image folder, in both frameworks at once."""
+"""The command `deadheat train`: epochs on a data set, in both frameworks at once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from benchcore.experiments.training import (
     find_step,
 )
 from benchcore.planning.checkpoints import take_checkpoint
+from benchcore.planning.datasets.packages import NAMES
 from benchcore.planning.matrix import PlannedDuel
 from benchcore.planning.requests import USUAL, Placement
 from benchcore.protocol import DATA_MODES
@@ -32,18 +33,22 @@ _COLUMNS = (
     *("contender", "epoch", "time", "rate", "wait", "loss", "accuracy", "validation", "energy"),
     "starts",
 )
-_DATASET = "Read train/CLASS/*.jpg and val/CLASS/*.jpg, or arrays: IDX files, .npz, .csv."
+_DATASET = (
+    "Read images (train/CLASS/*.jpg and val/CLASS/*.jpg; IDX or CIFAR-10 files, .npz, .csv), texts "
+    "(train/CLASS/*.txt, CLASS/*.txt, *.txt) or a graph (.npz, Planetoid's files), as the workload "
+    f"takes. Or install one: {', '.join(NAMES)}."
+)
 _SIDE = "Crop images to this width and height (default 224, or what the workload takes)."
 _MODES = f"Choose the data path: {', '.join(DATA_MODES)}."
 _TARGET = "Find how long each side trains until this accuracy: 0.9 is 90 %."
-_WORKERS = "Decode with this many threads (default: one per CPU)."
+_WORKERS = "Decode images with this many threads (default: one per CPU)."
 
 
 @expand_groups
 def train(
     workload: Annotated[
         str,
-        options.argument("WORKLOAD", "Name of a workload for images, such as resnet50."),
+        options.argument("WORKLOAD", "Name of a workload such as resnet50 or small_lm."),
     ],
     dataset: Annotated[Path, option("--dataset", "PATH", _DATASET)],
     a: options.SideA,
@@ -54,7 +59,7 @@ def train(
     batch: Annotated[
         int,
         typer.Option(
-            "--batch-size", "--batch", metavar="IMAGES", help="Train on this many images per step."
+            "--batch-size", "--batch", metavar="EXAMPLES", help="Train on this many per step."
         ),
     ] = 32,
     side: Annotated[int | None, option("--side", "PIXELS", _SIDE)] = None,
@@ -77,7 +82,7 @@ def train(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Train on an image folder on both sides, and compare their epochs.
+    """Train on a data set on both sides, and compare their epochs.
 
     Prints time, waiting for data, accuracy and energy of every epoch. Exit code 1 if a side failed.
     """
@@ -119,7 +124,8 @@ def _title(duel: PlannedDuel) -> str:
     """The table's title; the folder's name is whatever its owner called it."""
     given = duel.dataset
     assert given is not None
+    what, of = ("examples", "") if given.side is None else ("images", f" at {given.side} pixels")
     return escape(
-        f"{duel.workload} on {given.name!r}, {given.num_train} images of {given.num_classes} "
-        f"classes, {given.batch} a step at {given.side} pixels, {given.mode}; rate: images a second"
+        f"{duel.workload} on {given.name!r}, {given.num_train} {what} of {given.num_classes} "
+        f"classes, {given.batch} a step{of}, {given.mode}; rate: {what} a second"
     )

@@ -6,7 +6,7 @@ import hashlib
 import mmap
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ class LoaderClient:
     """
 
     def __init__(self, dataset: Mapping[str, Any], folder: Path) -> None:
-        self._batch, self._side = dataset["batch"], dataset["side"]
+        self._batch, self._rows = dataset["batch"], dataset["rows"]
         self._timeout_s = dataset["batch_timeout_s"]
         self._hasher = ThreadPoolExecutor(1)
         self._hashed: list[Future[None]] = []
@@ -50,35 +50,35 @@ class LoaderClient:
 
     def batches(
         self, split: Split, epoch: int, *, layout: Layout, most: int | None = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Images and labels of an epoch, as views that are valid until the next batch.
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """The arrays of an epoch's batches, as views that are valid until the next batch.
 
-        The last batch of validation is padded with black images of label -1. Raises
+        The last batch of validation is padded with zeros, such as black images, of label -1. Raises
         LoaderFailedError.
         """
-        from benchcore.cell.loader.ring_buffer import slot_arrays
+        from benchcore.cell.loader.ring_buffer import slot_arrays, upright
 
         self._await_hashes()  # returns every slot before the next request
         request = {"split": split, "epoch": epoch, "layout": layout, "most": most}
         self._send(request)
         while "slot" in (message := self._receive()):
-            images, labels = slot_arrays(
-                self._ring, message["slot"], batch=self._batch, side=self._side, layout=layout
+            arrays = slot_arrays(
+                self._ring, message["slot"], batch=self._batch, rows=self._rows, layout=layout
             )
-            yield images, labels
-            upright = images if layout == "NHWC" else images.transpose(0, 2, 3, 1)
-            task = self._hasher.submit(self._hash_and_return, message["slot"], upright, labels)
+            yield arrays
+            canonical = [upright(each, layout) for each in arrays.values()]
+            task = self._hasher.submit(self._hash_and_return, message["slot"], canonical)
             self._hashed.append(task)
 
-    def take_first(self, split: Split, *, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    def take_first(self, split: Split, *, layout: Layout) -> dict[str, np.ndarray]:
         """Copies of the first batch of the first epoch."""
         given = self.batches(split, 0, layout=layout, most=1)
-        ((images, labels),) = [(images.copy(), labels.copy()) for images, labels in given]
-        return images, labels
+        (copies,) = [{name: each.copy() for name, each in arrays.items()} for arrays in given]
+        return copies
 
-    def _hash_and_return(self, slot: int, images: np.ndarray, labels: np.ndarray) -> None:
-        self._sha.update(images.tobytes())
-        self._sha.update(labels.tobytes())
+    def _hash_and_return(self, slot: int, arrays: Sequence[np.ndarray]) -> None:
+        for each in arrays:
+            self._sha.update(each.tobytes())
         self._send({"free": slot})
 
     def take_digest(self) -> str:

@@ -13,7 +13,7 @@ from benchcore.cell.measure.energy import ReadMillijoules
 from benchcore.cell.runtime import Runtime
 from benchcore.program import Training
 from benchcore.protocol import DataMode
-from benchcore.workloads.contract import Spec
+from benchcore.workloads.contract import Spec, TrainedImages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ class Trainer:
         return seen
 
     def _first(self, split: str) -> Any:
-        staged = self.training.stage(*self.loader.take_first(split, layout=self.training.layout))
+        staged = self.training.stage(self.loader.take_first(split, layout=self.training.layout))
         return self.training.send(staged)
 
     def run(self, epoch: int) -> dict[str, Any]:
@@ -111,15 +111,15 @@ class Trainer:
         return iter(placed), "device-resident"
 
     def _stage(self, epoch: int) -> Iterator[Any]:
-        for images, labels in self.loader.batches("train", epoch, layout=self.training.layout):
-            yield self.training.stage(images, labels)
+        for arrays in self.loader.batches("train", epoch, layout=self.training.layout):
+            yield self.training.stage(arrays)
 
     def _validate(self, epoch: int) -> dict[str, int]:
         counts: list[Any] = []
         began = time.perf_counter_ns()
         given = self.loader.batches("val", epoch, layout=self.training.layout)
-        for images, labels in self._report_while(given):
-            batch = self.training.send(self.training.stage(images, labels))
+        for arrays in self._report_while(given):
+            batch = self.training.send(self.training.stage(arrays))
             counts.append(self.training.validate(batch))
         correct = sum(int(count) for count in counts)
         return {"correct": correct, "validation_ns": max(1, time.perf_counter_ns() - began)}
@@ -135,20 +135,28 @@ class Trainer:
                 self.report_alive()
 
 
-def seen_tolerances(precision: str, own: Mapping[str, float] | None = None) -> dict[str, float]:
+def seen_tolerances(
+    precision: str, own: Mapping[str, float] | None = None, *, images: bool = True
+) -> dict[str, float]:
     """Tolerances of a step's inputs; for backward quantities the wider of `own` and ours.
 
     Divisions on two devices differ in their last digits, which bf16 may round differently.
     """
-    given = {"pixels": 1e-3 if precision.startswith("bf16") else 1e-6, "labels": 1e-9}
-    wider = {key: max(own[key], _BACKWARD[key]) for key in _BACKWARD if key in own} if own else {}
+    rounded = 1e-3 if precision.startswith("bf16") else 1e-6
+    given = {"pixels" if images else "inputs": rounded, "labels": 1e-9}
+    wider = (
+        {key: max(own[key], _BACKWARD[key]) for key in _BACKWARD if key in own}
+        if own and images
+        else {}
+    )
     return given | wider
 
 
 def list_tolerances(spec: Spec, case: Any) -> dict[str, float]:
-    """Those of a duel that trains on image files."""
+    """Those of a duel that trains on a data set."""
     own = spec.tolerances_near_kinks(case)
-    return {**own, **seen_tolerances(case.precision, own)}
+    images = spec.trains_on is not None and isinstance(spec.trains_on(case), TrainedImages)
+    return {**own, **seen_tolerances(case.precision, own, images=images)}
 
 
 def record_block(start: dict[str, Any], found: Mapping[str, Any], turn: Mapping[str, Any]) -> None:

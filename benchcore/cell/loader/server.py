@@ -7,6 +7,7 @@ names its layout, which is written here, so no contender converts it in a timed 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import mmap
 import socket
@@ -21,7 +22,7 @@ import numpy as np
 
 from benchcore.cell.channel import Channel, ChannelClosedError, ChannelTimeoutError
 from benchcore.cell.loader.decoding import Split, load_pixels
-from benchcore.cell.loader.ring_buffer import slot_arrays, slot_bytes
+from benchcore.cell.loader.ring_buffer import slot_arrays, slot_bytes, upright
 from benchcore.protocol import DatasetOrder, Layout
 
 _SLOTS = 4
@@ -38,13 +39,14 @@ class LoaderServer:
         self._root = Path(listing["root"])
         self._items: Mapping[str, list[tuple[str, int]]] = listing["splits"]
         self._arrays = {
-            split: (np.load(images, mmap_mode="r"), np.load(labels))
-            for split, (images, labels) in listing.get("arrays", {}).items()
+            split: {name: np.load(path, mmap_mode="r") for name, path in files.items()}
+            for split, files in listing.get("arrays", {}).items()
         }
-        """Images that need no decoding, and are neither cropped nor mirrored."""
+        """Examples that need no decoding, and are neither cropped nor mirrored."""
+        self._rows = [dataclasses.asdict(each) for each in order.rows]
         self._pool = ThreadPoolExecutor(order.workers)
         self._turn = threading.Lock()
-        self._ring = _make_ring(folder / "ring", _SLOTS * slot_bytes(order.batch, order.side))
+        self._ring = _make_ring(folder / "ring", _SLOTS * slot_bytes(order.batch, self._rows))
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(folder / "socket"))
         self._socket.listen()
@@ -98,7 +100,7 @@ class LoaderServer:
         return [indices[first : first + size] for first in range(0, len(indices), size)]
 
     def _count(self, split: Split) -> int:
-        return len(self._arrays[split][1] if self._arrays else self._items[split])
+        return len(self._arrays[split]["labels"] if self._arrays else self._items[split])
 
     def _rng(self, *of: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64([self._seed, *of]))
@@ -106,36 +108,31 @@ class LoaderServer:
     def _decode(
         self, slot: int, batch: Sequence[int], split: Split, epoch: int, layout: Layout
     ) -> list[Future[None]]:
-        images, labels = slot_arrays(
-            self._ring, slot, batch=self._order.batch, side=self._order.side, layout=layout
+        views = slot_arrays(
+            self._ring, slot, batch=self._order.batch, rows=self._rows, layout=layout
         )
-        images[len(batch) :] = 0
-        labels[:] = -1
-        upright = images if layout == "NHWC" else images.transpose(0, 2, 3, 1)
-
+        arrays = {name: upright(each, layout) for name, each in views.items()}
+        for name, each in arrays.items():
+            each[len(batch) :] = -1 if name == "labels" else 0
         if self._arrays:
-            return [self._pool.submit(self._copy, upright, labels, split, batch)]
+            return [self._pool.submit(self._copy, arrays, split, batch)]
+        side = self._order.side
+        assert side is not None, "image files are cropped to a side"
 
         def decode(place: int, index: int) -> None:
             name, label = self._items[split][index]
-            upright[place] = load_pixels(
-                self._root / name,
-                self._order.side,
-                split=split,
-                make_rng=lambda: self._rng(epoch, index),
+            arrays["images"][place] = load_pixels(
+                self._root / name, side, split=split, make_rng=lambda: self._rng(epoch, index)
             )
-            labels[place] = label
+            arrays["labels"][place] = label
 
         return [self._pool.submit(decode, *each) for each in enumerate(batch)]
 
-    def _copy(
-        self, upright: np.ndarray, labels: np.ndarray, split: Split, batch: Sequence[int]
-    ) -> None:
+    def _copy(self, into: Mapping[str, np.ndarray], split: Split, batch: Sequence[int]) -> None:
         """Grey images get three equal channels."""
-        images, kept = self._arrays[split]
-        found = images[batch]
-        upright[: len(batch)] = found if found.ndim == 4 else found[..., None]
-        labels[: len(batch)] = kept[batch]
+        for name, array in into.items():
+            found = self._arrays[split][name][batch]
+            array[: len(batch)] = found if found.ndim == array.ndim else found[..., None]
 
 
 def _returned(channel: Channel, *, wait: bool) -> Iterator[int]:

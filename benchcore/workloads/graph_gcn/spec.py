@@ -14,8 +14,10 @@ from itertools import pairwise
 import numpy as np
 
 from benchcore.program import ByName
+from benchcore.workloads.contract import TrainedGraphs
 from benchcore.workloads.networks.case import Case, Network, Product, make_cases
 from benchcore.workloads.networks.settings import SETTINGS as NETWORK_SETTINGS
+from benchcore.workloads.networks.training_arrays import training_arrays
 from benchcore.workloads.settings import AGGREGATE, Options
 from benchcore.workloads.starts.kinks import choose_spread, leave_in_chain
 
@@ -89,6 +91,14 @@ def _leave_kinks(case: Case, params: ByName) -> ByName:
     return leave_in_chain(params, layers, choose_spread(case.use_case))
 
 
+def _trains_on(case: Case) -> TrainedGraphs:
+    widths = SIZES[case.size]
+    features, *_, classes = widths.features
+    return TrainedGraphs(
+        nodes=widths.nodes, degree=widths.degree, features=features, classes=classes
+    )
+
+
 NETWORK = Network(
     shapes=_shapes,
     products=_products,
@@ -97,4 +107,6 @@ NETWORK = Network(
     leave_kinks=_leave_kinks,
 )
 CASES = make_cases(infer=(1, 8, 32, 128), train=(32, 128), per_sample=(32, 128), clip=1.25)
-SPEC = NETWORK.make_spec(CASES, SETTINGS)
+SPEC = NETWORK.make_spec(
+    CASES, SETTINGS, make_training_arrays=training_arrays, trains_on=_trains_on
+)

@@ -99,5 +99,5 @@ SPEC = NETWORK.make_spec(
     CASES,
     SETTINGS,
     make_training_arrays=training_arrays,
-    trained_images=TrainedImages(side=SIZES["base"].side, classes=CLASSES),
+    trains_on=lambda case: TrainedImages(side=SIZES[case.size].side, classes=CLASSES),
 )

@@ -27,7 +27,7 @@ from benchcore.workloads.networks.case import (
 from benchcore.workloads.networks.per_sample.in_jax import make_per_sample, on_every_device
 from benchcore.workloads.settings import BuildSettings
 from benchcore.workloads.vision.batches import in_jax as batches
-from benchcore.workloads.vision.pixels import make_seen
+from benchcore.workloads.vision.pixels import make_inputs_seen, make_seen
 
 Params = dict[str, jax.Array]
 Inputs = dict[str, jax.Array]
@@ -100,10 +100,13 @@ class _Placed:
             name: np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if array.ndim == 4 else array
             for name, array in inputs.items()
         }
-        placed = jax.device_put(own, self.spread)
+        return self.cast(jax.device_put(own, self.spread))
+
+    def cast(self, inputs: Inputs) -> Inputs:
+        """Floating-point inputs in the case's dtype; others stay."""
         return {
             name: array.astype(self.dtype) if array.dtype == jnp.float32 else array
-            for name, array in placed.items()
+            for name, array in inputs.items()
         }
 
     def to_host(self, params: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
@@ -314,6 +317,21 @@ def _train(arrays: Arrays, placed: _Placed) -> Program:
     )
 
 
+def _make_prepare(placed: _Placed, arrays: Arrays) -> Callable[[Inputs], Inputs]:
+    """Images are normalised, and a network with one channel takes their first; of other inputs the
+    dtype is the case's."""
+    if "images" not in arrays.inputs:
+        return placed.cast
+    channels = arrays.inputs["images"].shape[1]
+    normalise = batches.make_prepare(placed.dtype)
+
+    def prepare(batch: Inputs) -> Inputs:
+        given = normalise(batch)
+        return {**given, "images": given["images"][..., :channels]}
+
+    return prepare
+
+
 def _make_training(
     placed: _Placed,
     arrays: Arrays,
@@ -321,14 +339,8 @@ def _make_training(
     held: Callable[[], _State],
     reset: Callable[[ByName], None],
 ) -> Training:
-    """On images; a network with one channel takes their first."""
-    channels = arrays.inputs["images"].shape[1]
-    normalise = batches.make_prepare(placed.dtype)
+    prepare = _make_prepare(placed, arrays)
     forward = placed.network.at_rest or placed.network.forward
-
-    def prepare(batch: Inputs) -> Inputs:
-        given = normalise(batch)
-        return {**given, "images": given["images"][..., :channels]}
 
     @jax.jit
     def count(state: _State, batch: Inputs) -> jax.Array:
@@ -336,8 +348,11 @@ def _make_training(
         return batches.count_correct(logits, batch["labels"])
 
     def see(batch: Inputs) -> dict[str, np.ndarray]:
-        given = prepare(batch)
-        return make_seen(on_host(given["images"]).transpose(0, 3, 1, 2), on_host(given["labels"]))
+        given = prepare(batch)  # JAX sorts the names
+        *inputs, labels = (on_host(given[name]) for name in arrays.inputs)
+        if "images" in batch:
+            return make_seen(inputs[0].transpose(0, 3, 1, 2), labels)
+        return make_inputs_seen(inputs, labels)
 
     return Training(
         layout="NHWC",

@@ -19,7 +19,7 @@ from benchcore.workloads.networks.case import LEARNING_RATE, MOMENTUM, Case, che
 from benchcore.workloads.networks.per_sample.in_torch import make_per_sample
 from benchcore.workloads.settings import BuildSettings
 from benchcore.workloads.vision.batches import in_torch as batches
-from benchcore.workloads.vision.pixels import make_seen
+from benchcore.workloads.vision.pixels import make_inputs_seen, make_seen
 
 Inputs = tuple[torch.Tensor, ...]
 
@@ -45,10 +45,12 @@ class _Placed:
 
     def _place_one(self, array: np.ndarray) -> torch.Tensor:
         tensor = torch.tensor(array, device=next(self.module.parameters()).device)
-        if not tensor.is_floating_point():
-            return tensor.long()
-        tensor = tensor.to(self.dtype)
+        tensor = self.cast(tensor)
         return tensor.contiguous(memory_format=self.layout) if tensor.dim() == 4 else tensor
+
+    def cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Indices as int64, others in the case's dtype."""
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor.long()
 
     def reset(self, params: ByName) -> None:
         """In place: the compiled function and the optimiser keep hold of the very same tensors."""
@@ -239,6 +241,23 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
     )
 
 
+def _make_prepare(
+    placed: _Placed, arrays: Arrays, device: torch.device
+) -> Callable[[batches.Batch], Inputs]:
+    """Images are normalised, and a network with one channel takes their first; of other inputs the
+    dtype is the one that `place` gives them."""
+    if "images" not in arrays.inputs:
+        return lambda batch: tuple(placed.cast(each) for each in batch.fetch(device).values())
+    channels = arrays.inputs["images"].shape[1]
+    normalise = batches.make_prepare(device, placed.dtype)
+
+    def prepare(batch: batches.Batch) -> Inputs:
+        pixels, labels = normalise(batch)
+        return pixels[:, :channels].contiguous(memory_format=placed.layout), labels
+
+    return prepare
+
+
 def _make_training(
     placed: _Placed,
     arrays: Arrays,
@@ -246,27 +265,24 @@ def _make_training(
     owed: list[nn.Parameter],
     reset: Callable[[], None],
 ) -> Training:
-    """On images; a network with one channel takes their first."""
-    channels, device = arrays.inputs["images"].shape[1], owed[0].device
+    device = owed[0].device
     forward = placed.compile(placed.module)
     last = placed.layout is torch.channels_last
-    normalise = batches.make_prepare(device, placed.dtype)
-
-    def prepare(batch: batches.Batch) -> Inputs:
-        pixels, labels = normalise(batch)
-        return pixels[:, :channels].contiguous(memory_format=placed.layout), labels
+    prepare = _make_prepare(placed, arrays, device)
 
     def validate(batch: batches.Batch) -> torch.Tensor:
-        pixels, labels = prepare(batch)
+        *inputs, labels = prepare(batch)
         placed.module.eval()
         with torch.no_grad():
-            correct = (forward(pixels).argmax(dim=1) == labels).sum()
+            correct = (forward(*inputs).argmax(dim=-1) == labels).sum()
         placed.module.train()
         return correct
 
     def see(batch: batches.Batch) -> dict[str, np.ndarray]:
-        pixels, labels = prepare(batch)
-        return make_seen(to_host(pixels), labels.cpu().numpy())
+        *inputs, labels = (each.cpu().numpy() for each in prepare(batch))
+        if "images" in batch.arrays:
+            return make_seen(inputs[0], labels)
+        return make_inputs_seen(inputs, labels)
 
     return Training(
         layout="NHWC" if last else "NCHW",

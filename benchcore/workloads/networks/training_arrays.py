@@ -1,4 +1,4 @@
-"""Training on images: an untrained network, and the first batch as its inputs."""
+"""Training on a data set: an untrained network, and the first batch as its inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcore.program import Arrays
+from benchcore.program import Arrays, ByName
 from benchcore.workloads.networks.case import Case
 from benchcore.workloads.vision import pixels
 
@@ -18,15 +18,15 @@ step, and rounding decides what is learnt: 10 % on one side, 89 % on the other."
 
 
 def training_arrays(
-    make_arrays: Callable[[Case, int], Arrays],
-    case: Case,
-    seed: int,
-    images: np.ndarray,
-    labels: np.ndarray,
+    make_arrays: Callable[[Case, int], Arrays], case: Case, seed: int, batch: ByName
 ) -> Arrays:
-    """As of the vision workloads; a network with one channel takes the first of each image."""
-    channels = make_arrays(case, seed).inputs["images"].shape[1]
-    made: Any = pixels.training_arrays(make_arrays, case, seed, images, labels)  # type: ignore[arg-type]
+    """Of images as of the vision workloads; a network with one channel takes the first of each.
+    Other networks keep their seeded weights."""
+    drawn = make_arrays(case, seed)
+    if "images" not in batch:
+        return Arrays(params=drawn.params, inputs=batch)
+    channels = drawn.inputs["images"].shape[1]
+    made: Any = pixels.training_arrays(make_arrays, case, seed, batch)  # type: ignore[arg-type]
     first = np.ascontiguousarray(made.inputs["images"][:, :channels])
     params = {
         name: array * _SHRUNK if array.ndim > 1 else array for name, array in made.params.items()

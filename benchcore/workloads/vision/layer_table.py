@@ -12,7 +12,7 @@ import numpy as np
 from benchcore.program import Arrays
 from benchcore.workloads.contract import Spec
 from benchcore.workloads.vision.case import CLASSES, Case, is_statistic, make_inputs, make_spec
-from benchcore.workloads.vision.pixels import training_arrays
+from benchcore.workloads.vision.pixels import training_arrays, trains_on
 
 STEEPNESS = 600.0
 """Mean of the steep channel in standard deviations: E[x^2] - E[x]^2 has no digits left there,
@@ -116,6 +116,7 @@ class LayerTable:
             state_dict_shapes=self.state_dict_shapes,
             winograd_share=self.winograd_share,
             make_training_arrays=training_arrays,
+            trains_on=trains_on,
             **others,
         )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from benchcore.program import Arrays
+from benchcore.program import Arrays, ByName
+from benchcore.workloads.contract import TrainedImages
 from benchcore.workloads.vision.case import Case, sketch
 
 MEAN = (0.485, 0.456, 0.406)
@@ -28,12 +29,16 @@ def make_seen(pixels: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
     return {"pixels": sketch([pixels]), "labels": labels + 1}
 
 
+def make_inputs_seen(inputs: Iterable[np.ndarray], labels: np.ndarray) -> dict[str, np.ndarray]:
+    """The same of inputs that are no images."""
+    return {"inputs": sketch(inputs), "labels": labels + 1}
+
+
 def training_arrays(
     make_arrays: Callable[[Case, int], Arrays],
     case: Case,
     seed: int,
-    images: np.ndarray,
-    labels: np.ndarray,
+    batch: ByName,
 ) -> Arrays:
     """An untrained network, with the first batch as its inputs, on which the evidence is computed.
 
@@ -43,8 +48,13 @@ def training_arrays(
     drawn = make_arrays(dataclasses.replace(case, precision="bf16"), seed).params
     return Arrays(
         params={name: _untrained(name, array) for name, array in drawn.items()},
-        inputs={"images": normalise(images), "labels": labels.astype(np.int32)},
+        inputs={**batch, "images": normalise(batch["images"])},
     )
+
+
+def trains_on(case: Case) -> TrainedImages:
+    """Images of any side that all strides divide, of up to ImageNet's classes."""
+    return TrainedImages(side=None, classes=1000)
 
 
 def _untrained(name: str, array: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from benchcore.program import Arrays
 from benchcore.workloads.starts.large_values import enlarge_but, shrink_first
 from benchcore.workloads.vision import case as vision
 from benchcore.workloads.vision.case import CLASSES, Case, make_cases, make_inputs
-from benchcore.workloads.vision.pixels import training_arrays
+from benchcore.workloads.vision.pixels import training_arrays, trains_on
 
 SETTINGS = vision.take_defects("tanh-gelu", attends=True)
 PATCH = 16
@@ -182,4 +182,5 @@ SPEC = vision.make_spec(
     checkpoint_proofs=PROOFS_FROM_CHECKPOINT,
     state_dict_shapes=state_dict_shapes,
     make_training_arrays=training_arrays,
+    trains_on=trains_on,
 )

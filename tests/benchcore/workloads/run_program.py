@@ -25,7 +25,7 @@ from unittest import mock
 import numpy as np
 
 from benchcore.cell.bound_program import BoundProgram
-from benchcore.program import REFERENCE, Arrays, Program
+from benchcore.program import REFERENCE, Arrays, ByName, Program
 from benchcore.workloads.contract import import_spec
 
 
@@ -52,7 +52,7 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     arrays = _make_arrays(job["workload"], job["case"], job["seed"])
     batch = _draw_batch(arrays, job["seed"]) if job["handed"] else None
     if batch is not None:
-        arrays = spec.make_training_arrays(spec.make_arrays, case, job["seed"], *batch)
+        arrays = spec.make_training_arrays(spec.make_arrays, case, job["seed"], batch)
     if job["exact"]:
         case = dataclasses.replace(case, precision=REFERENCE)
     if job["framework"] == "jax":
@@ -71,7 +71,7 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
     ):
         program = module.build(case, given, job["settings"])
         bound = BoundProgram(program, spec, case, given)
-        evidence = _hand_over(program, *batch) if batch is not None else _evidence(bound, "before")
+        evidence = _hand_over(program, batch) if batch is not None else _evidence(bound, "before")
         if job["parts"]:
             measured = list(facts["jits"])
             traced = bound.trace(_wait, _wait)
@@ -112,23 +112,27 @@ def _wait(outputs: object) -> None:
         jax.block_until_ready([each for each in arrays if not each.is_deleted()])
 
 
-def _hand_over(program: Program, images: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+def _hand_over(program: Program, batch: ByName) -> dict[str, np.ndarray]:
     """What a step is given of a batch that goes the way of those of an epoch."""
-    assert program.training is not None, "every job that is handed a batch trains on image files"
+    assert program.training is not None, "every job that is handed a batch trains on a data set"
     training = program.training()
-    given = images if training.layout == "NHWC" else images.transpose(0, 3, 1, 2)
-    seen = training.see(training.send(training.stage(given, labels)))
+    given = dict(batch)
+    if training.layout == "NCHW" and "images" in batch:
+        given["images"] = batch["images"].transpose(0, 3, 1, 2)
+    seen = training.see(training.send(training.stage(given)))
     return {f"handed/{name}": array for name, array in seen.items()}
 
 
-def _draw_batch(like: Arrays, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """As a producer gives it: uint8 images (batch, high, wide, 3), and labels. The red channel is
-    brighter than the others."""
+def _draw_batch(like: Arrays, seed: int) -> dict[str, np.ndarray]:
+    """As a loader gives it: uint8 images (batch, high, wide, 3), and labels. The red channel is
+    brighter than the others. Without images, the inputs as they are."""
+    if "images" not in like.inputs:
+        return dict(like.inputs)
     rng = np.random.default_rng(seed)
     batch, _, *sides = like.inputs["images"].shape
     images = rng.integers(0, 180, (batch, *sides, 3), dtype=np.uint8)
     images[..., 0] += 60
-    return images, rng.integers(0, 1000, batch, dtype=np.int32)
+    return {"images": images, "labels": rng.integers(0, 1000, batch, dtype=np.int32)}
 
 
 def _all_of(arrays: Arrays) -> list[tuple[str, np.ndarray]]:
@@ -483,9 +487,35 @@ def _blue_first(module: ModuleType) -> Any:
 
     def make_stage(*args: Any, **options: Any) -> Callable[..., Any]:
         stage = real(*args, **options)
-        return lambda images, labels: stage(images[:, ::-1], labels)
+        return lambda batch: stage({**batch, "images": batch["images"][:, ::-1]})
 
     return mock.patch.object(module.vision.batches, "make_stage", make_stage)
+
+
+def _in_half_precision(module: ModuleType) -> Any:
+    """Inputs that are rounded on their way to the device."""
+    real = module.networks.batches.make_stage
+
+    def make_stage(*args: Any, **options: Any) -> Callable[..., Any]:
+        stage = real(*args, **options)
+        return lambda batch: stage({name: _round(each) for name, each in batch.items()})
+
+    return mock.patch.object(module.networks.batches, "make_stage", make_stage)
+
+
+def _round(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float16).astype(np.float32) if array.dtype.kind == "f" else array
+
+
+def _next_token(module: ModuleType) -> Any:
+    """Each token is the one that the network shall predict."""
+    real = module.networks.batches.make_stage
+
+    def make_stage(*args: Any, **options: Any) -> Callable[..., Any]:
+        stage = real(*args, **options)
+        return lambda batch: stage({**batch, "tokens": np.roll(batch["tokens"], -1, axis=1)})
+
+    return mock.patch.object(module.networks.batches, "make_stage", make_stage)
 
 
 def _altered_gradients(
@@ -652,6 +682,8 @@ _MUTATIONS: dict[str | None, tuple[Callable[..., Arrays], Callable[..., Any]]] =
         ),
     ),
     "blue_first": (_same, _blue_first),
+    "inputs_in_half": (_same, _in_half_precision),
+    "next_token": (_same, _next_token),
     "clipped_mean": (_same, _altered_gradients(_average)),
     "norms_without_biases": (_same, _altered_gradients(_drop_biases)),
     "unclipped": (_same, _with_clip(1e6)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -39,11 +40,12 @@ def _train(folder: Path, *options: str, workload: str = "resnet50") -> Any:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--batch-size", "9"), "wanted at least one batch of 9 images in train/, got 8"),
+        (("--batch-size", "9"), "wanted at least one batch of 9 examples to train on, got 8"),
         (("--data-mode", "psychic"), "no data mode 'psychic'"),
         (("--epochs", "0"), "wanted --epochs from 1 to 1000, got 0"),
         (("--side", "65"), "wanted --side from 32"),
         (("--dataset", "/nowhere"), "has no folder 'train'"),
+        (("--dataset", "mnist-5k-graphs"), "has no folder 'train'"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_measured(
@@ -52,6 +54,24 @@ def test_bad_input_is_refused_before_anything_is_measured(
     write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
     with pytest.raises(UserError, match=words):
         _train(tmp_path, *options)
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "words"),
+    [
+        ("matmul", (), "wanted a workload that can train on a data set, got 'matmul'"),
+        ("small_lm", (), "wanted texts in train/CLASS"),
+        ("small_lm", ("--side", "32"), "wanted no --side for 'small_lm', which takes no images"),
+        ("graph_gcn", (), "wanted an .npz with features"),
+        ("mnist_cnn", ("--side", "32"), "wanted --side 28, the only one that 'mnist_cnn' takes"),
+    ],
+)
+def test_data_that_a_workload_does_not_take_is_refused(
+    tmp_path: Path, workload: str, options: tuple[str, ...], words: str
+) -> None:
+    write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
+    with pytest.raises(UserError, match=re.escape(words)):
+        _train(tmp_path, *options, workload=workload)
 
 
 def _remove(folder: Path) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from benchcore.workloads.contract import TrainedTexts
 from benchcore.workloads.networks.case import MakeInputs, Network, Product
 from benchcore.workloads.starts.large_values import enlarge_but, shrink_first
 
@@ -30,6 +31,14 @@ class Widths:
     def hidden(self) -> int:
         """Of the two-layer perceptrons."""
         return 4 * self.features
+
+    def trains_on(self) -> TrainedTexts:
+        """The texts that a network of these widths can train on."""
+        return TrainedTexts(
+            tokens=self.tokens,
+            vocabulary=self.vocabulary,
+            classes=None if self.causal else self.outputs,
+        )
 
 
 def list_shapes(widths: Widths) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Batches of image files in JAX: sent to the device as uint8 and normalised there."""
+"""Batches of a data set in JAX. Images are sent as uint8 and normalised on the device."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchcore.program import ByName
 from benchcore.workloads.vision.pixels import DEVIATION, MEAN
 
 Staged = dict[str, np.ndarray]
 OnDevice = dict[str, jax.Array]
 
 
-def stage(images: np.ndarray, labels: np.ndarray) -> Staged:
+def stage(batch: ByName) -> Staged:
     """A copy in host memory: `device_put` may still read it after it has returned."""
-    return {"images": np.array(images), "labels": np.array(labels)}
+    return {name: np.array(array) for name, array in batch.items()}
 
 
 def make_send(device: jax.Device) -> Any:
@@ -30,11 +31,11 @@ def make_prepare(dtype: jnp.dtype) -> Any:
     def prepare(batch: OnDevice) -> OnDevice:
         scaled = batch["images"].astype(jnp.float32) / 255
         centred = (scaled - jnp.array(MEAN, jnp.float32)) / jnp.array(DEVIATION, jnp.float32)
-        return {"images": centred.astype(dtype), "labels": batch["labels"]}
+        return {**batch, "images": centred.astype(dtype)}
 
     return jax.jit(prepare)
 
 
 def count_correct(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Number of images whose largest logit is at their label."""
-    return (logits.argmax(axis=1) == labels).sum()
+    """Number of labels at which the largest logit is."""
+    return (logits.argmax(axis=-1) == labels).sum()

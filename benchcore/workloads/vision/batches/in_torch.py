@@ -1,35 +1,45 @@
-"""Batches of image files in PyTorch: sent to the device as uint8 and normalised there."""
+"""Batches of a data set in PyTorch. Images are sent as uint8 and normalised on the device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from benchcore.program import ByName
 from benchcore.workloads.vision.pixels import DEVIATION, MEAN
 
 
 @dataclass(frozen=True)
 class Batch:
-    """uint8 images (batch, 3, height, width) in their memory format, and int32 labels; `arrived`
-    is None if there is no transfer to wait for."""
+    """Arrays by name: uint8 images (batch, 3, height, width) in their memory format or others, and
+    int32 labels last; `arrived` is None if there is no transfer to wait for."""
 
-    images: torch.Tensor
-    labels: torch.Tensor
+    arrays: Mapping[str, torch.Tensor]
     arrived: torch.cuda.Event | None = None
 
+    def fetch(self, device: torch.device) -> Mapping[str, torch.Tensor]:
+        """The arrays, for the current stream, which waits for the transfer."""
+        if self.arrived is not None:
+            here = torch.cuda.current_stream(device)
+            here.wait_event(self.arrived)
+            for each in self.arrays.values():
+                each.record_stream(here)
+        return self.arrays
 
-def make_stage(device: torch.device, *, channels_last: bool) -> Callable[..., Batch]:
+
+def make_stage(device: torch.device, *, channels_last: bool) -> Callable[[ByName], Batch]:
     """Returns a function that copies to host memory, pinned if the device is a GPU (not run)."""
 
-    def stage(images: np.ndarray, labels: np.ndarray) -> Batch:
-        copies = [torch.from_numpy(np.array(each)) for each in (images, labels)]
+    def stage(batch: ByName) -> Batch:
+        copies = {name: torch.from_numpy(np.array(array)) for name, array in batch.items()}
         if device.type == "cuda":
-            copies = [each.pin_memory() for each in copies]
-        pixels = copies[0].permute(0, 3, 1, 2) if channels_last else copies[0]
-        return Batch(pixels, copies[1])
+            copies = {name: each.pin_memory() for name, each in copies.items()}
+        if channels_last and "images" in copies:
+            copies["images"] = copies["images"].permute(0, 3, 1, 2)
+        return Batch(copies)
 
     return stage
 
@@ -42,9 +52,10 @@ def make_send(device: torch.device) -> Callable[[Batch], Batch]:
 
     def send(staged: Batch) -> Batch:
         with torch.cuda.stream(stream):
-            images = staged.images.to(device, non_blocking=True)
-            labels = staged.labels.to(device, non_blocking=True)
-            return Batch(images, labels, stream.record_event())
+            sent = {
+                name: each.to(device, non_blocking=True) for name, each in staged.arrays.items()
+            }
+            return Batch(sent, stream.record_event())
 
     return send
 
@@ -58,12 +69,8 @@ def make_prepare(
     )
 
     def prepare(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        if batch.arrived is not None:
-            here = torch.cuda.current_stream(device)
-            here.wait_event(batch.arrived)
-            batch.images.record_stream(here)
-            batch.labels.record_stream(here)
-        scaled = batch.images.to(torch.float32).div_(255)
-        return scaled.sub_(mean).div_(deviation).to(dtype), batch.labels.long()
+        arrays = batch.fetch(device)
+        scaled = arrays["images"].to(torch.float32).div_(255)
+        return scaled.sub_(mean).div_(deviation).to(dtype), arrays["labels"].long()
 
     return prepare

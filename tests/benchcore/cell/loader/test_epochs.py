@@ -18,7 +18,8 @@ from duel_orders import (
 from image_folders import write_digits
 
 from benchcore.cell.loader.epochs import list_tolerances, seen_tolerances
-from benchcore.planning.image_folder import ImageFolder, read_image_folder
+from benchcore.planning.datasets.dataset import Dataset
+from benchcore.planning.datasets.image_folder import read_image_folder
 from benchcore.protocol import DATA_MODES, DuelOrder
 from benchcore.running.duel_process import ConductorFailedError
 from benchcore.state import State
@@ -55,7 +56,7 @@ def test_an_untrained_network_with_units_near_zero_has_tolerances_of_its_own() -
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> ImageFolder:
+def images(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """4 batches of 2 and one image that remains; 6 images to validate on."""
     root = tmp_path_factory.mktemp("images")
     folder = write_digits(root / "digits", train=3, val=2, classes=3)
@@ -68,7 +69,7 @@ def snapshot(snapshot: Path) -> Path:
     return snapshot
 
 
-def _order(images: ImageFolder, *modes: str, **changes: Any) -> DuelOrder:
+def _order(images: Dataset, *modes: str, **changes: Any) -> DuelOrder:
     contenders = [
         make_contender(f"c{number}", settings={"compile": mode})
         for number, mode in enumerate(modes or ("nhwc", "nchw"))
@@ -100,7 +101,7 @@ def _marks(state: State) -> list[tuple[str, str]]:
 
 
 def test_both_sides_get_the_same_bytes_in_every_start_layout_and_mode(
-    images: ImageFolder, state: State, snapshot: Path
+    images: Dataset, state: State, snapshot: Path
 ) -> None:
     digests, losses = set[str](), set[tuple[float, ...]]()
     for number, mode in enumerate(DATA_MODES):
@@ -125,13 +126,13 @@ def test_both_sides_get_the_same_bytes_in_every_start_layout_and_mode(
 
 
 def test_waiting_is_counted_only_if_images_are_decoded_while_the_clock_runs(
-    images: ImageFolder, state: State, snapshot: Path
+    images: Dataset, state: State, snapshot: Path
 ) -> None:
     _break(
         snapshot,
         "cell/loader/server.py",
-        "            upright[place] = ",
-        "            threading.Event().wait(0.02)\n            upright[place] = ",
+        '            arrays["images"][place] = ',
+        '            threading.Event().wait(0.02)\n            arrays["images"][place] = ',
     )
     for number, mode in enumerate(DATA_MODES):
         document = run_order(_order(images, mode=mode, duel_run=f"{number:016}"), state, snapshot)
@@ -145,22 +146,22 @@ def test_waiting_is_counted_only_if_images_are_decoded_while_the_clock_runs(
 
 
 def test_other_bytes_on_one_side_void_the_duel(
-    images: ImageFolder, state: State, snapshot: Path
+    images: Dataset, state: State, snapshot: Path
 ) -> None:
     _break(
         snapshot,
         "cell/loader/server.py",
-        "            labels[place] = label",
-        "            labels[place] = label\n"
+        '            arrays["labels"][place] = label',
+        '            arrays["labels"][place] = label\n'
         "            if layout == 'NCHW' and split == 'train' and epoch == 2:\n"
-        "                upright[place] ^= 1",
+        '                arrays["images"][place] ^= 1',
     )
     run_order(_order(images), state, snapshot)
     assert ("same inputs", "contenders worked on 2 different inputs, not 1") in _marks(state)
 
 
 def test_a_side_that_misreads_batches_is_void(
-    images: ImageFolder, state: State, snapshot: Path
+    images: Dataset, state: State, snapshot: Path
 ) -> None:
     document = run_order(_order(images, "nhwc", "dark"), state, snapshot)
     assert [each["status"] for each in document["contenders"]] == ["ok", "ok"]
@@ -170,7 +171,7 @@ def test_a_side_that_misreads_batches_is_void(
 
 
 def test_another_data_mode_on_one_side_voids_the_pair(
-    images: ImageFolder, state: State, snapshot: Path
+    images: Dataset, state: State, snapshot: Path
 ) -> None:
     _break(
         snapshot,
@@ -200,7 +201,7 @@ def test_another_data_mode_on_one_side_voids_the_pair(
             "no batch came from the loader for 1 s",
         ),
         (
-            "            labels[place] = label",
+            '            arrays["labels"][place] = label',
             "            raise OSError('disk gone')",
             "the loader failed: OSError: disk gone",
         ),
@@ -209,7 +210,7 @@ def test_another_data_mode_on_one_side_voids_the_pair(
     ids=["dies", "hangs", "cannot read", "never listens"],
 )
 def test_a_loader_that_fails_leaves_no_result(
-    images: ImageFolder, state: State, snapshot: Path, old: str, new: str, words: str
+    images: Dataset, state: State, snapshot: Path, old: str, new: str, words: str
 ) -> None:
     _break(snapshot, "cell/loader/server.py", "import json\n", "import json\nimport os\n")
     _break(snapshot, "cell/loader/server.py", old, new)
@@ -219,14 +220,14 @@ def test_a_loader_that_fails_leaves_no_result(
 
 
 def test_a_loader_that_does_not_start_leaves_no_result(
-    images: ImageFolder, state: State, snapshot: Path
+    images: Dataset, state: State, snapshot: Path
 ) -> None:
     with pytest.raises(ConductorFailedError, match="does not start"):
         run_order(_order(images, loader_python="/nowhere/python"), state, snapshot)
 
 
 def test_the_loader_serves_the_others_after_a_contender_dies_in_an_epoch(
-    images: ImageFolder, state: State, snapshot: Path
+    images: Dataset, state: State, snapshot: Path
 ) -> None:
     document = run_order(_order(images, "killed", "nhwc"), state, snapshot)
     broken, healthy = document["contenders"]
@@ -236,7 +237,7 @@ def test_the_loader_serves_the_others_after_a_contender_dies_in_an_epoch(
 
 
 def test_epochs_are_rows_with_time_wait_loss_and_accuracy(
-    images: ImageFolder, state: State, snapshot: Path
+    images: Dataset, state: State, snapshot: Path
 ) -> None:
     document = run_order(_order(images, starts=2), state, snapshot)
     engine = open_database(state.database_url)

@@ -12,13 +12,18 @@ import pytest
 from duel_orders import copy_inside_ring, make_dataset, make_order, run_order
 from image_folders import write_digits
 
-from benchcore.planning.image_arrays import read_image_arrays
-from benchcore.planning.image_folder import read_image_folder
+from benchcore.planning.catalog import load_spec
+from benchcore.planning.datasets.dataset import Dataset
+from benchcore.planning.datasets.graphs import read_graph
+from benchcore.planning.datasets.image_arrays import read_image_arrays
+from benchcore.planning.datasets.image_folder import read_image_folder
+from benchcore.planning.datasets.texts import read_texts
 from benchcore.protocol import ContenderOrder, DatasetOrder, DuelOrder, EnvironmentRecord
 from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.epochs import list_epochs
 from benchcore.store.ingest import ingest_spool
+from benchcore.workloads.contract import TrainedGraphs, TrainedTexts
 
 pytestmark = pytest.mark.provisions
 Environments = Callable[[str], EnvironmentRecord]
@@ -39,13 +44,15 @@ def _make_contender(record: EnvironmentRecord, framework: str, mode: str) -> Con
     )
 
 
-def _order_both(environment: Environments, workload: str, dataset: DatasetOrder) -> DuelOrder:
+def _order_both(
+    environment: Environments, workload: str, dataset: DatasetOrder, *, case: str = "train_b32"
+) -> DuelOrder:
     """Two epochs of JAX, and of torch without its compiler."""
     return make_order(
         _make_contender(environment("jax@newest"), "jax", "jit"),
         _make_contender(environment("torch@newest"), "torch", "none"),
         workload=workload,
-        case="train_b32",
+        case=case,
         starts=1,
         rounds=2,
         passes=False,
@@ -132,6 +139,65 @@ def test_a_network_for_small_images_learns_from_arrays(
         found, other = (each["epochs"][epoch]["loss"] for each in (jax, torch))
         assert found == pytest.approx(other, rel=tolerance)
     assert jax["epochs"][1]["loss"] < jax["epochs"][0]["loss"]
+
+
+def _write_texts(root: Path) -> Path:
+    """Each class prefers its own words."""
+    draw = np.random.default_rng(0)
+    for name, first in (("a", 0), ("b", 10)):
+        for index in range(48):
+            words = [f"w{first + number}" for number in draw.integers(0, 15, 12)]
+            path = root / name / f"{index}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(" ".join(words))
+    return root
+
+
+def _write_graph(root: Path) -> Path:
+    """Nodes are near those of their class."""
+    draw = np.random.default_rng(0)
+    labels = np.arange(96) % 3
+    features = draw.standard_normal((96, 12), dtype=np.float32) + labels[:, None]
+    edges = np.array([np.arange(96), (np.arange(96) + 3) % 96])
+    path = root / "classes.npz"
+    root.mkdir(parents=True, exist_ok=True)
+    np.savez(path, features=features, edges=edges, labels=labels)
+    return path
+
+
+def _read_tiny(workload: str, root: Path) -> Dataset:
+    spec = load_spec(workload)
+    assert spec.trains_on is not None
+    wanted = spec.trains_on(spec.cases["tiny_train"])
+    if isinstance(wanted, TrainedGraphs):
+        return read_graph(_write_graph(root), root / "kept", wanted)
+    assert isinstance(wanted, TrainedTexts)
+    return read_texts(_write_texts(root / "texts"), root / "kept", wanted)
+
+
+@pytest.mark.parametrize("workload", ["text_classifier", "small_lm", "graph_gcn"])
+def test_networks_for_texts_and_graphs_learn_the_same_from_arrays(
+    framework_environment: Environments, tmp_path: Path, workload: str
+) -> None:
+    found = _read_tiny(workload, tmp_path)
+    snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
+    copy_inside_ring(snapshot)
+    dataset = make_dataset(found, batch=16, side=None)
+    order = _order_both(framework_environment, workload, dataset, case="tiny_train")
+    document = run_order(order, state, snapshot)
+    assert [each["failure"] for each in document["contenders"]] == [None, None]
+    assert document["duel"]["case"] == "epochs_b16"
+    rows = document["equivalence"]
+    assert {"inputs", "labels", "loss", "gradient"} <= {row["quantity"] for row in rows}
+    assert [row for row in rows if not row["agrees"]] == []
+    jax, torch = (each["starts"][0] for each in document["contenders"])
+    assert jax["inputs_sha256"] == torch["inputs_sha256"]
+    for one, other in zip(jax["epochs"], torch["epochs"], strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        assert abs(one["correct"] - other["correct"]) <= 1
+        assert 0 < one["correct"] <= dataset.num_val
+    assert jax["epochs"][1]["loss"] < jax["epochs"][0]["loss"]
+    assert [start["compilations_in_blocks"] for start in (jax, torch)] == [0, 0]
 
 
 def test_real_epochs_have_time_waiting_and_accuracy(

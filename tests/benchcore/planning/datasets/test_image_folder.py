@@ -13,7 +13,7 @@ from image_folders import write_digits
 from PIL import Image
 
 from benchcore.errors import UserError
-from benchcore.planning.image_folder import read_image_folder
+from benchcore.planning.datasets.image_folder import read_image_folder
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchcore.cell.loader.decoding import BrokenImageError, decode
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.errors import MOST_SHOWN, UserError, and_more, show
+from benchcore.planning.datasets.dataset import Dataset
 from benchcore.protocol import write_json
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -23,29 +23,13 @@ _MOST_CLASSES = 1000
 _MOST_NAMED = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageFolder:
-    """Images that can be trained on. `listing` names them; `skipped` the broken ones."""
-
-    name: str
-    listing: Path
-    sha256: str
-    """Of every image's name, label and bytes."""
-    num_classes: int
-    num_train: int
-    num_val: int
-    skipped: tuple[str, ...]
-    side: int | None = None
-    """Of arrays, which are taken as they are; None: images are cropped to any."""
-
-
 def read_image_folder(
     root: Path,
     keep: Path,
     *,
     skip_broken: bool = False,
     report: Callable[[str], None] = lambda text: None,
-) -> ImageFolder:
+) -> Dataset:
     """Decode every image once and keep the listing in `keep`, by the files' sizes and times.
 
     Labels are the sorted names of `train/`. Raises UserError for a folder that is laid out
@@ -63,7 +47,7 @@ def read_image_folder(
     listing = json.loads(kept.read_text(encoding="utf-8"))
     if listing["broken"] and not skip_broken:
         raise UserError(_format_broken(root, listing["broken"]))
-    return ImageFolder(
+    return Dataset(
         name=root.resolve().name,
         listing=kept,
         sha256=listing["sha256"],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchcore.errors import UserError
-from benchcore.planning.image_arrays import holds_arrays, read_image_arrays
+from benchcore.planning.datasets.image_arrays import holds_arrays, read_image_arrays
 
 IMAGES = np.arange(12 * 16, dtype=np.uint8).reshape(12, 4, 4)
 LABELS = np.arange(12) % 3
@@ -32,6 +32,17 @@ def _write_npz(root: Path) -> Path:
     train, test = {"x_train": IMAGES[:10], "y_train": LABELS[:10]}, IMAGES[10:]
     np.savez(path, x_test=test, y_test=LABELS[10:], **train)  # type: ignore[arg-type]
     return path
+
+
+def _write_cifar(root: Path, *, sides: int = 32) -> Path:
+    """Of ten colour images five batches, and one to validate on."""
+    draw = np.random.default_rng(0)
+    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+    for name in names:
+        images = draw.integers(0, 256, (2, 3 * sides * sides), dtype=np.uint8)
+        labels = draw.integers(0, 10, (2, 1), dtype=np.uint8)
+        (root / name).write_bytes(np.concatenate([labels, images], axis=1).tobytes())
+    return root
 
 
 def _write_csv(root: Path) -> Path:
@@ -54,8 +65,37 @@ def test_arrays_are_kept_as_they_are(write: Callable[[Path], Path], tmp_path: Pa
     listed = json.loads(found.listing.read_text())["arrays"]
     val = np.arange(12) % 6 == 0 if write is _write_csv else np.arange(12) >= 10
     for split, rows in (("train", ~val), ("val", val)):
-        images, labels = (np.load(each) for each in listed[split])
+        images, labels = (np.load(listed[split][name]) for name in ("images", "labels"))
         assert (images == IMAGES[rows]).all() and (labels == LABELS[rows]).all()
+
+
+def test_cifar_records_are_a_label_and_planes_of_red_green_and_blue(tmp_path: Path) -> None:
+    root = _write_cifar(tmp_path)
+    assert holds_arrays(root)
+    found = read_image_arrays(root, tmp_path / "kept")
+    assert (found.num_train, found.num_val, found.side) == (10, 2, 32)
+    listed = json.loads(found.listing.read_text())["arrays"]["train"]
+    images, labels = (np.load(listed[name]) for name in ("images", "labels"))
+    third = (root / "data_batch_2.bin").read_bytes()[:3073]
+    assert labels[2] == third[0]
+    assert images[2, 5, 7].tolist() == [third[1 + plane * 1024 + 5 * 32 + 7] for plane in range(3)]
+
+
+def _cut_cifar(root: Path) -> Path:
+    path = _write_cifar(root) / "data_batch_3.bin"
+    path.write_bytes(path.read_bytes()[:-1])
+    return root
+
+
+def _lose_cifar(root: Path) -> Path:
+    (_write_cifar(root) / "test_batch.bin").unlink()
+    return root
+
+
+def _mislabel_cifar(root: Path) -> Path:
+    path = _write_cifar(root) / "test_batch.bin"
+    path.write_bytes(b"\x0a" + path.read_bytes()[1:])
+    return root
 
 
 def test_the_same_images_with_another_label_are_other_data(tmp_path: Path) -> None:
@@ -131,6 +171,9 @@ def _other(root: Path) -> Path:
         (_text, "ValueError"),
         (_no_square, "no square of pixels"),
         (_other, "it ends in '.pkl'"),
+        (_cut_cifar, "data_batch_3.bin has 6145 bytes"),
+        (_lose_cifar, "it has 0 files test_batch.bin"),
+        (_mislabel_cifar, "has a label above 9"),
     ],
 )
 def test_what_is_damaged_or_something_else_is_refused(

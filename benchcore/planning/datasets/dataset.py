@@ -1,0 +1,91 @@
+"""A data set that can be trained on, and how its arrays are kept for the loader."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchcore.errors import UserError, show
+from benchcore.protocol import RowOrder, write_json
+
+MOST_BYTES = 2**31
+"""Of a file that is read, and of the arrays that are kept."""
+EVERY = 6
+"""Without splits each sixth example is for validation, as in MNIST one image in seven."""
+Splits = Mapping[str, Mapping[str, np.ndarray]]
+"""Arrays by split, `train` and `val`, and by name: `labels` last, int32. Each begins with the
+examples' axis."""
+
+
+class BadFileError(Exception):
+    """Why a file is none of ours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """What was found at a path. `listing` names its files; `skipped` the broken ones."""
+
+    name: str
+    listing: Path
+    sha256: str
+    """Of every image's name, label and bytes; or of the arrays."""
+    num_classes: int
+    num_train: int
+    num_val: int
+    """Labels to validate on: of a text whose every next token is predicted, one for each."""
+    skipped: tuple[str, ...] = ()
+    rows: tuple[RowOrder, ...] | None = None
+    """The arrays of an example; None = image files, which are cropped to any side."""
+
+    @property
+    def side(self) -> int | None:
+        """Of images in arrays, which are not resized."""
+        return self.rows[0].shape[0] if self.rows and self.rows[0].name == "images" else None
+
+
+def keep_arrays(name: str, splits: Splits, keep: Path, num_classes: int) -> Dataset:
+    """Keep arrays in a folder of `keep`, named by their hash, so that the loader can map them into
+    memory. Images without channels are listed with three equal ones. Raises UserError if they are
+    too large."""
+    of_train = splits["train"]
+    size = sum(each.nbytes for arrays in splits.values() for each in arrays.values())
+    if size > MOST_BYTES:
+        raise UserError(
+            f"wanted a data set of at most {MOST_BYTES} bytes, got {size} from {show(Path(name))}; "
+            "take a part of it"
+        )
+    sha = hashlib.sha256()
+    for arrays in splits.values():
+        for each in arrays.values():
+            sha.update(f"{each.shape}".encode() + np.ascontiguousarray(each).tobytes())
+    folder = keep / f"arrays-{sha.hexdigest()[:32]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    listed: dict[str, dict[str, str]] = {}
+    for split, arrays in splits.items():
+        listed[split] = {kind: str(folder / f"{split}-{kind}.npy") for kind in arrays}
+        for kind, each in arrays.items():
+            part = folder / f"{split}-{kind}.part.npy"
+            np.save(part, each)
+            part.replace(listed[split][kind])
+    listing = folder / "listing.json"
+    write_json(listing, {"root": str(folder), "splits": {}, "arrays": listed})
+    return Dataset(
+        name=name,
+        listing=listing,
+        sha256=sha.hexdigest(),
+        num_classes=num_classes,
+        num_train=len(of_train["labels"]),
+        num_val=splits["val"]["labels"].size,
+        rows=tuple(_describe_row(*each) for each in of_train.items()),
+    )
+
+
+def _describe_row(name: str, array: np.ndarray) -> RowOrder:
+    shape = array.shape[1:]
+    if name == "images":
+        shape = (*shape[:2], 3)
+    return RowOrder(name=name, dtype=array.dtype.name, shape=shape)
