@@ -254,8 +254,7 @@ def h100() -> Profile:
 
 def seed0(cells: Sequence[Cell] = CELLS, device: str = "cpu") -> Profile:
     """Sixteen cells: four networks, training and per-sample gradients, on one device and on two.
-    On a CPU, two devices share its cores. Planned for an hour on two CPU cores, but not run as a
-    whole yet."""
+    On a CPU, two devices share its cores. 32 minutes on two CPU cores."""
     limits = DuelLimits(
         max_starts=5,
         compilations=1,
