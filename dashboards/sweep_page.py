@@ -9,16 +9,34 @@ from typing import Any
 
 import altair as alt
 
-from dashboards.formatting import format_bytes, format_ns, format_rate, format_speedup
+from dashboards.formatting import (
+    format_bytes,
+    format_factor,
+    format_ns,
+    format_rate,
+    format_seconds,
+    format_speedup,
+)
 from dashboards.templating import render_template, write_page
 
 # Safe for color-blind readers on white and black; each line also has its own marks.
 _COLORS = ("#2f80c3", "#d5761a")
+_OF_SHAPES = (
+    ("new shape", "new_shape_s", format_seconds),
+    ("after them", "after_new_shapes", format_factor),
+)
+"""The longest first step at a new shape, and a step afterwards in steps of before."""
 _AXES = {"batch": "Batch", "devices": "Devices", "size": "Size"}
 
 
 def list_points(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per value: both sides as text, their ratio, and why a number is missing."""
+    """One row per value: both sides as text, their ratio, and why a number is missing. What new
+    shapes cost is shown of cases that meet some."""
+    shapes = [
+        (heading, key, form)
+        for heading, key, form in _OF_SHAPES
+        if any(point[side][key] is not None for point in found["points"] for side in "ab")
+    ]
     return [
         {
             found["varied"]: point["value"],
@@ -26,6 +44,12 @@ def list_points(found: Mapping[str, Any]) -> list[dict[str, Any]]:
             **{side: _describe_side(point[side]) for side in ("a", "b")},
             **{f"{side} per s": _format_rate(point[side]) for side in ("a", "b")},
             **{f"{side} memory": _format_memory(point[side]) for side in ("a", "b")},
+            **{f"{side} compile": format_seconds(point[side]["cold_compile_s"]) for side in "ab"},
+            **{
+                f"{side} {heading}": form(point[side][key])
+                for heading, key, form in shapes
+                for side in "ab"
+            },
             **_describe_ratio(point["ratio"]),
         }
         for point in found["points"]

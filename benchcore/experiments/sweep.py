@@ -118,7 +118,10 @@ def conclude_sweep(
     }
 
 
-_MEASURED = ("median_step_ns", "items_per_s", "process_peak_bytes", "allocator_peak_bytes")
+_MEASURED = (
+    *("median_step_ns", "items_per_s", "process_peak_bytes", "allocator_peak_bytes"),
+    *("cold_compile_s", "new_shape_s", "after_new_shapes"),
+)
 
 
 def _measure_side(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ def _side(step_ms: float | None, status: str = "ok") -> dict[str, Any]:
     rate = None if step_ms is None else 1000 / step_ms
     took = None if step_ms is None else step_ms * 1e6
     memory = {"process_peak_bytes": 2**30, "allocator_peak_bytes": None}
-    return {"status": status, "median_step_ns": took, "items_per_s": rate, **memory}
+    shapes = {"new_shape_s": None, "after_new_shapes": None}
+    times = {"median_step_ns": took, "items_per_s": rate, "cold_compile_s": 1.5}
+    return {"status": status, **times, **memory, **shapes}
 
 
 def found_sweep(**changes: Any) -> dict[str, Any]:
@@ -47,6 +49,15 @@ def test_each_value_is_a_row_and_a_failed_side_is_named() -> None:
     assert first["speedup"] == "1.25x (1.20 to 1.30)"
     assert (second["batch"], second["b"], second["speedup"]) == (128, "oom", "")
     assert second["b per s"] == ""
+    assert (first["a compile"], "a new shape" in first) == ("1.50 s", False)
+
+
+def test_what_new_shapes_cost_is_shown_of_cases_that_meet_some() -> None:
+    found = found_sweep()
+    found["points"][0]["a"] |= {"new_shape_s": 0.25, "after_new_shapes": 3.0}
+    first, second = list_points(found)
+    assert (first["a new shape"], first["a after them"]) == ("250 ms", "3.00x")
+    assert second["b new shape"] == "not measured"
 
 
 def test_the_chart_has_what_was_measured_in_the_order_of_the_values() -> None:
