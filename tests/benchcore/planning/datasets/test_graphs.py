@@ -132,12 +132,16 @@ def test_planetoid_has_its_own_splits(tmp_path: Path) -> None:
 
 
 class _Evil:
+    def __init__(self, makes: Path) -> None:
+        self._makes = makes
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, ("/tmp/never-made",)
+        return os.mkdir, (str(self._makes),)
 
 
 def _evil(root: Path) -> Path:
-    (_write_planetoid(root) / "ind.ring.graph").write_bytes(pickle.dumps(_Evil(), protocol=2))
+    content = pickle.dumps(_Evil(root / "made"), protocol=2)
+    (_write_planetoid(root) / "ind.ring.graph").write_bytes(content)
     return root
 
 
@@ -181,4 +185,4 @@ def test_what_is_damaged_or_something_else_is_refused(
     with pytest.raises(UserError, match=r"wanted an \.npz with features") as refused:
         _read(spoil(tmp_path), tmp_path)
     assert words in str(refused.value)
-    assert not Path("/tmp/never-made").exists()
+    assert not (tmp_path / "made").exists()
