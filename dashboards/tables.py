@@ -276,7 +276,7 @@ def list_environments(contenders: Found) -> list[Row]:
 _ENDS = {
     "target": "when the interval of every pair was narrow enough",
     "budget": "when its time was spent",
-    "max_starts": "after its largest number of starts",
+    "max_starts": "with the largest number of starts",
     "no_pair": "with the fewest starts, as it had no pair to settle",
 }
 

@@ -39,8 +39,9 @@
       return { text: why, href: address, title: `${cell.words}: ${cell.reason || why}`, value: "", ...name };
     }
     const shown = metric ? cell.metrics[metric].shown : cell.shown;
-    const same = !metric && cell.verdict === "same";
-    return { text: times(log), level: same ? 0 : level(log), href: address, value: Math.exp(log), ...name,
+    const settled = metric || cell.verdict === "different";
+    const unsure = !metric && cell.verdict === "unknown" ? " ?" : "";
+    return { text: `${times(log)}${unsure}`, level: settled ? level(log) : 0, href: address, value: Math.exp(log), ...name,
       title: `${cell.words}: ${shown}. ${metric ? "" : cell.verdict}` };
   }
 
@@ -93,7 +94,7 @@
   const legend = () => h("ul", { class: "key", "aria-label": "Key" },
     ...[[-4, "PyTorch faster"], [-2, ""], [0, "same"], [2, ""], [4, "JAX faster"]].map(([each, text]) =>
       h("li", {}, h("i", { class: `level l${each}` }), text)),
-    h("li", {}, "Colours change at 3 %, 13 %, 1.4x and 2.2x"));
+    h("li", {}, "Colours change at 3 %, 13 %, 1.4x and 2.2x; ? = unknown which is faster"));
 
   function select(key, name, values, state, changed) {
     const box = h("select", { onchange: () => changed(key, box.value) },

@@ -163,6 +163,23 @@ def test_filters_stay_in_the_address(browser: Browser, site: Path) -> None:
     visit.context.close()
 
 
+def test_a_cell_whose_verdict_is_unknown_names_no_faster_side(
+    browser: Browser, site: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "site"
+    shutil.copytree(site, copy)
+    for path in (copy / "data").rglob("*.js*"):
+        text = path.read_text()
+        path.write_text(re.sub(r'"verdict": ?"different"', '"verdict":"unknown"', text))
+    page = Visit(browser).open(copy, "index.html")
+    cells = [each.evaluate("it => it.outerHTML") for each in page.locator(".heat td").all()]
+    unknown = [each for each in cells if ". unknown" in each]
+    assert unknown
+    for each in unknown:
+        assert "x ?<" in each
+        assert "l0" in each
+
+
 def test_a_release_keeps_its_certificates_after_a_run_of_one_case(site: Path) -> None:
     rows = SiteFiles(site).read("releases")
     newest = [row for row in rows if (row["a_version"], row["metric"]) == NEWEST_STEP]
