@@ -112,7 +112,7 @@ class ContenderOrder(ContenderIdentity):
 
 
 DataMode = Literal["device-resident", "host-resident", "end-to-end"]
-"""Where an epoch's batches are when its clock starts; `end-to-end`: in their image files."""
+"""Where an epoch's batches are when its clock starts; `end-to-end`: in their files."""
 DATA_MODES: tuple[DataMode, ...] = ("device-resident", "host-resident", "end-to-end")
 Layout = Literal["NHWC", "NCHW"]
 

@@ -53,7 +53,7 @@ class State:
 
     @property
     def datasets(self) -> Path:
-        """Listings of image folders, one file each."""
+        """Listings of image folders, arrays of other data sets, and packages with some."""
         return self.root / "datasets"
 
     @property

@@ -1,4 +1,4 @@
-"""The table of training on image folders, formatted for the page and the console."""
+"""The table of training on data sets, formatted for the page and the console."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_epochs(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
             "epoch": str(int(row["epoch"]) + 1),
             "starts": _starts(row),
             "time": format_seconds(row["epoch_ns"] / 1e9),
-            "rate": format_rate(row["images_per_s"]),
+            "rate": format_rate(row["examples_per_s"]),
             "wait": format_share(row["wait_share"], 1.0),
             "loss": f"{row['loss']:.3f}",
             "accuracy": f"{100 * row['accuracy']:.1f} % of {int(row['num_val'])}",

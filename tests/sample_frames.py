@@ -53,7 +53,7 @@ EPOCH_COLUMNS = (
     "campaign", "workload", "case_name", "use_case", "batch", "precision", "track", "dataset",
     "mode", "num_val", "name", "arm", "framework", "version", "epoch", "num_starts", "num_degraded",
     "epoch_ns",
-    "wait_share", "images_per_s", "loss", "accuracy", "validation_ns", "gross_mj",
+    "wait_share", "examples_per_s", "loss", "accuracy", "validation_ns", "gross_mj",
 )
 # fmt: on
 
@@ -443,7 +443,7 @@ def _epochs() -> Iterator[dict[str, Any]]:
                 "num_degraded": 1,
                 "epoch_ns": 81e9,
                 "wait_share": 0.42,
-                "images_per_s": 1561.0,
+                "examples_per_s": 1561.0,
                 "loss": 4.2 - epoch,
                 "accuracy": 0.1 + epoch / 10,
                 "validation_ns": 4e9,

@@ -308,8 +308,10 @@ def _epoch_section(campaign: Campaign) -> Block | None:
         return None
     heads = ("case", "contender", "epoch", "starts", "time", "rate", "wait", "loss", "accuracy")
     columns = [column(each, each.capitalize()) for each in (*heads, "validation", "energy")]
-    shown = blocks.table("epochs", "Epochs of training on image files.", columns, rows)
-    return blocks.section("Training on images", [shown], id="epochs")
+    names = dict.fromkeys(row["dataset"] for row in rows)
+    caption = f"Epochs of training on {', '.join(names)}."
+    shown = blocks.table("epochs", caption, columns, rows)
+    return blocks.section("Training on a data set", [shown], id="epochs")
 
 
 def _fact_section(campaign: Campaign) -> Block:
@@ -330,7 +332,7 @@ def _fact_section(campaign: Campaign) -> Block:
         ("Time", spent),
         ("Length", tables.describe_length(campaign.rows("contenders"))),
         ("Weights", tables.describe_weights(campaign.rows("contenders"))),
-        ("Node", where),
+        ("Where", where),
         ("Host", tables.describe_host(first["host"]) or "not recorded"),
         *campaign_conditions(campaign),
     ]

@@ -1,4 +1,4 @@
-"""Epochs of training on image folders, as rows: time, wait, what was learnt, energy."""
+"""Epochs of training on data sets, as rows: time, wait, what was learnt, energy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchcore.store.models import ContenderRun, DuelRun, StartRun
 COLUMNS = (
     *("campaign", "duel_run", "workload", "case_name", "use_case", "batch", "precision", "track"),
     *("dataset", "mode", "num_train", "num_val", "name", "arm", "framework", "version", "epoch"),
-    *("num_starts", "num_degraded", "epoch_ns", "wait_share", "images_per_s", "loss", "correct"),
+    *("num_starts", "num_degraded", "epoch_ns", "wait_share", "examples_per_s", "loss", "correct"),
     *("accuracy", "validation_ns", "gross_mj"),
 )
 
@@ -28,7 +28,7 @@ def epoch_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
 
     `epoch_ns` is the time of the training steps alone, over the undisturbed starts where there are
     any (`num_degraded` counts the others); `wait_share` is the part of it spent waiting for the
-    loader. `accuracy` is top-1 on the validation images, a missing `gross_mj` no counter.
+    loader. `accuracy` is top-1 in validation, a missing `gross_mj` no counter.
     """
     query = (
         select_columns(DuelRun, ContenderRun, StartRun)
@@ -68,13 +68,13 @@ def _measure(duel: DuelRun, block: Mapping[str, Any], epoch: Mapping[str, Any]) 
         **{key: epoch[key] for key in kept},
         "epoch_ns": elapsed_ns,
         "wait_share": epoch["wait_ns"] / elapsed_ns,
-        "images_per_s": block["steps"] * duel.batch / elapsed_ns * 1e9,
+        "examples_per_s": block["steps"] * duel.batch / elapsed_ns * 1e9,
         "accuracy": epoch["correct"] / num_val if num_val else None,
         "degraded": not leave_out_degraded([dict(block)]),
     }
 
 
-_TIMED = ("epoch_ns", "wait_share", "images_per_s", "gross_mj")
+_TIMED = ("epoch_ns", "wait_share", "examples_per_s", "gross_mj")
 _LEARNT = ("loss", "correct", "accuracy", "validation_ns")
 
 

@@ -72,7 +72,7 @@ class Job:
     option: tuple[str, str] | None = None
     """A setting that is not the default."""
     handed: bool = False
-    """Given a batch of image files too, as training on a folder is."""
+    """Given a batch of a data set too, as `deadheat train` gives it."""
 
     @property
     def key(self) -> str:

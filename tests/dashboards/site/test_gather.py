@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from sample_frames import sample_frames
 from site_nights import NIGHTS, name_night
 
 from benchcore.errors import UserError
@@ -50,3 +51,10 @@ def test_a_duel_shows_whether_the_compiled_program_changed(alone: Campaign) -> N
     unread = replace(alone, of_duels={**alone.of_duels, "programs": {}})
     plain = [each.get("title") for each in dict(list_duels(unread))[run]["blocks"]]
     assert "Did the compiled program change?" not in plain
+
+
+def test_epochs_name_the_data_set_that_they_trained_on(alone: Campaign) -> None:
+    trained = replace(alone, epochs=sample_frames(1).epochs)
+    found = describe_campaign(trained, "")["blocks"]
+    (section,) = [each for each in found if each.get("id") == "epochs"]
+    assert "Epochs of training on imagenet-100." in str(section)

@@ -1,4 +1,4 @@
-"""Duels that train on image folders: one loader, the same bytes for both, and what goes wrong."""
+"""Duels that train on data sets: one loader, the same bytes for both, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -255,4 +255,4 @@ def test_epochs_are_rows_with_time_wait_loss_and_accuracy(
     if rows[0]["num_degraded"] in (0, 2):
         times = [start["blocks"][0]["elapsed_ns"] for start in starts]
         assert rows[0]["epoch_ns"] == sum(times) / 2
-        assert rows[0]["images_per_s"] == pytest.approx(8 / (sum(times) / 2) * 1e9, rel=0.5)
+        assert rows[0]["examples_per_s"] == pytest.approx(8 / (sum(times) / 2) * 1e9, rel=0.5)
