@@ -40,7 +40,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "Compare two sides over several batch sizes, devices or model sizes.",
         ),
         ("backfill", "Measure past versions of a framework, and list what each changed."),
-        ("train", "Train on an image folder on both sides, and compare their epochs."),
+        ("train", "Train on a data set on both sides, and compare their epochs."),
         (
             "seed0",
             "Compare JAX and PyTorch on one of sixteen cells: a benchmark and a use case.",

@@ -179,7 +179,7 @@ def _uneven(root: Path) -> Path:
         (lambda root: _write_npz(root, edges=RING[:, :0]), "its edges are"),
     ],
 )
-def test_what_is_damaged_or_something_else_is_refused(
+def test_a_graph_that_is_damaged_or_something_else_is_refused(
     spoil: Callable[[Path], Path], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=r"wanted an \.npz with features") as refused:
