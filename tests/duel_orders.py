@@ -21,7 +21,6 @@ from benchcore.protocol import (
     DuelLimits,
     DuelOrder,
     EnvironmentRecord,
-    RowOrder,
     gather_limits,
 )
 from benchcore.running.duel_process import run_duel
@@ -252,9 +251,6 @@ def build(case, arrays, settings):
 
 def make_dataset(listing: Dataset, **changes: Any) -> DatasetOrder:
     """What a `learner` trains on: two images a batch."""
-    side = changes.get("side", 32)
-    images = RowOrder(name="images", dtype="uint8", shape=(side or 0, side or 0, 3))
-    labels = RowOrder(name="labels", dtype="int32", shape=())
     defaults: dict[str, Any] = {
         "name": listing.name,
         "listing": str(listing.listing),
@@ -264,7 +260,7 @@ def make_dataset(listing: Dataset, **changes: Any) -> DatasetOrder:
         "num_val": listing.num_val,
         "batch": 2,
         "side": 32,
-        "rows": listing.rows or (images, labels),
+        "rows": listing.list_rows(changes.get("side", 32)),
         "mode": "end-to-end",
         "loader_python": sys.executable,
         "workers": 2,

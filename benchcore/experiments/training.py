@@ -31,7 +31,7 @@ from benchcore.planning.datasets.texts import read_texts
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.requests import USUAL, CaseFilter, Placement, parse_arm
-from benchcore.protocol import DATA_MODES, DataMode, DatasetOrder, DuelLimits, RowOrder
+from benchcore.protocol import DATA_MODES, DataMode, DatasetOrder, DuelLimits
 from benchcore.running.duel_process import result_path
 from benchcore.running.plans import draft_named
 from benchcore.state import State
@@ -50,7 +50,6 @@ _PREPARE_S = 1800.0
 _BATCH_S = 120.0
 """Seconds without a batch after which the loader counts as hanging."""
 _SMALLEST_SIDE = 32
-_LABELS = RowOrder(name="labels", dtype="int32", shape=())
 _USUAL_SIDE = 224
 _STEP = CaseFilter(use_case="train", batch=32)
 _LIMITS = {"--epochs": 1000, "--batch-size": 4096, "--starts": 100, "--workers": 256}
@@ -91,8 +90,9 @@ def draft_training(
     UserError."""
     case = _check(request)
     arms = tuple(parse_arm(",".join(each)) for each in (request.a, request.b))
-    found = _read_dataset(request, state, report)
-    dataset = _order_dataset(request, found)
+    wanted = _find_data(request.workload, case)
+    found = _read_dataset(request, wanted, state, report)
+    dataset = _order_dataset(request, wanted, found)
     match = Match(
         workload=request.workload,
         case=case,
@@ -116,12 +116,13 @@ def draft_training(
     return matrix.train_on(plan, dataset)
 
 
-def _read_dataset(request: TrainingRequest, state: State, report: Callable[[str], None]) -> Dataset:
+def _read_dataset(
+    request: TrainingRequest, wanted: TrainedData, state: State, report: Callable[[str], None]
+) -> Dataset:
     """What lies at the path, or the data set of a package, if nothing does and that is its name."""
     path, keep, name = request.dataset, state.datasets, None
     if str(path) in NAMES and not path.exists():
         path, name = find_named(str(path), keep, report)
-    wanted = _find_data(request)
     if isinstance(wanted, TrainedTexts):
         found = read_texts(path, keep, wanted, report)
     elif isinstance(wanted, TrainedGraphs):
@@ -133,10 +134,11 @@ def _read_dataset(request: TrainingRequest, state: State, report: Callable[[str]
     return found if name is None else dataclasses.replace(found, name=name)
 
 
-def _find_data(request: TrainingRequest) -> TrainedData:
-    spec = load_spec(request.workload)
+def _find_data(workload: str, case: str) -> TrainedData:
+    """The data sets that a case of a workload that can train on some takes."""
+    spec = load_spec(workload)
     assert spec.trains_on is not None, "checked before"
-    return spec.trains_on(find_step(request))
+    return spec.trains_on(spec.cases[case])
 
 
 def conclude_training(
@@ -164,10 +166,9 @@ def conclude_training(
 def choose_side(workload: str, side: int | None) -> int | None:
     """The side of images that a user wants, by default the only one or the usual one; None for a
     workload that takes no images. Raises UserError for a side that it has no use for."""
-    spec = load_spec(workload)
-    if spec.trains_on is None:
+    if load_spec(workload).trains_on is None:
         return side  # refused later, by name
-    wanted = spec.trains_on(spec.cases[find_case(workload, _STEP)])
+    wanted = _find_data(workload, find_case(workload, _STEP))
     if isinstance(wanted, TrainedImages):
         return side or wanted.side or _USUAL_SIDE
     if side is not None:
@@ -201,9 +202,7 @@ def _check(request: TrainingRequest) -> str:
         if not 1 <= value <= most:
             raise UserError(f"wanted {option} from 1 to {most}, got {value}; change it")
     name = find_case(request.workload, dataclasses.replace(_STEP, precision=request.precision))
-    spec = load_spec(request.workload)
-    assert spec.trains_on is not None
-    wanted = spec.trains_on(spec.cases[name])
+    wanted = _find_data(request.workload, name)
     if isinstance(wanted, TrainedImages) and request.side is not None:
         _check_side(request.workload, request.side, wanted.side)
     return name
@@ -221,13 +220,13 @@ def _check_side(workload: str, side: int, only: int | None) -> None:
         )
 
 
-def _order_dataset(request: TrainingRequest, found: Dataset) -> DatasetOrder:
+def _order_dataset(request: TrainingRequest, wanted: TrainedData, found: Dataset) -> DatasetOrder:
     if found.num_train < request.batch:
         raise UserError(
             f"wanted at least one batch of {request.batch} examples to train on, got "
             f"{found.num_train}; choose a smaller --batch-size"
         )
-    most = _find_data(request).classes
+    most = wanted.classes
     if most is not None and found.num_classes > most:
         raise UserError(
             f"wanted at most {most} classes, as many as {request.workload!r} has logits, "
@@ -240,8 +239,6 @@ def _order_dataset(request: TrainingRequest, found: Dataset) -> DatasetOrder:
         )
     if found.num_val == 0:
         raise UserError("wanted images in val/ that can be decoded, got none; add some")
-    side = request.side
-    cropped = (RowOrder(name="images", dtype="uint8", shape=(side or 0, side or 0, 3)), _LABELS)
     mode: DataMode = next(each for each in DATA_MODES if each == request.mode)
     return DatasetOrder(
         name=found.name,
@@ -251,8 +248,8 @@ def _order_dataset(request: TrainingRequest, found: Dataset) -> DatasetOrder:
         num_train=found.num_train,
         num_val=found.num_val,
         batch=request.batch,
-        side=side,
-        rows=found.rows or cropped,
+        side=request.side,
+        rows=found.list_rows(request.side),
         mode=mode,
         loader_python=sys.executable,
         workers=request.workers or usable_cpus(),

@@ -144,12 +144,9 @@ def seen_tolerances(
     """
     rounded = 1e-3 if precision.startswith("bf16") else 1e-6
     given = {"pixels" if images else "inputs": rounded, "labels": 1e-9}
-    wider = (
-        {key: max(own[key], _BACKWARD[key]) for key in _BACKWARD if key in own}
-        if own and images
-        else {}
-    )
-    return given | wider
+    if own is None or not images:
+        return given
+    return given | {key: max(own[key], _BACKWARD[key]) for key in _BACKWARD if key in own}
 
 
 def list_tolerances(spec: Spec, case: Any) -> dict[str, float]:

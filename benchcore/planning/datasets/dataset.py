@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +24,29 @@ Splits = Mapping[str, Mapping[str, np.ndarray]]
 examples' axis."""
 
 
+_LABELS = RowOrder(name="labels", dtype="int32", shape=())
+
+
 class BadFileError(Exception):
     """Why a file is none of ours."""
+
+
+@contextmanager
+def refuse_others(path: Path, wanted: str) -> Iterator[None]:
+    """Raises UserError, which says what was wanted, for a file at the path that can't be read or is
+    something else."""
+    try:
+        yield
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise _refuse(path, wanted, f"{type(error).__name__}: {error}") from error
+    except BadFileError as error:
+        raise _refuse(path, wanted, str(error)) from error
+
+
+def _refuse(path: Path, wanted: str, why: str) -> UserError:
+    return UserError(
+        f"wanted {wanted} in {show(path)}, but {why:.200}; name another with --dataset"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +69,13 @@ class Dataset:
     def side(self) -> int | None:
         """Of images in arrays, which are not resized."""
         return self.rows[0].shape[0] if self.rows and self.rows[0].name == "images" else None
+
+    def list_rows(self, side: int | None) -> tuple[RowOrder, ...]:
+        """The arrays of an example, with image files cropped to `side`."""
+        if self.rows is not None:
+            return self.rows
+        assert side is not None, "image files are cropped to a side"
+        return (RowOrder(name="images", dtype="uint8", shape=(side, side, 3)), _LABELS)
 
 
 def keep_arrays(name: str, splits: Splits, keep: Path, num_classes: int) -> Dataset:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,15 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from benchcore.errors import UserError, show
 from benchcore.planning.datasets.dataset import (
     EVERY,
     BadFileError,
     Dataset,
     keep_arrays,
+    refuse_others,
 )
 from benchcore.planning.datasets.planetoid import holds_planetoid, read_planetoid
 from benchcore.workloads.contract import TrainedGraphs
+
+_WANTED = (
+    "an .npz with features (nodes, features), edges (2, edges) and labels (nodes,), or a folder "
+    "with NAME.content and NAME.cites, or with Planetoid's ind.NAME.*"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,32 +44,15 @@ def read_graph(
     """Read an .npz with `features`, `edges` and `labels`, or a folder with one `.content` and one
     `.cites` file, or with Planetoid's `ind.*` files. Raises UserError."""
     report(f"reading the graph of {path.name!r}")
-    try:
+    with refuse_others(path, _WANTED):
         graph = _read(path)
         _check(graph)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise _refuse(path, f"{type(error).__name__}: {error}") from error
-    except BadFileError as error:
-        raise _refuse(path, str(error)) from error
-    return keep_graph(path.resolve().name, graph, keep, wanted)
-
-
-def keep_graph(name: str, graph: Graph, keep: Path, wanted: TrainedGraphs) -> Dataset:
-    """The neighbourhood of each node, sampled once with a fixed seed."""
     sampler = _Sampler(graph, wanted)
     splits = {"train": sampler.stack(graph.train), "val": sampler.stack(graph.val)}
-    return keep_arrays(name, splits, keep, int(graph.labels.max()) + 1)
+    return keep_arrays(path.resolve().name, splits, keep, int(graph.labels.max()) + 1)
 
 
-def _refuse(path: Path, why: str) -> UserError:
-    return UserError(
-        f"wanted an .npz with features (nodes, features), edges (2, edges) and labels (nodes,), or "
-        f"a folder with NAME.content and NAME.cites, or with Planetoid's ind.NAME.* in "
-        f"{show(path)}, but {why:.200}; name another with --dataset"
-    )
-
-
-def divide(features: np.ndarray, edges: np.ndarray, labels: np.ndarray) -> Graph:
+def _divide(features: np.ndarray, edges: np.ndarray, labels: np.ndarray) -> Graph:
     """Each sixth node for validation."""
     is_val = np.arange(len(labels)) % EVERY == 0
     return Graph(
@@ -80,12 +67,11 @@ def divide(features: np.ndarray, edges: np.ndarray, labels: np.ndarray) -> Graph
 def _read(path: Path) -> Graph:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as archive:
-            return divide(archive["features"], archive["edges"], archive["labels"])
+            return _divide(archive["features"], archive["edges"], archive["labels"])
     if not path.is_dir():
         raise BadFileError(f"it ends in {path.suffix!r}")
     if holds_planetoid(path):
-        found = read_planetoid(path)
-        return Graph(**found)
+        return Graph(**read_planetoid(path))
     return _read_citations(path)
 
 
@@ -106,7 +92,7 @@ def _read_citations(folder: Path) -> Graph:
         for one, other in pairs[:, :2]
         if one in papers and other in papers  # Citeseer cites papers without content
     ]
-    return divide(
+    return _divide(
         np.array([[float(word) for word in row[1:-1]] for row in rows], np.float32),
         np.array(edges, np.int64).reshape(-1, 2).T,
         np.array([classes.index(row[-1]) for row in rows]),

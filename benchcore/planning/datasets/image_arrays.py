@@ -6,34 +6,41 @@ from __future__ import annotations
 import gzip
 import io
 import math
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from benchcore.errors import UserError, show
 from benchcore.planning.datasets.dataset import (
     EVERY,
     MOST_BYTES,
     BadFileError,
     Dataset,
     keep_arrays,
+    refuse_others,
 )
 
 _LARGEST_SIDE = 1024
 _NPZ = {"train": ("x_train", "y_train"), "val": ("x_test", "y_test")}
 _IDX = {"train": "train", "val": "t10k"}
-_CIFAR = {"train": "data_batch_[1-5].bin", "val": "test_batch.bin"}
+_CIFAR = {"train": ("data_batch_[1-5].bin", 5), "val": ("test_batch.bin", 1)}
+"""Files of a split, and how many there are."""
 _CIFAR_RECORD = 1 + 3 * 32 * 32
+_WANTED = (
+    "MNIST's four IDX files or CIFAR-10's six binary ones in a folder, an .npz with x_train, "
+    "y_train, x_test and y_test, or a .csv with pixels and a last column of labels"
+)
 _Splits = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """Images (number, side, side) or (number, side, side, 3), uint8, and labels, by split."""
 
 
 def holds_arrays(path: Path) -> bool:
     """Whether it is a file, or a folder with such files; any other is a folder of images."""
-    return path.is_file() or any(path.glob("*-idx3-ubyte*")) or any(path.glob(_CIFAR["train"]))
+    return path.is_file() or any(path.glob("*-idx3-ubyte*")) or _holds_cifar(path)
+
+
+def _holds_cifar(path: Path) -> bool:
+    return any(path.glob(_CIFAR["train"][0]))
 
 
 def read_image_arrays(
@@ -44,28 +51,18 @@ def read_image_arrays(
     Raises UserError for files that are damaged, or hold something else.
     """
     report(f"reading the arrays of {path.name!r}")
-    try:
+    with refuse_others(path, _WANTED):
         splits = _read(path)
         for split, (images, labels) in splits.items():
             _check(split, images, labels)
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise _refuse(path, f"{type(error).__name__}: {error}") from error
-    except BadFileError as error:
-        raise _refuse(path, str(error)) from error
+        if splits["train"][0].shape[1:] != splits["val"][0].shape[1:]:
+            raise BadFileError("the images of both splits differ in their shape")
     return _store(path, splits, keep)
 
 
-def _refuse(path: Path, why: str) -> UserError:
-    return UserError(
-        f"wanted MNIST's four IDX files or CIFAR-10's six binary ones in a folder, an .npz with "
-        f"x_train, y_train, x_test and y_test, or a .csv with pixels and a last column of labels "
-        f"in {show(path)}, but {why:.200}; name another with --dataset"
-    )
-
-
 def _read(path: Path) -> _Splits:
-    if path.is_dir() and any(path.glob(_CIFAR["train"])):
-        return {split: _read_cifar(path, pattern) for split, pattern in _CIFAR.items()}
+    if path.is_dir() and _holds_cifar(path):
+        return {split: _read_cifar(path, *files) for split, files in _CIFAR.items()}
     if path.is_dir():
         return {
             split: (
@@ -97,10 +94,10 @@ def _read_idx(folder: Path, name: str, num_axes: int) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
-def _read_cifar(folder: Path, pattern: str) -> tuple[np.ndarray, np.ndarray]:
+def _read_cifar(folder: Path, pattern: str, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Records of a label and 32 x 32 pixels, all red ones first, then the green and the blue."""
     files = sorted(folder.glob(pattern))
-    if len(files) != (5 if "[" in pattern else 1):
+    if len(files) != number:
         raise BadFileError(f"it has {len(files)} files {pattern}")
     contents = [_unpack(each) for each in files]
     for file, content in zip(files, contents, strict=True):
@@ -151,8 +148,6 @@ def _check(split: str, images: np.ndarray, labels: np.ndarray) -> None:
 
 
 def _store(path: Path, splits: _Splits, keep: Path) -> Dataset:
-    if splits["train"][0].shape[1:] != splits["val"][0].shape[1:]:
-        raise _refuse(path, "the images of both splits differ in their shape")
     named = {
         split: {"images": images, "labels": labels.astype(np.int32)}
         for split, (images, labels) in splits.items()

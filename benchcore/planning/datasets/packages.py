@@ -3,7 +3,6 @@ redistributed."""
 
 from __future__ import annotations
 
-import gzip
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,8 +95,9 @@ def _write_topics(keep: Path) -> Path:
 
 def _connect_neighbours(images: Path, path: Path) -> Path:
     """Each image with its nearest ones; its pixels are its features."""
-    with gzip.open(images) as stream:
-        table = np.loadtxt(stream, delimiter=",", dtype=np.float32)
+    if path.exists():
+        return path
+    table = np.loadtxt(images, delimiter=",", dtype=np.float32)
     pixels = table[:, :-1] / np.float32(255)
     squares = (pixels**2).sum(axis=1)
     distances = squares[:, None] + squares[None] - 2 * pixels @ pixels.T
@@ -106,5 +106,6 @@ def _connect_neighbours(images: Path, path: Path) -> Path:
     sources = np.repeat(np.arange(len(pixels)), _NEIGHBOURS)
     edges = np.stack([sources, nearest.ravel()])
     labels = table[:, -1].astype(np.int64)
-    np.savez(path, features=pixels, edges=edges, labels=labels)
-    return path
+    part = path.with_suffix(".part.npz")
+    np.savez(part, features=pixels, edges=edges, labels=labels)
+    return part.replace(path)

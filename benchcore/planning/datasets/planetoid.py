@@ -25,7 +25,7 @@ _BUILTINS = {("__builtin__", "list"): list, ("builtins", "list"): list}
 
 
 class _SparseMatrix:
-    """Stands for SciPy's `csr_matrix`, of which only the fields are needed."""
+    """The fields of SciPy's `csr_matrix`, without SciPy."""
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)

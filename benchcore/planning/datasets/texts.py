@@ -13,18 +13,23 @@ from pathlib import Path
 
 import numpy as np
 
-from benchcore.errors import UserError, show
 from benchcore.planning.datasets.dataset import (
     EVERY,
     MOST_BYTES,
     BadFileError,
     Dataset,
+    Splits,
     keep_arrays,
+    refuse_others,
 )
 from benchcore.workloads.contract import TrainedTexts
 
 PADDING, UNKNOWN = 0, 1
 _RESERVED = 2
+_WANTED = (
+    "texts in train/CLASS/*.txt and val/CLASS/*.txt, or in CLASS/*.txt, or for a language model in "
+    "*.txt,"
+)
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _NO_CLASS = ""
 Text = tuple[str, str]
@@ -34,22 +39,16 @@ Text = tuple[str, str]
 def read_texts(
     path: Path, keep: Path, wanted: TrainedTexts, report: Callable[[str], None] = lambda text: None
 ) -> Dataset:
-    """Read `train/CLASS/*.txt` and `val/CLASS/*.txt`, or `CLASS/*.txt`, of which each sixth is for
+    """Read `train/CLASS/*.txt` and `val/CLASS/*.txt`, or `CLASS/*.txt` with each sixth text for
     validation. For a language model also `*.txt`, or a file. Raises UserError."""
     report(f"reading the texts of {path.name!r}")
-    try:
-        found = _list_texts(path)
-    except OSError as error:
-        raise _refuse(path, f"{type(error).__name__}: {error}") from error
-    except BadFileError as error:
-        raise _refuse(path, str(error)) from error
-    return keep_texts(path.resolve().name, found, keep, wanted)
+    with refuse_others(path, _WANTED):
+        splits, num_classes = _make_arrays(_list_texts(path), wanted)
+    return keep_arrays(path.resolve().name, splits, keep, num_classes)
 
 
-def keep_texts(
-    name: str, found: Mapping[str, Sequence[Text]], keep: Path, wanted: TrainedTexts
-) -> Dataset:
-    """Texts by split as the arrays `tokens` and `labels`. Raises UserError without enough."""
+def _make_arrays(found: Mapping[str, Sequence[Text]], wanted: TrainedTexts) -> tuple[Splits, int]:
+    """Texts by split as the arrays `tokens` and `labels`, and how many classes there are."""
     tokens = {split: [_tokenise(text) for _, text in of] for split, of in found.items()}
     indices = _number(tokens["train"], wanted.vocabulary)
     numbered = {
@@ -57,15 +56,13 @@ def keep_texts(
         for split, of in tokens.items()
     }
     if wanted.classes is None:
-        splits = {
-            split: _cut_windows(name, split, of, wanted.tokens) for split, of in numbered.items()
-        }
-        return keep_arrays(name, splits, keep, wanted.vocabulary)
+        windows = {split: _cut_windows(split, of, wanted.tokens) for split, of in numbered.items()}
+        return windows, wanted.vocabulary
     classes = sorted({label for label, _ in found["train"]})
     if classes == [_NO_CLASS]:
-        raise _refuse(Path(name), "they have no classes")
+        raise BadFileError("they have no classes")
     if unknown := sorted({label for label, _ in found["val"]} - set(classes)):
-        raise _refuse(Path(name), f"the class {unknown[0]!r:.100} has no text to train on")
+        raise BadFileError(f"the class {unknown[0]!r:.100} has no text to train on")
     splits = {
         split: {
             "tokens": np.array([_pad(text, wanted.tokens) for text in of], np.int32),
@@ -73,14 +70,7 @@ def keep_texts(
         }
         for split, of in numbered.items()
     }
-    return keep_arrays(name, splits, keep, len(classes))
-
-
-def _refuse(path: Path, why: str) -> UserError:
-    return UserError(
-        f"wanted texts in train/CLASS/*.txt and val/CLASS/*.txt, or in CLASS/*.txt, or for a "
-        f"language model in *.txt, in {show(path)}, but {why:.200}; name another with --dataset"
-    )
+    return splits, len(classes)
 
 
 def _list_texts(path: Path) -> dict[str, list[Text]]:
@@ -90,13 +80,13 @@ def _list_texts(path: Path) -> dict[str, list[Text]]:
         found = {split: [*_list_classes(path / split)] for split in ("train", "val")}
     else:
         every = [*_list_classes(path)] or [(_NO_CLASS, _read(file)) for file in _list_files(path)]
-        found = split_texts(every)
+        found = _split_texts(every)
     if empty := [split for split, texts in found.items() if not texts]:
         raise BadFileError(f"there are none for {empty[0]!r}")
     return found
 
 
-def split_texts(texts: Iterable[Text]) -> dict[str, list[Text]]:
+def _split_texts(texts: Iterable[Text]) -> dict[str, list[Text]]:
     """Each sixth text for validation; a single one is divided at five sixths of its characters."""
     texts = list(texts)
     if len(texts) == 1:
@@ -143,22 +133,22 @@ def _tokenise(text: str) -> list[str]:
 def _number(texts: Iterable[Sequence[str]], vocabulary: int) -> dict[str, int]:
     counted = Counter(token for text in texts for token in text)
     ordered = sorted(counted, key=lambda token: (-counted[token], token))
-    return {token: _RESERVED + index for index, token in enumerate(ordered[: vocabulary - 2])}
+    return {
+        token: _RESERVED + index for index, token in enumerate(ordered[: vocabulary - _RESERVED])
+    }
 
 
 def _pad(text: Sequence[int], length: int) -> list[int]:
     return [*text[:length], *[PADDING] * (length - len(text))]
 
 
-def _cut_windows(
-    name: str, split: str, texts: Iterable[Sequence[int]], length: int
-) -> dict[str, np.ndarray]:
+def _cut_windows(split: str, texts: Iterable[Sequence[int]], length: int) -> dict[str, np.ndarray]:
     """All texts one after the other, in windows of `length` tokens and the next one."""
     joined = np.array([token for text in texts for token in text], np.int32)
     number = (len(joined) - 1) // length
     if number < 1:
-        raise _refuse(
-            Path(name), f"{split} has {len(joined)} tokens, too few for {length} and the next one"
+        raise BadFileError(
+            f"{split} has {len(joined)} tokens, too few for {length} and the next one"
         )
     return {
         "tokens": joined[: number * length].reshape(number, length),

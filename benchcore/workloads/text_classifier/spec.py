@@ -8,8 +8,7 @@ import numpy as np
 
 from benchcore.workloads.networks.case import Case, make_cases
 from benchcore.workloads.networks.settings import ATTENTION_SETTINGS
-from benchcore.workloads.networks.training_arrays import training_arrays
-from benchcore.workloads.networks.transformer.widths import Widths, enlarge, make_network, shrink
+from benchcore.workloads.networks.transformer.widths import Widths, make_network, make_spec
 
 SETTINGS = ATTENTION_SETTINGS
 SIZES: Mapping[str, Widths] = {
@@ -37,11 +36,4 @@ def _make_inputs(case: Case, rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 NETWORK = make_network(SIZES, _make_inputs)
 CASES = make_cases(infer=(1, 8, 32, 128), train=(32, 128), per_sample=(32, 128), clip=9.9)
-SPEC = NETWORK.make_spec(
-    CASES,
-    SETTINGS,
-    enlarge=enlarge,
-    shrink=shrink,
-    make_training_arrays=training_arrays,
-    trains_on=lambda case: SIZES[case.size].trains_on(),
-)
+SPEC = make_spec(NETWORK, SIZES, CASES, SETTINGS)

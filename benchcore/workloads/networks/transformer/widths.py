@@ -8,8 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from benchcore.workloads.contract import TrainedTexts
-from benchcore.workloads.networks.case import MakeInputs, Network, Product
+from benchcore.workloads.contract import Spec, TrainedTexts
+from benchcore.workloads.networks.case import Case, MakeInputs, Network, Product
+from benchcore.workloads.networks.training_arrays import training_arrays
+from benchcore.workloads.settings import Options
 from benchcore.workloads.starts.large_values import enlarge_but, shrink_first
 
 EPSILON = 1e-5
@@ -105,4 +107,21 @@ def make_network(sizes: Mapping[str, Widths], make_inputs: MakeInputs) -> Networ
         products=lambda case: list_products(sizes[case.size]),
         make_inputs=make_inputs,
         gradient_tolerance=2e-5,
+    )
+
+
+def make_spec(
+    network: Network,
+    sizes: Mapping[str, Widths],
+    cases: Mapping[str, Case],
+    settings: Mapping[str, Options],
+) -> Spec:
+    """The spec of a workload that is such a transformer."""
+    return network.make_spec(
+        cases,
+        settings,
+        enlarge=enlarge,
+        shrink=shrink,
+        make_training_arrays=training_arrays,
+        trains_on=lambda case: sizes[case.size].trains_on(),
     )

@@ -104,7 +104,7 @@ class _Matrix:
 
 
 def _write_planetoid(root: Path) -> Path:
-    """Four known nodes, two of which are to be trained on; two to be tested, in another order."""
+    """Four known nodes, two of them to train on; and two to test, in another order."""
     one_hot = np.eye(2, dtype=np.int32)[LABELS]
     graph = defaultdict(list, {int(a): [int(b)] for a, b in RING.T})
     test = [5, 4]
