@@ -10,9 +10,10 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from benchcore.names import FRAMEWORKS
 from benchcore.protocol import name_case
 from dashboards.forest_chart import FRAMEWORK_DIRECTIONS, forest_chart
-from dashboards.formatting import FRAMEWORKS, NOT_MEASURED, format_factor, format_speedup
+from dashboards.formatting import NOT_MEASURED, format_factor, format_speedup
 from dashboards.templating import render_template, write_page
 
 _FAIR, _CAUGHT, _MISSED = "compiled", "eager", "other"

@@ -12,11 +12,12 @@ from typing import Any
 import pandas as pd
 
 from benchcore.errors import UserError
+from benchcore.names import name_arm, name_case_in_words, name_model
 from benchcore.planning.catalog import measure_models
 from benchcore.protocol import name_part
 from dashboards.formatting import is_missing
 from dashboards.paper_figures import METRICS, draw_figures
-from dashboards.site.names import name_arm, name_case_in_words, name_model, order_words
+from dashboards.site.names import order_words
 
 BEGIN, END = "<!-- deadheat:results -->", "<!-- /deadheat:results -->"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -10,8 +10,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from benchcore.names import arm_label
 from dashboards.formatting import (
-    arm_label,
     case_label,
     format_speedup,
     is_missing,

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from benchcore.names import contender_label
 from benchcore.protocol import DEFAULT_TRACK, name_case
 from benchcore.store.metrics import Metric, Unit
 from benchcore.verdict.samples import swap_sides
 
 NOT_MEASURED = "not measured"
-FRAMEWORKS = {"jax": "JAX", "torch": "PyTorch", "stdlib": "Python"}
-_ARMS = {"jax-jit": "", "torch-compile": "compiled", "torch-eager": "eager", "stdlib": ""}
 _MAX_DECIMALS = 3
 
 
@@ -35,28 +34,21 @@ def case_label(row: Mapping[str, Any]) -> str:
     return name_case(row["workload"], row["case_name"], known)
 
 
-def arm_label(arm: str) -> str:
-    """What distinguishes a framework's arms: `eager`, `compiled`, or nothing."""
-    return _ARMS.get(arm, arm.partition("-")[2])
-
-
 _LABELLED = ("framework", "version", "arm")
 
 
-def contender_label(framework: str, version: object, arm: str) -> str:
-    """`PyTorch 2.15.0 compiled`."""
-    parts = (FRAMEWORKS.get(framework, framework), one_line(version, missing=""), arm_label(arm))
-    return " ".join(part for part in parts if part)
+def _label(framework: str, version: object, arm: str) -> str:
+    return contender_label(framework, None if is_missing(version) else str(version), arm)
 
 
 def side_label(row: Mapping[str, Any], side: str) -> str:
     """`contender_label` of side `a` or `b` of a ratio."""
-    return contender_label(*(row[f"{side}_{each}"] for each in _LABELLED))
+    return _label(*(row[f"{side}_{each}"] for each in _LABELLED))
 
 
 def name_contender(row: Mapping[str, Any]) -> dict[str, str]:
     """The columns that name a contender: `case`, `contender` and its own `name`."""
-    label = contender_label(*(row[each] for each in _LABELLED))
+    label = _label(*(row[each] for each in _LABELLED))
     return {"case": case_label(row), "contender": label, "name": str(row["name"])}
 
 

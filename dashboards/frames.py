@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from dashboards.formatting import arm_label, is_missing
+from benchcore.names import arm_label
+from dashboards.formatting import is_missing
 
 
 def to_rows(found: pd.DataFrame | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

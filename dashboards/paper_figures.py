@@ -10,9 +10,10 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+from benchcore.names import name_arm, name_case_in_words, name_setting
 from dashboards.formatting import is_missing
 from dashboards.pictures import VEGA_LITE
-from dashboards.site.names import name_arm, name_case_in_words, name_setting, order_words
+from dashboards.site.names import order_words
 
 METRICS = {
     "throughput": ("items_per_s", "Items per second", 1.0),

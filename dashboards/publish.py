@@ -12,6 +12,7 @@ from urllib.parse import quote
 from filelock import FileLock
 
 from benchcore.demo.write import read_mark
+from benchcore.names import name_arm, name_case_in_words
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import list_campaigns
@@ -28,7 +29,6 @@ from dashboards.site.guide import glossary_page, guide_page
 from dashboards.site.health import describe_entry, health_page, runs_page
 from dashboards.site.history import add_night, drop_night
 from dashboards.site.machine_files import write_machine_files
-from dashboards.site.names import name_arm, name_case_in_words
 from dashboards.site.news import count_pairs, write_run_verdict, write_verdict
 from dashboards.site.numerics import remember_numerics
 from dashboards.site.operations import operations_page

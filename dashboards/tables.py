@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchcore.names import FRAMEWORKS
 from benchcore.store.metrics import ON_PAGE
 from benchcore.verdict.duel.ratios import find_outlier
 from dashboards.formatting import (
-    FRAMEWORKS,
     NOT_MEASURED,
     case_label,
     format_average,

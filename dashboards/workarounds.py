@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dashboards.formatting import arm_label, format_speedup
+from benchcore.names import arm_label
+from dashboards.formatting import format_speedup
 
 _HIGHEST = {None: "", "ok": "; runs with precision highest, which is a different case"}
 

@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchcore.cell.document import spec_case
+from benchcore.errors import UserError
 from benchcore.experiments.pairs import BisectTarget
+from benchcore.names import FRAMEWORKS, name_arm, name_case_in_words
+from benchcore.planning.catalog import find_case
 from benchcore.planning.requests import list_own_settings, write_extras
 from benchcore.protocol import name_case
-from benchcore.store.records import ContenderRecord, SuspicionRecord, case_of
+from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.reports.certificates import CHANGED
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import describe_changes
@@ -22,7 +25,6 @@ from benchcore.verdict.samples import Judgement
 _MOST_NAMED = 5
 _MANY = 2.0
 """From here on a slow-down is written as a factor, not in percent."""
-_TITLES = {"jax": "JAX", "torch": "PyTorch"}
 PAYLOAD = (
     *("cause", "culprit", "series", "metric", "change", "size", "moved"),
     *("differences", "conditions", "dashboard", "again", "search"),
@@ -37,9 +39,10 @@ def describe_release(
     rows: Sequence[Mapping[str, Any]],
     trends: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """`JAX 0.12.0 against 0.11.2: mlp infer_b1 (jax-jit) is 24 % slower (22 to 26 %). Unchanged: 11
-    of 16. Not shown: 4.`, from its certificates (`benchcore.store.reports.certificates`, largest
-    change first) and the trends over several releases. Names five of each at most."""
+    """`JAX 0.12.0 against 0.11.2: MLP, inference, batch 1, fp32 (JAX) is 24 % slower (22 to 26 %).
+    Unchanged: 11 of 16. Not shown: 4.`, from its certificates
+    (`benchcore.store.reports.certificates`, largest change first) and the trends over several
+    releases. Names five of each at most."""
     changed = [row for row in rows if row["certificate"] in CHANGED]
     named = "; ".join(describe_factors(row) for row in changed[:_MOST_NAMED])
     if len(changed) > _MOST_NAMED:
@@ -55,13 +58,15 @@ def describe_release(
 
 def name_release(framework: str, new: str, old: str) -> str:
     """`JAX 0.12.0 against 0.11.2`: what its alerts are grouped by."""
-    return f"{_TITLES.get(framework, framework)} {new} against {old}"
+    return f"{FRAMEWORKS.get(framework, framework)} {new} against {old}"
 
 
 def describe_factors(row: Mapping[str, Any]) -> str:
-    """`mlp infer_b1 (jax-jit) is 24 % slower (22 to 26 %)`; of another metric `the compile time of
-    mlp infer_b1 (jax-jit) is 1.4 times as high (1.3 to 1.5)`."""
-    case = f"{case_of(row)} ({row['a_arm']})"
+    """`MLP, inference, batch 1, fp32 (JAX) is 24 % slower (22 to 26 %)`; of another metric `the
+    compile time of MLP, inference, batch 1, fp32 (JAX) is 1.4 times as high (1.3 to 1.5)`."""
+    arm = str(row["a_arm"])
+    words = _name_case(row["workload"], row["case_name"], row["track"])
+    case = f"{words} ({name_arm(arm.partition('-')[0], arm)})"
     factor, low, high = (row["factors"][name] for name in ("ratio", "low", "high"))
     if row["metric"] != STEP_TIME:
         return (
@@ -72,6 +77,19 @@ def describe_factors(row: Mapping[str, Any]) -> str:
     sign, direction = (1, "slower") if factor > 1 else (-1, "faster")
     ends = sorted((_percent(math.log(each), sign) for each in (low, high)), key=float)
     return f"{case} is {_percent(math.log(factor), sign)} % {direction} ({ends[0]} to {ends[1]} %)"
+
+
+def _name_case(workload: str, case_name: str, track: str) -> str:
+    """In words; the name in commands where the case is no longer in the catalogue."""
+    try:
+        case = find_case(workload, spec_case(case_name))
+    except UserError:
+        return name_case(workload, case_name, track)
+    named = {"workload": workload, "case_name": case_name, "track": track}
+    return name_case_in_words({**named, **{key: getattr(case, key) for key in _NAMED}})
+
+
+_NAMED = ("use_case", "batch", "precision")
 
 
 def template_failed_night() -> str:
@@ -151,12 +169,12 @@ def name_target(
 
 
 def describe_shift(suspicion: SuspicionRecord, finding: Finding) -> str:
-    """`JAX/PyTorch speedup on mlp infer_b128 rose 5 % (3 to 7 %): PyTorch 2.15.0 is 5 % slower than
-    2.14.0. Device: AMD EPYC.`, or `Compile time on mlp infer_b128 changed: the compile time of JAX
-    0.12.0 is 1.4 times that of 0.11.0 (1.3 to 1.5).` Names a framework only if it changed, and the
-    conditions that did."""
+    """`JAX/PyTorch speedup on MLP, inference, batch 128, fp32 rose 5 % (3 to 7 %): PyTorch 2.15.0
+    is 5 % slower than 2.14.0. Device: AMD EPYC.`, or `Compile time on MLP, inference, batch 128,
+    fp32 changed: the compile time of JAX 0.12.0 is 1.4 times that of 0.11.0 (1.3 to 1.5).` Names a
+    framework only if it changed, and the conditions that did."""
     key = suspicion.key
-    case = name_case(key.workload, key.case_name, key.track)
+    case = _name_case(key.workload, key.case_name, key.track)
     moved = f"{suspicion.levels.noun.capitalize()} on {case} changed"
     if key.metric == STEP_TIME and key.control is None:
         moved = f"{_name_speedup(suspicion)} on {case} {_write_change(finding)}"
@@ -232,4 +250,4 @@ def _write_amount(
 
 
 def _title(side: ContenderRecord) -> str:
-    return _TITLES.get(side.framework, side.framework)
+    return FRAMEWORKS.get(side.framework, side.framework)

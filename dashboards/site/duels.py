@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.store.metrics import ON_PAGE
 from dashboards import bottlenecks, tables
-from dashboards.formatting import FRAMEWORKS, format_count, format_ns, is_missing, name_contender
+from dashboards.formatting import format_count, format_ns, is_missing, name_contender
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign
 from dashboards.site.health import link_suite
-from dashboards.site.names import name_case_in_words
 from dashboards.site.pairs import case_key, pair_id
 from dashboards.site.tonight import fold_pairs, title_campaign
 from dashboards.tables import Row

@@ -10,14 +10,14 @@ from urllib.parse import urlencode
 
 from benchcore.cell.document import spec_case
 from benchcore.experiments.pairs import BisectTarget
+from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.planning.requests import list_settings_of, write_extras
 from benchcore.verdict.confirmation.event_states import NEXT
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
-from dashboards.formatting import FRAMEWORKS, format_count, is_missing
+from dashboards.formatting import format_count, is_missing
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
-from dashboards.site.names import name_case_in_words
 from dashboards.site.news import describe_change, find_culprit, find_size, format_change
 from dashboards.site.pairs import series_of
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from benchcore.demo import story
 from benchcore.errors import UserError
+from benchcore.names import FRAMEWORKS
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import PROFILES
 from benchcore.progress import ProgressReader
@@ -27,7 +28,6 @@ from benchcore.store.frames.raw_times import read_raw_times
 from benchcore.store.frames.reading import drop_calibration_runs
 from benchcore.store.reports.campaign import list_programs
 from benchcore.store.reports.void import explain_void
-from dashboards.formatting import FRAMEWORKS
 from dashboards.site.run_times import RunTimes, time_last_run
 
 Kind = Literal["nightly", "release", "ad-hoc"]

@@ -7,9 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from benchcore.names import (
+    FRAMEWORKS,
+    name_arm,
+    name_case_in_words,
+    name_model,
+    name_precision,
+    name_rest,
+    name_use_case,
+)
 from benchcore.store.metrics import METRICS
 from dashboards.formatting import (
-    FRAMEWORKS,
     format_bytes,
     format_count,
     format_metric,
@@ -22,14 +30,6 @@ from dashboards.formatting import (
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.glossary import CHECKS, READING, list_terms
-from dashboards.site.names import (
-    name_arm,
-    name_case_in_words,
-    name_model,
-    name_precision,
-    name_rest,
-    name_use_case,
-)
 from dashboards.site.pages import OPERATIONS_PAGE, PAGES
 from dashboards.site.pairs import case_key, name_pair
 from dashboards.site.voids import shorten

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchcore.names import name_case_in_words
 from benchcore.store.metrics import METRICS, TRACKED
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards.formatting import is_missing
 from dashboards.site.files import SiteFiles
 from dashboards.site.gather import Campaign
-from dashboards.site.names import name_case_in_words, order_words
+from dashboards.site.names import order_words
 from dashboards.site.pairs import case_key, describe_pair, pair_id
 from dashboards.site.tonight import compare_metric, index_contenders, round_log
 from dashboards.site.voids import shorten

@@ -10,11 +10,11 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
+from benchcore.names import name_case_in_words
 from benchcore.variables import DASHBOARD_URL
 from dashboards.formatting import format_count
 from dashboards.site.events import is_open
 from dashboards.site.files import replace_text
-from dashboards.site.names import name_case_in_words
 from dashboards.site.news import describe_change
 
 _ATOM = "http://www.w3.org/2005/Atom"

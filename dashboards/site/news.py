@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.protocol import name_case
-from dashboards.formatting import FRAMEWORKS
 from dashboards.frames import counting, newest_pairs
 from dashboards.site.gather import Campaign
-from dashboards.site.names import name_case_in_words
 from dashboards.site.voids import count_causes
 from dashboards.summary import write_headline
 

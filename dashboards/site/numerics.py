@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchcore.names import name_case_in_words
 from dashboards.formatting import format_count, format_relative, is_missing
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.files import SiteFiles
 from dashboards.site.gather import Campaign
-from dashboards.site.names import name_case_in_words
 
 Found = Mapping[str, Any]
 

@@ -15,15 +15,15 @@ from typing import Any, cast
 from benchcore import workloads
 from benchcore.cell.document import spec_case
 from benchcore.experiments.pairs import write_comparison
+from benchcore.names import FRAMEWORKS, name_arm, name_case_in_words
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.requests import list_settings_of
 from benchcore.workloads.ops.spec import Case
 from benchcore.workloads.ops.table import OPERATIONS
-from dashboards.formatting import FRAMEWORKS, format_count, format_ns, format_speedup, is_missing
+from dashboards.formatting import format_count, format_ns, format_speedup, is_missing
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.guide import describe_since
-from dashboards.site.names import name_arm, name_case_in_words
 from dashboards.site.pages import OPERATIONS_PAGE
 
 SLOW = 2.0

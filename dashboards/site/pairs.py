@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchcore.names import FRAMEWORKS, name_arm
 from benchcore.protocol import DEFAULT_TRACK
 from benchcore.store.series import CONTROLS
 from benchcore.verdict.history.series import SeriesKey
-from dashboards.formatting import FRAMEWORKS, is_missing
-from dashboards.site.names import name_arm, name_file
+from dashboards.formatting import is_missing
+from dashboards.site.names import name_file
 
 _ROLLING = ("newest", "system")
 

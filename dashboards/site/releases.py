@@ -9,14 +9,15 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.store.database import Engine
 from benchcore.store.reports.certificates import list_certificates
-from dashboards.formatting import FRAMEWORKS, format_count
+from dashboards.formatting import format_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.files import SiteFiles
 from dashboards.site.gather import Campaign
-from dashboards.site.names import name_case_in_words, name_file
+from dashboards.site.names import name_file
 from dashboards.site.numerics import name_release, numerics_table
 
 _SAME_PAIR = ("a_framework", "a_version", "b_version")

@@ -7,13 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchcore.demo.story import MADE_UP
+from benchcore.names import (
+    FRAMEWORKS,
+    arm_label,
+    name_case_in_words,
+    name_model,
+    name_precision,
+    name_setting,
+)
+from benchcore.names import name_use_case as use_case_words
 from benchcore.store.metrics import METRICS, TRACKED, Metric
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards import tables, workarounds
 from dashboards.epochs import list_epochs
 from dashboards.formatting import (
-    FRAMEWORKS,
-    arm_label,
     format_count,
     format_metric,
     format_seconds,
@@ -25,14 +32,7 @@ from dashboards.frames import counting, is_fair, newest_pairs, select_rows
 from dashboards.site import blocks, voids
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign, count_failed
-from dashboards.site.names import (
-    name_case_in_words,
-    name_model,
-    name_precision,
-    name_setting,
-    order_words,
-)
-from dashboards.site.names import name_use_case as use_case_words
+from dashboards.site.names import order_words
 from dashboards.site.pairs import case_key, pair_id
 
 _OF_GRID = tuple(each for each in METRICS if each.key in TRACKED and each.key != STEP_TIME)

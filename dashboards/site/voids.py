@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from benchcore.names import name_case_in_words
 from dashboards.formatting import is_missing, one_line, side_label
 from dashboards.frames import does_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign
-from dashboards.site.names import name_case_in_words
 
 _LONGEST = 240
 

@@ -109,7 +109,7 @@ def _write(change: Judgement, **found: Any) -> str:
 )
 def test_the_alert_names_what_moved(change: Judgement, found: dict[str, Any], text: str) -> None:
     written = _write(change, **found)
-    expected = f"JAX/PyTorch speedup on mlp infer_b128 {text} Device: AMD EPYC."
+    expected = f"JAX/PyTorch speedup on MLP, inference, batch 128, fp32 {text} Device: AMD EPYC."
     assert written == expected
     assert ("JAX 0.12.0" in written) == (found["culprit"] in ("a", "both"))
 
@@ -179,7 +179,7 @@ def test_the_alert_of_a_shift_has_the_whole_payload() -> None:
         change=SLOWER, a=SAME, b=SLOWER, control=SAME, level=0.0, num_starts=5, culprit="b"
     )
     given = ("suspicion", "series", "metric", "culprit", "change", "conditions", "candidates")
-    outcome = dict.fromkeys((*given, "moved", "dashboard"))
+    outcome: dict[str, Any] = dict.fromkeys((*given, "moved", "dashboard"))
     details = write_shift(suspicion, finding, outcome)["details"]
     assert set(PAYLOAD) <= set(details)
     assert details["cause"] == "PyTorch 2.15.0 against 2.14.0"

@@ -222,8 +222,8 @@ def test_the_sentence_names_the_changes_and_counts_the_rest(tmp_path: Path) -> N
     found, _ = _judge(tmp_path, slower={"tiny_train": 1.2}, compiles={"tiny_infer": 1.5})
     text = describe_release("jax", NEW, OLD, found.rows)
     assert text.startswith("JAX 0.9.1 against 0.9.0: ")
-    assert "mlp tiny_train (jax-jit) is 20 % slower (19 to 2" in text
-    assert "; the compile time of mlp tiny_infer (jax-jit) is 1." in text
+    assert "MLP, training, batch 8, fp32, tiny (JAX) is 20 % slower (19 to 2" in text
+    assert "; the compile time of MLP, inference, batch 8, fp32, tiny (JAX) is 1." in text
     unchanged = sum(row["certificate"] == "unchanged" for row in found.rows)
     assert f"Unchanged: {unchanged} of {len(found.rows)}. Not shown: " in text
     assert found.search == (
@@ -235,7 +235,7 @@ def test_the_sentence_names_the_changes_and_counts_the_rest(tmp_path: Path) -> N
 def test_a_large_slow_down_is_written_as_a_factor(tmp_path: Path) -> None:
     found, _ = _judge(tmp_path, cases=("tiny_train",), slower={"tiny_train": 30.0})
     text = describe_release("jax", NEW, OLD, found.rows)
-    assert "mlp tiny_train (jax-jit) takes 29.9 times as long (" in text
+    assert "MLP, training, batch 8, fp32, tiny (JAX) takes 29.9 times as long (" in text
 
 
 def test_the_sentence_of_a_release_that_changed_nothing_says_so(tmp_path: Path) -> None:
@@ -264,7 +264,9 @@ def test_a_backfill_blames_the_version_that_changed_a_case_and_measures_no_other
     assert (f"{CAMPAIGN}-{NEW}-again-1", "tiny_train") in again
     assert not any(name.startswith(f"{CAMPAIGN}-{OLD}-") for name, _ in again)
     text = "\n".join(describe_changes(found))
-    assert f"JAX {NEW} against {OLD}: mlp tiny_train (jax-jit) is 20 % slower" in text
+    assert (
+        f"JAX {NEW} against {OLD}: MLP, training, batch 8, fp32, tiny (JAX) is 20 % slower" in text
+    )
     assert f"JAX {OLD} against {OLDER}: no change is shown" in text
     assert f"--good {OLD} --bad {NEW} --dependencies" in text
 
@@ -286,7 +288,9 @@ def test_the_event_of_a_release_has_the_payload_of_every_alert(tmp_path: Path) -
     assert details["again"] == (
         "deadheat compare mlp --case tiny_train --a jax==0.9.0 --b jax==0.9.1"
     )
-    assert details["moved"][0].startswith("the compile time of mlp tiny_infer (jax-jit) is 1.")
+    assert details["moved"][0].startswith(
+        "the compile time of MLP, inference, batch 8, fp32, tiny (JAX) is 1."
+    )
     text = describe_release("jax", NEW, OLD, found.rows)
     assert "Also changed" not in write_body(text, details), "the sentence has them"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.site.names import name_case_in_words
+from benchcore.names import arm_label, name_case_in_words
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,28 @@ from dashboards.site.names import name_case_in_words
             "per_sample_grad",
             "MNIST CNN, per-sample gradients, batch 32, fp32, on 2 devices",
         ),
-        ("ops", "fft_medium", "op", "Operations, batch 32, fp32, fft medium"),
-        ("ops", "tiny_op_fft", "op", "Operations, batch 32, fp32, tiny fft"),
+        ("ops", "fft_medium", "op", "Operations, batch 32, fp32, FFT, medium size"),
+        ("ops", "tiny_op_fft", "op", "Operations, batch 32, fp32, tiny, FFT"),
+        (
+            "ensemble",
+            "convnet_gradient_n8_b32",
+            "gradient",
+            "Ensemble, gradients, batch 32, fp32, 8 ConvNets",
+        ),
+        (
+            "recompile",
+            "infer_base_bucketed",
+            "infer",
+            "New shapes, inference, batch 32, fp32, medium depth, padded to powers of two",
+        ),
+        ("copy", "cpu_256m", "op", "Memory copy, batch 32, fp32, sized for a CPU, 256 MiB"),
+        (
+            "matmul",
+            "gpu_8192",
+            "op",
+            "Matrix product, batch 32, fp32, sized for a GPU, 8192 by 8192",
+        ),
+        ("convolution", "dense_3x3", "op", "Convolution, batch 32, fp32, dense 3x3"),
         ("vit_b_16", "infer_b32_112px", "infer", "ViT-B/16, inference, batch 32, fp32, 112px"),
     ],
 )
@@ -28,3 +48,23 @@ def test_a_case_is_named_in_words_without_repeating_itself(
 ) -> None:
     row = {"workload": workload, "case_name": case, "use_case": use_case, "batch": 32}
     assert name_case_in_words(row | {"precision": "fp32_ieee"}) == words
+
+
+@pytest.mark.parametrize(
+    ("arm", "words"),
+    [
+        ("jax-jit", ""),
+        ("torch-compile", "compiled"),
+        ("torch-eager", "eager"),
+        ("stdlib", ""),
+        ("jax-jit-fully-sharded", "fully sharded"),
+        ("torch-compile-fully-sharded", "compiled, fully sharded"),
+        ("torch-compile-tensor", "compiled, tensor parallel"),
+        ("jax-jit-no-donation", "without donation"),
+        ("torch-compile-max-autotune-no-cudagraphs", "compiled, max-autotune without CUDA graphs"),
+        ("torch-compile-cudnn-benchmark", "compiled, cudnn benchmark"),
+        ("jax-tuned", "tuned"),
+    ],
+)
+def test_an_arm_is_named_in_words(arm: str, words: str) -> None:
+    assert arm_label(arm) == words

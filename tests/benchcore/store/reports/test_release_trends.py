@@ -59,7 +59,7 @@ def test_releases_that_cost_one_percent_each_are_seen_together(
     assert found["factors"]["ratio"] == pytest.approx(1.0303, rel=0.002)
     assert 1.01 < found["factors"]["low"] < found["factors"]["high"] < 1.05
     text = describe_release("jax", "0.12.0", "0.11.0", [], [found])
-    assert " Over 3 releases since 0.9.0: mlp tiny (jax-jit) is 3 % slower (2." in text
+    assert " Over 3 releases since 0.9.0: mlp tiny (JAX) is 3 % slower (2." in text
     assert list_trends(engine, "torch", "0.12.0", [STEP]) == []
 
 
