@@ -13,11 +13,17 @@ from typing import Any
 
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.version_index import find_previous_release
-from benchcore.environments.version_requests import Request, parse_request, pick_interpreters
+from benchcore.environments.version_requests import (
+    Request,
+    parse_request,
+    pick_interpreters,
+    resolve,
+)
 from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.alerts import describe_factors, name_release
 from benchcore.experiments.compare import list_differences
 from benchcore.experiments.pairs import BisectTarget
+from benchcore.experiments.release_operations import add_operations
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.matrix import Plan, PlannedDuel, make_plan
 from benchcore.planning.profiles import Match, Profile
@@ -33,6 +39,7 @@ from benchcore.store.database import Engine, open_database
 from benchcore.store.documents import read_document
 from benchcore.store.records import case_of
 from benchcore.store.reports.certificates import CHANGED, list_certificates
+from benchcore.store.reports.guide import list_answers
 from benchcore.store.reports.release_trends import list_trends
 from benchcore.verdict.history.series import STEP_TIME
 
@@ -102,19 +109,38 @@ def plan_release(
     framework: str, version: str, attempt: int, context: RunContext, budget_s: float, state: State
 ) -> ReleaseRequest:
     """The request of one attempt at a release, whose campaign has a plan: the saved one, else a new
-    one against the release before it. Raises UserError."""
+    one against the release before it, with the operations that are asked again. Raises
+    UserError."""
     new = str(parse_request(f"{framework}=={version}").version)
     campaign = f"release-{framework}-{new}-{attempt}".replace("+", "-")
     if not is_planned(state, campaign):
         old = find_previous_release(framework, new, pick_interpreters(find_interpreters(), None))
-        pitted = pit_versions(context.profile, framework, (new, old), name="release")
-        plan = draft_plan(pitted, site=context.site, campaign=campaign, state=state)
-        save_campaign(plan, state)
-    releases = load_campaign(state, campaign).releases.values()
-    (old,) = {each.version for each in releases if each.framework == framework} - {new}
+        profile = pit_versions(context.profile, framework, (new, old), name="release")
+        notes = list[str]()
+        newest = resolve(parse_request(framework), find_interpreters()).version
+        if newest == new:
+            profile = add_operations(profile, list_answers(open_database(state.database_url)))
+        else:
+            notes = [
+                f"left out: single operations, as the newest {framework} is {newest}, not {new}"
+            ]
+        plan = draft_plan(profile, site=context.site, campaign=campaign, state=state)
+        save_campaign(dataclasses.replace(plan, notes=(*plan.notes, *notes)), state)
     return ReleaseRequest(
-        framework=framework, new=new, old=old, campaign=campaign, budget_s=budget_s
+        framework=framework,
+        new=new,
+        old=_find_old(load_campaign(state, campaign), framework, new),
+        campaign=campaign,
+        budget_s=budget_s,
     )
+
+
+def _find_old(plan: Plan, framework: str, new: str) -> str:
+    """The other version that the plan names; operations take whichever is the newest."""
+    requests = [parse_request(each) for each in plan.releases]
+    named = {str(each.version) for each in requests if each.framework == framework and each.version}
+    (old,) = named - {new}
+    return old
 
 
 def describe_failures(rows: Sequence[Mapping[str, Any]], version: str) -> str:

@@ -1,14 +1,12 @@
-"""The page Operations: where one framework takes more than twice as long, with a text for upstream.
-
-Single operations only, from the answers of the Guide. An operation is slow where the whole interval
-of its ratio lies beyond `SLOW`.
-"""
+"""The page Operations: where one framework takes more than twice as long, with which versions, what
+changed since the versions before, and a text for upstream. Every release asks them again
+(`benchcore.experiments.release_operations`)."""
 
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,16 +16,21 @@ from benchcore.experiments.pairs import write_comparison
 from benchcore.names import FRAMEWORKS, name_arm, name_case_in_words
 from benchcore.planning.catalog import load_spec
 from benchcore.planning.requests import list_settings_of
+from benchcore.store.reports.operations import (
+    SLOW,
+    Answer,
+    find_move,
+    list_operations,
+    measure_slowness,
+)
 from benchcore.workloads.ops.spec import Case
 from benchcore.workloads.ops.table import OPERATIONS
-from dashboards.formatting import format_count, format_ns, format_speedup, is_missing
+from dashboards.formatting import format_count, format_ns, format_speedup
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.guide import describe_since
 from dashboards.site.pages import OPERATIONS_PAGE
 
-SLOW = 2.0
-"""The least ratio of step times with which an operation is listed as slow."""
 _TABLED = "ops"
 """The workload whose operations and calls stand in tables."""
 _COLUMNS = (
@@ -36,21 +39,34 @@ _COLUMNS = (
     column("than", "Than"),
     column("factor", "Factor", align="number", help="Step time of the slower over the faster one."),
     column("times", "Step times", align="number"),
+    column("versions", "As of", help="The versions that were measured."),
     column("since", "Since", help="The versions with which this lead began."),
 )
-
-Answer = Mapping[str, Any]
+_MOVES = {
+    "entered": "entered the list",
+    "left": "left the list",
+    "turned": "the other framework is slow now",
+    "new": "listed; not measured with earlier versions",
+}
+_MOVED = (
+    column("case", "Operation"),
+    column("pair", "Compared"),
+    column("move", "Change"),
+    column("before", "Before"),
+    column("now", "Now"),
+)
 
 
 def operations_page(answers: Sequence[Answer]) -> Block:
     """The content of `operations.html`, from `benchcore.store.reports.guide.list_answers`."""
-    known = [each for each in answers if each["use_case"] == "op" and each["counts"]]
-    rows = [_turn(each) for each in sorted(known, key=lambda row: -abs(row["log_ratio"]))]
-    slow = [each for each in rows if each["factor"][1] > SLOW]
-    others = [each for each in rows if each not in slow]
+    known = list_operations(answers)
+    rows = [_turn(each) for each in known]
+    slow = [each for each in rows if each["is_listed"]]
+    others = [each for each in rows if not each["is_listed"]]
     lead = (
         f"Slow: one framework takes more than {SLOW:g} times as long, with its whole interval. "
-        "From the newest pairs that count, against PyTorch eager and compiled."
+        "From the newest pairs that count, against PyTorch eager and compiled. Every release of a "
+        "framework asks the listed operations again, and others as far as its time allows."
     )
     if not rows:
         return blocks.page(OPERATIONS_PAGE.title, [blocks.text("No operation counts yet.")])
@@ -58,11 +74,62 @@ def operations_page(answers: Sequence[Answer]) -> Block:
     caption = "Open pairs below for a text that can be sent to the slower framework's project."
     listed = [
         blocks.text(count, tone="answer"),
+        blocks.text(_write_as_of(known)),
         blocks.table("slow", caption, _COLUMNS, [_describe(each) for each in slow]),
         *(blocks.details(_write_title(each), [blocks.code(write_issue(each))]) for each in slow),
+        _moves_section(known),
         _others_section(others),
     ]
     return blocks.page(OPERATIONS_PAGE.title, listed, lead=lead)
+
+
+def _write_as_of(known: Sequence[Answer]) -> str:
+    """`As of JAX 0.12.0 and PyTorch 2.15.0. With other versions: 3 of 30 pairs.`"""
+    newest = max(known, key=lambda row: row["started_at"])
+    as_of = _name_versions(newest)
+    others = Counter(_name_versions(each) != as_of for each in known)[True]
+    text = f"As of {as_of}, measured last on {newest['started_at']:%Y-%m-%d}."
+    return text + (f" With other versions: {others} of {len(known)} pairs." if others else "")
+
+
+def _name_versions(row: Answer, of: Answer | None = None) -> str:
+    """Of both sides of a row, or of an earlier pair of the same sides."""
+    versions = row if of is None else of
+    sides = (f"{FRAMEWORKS[row[f'{s}_framework']]} {versions[f'{s}_version']}" for s in "ab")
+    return " and ".join(sides)
+
+
+def _moves_section(known: Sequence[Answer]) -> Block:
+    """What entered or left the list since the versions before."""
+    moves = [(each, find_move(each)) for each in known]
+    rows = [_describe_move(row, _MOVES[move]) for row, move in moves if move in _MOVES]
+    num_asked = sum(row["earlier"] is not None for row in known)
+    text = "No operation was measured with earlier versions yet."
+    if num_asked:
+        text = f"Measured with earlier versions, too: {num_asked} of {len(known)} pairs."
+        text += "" if rows else " None entered or left the list."
+    table = blocks.table("moved", "Each pair against its last one of other versions.", _MOVED, rows)
+    return blocks.section("Since the versions before", [blocks.text(text), table], id="moved")
+
+
+def _describe_move(row: Answer, words: str) -> dict[str, blocks.Cell]:
+    earlier = row["earlier"]
+    arms = (name_arm(row[f"{side}_framework"], row[f"{side}_arm"]) for side in "ab")
+    return {
+        "case": blocks.link(name_case_in_words(row), f"duel.html#run={row['duel_run']}"),
+        "pair": f"{' against '.join(arms)}, {row['device_model']}",
+        "move": words,
+        "before": "" if earlier is None else _describe_slowness(row, earlier),
+        "now": _describe_slowness(row, row),
+    }
+
+
+def _describe_slowness(row: Answer, pair: Answer) -> str:
+    found = measure_slowness(pair)
+    side = FRAMEWORKS[row[f"{found.slow}_framework"]]
+    shown = format_speedup(*found.logs)
+    versions = _name_versions(row, pair)
+    return f"{side} takes {shown} as long, with {versions} ({pair['started_at']:%Y-%m-%d})"
 
 
 def _others_section(rows: Sequence[Answer]) -> Block | None:
@@ -73,17 +140,16 @@ def _others_section(rows: Sequence[Answer]) -> Block | None:
 
 def _turn(row: Answer) -> dict[str, Any]:
     """The row with its `slow` and its `fast` side, `a` or `b`, their `times`, and the `factor`
-    between them: its middle and the ends of its interval, NaN where there is none."""
-    logs = [math.nan if is_missing(row[key]) else row[key] for key in ("log_ratio", "low", "high")]
-    slow, fast = ("b", "a") if logs[0] > 0 else ("a", "b")
-    if slow == "a":
-        logs = [-logs[0], -logs[2], -logs[1]]
+    between them."""
+    found = measure_slowness(row)
+    slow, fast = ("b", "a") if found.slow == "b" else ("a", "b")
     return {
         **row,
         "slow": slow,
         "fast": fast,
-        "factor": [math.exp(each) for each in logs],
-        "shown": format_speedup(*logs),
+        "factor": found.factor,
+        "is_listed": found.is_listed,
+        "shown": format_speedup(*found.logs),
         "times": [format_ns(row[f"of_{side}"].get("median_step_ns")) for side in (slow, fast)],
     }
 
@@ -101,15 +167,16 @@ def _describe(row: Answer) -> dict[str, blocks.Cell]:
         },
         "slower": name_arm(row[f"{slow}_framework"], row[f"{slow}_arm"]),
         "than": name_arm(row[f"{fast}_framework"], row[f"{fast}_arm"]),
-        "factor": blocks.number(row["shown"], row["factor"][0]),
+        "factor": blocks.number(row["shown"], row["factor"]),
         "times": " / ".join(row["times"]),
+        "versions": _name_versions(row),
         "since": describe_since(row),
     }
 
 
 def _write_title(row: Answer) -> str:
     slow, fast = (FRAMEWORKS[row[f"{row[side]}_framework"]] for side in ("slow", "fast"))
-    times = f"{slow} takes {row['factor'][0]:.1f} times as long as {fast}"
+    times = f"{slow} takes {row['factor']:.1f} times as long as {fast}"
     return f"{_name_operation(row)}: {times} on {row['device_model']}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, case, func, select
+from sqlalchemy import ColumnElement, Engine, Row, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from benchcore.store.frames.contenders import contender_frame
@@ -16,11 +16,12 @@ from benchcore.verdict.duel.physics import SENTINELS
 
 _CASE = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
 _ARMS = ("a_arm", "b_arm")
+_VERSIONS = ("a_version", "b_version")
 _SHOWN = (
     *("campaign", "id", "started_at", "workload", "case_name", "use_case", "batch", "precision"),
     *("track", "checkpoint", "device_model", "device_fingerprint", "site"),
 )
-_JUDGED = ("a", "b", "a_framework", "b_framework", "a_version", "b_version", "num_starts", *_ARMS)
+_JUDGED = ("a", "b", "a_framework", "b_framework", *_VERSIONS, "num_starts", *_ARMS)
 _AMOUNTS = (
     *("median_step_ns", "items_per_s", "latency_p50_ns", "cold_compile_s"),
     *("allocator_peak_bytes", "process_peak_bytes", "gross_mj"),
@@ -69,8 +70,9 @@ def list_answers(engine: Engine, wanted: Wanted | None = None) -> list[dict[str,
     """One row per case, device and pair of arms of the newest versions.
 
     Its newest pair that counts, with `faster` (a framework, or None), `since` (when and with
-    which versions this lead began), the amounts of both sides as `of_a` and `of_b`, and
-    `break_even`. `counts` is false where no pair ever counted; `reason` is then the newest one's.
+    which versions this lead began), the amounts of both sides as `of_a` and `of_b`, `break_even`,
+    and of single operations `earlier`: the newest pair that counts of other versions before, or
+    None. `counts` is false where no pair ever counted; `reason` is then the newest one's.
     """
     with Session(engine) as session:
         groups = list(session.execute(_select_groups()))
@@ -114,14 +116,30 @@ def _read_answer(session: Session, group: Row[Any]) -> dict[str, Any]:
     row["faster"] = (pair.a_framework if a_leads else pair.b_framework) if leads else None
     led, lost = (_A_LEADS, group.b_led) if a_leads else (_B_LEADS, group.a_led)
     row["since"] = _find_since(session, query.where(led), lost) if leads else None
+    asks = counts and duel.use_case == "op"
+    row["earlier"] = _find_earlier(session, query.where(_COUNTS), duel, pair) if asks else None
     return row
+
+
+def _find_earlier(
+    session: Session, counted: Any, duel: DuelRun, pair: PairRatio
+) -> dict[str, Any] | None:
+    """The newest pair before this one in which a side had another version."""
+    other = or_(*(getattr(PairRatio, key) != getattr(pair, key) for key in _VERSIONS))
+    before = counted.where(other, DuelRun.started_at < duel.started_at)
+    found = session.execute(before.order_by(DuelRun.started_at.desc()).limit(1)).first()
+    if found is None:
+        return None
+    run, earlier = found
+    shown = ("log_ratio", "low", "high", *_VERSIONS)
+    return {"started_at": run.started_at, **{key: getattr(earlier, key) for key in shown}}
 
 
 def _find_since(session: Session, leads: Any, lost: Any) -> dict[str, Any]:
     """The first pair with this lead after the other side's last one."""
     after: list[ColumnElement[bool]] = [] if lost is None else [DuelRun.started_at > lost]
     duel, pair = session.execute(leads.where(*after).order_by(DuelRun.started_at).limit(1)).one()
-    versions = {key: getattr(pair, key) for key in ("a_version", "b_version")}
+    versions = {key: getattr(pair, key) for key in _VERSIONS}
     return {**versions, "started_at": duel.started_at, "always": lost is None}
 
 

@@ -26,7 +26,8 @@ def _answer(case: str, ratio: float, within: float = 1.02, **changes: Any) -> di
         "duel_run": "0" * 16, "device_model": "AMD EPYC", "device": "cpu", "site": "local",
         "a_framework": "jax", "a_arm": "jax-jit", "a_version": "0.12.0",
         "b_framework": "torch", "b_arm": "torch-compile", "b_version": "2.15.0",
-        "since": None, "of_a": {"median_step_ns": 1e6}, "of_b": {"median_step_ns": 1e6 * ratio},
+        "earlier": None, "since": None,
+        "of_a": {"median_step_ns": 1e6}, "of_b": {"median_step_ns": 1e6 * ratio},
     } | changes  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def test_only_a_whole_interval_beyond_twice_the_time_is_slow() -> None:
         _answer("cumulative_sum_medium", 9.0, counts=False),
     )
     slow = {row["case"]["text"]: (row["slower"], row["factor"]) for row in _list_slow(*answers)}
-    (fft, sort) = (next(slow[each] for each in slow if name in each) for name in ("fft", "sort"))
+    (fft, sort) = (next(slow[each] for each in slow if name in each) for name in ("FFT", "sort"))
     assert len(slow) == 2
     assert fft[0] == "PyTorch compiled" and fft[1]["value"] == pytest.approx(3)
     assert sort[0] == "JAX" and sort[1]["value"] == pytest.approx(3)
@@ -87,3 +88,58 @@ def test_every_call_can_be_quoted(framework: str) -> None:
         ast.parse(read_call(framework, operation))
     with pytest.raises(KeyError, match="wanted the call of 'none'"):
         read_call(framework, "none")
+
+
+def _earlier(ratio: float, **changes: Any) -> dict[str, Any]:
+    """A pair of the JAX before."""
+    keys = ("log_ratio", "low", "high", "a_version", "b_version", "started_at")
+    before = _answer("any", ratio, a_version="0.11.0", started_at=AT.replace(month=10), **changes)
+    return {key: before[key] for key in keys}
+
+
+def test_the_page_says_as_of_which_versions_and_what_entered_or_left() -> None:
+    answers = [
+        _answer("fft_medium", 3.0, earlier=_earlier(1.5)),
+        _answer("sort_medium", 1.5, earlier=_earlier(1 / 3)),
+        _answer("gather_medium", 3.0, earlier=_earlier(3.0)),
+        _answer("softmax_medium", 4.0, earlier=_earlier(1 / 4)),
+        _answer("layer_norm_medium", 1.1, earlier=_earlier(1.2)),
+        _answer("sum_rows_medium", 5.0),
+        _answer("sum_columns_medium", 1.0, a_version="0.11.0", started_at=AT.replace(day=1)),
+    ]
+    page = operations_page(answers)
+    (section,) = [each for each in page["blocks"] if each.get("id") == "moved"]
+    text, table = section["blocks"]
+    moves = {row["case"]["text"]: row for row in table["rows"]}
+    found = {
+        name: next(row["move"] for case, row in moves.items() if name in case)
+        for name in ("FFT", "sort", "softmax", "sum rows")
+    }
+    assert found == {
+        "FFT": "entered the list",
+        "sort": "left the list",
+        "softmax": "the other framework is slow now",
+        "sum rows": "listed; not measured with earlier versions",
+    }
+    assert len(moves) == 4
+    assert text["parts"] == ["Measured with earlier versions, too: 5 of 7 pairs."]
+    fft = next(row for case, row in moves.items() if "FFT" in case)
+    assert fft["before"] == (
+        "PyTorch takes 1.50x (1.47 to 1.53) as long, with JAX 0.11.0 and PyTorch 2.15.0 "
+        "(2026-10-20)"
+    )
+    assert "JAX 0.12.0 and PyTorch 2.15.0 (2026-11-20)" in fft["now"]
+    as_of = "As of JAX 0.12.0 and PyTorch 2.15.0, measured last on 2026-11-20. "
+    assert f"{as_of}With other versions: 1 of 7 pairs." in str(page)
+
+
+def test_without_earlier_versions_nothing_is_said_to_have_changed() -> None:
+    for answers, words in (
+        ([_answer("fft_medium", 1.5)], "No operation was measured with earlier versions yet."),
+        (
+            [_answer("fft_medium", 1.5, earlier=_earlier(1.5))],
+            "earlier versions, too: 1 of 1 pairs. None entered or left the list.",
+        ),
+    ):
+        page = str(operations_page(answers))
+        assert words in page and "left the list'" not in page

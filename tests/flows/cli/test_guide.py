@@ -73,6 +73,31 @@ def test_deleting_rows_takes_their_sentences_away(
     engine.dispose()
 
 
+def test_a_single_operation_is_answered_with_its_last_pair_of_other_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    nights = _nights()
+    for night, version in zip(nights, ("0.9.0", "0.9.0", "0.9.1"), strict=True):
+        night["duel"]["use_case"] = "op"
+        for contender in night["contenders"]:
+            if contender["framework"] == "jax":
+                contender["version"] = version
+    engine = open_history(open_state(tmp_path), nights)
+    (answer,) = list_answers(engine)
+    earlier = answer["earlier"]
+    assert (answer["a_version"], earlier["a_version"]) == ("0.9.1", "0.9.0")
+    assert earlier["started_at"].day == 2 and earlier["b_version"] == answer["b_version"]
+    assert earlier["log_ratio"] == pytest.approx(answer["log_ratio"], abs=0.05)
+    with Session(engine) as session, session.begin():
+        session.execute(
+            update(PairRatio).where(PairRatio.a_version == "0.9.0").values(counts=False)
+        )
+    (answer,) = list_answers(engine)
+    assert answer["earlier"] is None
+    engine.dispose()
+
+
 def test_compilation_pays_after_the_steps_that_make_up_for_it() -> None:
     fast = {"cold_compile_s": 3.0, "median_step_ns": 1e6}
     slow = {"cold_compile_s": 1.0, "median_step_ns": 2e6}

@@ -1,0 +1,82 @@
+"""The single operations that every release asks again: those that the page Operations lists, and
+others as far as their time allows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchcore.cell.document import spec_case
+from benchcore.planning.breadth import list_breadth
+from benchcore.planning.catalog import list_workloads, load_spec
+from benchcore.planning.profiles import Match, Profile, breadth, list_sentinels
+from benchcore.planning.tracks import DEFAULT_TRACK, JAX_NEWEST, TORCH_COMPILE, TORCH_EAGER
+from benchcore.protocol import parse_device
+from benchcore.store.reports.operations import list_operations, measure_slowness
+
+OPERATION_S = 75.0
+"""What one operation takes: three contenders and three starts, as in the profile `breadth`."""
+OPERATIONS_S = 1800.0
+"""What all operations of a release may take; the listed ones may take more."""
+_ARMS = (JAX_NEWEST, TORCH_COMPILE, TORCH_EAGER)
+Operation = tuple[str, str]
+"""Workload and case."""
+
+
+def add_operations(
+    profile: Profile, answers: Sequence[Mapping[str, Any]], budget_s: float = OPERATIONS_S
+) -> Profile:
+    """The profile with the operations that are asked again, in the newest versions of both
+    frameworks, and with the sentinels that they need. `answers` are those of the Guide."""
+    limits = breadth().limits
+    known = {(match.workload, match.case) for match in profile.matches if match.sentinel}
+    matches, sentinels = list[Match](), dict[Operation, Match]()
+    for workload, case in choose_operations(answers, profile.device, budget_s):
+        matches.append(
+            Match(workload=workload, case=case, arms=_ARMS, expected_s=OPERATION_S, limits=limits)
+        )
+        precision = load_spec(workload).cases[case].precision
+        for each in list_sentinels(profile.device, precision, _ARMS[::2], limits):
+            sentinels.setdefault((each.workload, each.case), each)
+    lacking = [each for key, each in sentinels.items() if key not in known]
+    return dataclasses.replace(profile, matches=(*lacking, *profile.matches, *matches))
+
+
+def choose_operations(
+    answers: Sequence[Mapping[str, Any]], device: str, budget_s: float
+) -> list[Operation]:
+    """The listed operations of this kind of device, the largest ratio first, whatever they cost.
+    Then others, those first that were never asked or not for the longest time, while all together
+    take `budget_s` at most."""
+    kind = parse_device(device).kind
+    rows = [
+        row
+        for row in list_operations(answers)
+        if parse_device(row["device"]).kind == kind and row["track"] == DEFAULT_TRACK
+    ]
+    asked = dict[Operation, Any]()
+    for row in rows:
+        operation = (row["workload"], spec_case(row["case_name"]))
+        asked[operation] = max(row["started_at"], asked.get(operation, row["started_at"]))
+    there = [each for each in dict.fromkeys([*_list_breadth(), *asked]) if _is_operation(*each)]
+    listed = [
+        (row["workload"], spec_case(row["case_name"]))
+        for row in rows
+        if measure_slowness(row).is_listed
+    ]
+    chosen = [each for each in dict.fromkeys(listed) if each in there]
+    others = [each for each in there if each not in chosen]
+    others.sort(key=lambda each: (each in asked, asked.get(each, 0)))
+    room = max(0, int(budget_s / OPERATION_S) - len(chosen))
+    return chosen + others[:room]
+
+
+def _list_breadth() -> list[Operation]:
+    return [each for each in list_breadth() if _is_operation(*each)]
+
+
+def _is_operation(workload: str, case: str) -> bool:
+    """Whether it still exists, too."""
+    found = load_spec(workload).cases.get(case) if workload in list_workloads() else None
+    return found is not None and found.use_case == "op"
