@@ -1,4 +1,5 @@
-"""Ours against others' models of the same name, in one duel each: timm's, and public Flax ports.
+"""Ours against others, in one duel each: timm's models and public Flax ports of the same name, and
+per-sample gradients against Opacus and a plain `jit(vmap(grad))`.
 
 Both sides of a duel are the same framework at the same version, in one environment that has the
 peer added. Exit code 1 if ours is slower with its whole 95 % interval.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
+import json
 import math
 import shutil
 import sys
@@ -17,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from one_duel import describe_machine, store_results
+from one_duel import RESULTS, describe_machine, store_results
 from short_duels import judge
 
 from benchcore.environments.build import provision
@@ -38,12 +40,16 @@ _MODELS = Path(__file__).parent / "peer_models"
 
 @dataclass(frozen=True)
 class Peer:
-    """Another's model, in the package `package`, against our side of the workload."""
+    """Another's code, which needs the package `package`, against our side of the workload."""
 
     framework: Literal["jax", "torch"]
     workload: str
     package: str
     versions: str = ""
+    case: str | None = None
+    """The only case that the peer can run; without it, the one that `--case` names."""
+    compile: str | None = None
+    """How ours is compiled, if not as users run it who change nothing."""
 
 
 PEERS = (
@@ -52,6 +58,9 @@ PEERS = (
     Peer("jax", "resnet50", "jax-resnet"),
     Peer("jax", "resnet50", "transformers", "<5"),  # 5 has no Flax
     Peer("jax", "vit_b_16", "transformers", "<5"),
+    # DP-SGD. Opacus' hooks can't be compiled.
+    Peer("torch", "mnist_cnn", "opacus", case="per_sample_grad_b32", compile="default"),
+    Peer("jax", "mnist_cnn", "optax", case="per_sample_grad_b32"),
 )
 """Tried and left out: flaxmodels 0.1.3 (its ResNet branches on an array: no longer to be traced),
 vit-flax 0.0.3 (wants `flax.nn`, which is gone), jimm 0.0.1 (empty), image-classification-jax 0.1.4
@@ -66,7 +75,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--busy", action="store_true", help="count disturbed blocks too")
-    parser.add_argument("--only", help="package: timm, jax-resnet, transformers")
+    parser.add_argument("--only", help="package: timm, jax-resnet, transformers, opacus, optax")
     parser.add_argument("--state", type=Path, default=Path("state"))
     parser.add_argument("--python", help="interpreter version, such as 3.13")
     options = parser.parse_args()
@@ -76,8 +85,21 @@ def main() -> None:
         if options.only in (None, peer.package):
             rows.append(_play(peer, options, state))
             print({key: rows[-1][key] for key in ("workload", "peer", "ratio", "low", "high")})
-    store_results("peers", rows)
+    store_results("peers", keep_others(rows))
     sys.exit(any(row["slower"] for row in rows))
+
+
+def keep_others(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The stored rows that were not measured again, and then the new ones."""
+    path = RESULTS / "peers.json"
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    again = {_identify(row) for row in rows}
+    return [row for row in stored if _identify(row) not in again] + rows
+
+
+def _identify(row: dict[str, Any]) -> tuple[str, str, str]:
+    """A peer keeps its row when its version changes."""
+    return row["workload"], row["case"], row["peer"].split()[0]
 
 
 def _play(peer: Peer, options: argparse.Namespace, state: State) -> dict[str, Any]:
@@ -85,8 +107,9 @@ def _play(peer: Peer, options: argparse.Namespace, state: State) -> dict[str, An
     record = provision(
         release, state, accelerator="cpu", report=print, templates=add_peer(peer, state)
     )
+    case = peer.case or options.case
     order = make_order(
-        peer, release, record, case=options.case, starts=options.starts, rounds=options.rounds
+        peer, release, record, case=case, starts=options.starts, rounds=options.rounds
     )
     snapshot = _add_workload(peer, state)
     document = read_document(run_duel(order, state, snapshot, lambda event: None))
@@ -98,7 +121,7 @@ def _play(peer: Peer, options: argparse.Namespace, state: State) -> dict[str, An
     ratio = judge(document)
     return {
         "workload": peer.workload,
-        "case": options.case,
+        "case": case,
         "peer": f"{peer.package} {record.packages[peer.package]}",
         "framework": f"{peer.framework} {release.version}",
         **describe_ratio(ratio),
@@ -143,7 +166,8 @@ def add_peer(peer: Peer, state: State) -> Path:
 def make_order(
     peer: Peer, release: Release, record: EnvironmentRecord, *, case: str, starts: int, rounds: int
 ) -> DuelOrder:
-    """Ours first, then the peer's; both as users run them who change nothing: jit, and eager."""
+    """Ours first, then the peer's; both as users run them who change nothing (jit, and eager), if
+    the peer asks for nothing else."""
     settings = {"compile": "jit" if peer.framework == "jax" else "none"}
     arm = Arm(name=peer.framework, request=peer.framework, settings=settings)
     match = Match(workload=peer.workload, case=case, arms=(arm, arm), expected_s=starts * 30)
@@ -159,8 +183,11 @@ def make_order(
         snapshot=hash_inside(),
     )
     sides = zip(order.contenders, ("ours", peer.package), strict=True)
+    own = settings if peer.compile is None else {"compile": peer.compile}
     contenders = tuple(
-        dataclasses.replace(contender, settings={**settings, "side": side})
+        dataclasses.replace(
+            contender, settings={**(own if side == "ours" else settings), "side": side}
+        )
         for contender, side in sides
     )
     return dataclasses.replace(order, workload=f"peer_{peer.workload}", contenders=contenders)

@@ -24,6 +24,8 @@ def build(case: Any, arrays: Arrays, settings: Mapping[str, Any]) -> Program:
     if side == "ours":
         module = importlib.import_module(f"benchcore.workloads.{workload}.in_jax")
         return module.build(case, arrays, given)
+    if side == "optax":
+        return importlib.import_module(f"{__package__}.per_sample.in_jax").build(case, arrays)
     variables, place, forward = _PORTS[workload, side](arrays.inputs["images"])
     compiled = jax.jit(forward)
     return Program(

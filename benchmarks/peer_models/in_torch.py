@@ -1,4 +1,7 @@
-"""timm's model of the same name as timm's own benchmark runs it: eager, `no_grad`."""
+"""timm's model of the same name as timm's own benchmark runs it: eager, `no_grad`.
+
+And Opacus' hooks on our network, without the batch's gradient, which its users pay for, too.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,10 @@ def build(case: Any, arrays: Arrays, settings: Mapping[str, Any]) -> Program:
     given = dict(settings)
     side = given.pop("side")
     workload = importlib.import_module(f"{__package__}.spec").WORKLOAD
-    if side == "ours":
+    if side in ("ours", "opacus"):
         module = importlib.import_module(f"benchcore.workloads.{workload}.in_torch")
-        return module.build(case, arrays, given)
+        with_hooks = {"per_sample": "opacus"} if side == "opacus" else {}
+        return module.build(case, arrays, given | with_hooks)
     import timm  # pyright: ignore[reportMissingImports]
 
     model = timm.create_model(_TIMM[workload], num_classes=1000).eval()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,6 +63,34 @@ def test_the_peer_runs_in_the_same_environment_as_ours(tmp_path: Path) -> None:
     assert (ours.settings["side"], theirs.settings["side"]) == ("ours", "timm")
     assert ours.environment == theirs.environment == record
     assert (order.limits.starts, order.limits.rounds) == (3, 4)
+
+
+def test_ours_is_compiled_against_hooks_that_cannot_be(tmp_path: Path) -> None:
+    (opacus,) = (peer for peer in peers.PEERS if peer.package == "opacus")
+    assert opacus.case is not None
+    bare = resolve(parse_request("stdlib"), find_interpreters())
+    release = dataclasses.replace(bare, framework="torch", version="2.15.0")
+    record = EnvironmentRecord(
+        name="e", key="k", lock_sha256=None, python="python", python_version="3.13.0",
+        build="", packages={},
+    )  # fmt: skip
+    order = peers.make_order(opacus, release, record, case=opacus.case, starts=3, rounds=4)
+    assert [dict(each.settings) for each in order.contenders] == [
+        {"compile": "default", "side": "ours"},
+        {"compile": "none", "side": "opacus"},
+    ]
+
+
+def test_rows_that_were_not_measured_again_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "RESULTS", tmp_path)
+    first = {"workload": "resnet50", "case": "infer_b1", "peer": "timm 1.0.31", "ratio": 1.0}
+    other = {**first, "workload": "vit_b_16"}
+    assert peers.keep_others([first]) == [first]
+    (tmp_path / "peers.json").write_text(json.dumps([first, other]))
+    again = {**first, "peer": "timm 1.0.32", "ratio": 1.1}
+    assert peers.keep_others([again]) == [other, again]
 
 
 def test_disturbed_blocks_count_only_with_a_note() -> None:

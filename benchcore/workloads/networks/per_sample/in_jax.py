@@ -36,10 +36,8 @@ def make_per_sample(
         if case.reduction == "norms":
             return {"norms": norms}
         factors = jnp.minimum(1.0, case.clip / (norms + NORM_FLOOR))
-        clipped = {
-            name: (each * factors.reshape(-1, *[1] * (each.ndim - 1))).sum(axis=0)
-            for name, each in gradients.items()
-        }
+        # A product, not a sum of scaled copies: half the time of a step on a CPU.
+        clipped = {name: jnp.tensordot(factors, each, axes=1) for name, each in gradients.items()}
         return {"norms": norms, "clipped_sum": clipped}
 
     if wanted.chunk == "whole" or int(wanted.chunk) >= case.batch // case.devices:

@@ -1,0 +1,1 @@
+"""A plain `jit(vmap(grad))` beside our per-sample gradients."""
