@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchcore.errors import CampaignIncompleteError
+from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.experiments.alerts import write_shift
 from benchcore.experiments.outbox import find_addresses, queue_events, send_waiting, set_picture
 from benchcore.experiments.rounds import Measurer, RunContext, name_starts
@@ -32,7 +32,12 @@ from benchcore.store.history_documents import save_history
 from benchcore.store.metric_values import read_campaign_values
 from benchcore.store.metrics import find_tracked
 from benchcore.store.records import SuspicionRecord
-from benchcore.store.suspicions import choose_suspicions, list_companions, read_suspicion
+from benchcore.store.suspicions import (
+    choose_suspicions,
+    list_companions,
+    list_suspicions,
+    read_suspicion,
+)
 from benchcore.verdict.confirmation.decide import Finding, Start, decide
 from benchcore.verdict.confirmation.machine_check import PROBES, MachineCheck, describe_machine
 from benchcore.verdict.history.series import STEP_TIME
@@ -95,16 +100,12 @@ def run_confirmation(
 ) -> Confirmed:
     """Measure until each suspicion that was begun is decided; store the outcomes and send alerts.
 
-    Raises UserError.
+    Of all open ones, those that can't be measured here, such as those of another device, stay open
+    with the reason. Raises UserError, also for one of these that the request names.
     """
     find_addresses()
     engine, looks = open_database(state.database_url), request.looks
-    progress = [
-        _Progress(suspicion=subject, contenders=choose_contenders(subject, state))
-        for subject in (
-            read_suspicion(engine, each) for each in choose_suspicions(engine, request.suspicions)
-        )
-    ]
+    progress, left_open = _prepare(request, engine, state)
     over = time.monotonic() + request.budget_s
     for first, last in zip([0, *looks], looks, strict=False):
         for each in progress:
@@ -118,8 +119,32 @@ def run_confirmation(
         picture = draw(each["suspicion"]) if "suspicion" in each else None
         if picture is not None:
             set_picture(state, each["key"], picture)
-    rows = [_describe(each) for each in progress]
+    rows = [*(_describe(each) for each in progress), *left_open]
     return Confirmed(rows=rows, unsent=send_waiting(state), alerts=alerts)
+
+
+def _prepare(
+    request: ConfirmRequest, engine: Engine, state: State
+) -> tuple[list[_Progress], list[dict[str, Any]]]:
+    """The suspicions to measure, and the rows of those that can't be measured here."""
+    progress, left_open = list[_Progress](), list[dict[str, Any]]()
+    titles = {row["id"]: row for row in list_suspicions(engine)}
+    for each in choose_suspicions(engine, request.suspicions):
+        try:
+            subject = read_suspicion(engine, each)
+            contenders = choose_contenders(subject, state)
+            draft_starts(
+                subject, contenders, request.context.profile, range(1), site=request.context.site
+            )
+        except UserError as error:
+            if request.suspicions:
+                raise
+            row = {"suspicion": each, "starts": 0, "verdict": "open", "culprit": None}
+            row |= {name: titles[each][name] for name in ("series", "metric")}
+            left_open.append(row | {"reason": str(error)})
+        else:
+            progress.append(_Progress(suspicion=subject, contenders=contenders))
+    return progress, left_open
 
 
 def _measure(

@@ -83,7 +83,7 @@ def _find_request(
         raise UserError(
             f"wanted the environment {side.environment_key!r} of {side.name!r}, which is gone, and "
             "another one of the same version; a rebuilt one could not be distinguished from it, "
-            "so close this suspicion by hand"
+            "so only more nights can decide this suspicion"
         )
     return f"{side.framework}@system:{record.python}"
 

@@ -5,17 +5,20 @@ The starts are documents written here: what is tested is which of their amounts 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from kept_histories import open_history
+from kept_histories import keep_history, open_history
 from result_documents import make_history, plant_amounts
 from webhooks import serve_webhook
 from written_starts import NEW, OLD, OTHER, WrittenStarts, place
 
+from benchcore.errors import UserError
 from benchcore.experiments.confirm import Confirmed, ConfirmRequest, run_confirmation
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
@@ -29,9 +32,15 @@ NUM, SINCE = 30, 18
 
 
 def _confirm(
-    root: Path, metric: str, amounts: Mapping[str, float], noise: float
+    root: Path,
+    metric: str,
+    amounts: Mapping[str, float],
+    noise: float,
+    *,
+    elsewhere: bool = False,
 ) -> tuple[Confirmed, Engine, WrittenStarts]:
-    """Nights in which version 0.9.1 came with another amount of the metric; then its starts."""
+    """Nights in which version 0.9.1 came with another amount of the metric; then its starts.
+    `elsewhere`: another device has the same nights."""
     state = open_state(root)
     documents = [
         place(each)
@@ -53,14 +62,24 @@ def _confirm(
         folder.mkdir(exist_ok=True)
         write_json(folder / "environment.json", dataclasses.asdict(record))
     engine = open_history(state, documents)
+    if elsewhere:
+        keep_history(engine, state, [_move(each) for each in documents])
     refresh_suspicions(engine)
     starts = WrittenStarts(state, engine, metric, amounts, noise)
-    request = ConfirmRequest(
-        looks=(5, 8),
-        budget_s=60.0,
-        context=RunContext(profile=load_profile("ci"), site="local"),
-    )
-    return run_confirmation(request, state, starts), engine, starts
+    return run_confirmation(_request(), state, starts), engine, starts
+
+
+def _request(*suspicions: int) -> ConfirmRequest:
+    context = RunContext(profile=load_profile("ci"), site="local")
+    return ConfirmRequest(suspicions=suspicions, looks=(5, 8), budget_s=60.0, context=context)
+
+
+def _move(document: dict[str, Any]) -> dict[str, Any]:
+    """The same night on a device that is not here."""
+    moved: dict[str, Any] = copy.deepcopy(document)
+    moved |= {"campaign": "elsewhere", "duel_run": "f" + document["duel_run"][1:]}
+    moved["allocation"]["device"] |= {"fingerprint": "0" * 16, "model": "A device elsewhere"}
+    return moved
 
 
 @pytest.fixture(autouse=True)
@@ -123,4 +142,21 @@ def test_a_start_without_the_metric_does_not_count(tmp_path: Path) -> None:
     [row] = done.rows
     assert (row["verdict"], row["starts"]) == ("unknown", 0)
     assert set(row["lost"]) == {"jax-jit-0.9.1 was not measured"}
+    engine.dispose()
+
+
+def test_a_suspicion_of_another_device_stays_open_and_the_others_are_confirmed(
+    tmp_path: Path,
+) -> None:
+    amounts = {"0.9.0": 1000.0, "0.9.1": 1400.0, "shown": 1400.0, "2.10.0": 700.0}
+    done, engine, starts = _confirm(tmp_path, "cold_compile_s", amounts, 0.01, elsewhere=True)
+    here, other = done.rows
+    assert (here["verdict"], here["culprit"]) == ("confirmed", "jax"), here
+    assert (other["verdict"], other["starts"]) == ("open", 0)
+    assert other["metric"] == "cold_compile_s"
+    assert "(A device elsewhere), got " in other["reason"]
+    [waits] = [each for each in list_suspicions(engine) if each["state"] == "open"]
+    assert (waits["id"], waits["device_fingerprint"]) == (other["suspicion"], "0" * 16)
+    with pytest.raises(UserError, match="A device elsewhere"):
+        run_confirmation(_request(waits["id"]), starts.state, starts)
     engine.dispose()
