@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -44,8 +45,11 @@ def save_history(engine: Engine, state: State) -> None:
             _describe(row, events.get(row.id), changes)
             for row in session.scalars(select(SuspicionRow).order_by(SuspicionRow.id))
         ]
+    names = Counter[str]()
     for document in documents:
-        path = state.history / f"{_name(document)}.json"
+        name = _name(document)
+        path = state.history / (f"{name}-{names[name]}.json" if names[name] else f"{name}.json")
+        names[name] += 1
         if _read(path) != document:
             path.parent.mkdir(exist_ok=True)
             write_json(path, document)
@@ -106,7 +110,8 @@ def _describe(
 
 
 def _name(document: Mapping[str, Any]) -> str:
-    """After its series and when it was opened: a new database numbers from 1 again."""
+    """After its series and when it was opened: a new database numbers from 1 again. Suspicions of a
+    series that were opened in one night share it."""
     row = document["suspicion"]
     changing = {*_RUNS, "id", "trigger", "since", "ratio", "low", "high", "reason", "state"}
     lasting = {key: row[key] for key in row if key not in changing | {"finding", "updated_at"}}

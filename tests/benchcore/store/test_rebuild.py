@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import run_here
+from kept_histories import keep_history
 from result_documents import JAX, TORCH, make_history, spool_document
 from sqlalchemy import select
 
@@ -135,4 +136,24 @@ def test_history_is_loaded_into_an_empty_database_only_and_damage_is_reported(
     ingest_spool(other, state)
     (refused,) = load_history(other, state)
     assert "it is damaged" in refused and list_events(other) == []
+    other.dispose()
+
+
+def test_suspicions_of_one_series_and_night_have_a_document_each(
+    state: State, engine: Engine
+) -> None:
+    nights = np.arange(36)
+    logs = np.random.default_rng(4).normal(0.2, 0.005, 36) + 0.06 * ((nights >= 12) & (nights < 24))
+    keep_history(engine, state, make_history(logs.tolist()))
+    refresh_suspicions(engine)
+    assert len(choose_suspicions(engine)) == 2
+    before = _dump(engine)["suspicion"]
+    for _ in range(2):
+        save_history(engine, state)
+        assert len(list(state.history.glob("*.json"))) == 2
+    engine.dispose()
+    other = open_database(f"sqlite:///{state.root / 'other.db'}")
+    ingest_spool(other, state)
+    assert load_history(other, state) == []
+    assert _dump(other)["suspicion"] == before
     other.dispose()
