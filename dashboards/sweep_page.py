@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 
 from dashboards.formatting import (
+    NOT_MEASURED,
     format_bytes,
     format_factor,
     format_ns,
@@ -56,9 +57,29 @@ def list_points(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def list_pairs(points: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """The columns with both sides: heading, and the keys of a and b in the rows of `list_points`.
+    After step, samples per second and memory come what compiling and new shapes cost."""
+    return [
+        (heading, f"a{end}", f"b{end}") for end, heading in _PAIRS.items() if f"a{end}" in points[0]
+    ]
+
+
+_PAIRS = {
+    "": "Step",
+    " per s": "Samples per second",
+    " memory": "Memory",
+    " compile": "Compilation",
+    " new shape": "First step of a new shape",
+    " after them": "Step after new shapes",
+}
+
+
 def _describe_side(side: Mapping[str, Any]) -> str:
     took = side["median_step_ns"]
-    return side["status"] if side["status"] != "ok" or took is None else format_ns(took)
+    if side["status"] == "ok":
+        return NOT_MEASURED if took is None else format_ns(took)
+    return side["status"]
 
 
 def _format_rate(side: Mapping[str, Any]) -> str:
@@ -73,7 +94,8 @@ def _format_memory(side: Mapping[str, Any]) -> str:
 
 def _describe_ratio(ratio: Mapping[str, Any] | None) -> dict[str, Any]:
     if ratio is None or ratio["speedup"] is None:
-        return {"speedup": "", "verdict": "", "counts": "no", "note": ""}
+        note = "" if ratio is None else ratio["reason"]
+        return {"speedup": "", "verdict": "", "counts": "no", "note": note}
     logs = [math.nan if ratio[key] is None else math.log(ratio[key]) for key in _ENDS]
     return {
         "speedup": format_speedup(*logs),
@@ -123,12 +145,13 @@ def publish_sweep(found: Mapping[str, Any], folder: Path) -> Path:
 
 def render_sweep(found: Mapping[str, Any]) -> str:
     """The page's HTML. Every string from a result is escaped."""
-    chart = sweep_chart(found)
+    chart, points = sweep_chart(found), list_points(found)
     return render_template(
         "sweep.html.j2",
         {"sweep": chart.to_dict()},
         found=found,
         axis=_AXES[found["varied"]],
-        points=list_points(found),
+        points=points,
+        pairs=list_pairs(points),
         description=chart.description,
     )

@@ -20,7 +20,7 @@ from benchcore.experiments.sweep import (
 from benchcore.planning.requests import USUAL, CaseFilter, Placement
 from benchcore.state import open_state
 from dashboards.publish import publish_campaign
-from dashboards.sweep_page import list_points, publish_sweep
+from dashboards.sweep_page import list_pairs, list_points, publish_sweep
 from flows.cli import options
 from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups, option
@@ -125,8 +125,18 @@ def _write_csv(found: Mapping[str, Any], path: Path) -> None:
         ) from error
 
 
+_NUM_SPEEDS = 3
+"""Step, samples per second and memory come first."""
+
+
 def _print(found: Mapping[str, Any], page: Path) -> None:
     columns = (found["varied"], "a", "b", "a per s", "b per s", "speedup", "verdict", "counts")
     title = f"{found['workload']}: a is {found['names']['a']}, b is {found['names']['b']}"
-    print_rows(list_points(found), columns, title=title)
+    points = list_points(found)
+    print_rows(points, columns, title=title)
+    costs = [key for _, *keys in list_pairs(points)[_NUM_SPEEDS:] for key in keys]
+    print_rows(points, (found["varied"], *costs), title="What compiling and new shapes cost")
+    for point in points:
+        if point["note"]:
+            print_line(f"{point[found['varied']]} does not count: {point['note']}")
     print_line(f"Page: {page}")

@@ -60,6 +60,27 @@ def test_what_new_shapes_cost_is_shown_of_cases_that_meet_some() -> None:
     assert second["b new shape"] == "not measured"
 
 
+def test_the_page_has_compile_times_and_what_new_shapes_cost() -> None:
+    page = render_sweep(found_sweep())
+    assert '<td class="number">1.50 s</td>' in page
+    assert "First step of a new shape" not in page
+    found = found_sweep()
+    found["points"][0]["a"] |= {"new_shape_s": 0.25, "after_new_shapes": 3.0}
+    page = render_sweep(found)
+    assert ">First step of a new shape</th>" in page and ">Step after new shapes</th>" in page
+    assert "250 ms / not measured" in page and "3.00x / not measured" in page
+
+
+def test_a_value_without_undisturbed_blocks_says_why_it_has_no_number() -> None:
+    found = found_sweep()
+    reason = "20 of 40 blocks left out as degraded"
+    none = {"speedup": None, "low": None, "high": None, "verdict": "unknown"}
+    found["points"][1] |= {"b": _side(None), "ratio": {**none, "counts": False, "reason": reason}}
+    second = list_points(found)[1]
+    assert (second["b"], second["counts"], second["note"]) == ("not measured", "no", reason)
+    assert f"128 does not count: {reason}</p>" in render_sweep(found)
+
+
 def test_the_chart_has_what_was_measured_in_the_order_of_the_values() -> None:
     chart = sweep_chart(found_sweep()).to_dict()
     shown = [(each["value"], each["side"]) for each in next(iter(chart["datasets"].values()))]
