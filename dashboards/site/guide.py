@@ -17,6 +17,7 @@ from benchcore.names import (
     name_use_case,
 )
 from benchcore.store.metrics import METRICS
+from benchcore.store.reports.guide import NOT_MEASURED
 from dashboards.formatting import (
     format_bytes,
     format_count,
@@ -57,6 +58,23 @@ _COLUMNS = (
     column("energy", "Energy of a million", align="number", help="JAX / PyTorch."),
 )
 
+_SHARED = (
+    column(
+        "state_bytes_per_device",
+        "State per device",
+        align="number",
+        help="What the first of several devices holds from step to step: its parts of parameters, "
+        "statistics and the optimiser's state. JAX / PyTorch.",
+    ),
+    column(
+        "communicated_bytes",
+        "Exchanged in a step",
+        align="number",
+        help="By all devices; each collective counts its whole tensor once. JAX / PyTorch.",
+    ),
+)
+"""Of cases on several devices."""
+
 Answer = Mapping[str, Any]
 
 
@@ -73,6 +91,7 @@ def guide_page(answers: Sequence[Answer]) -> Block:
         _best_section(known),
         *_list_use_cases(known),
         _unknown_section([each for each in answers if not each["counts"]]),
+        not_measured_section(),
         reading_section(),
         checks_section(),
     ]
@@ -172,7 +191,9 @@ def _list_use_cases(known: Sequence[Answer]) -> list[Block | None]:
 def _use_case_section(use_case: str, known: Sequence[Answer]) -> Block | None:
     rows = [describe_answer(row) for row in sorted(known, key=_by_model)]
     caption = "The newest pair that counts of each case, device and pair of settings."
-    table = blocks.table(f"guide-{use_case}", caption, _COLUMNS, rows)
+    shared = [each for each in _SHARED if any(each["key"] in row for row in rows)]
+    rows = [{**{each["key"]: "" for each in shared}, **row} for row in rows]
+    table = blocks.table(f"guide-{use_case}", caption, (*_COLUMNS, *shared), rows)
     title = name_use_case(use_case)
     return blocks.section(title[:1].upper() + title[1:], [table], id=f"use-{use_case}")
 
@@ -186,6 +207,11 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
     state = {"case": case_key(row), "pair": name_pair(row["a_arm"], row["b_arm"], None)}
     speedup = format_speedup(row["log_ratio"], row["low"], row["high"])
     of_a, of_b = row["of_a"], row["of_b"]
+    shared = {
+        each["key"]: _both(of_a, of_b, each["key"], format_bytes)
+        for each in _SHARED
+        if any(not is_missing(side.get(each["key"])) for side in (of_a, of_b))
+    }
     return {
         "case": {
             **blocks.link(name_case_in_words(row), f"series.html#{urlencode(state)}"),
@@ -205,6 +231,7 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
         "memory": _both(of_a, of_b, _choose_memory(of_a, of_b), format_bytes),
         "million": _both(of_a, of_b, "items_per_s", _format_million),
         "energy": _format_energy(row),
+        **shared,
     }
 
 
@@ -275,6 +302,15 @@ def _unknown_section(unknown: Sequence[Answer]) -> Block | None:
     caption = "Measured, but no pair ever counted."
     table = blocks.table("guide-unknown", caption, columns, rows)
     return table and blocks.section("Not known", [table], id="unknown")
+
+
+def not_measured_section() -> Block:
+    """What no row answers, and why."""
+    columns = (column("topic", "Topic"), column("answer", "Answer"), column("why", "Why"))
+    rows = [{"topic": topic, "answer": "not measured", "why": why} for topic, why in NOT_MEASURED]
+    caption = "Asked by people who choose a framework. This page has no number and no opinion."
+    table = blocks.table("not-measured", caption, columns, rows)
+    return blocks.section("Not measured", [table], id="not-measured")
 
 
 def reading_section() -> Block:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.reports.guide import Wanted, list_answers
+from benchcore.store.reports.guide import NOT_MEASURED, Wanted, list_answers
 from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
@@ -41,6 +41,8 @@ def guide(
         print_json(rows)
         return
     _print_answers(rows)
+    for topic, why in NOT_MEASURED if wanted == Wanted() else ():
+        print_line(f"not measured: {topic}. {why}")
 
 
 def _print_answers(rows: list[dict[str, Any]]) -> None:

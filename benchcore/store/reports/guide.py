@@ -25,7 +25,40 @@ _JUDGED = ("a", "b", "a_framework", "b_framework", *_VERSIONS, "num_starts", *_A
 _AMOUNTS = (
     *("median_step_ns", "items_per_s", "latency_p50_ns", "cold_compile_s"),
     *("allocator_peak_bytes", "process_peak_bytes", "gross_mj"),
+    *("state_bytes_per_device", "communicated_bytes"),
 )
+NOT_MEASURED = (
+    (
+        "Pipeline parallelism",
+        "PyTorch has it in its own library (`torch.distributed.pipelining`); JAX has not, but "
+        "documents how to write it by hand.",
+    ),
+    (
+        "Expert parallelism",
+        "Neither has it in its own library, only the exchange between devices that it needs.",
+    ),
+    (
+        "Kernels in CUDA",
+        "A kernel in CUDA is the same on both sides. Kernels in Triton and Pallas are compared.",
+    ),
+    (
+        "Random numbers",
+        "The streams differ by design, so no proof could show that both sides did the same.",
+    ),
+    (
+        "Array creation, such as `linspace`",
+        "It has no input, so a side that returns what it computed before could not be found out. "
+        "The operations on such arrays are compared: sine, square, sum.",
+    ),
+    (
+        "Modules or functions",
+        "A matter of taste. What each side's style costs is in the rows: PyTorch's networks are "
+        "modules, JAX's are functions of named arrays.",
+    ),
+    ("Prototyping and debugging", "An opinion: there is nothing to time."),
+    ("Community", "An opinion: there is nothing to time."),
+)
+"""What people ask about both frameworks and no row answers, with the reason."""
 _NEWEST = ("newest", "system")
 _WANTED = (
     IS_NO_CALIBRATION_RUN,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,59 @@ def test_a_single_operation_is_answered_with_its_last_pair_of_other_versions(
     (answer,) = list_answers(engine)
     assert answer["earlier"] is None
     engine.dispose()
+
+
+def test_devices_that_share_work_show_what_each_holds_and_all_exchange(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    shared = make_document([JAX, replace(TORCH, step_ns=JAX.step_ns * 2)], duel_run="1" * 16)
+    for contender, held in zip(shared["contenders"], (2**20, 2**22), strict=True):
+        contender["starts"][-1]["measured"] = {
+            "state_bytes_per_device": held,
+            "communicated_bytes": 3 * 2**20,
+        }
+    engine = open_history(open_state(tmp_path), [shared])
+    (answer,) = list_answers(engine)
+    engine.dispose()
+    alone = {**answer, "of_a": {}, "of_b": {}, "batch": answer["batch"] + 1}
+    (table,) = [
+        each["blocks"][0]
+        for each in guide_page([answer, alone])["blocks"]
+        if str(each.get("id")).startswith("use-")
+    ]
+    found = {row["state_bytes_per_device"]: row["communicated_bytes"] for row in table["rows"]}
+    assert found == {"1.00\u00a0MiB / 4.00\u00a0MiB": "3.00\u00a0MiB", "": ""}
+    headings = [each["name"] for each in table["columns"]]
+    assert headings[-2:] == ["State per device", "Exchanged in a step"]
+    page = str(guide_page([alone]))
+    assert "State per device" not in page
+    (row,) = json.loads(run_here("guide", "--state", str(tmp_path), "--json").stdout)
+    assert (row["of_a"]["state_bytes_per_device"], row["of_b"]["communicated_bytes"]) == (
+        2**20,
+        3 * 2**20,
+    )
+
+
+def test_what_is_not_measured_is_named_with_its_reason_and_without_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the talk's last table: what both sides lack in their own library, and opinions."""
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    (section,) = [each for each in guide_page([])["blocks"] if each.get("id") == "not-measured"]
+    (table,) = section["blocks"]
+    assert {row["answer"] for row in table["rows"]} == {"not measured"}
+    listed = {row["topic"]: row["why"] for row in table["rows"]}
+    assert {
+        *("Pipeline parallelism", "Expert parallelism", "Prototyping and debugging", "Community"),
+    } <= set(listed)
+    assert not [text for text in [*listed, *listed.values()] if re.search(r"\d", text)]
+    assert "own library" in listed["Pipeline parallelism"]
+    assert "own library" in listed["Expert parallelism"]
+    shown = run_here("guide", "--state", str(tmp_path)).stdout
+    assert all(f"not measured: {topic}. " in shown for topic in listed)
+    filtered = run_here("guide", "--state", str(tmp_path), "--workload", "mlp").stdout
+    assert "Community" not in filtered
 
 
 def test_compilation_pays_after_the_steps_that_make_up_for_it() -> None:
