@@ -66,7 +66,8 @@ class Program:
     `lower` gives the compiled step in the framework's own form, where there is one (JAX:
     `jax.stages.Lowered`). `held` returns what the manifest is read from: `params` and `inputs` as
     they are now, `output_dtype` of the forward pass, `state_update` (`in place`, `copied`, `no
-    state`), for JAX `function` with its `arguments`, for torch its `module`. `layers` gives each
+    state`), of several devices `state` (every array that lasts from step to step), for JAX
+    `function` with its `arguments`, for torch its `module`. `layers` gives each
     layer's output by name, in forward order, to find the layer where two programs begin to differ.
     `new_shapes` makes inputs of shapes that no step has had, whose first step is measured.
     """

@@ -118,7 +118,7 @@ class Contender:
         # The program's counters start here, without what the canary compiled and allocated.
         before = self.runtime.compile_seconds()
         counts = self._count_compilations()
-        self._baseline_bytes = memory.take_baseline(self._device)
+        self._baseline_bytes = memory.take_baseline(self._device, self._group)
         arrays = put_weights(self._make_arrays(case), order["checkpoint"])
         self._switches = self._list_switches()
         with self._timed("build"):
@@ -335,12 +335,12 @@ class Contender:
         measured = probe_metrics()
         found = {
             "process_baseline_bytes": self._baseline_bytes,
-            "process_peak_bytes": memory.read_peak(self._device),
+            "process_peak_bytes": memory.read_peak(self._device, self._group),
             "allocator_peak_bytes": self.runtime.allocator_peak_bytes(),
             "planned_bytes": self.runtime.planned_bytes(self.program),
         }
         if self._num_devices > 1:
-            measured["communicated_bytes"] = self.runtime.communicated_bytes(self.program)
+            measured |= self.runtime.measure_sharing(self.program)
         measured |= measure_new_shapes(self.program.program, self._run_steps)
         return {**({"measured": measured} if measured else {}), **found}
 

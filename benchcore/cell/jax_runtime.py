@@ -186,10 +186,16 @@ class JaxRuntime:
         results = plan.output_size_in_bytes - plan.alias_size_in_bytes
         return plan.argument_size_in_bytes + results + plan.temp_size_in_bytes
 
-    def communicated_bytes(self, program: BoundProgram) -> int | None:
-        """Of the collectives in XLA's optimised program."""
+    def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
+        """Of the collectives in XLA's optimised program, and of the arrays' shards."""
         compiled = self._compile(program)
-        return compiled and count_in_hlo(compiled.as_text() or "", self._num_devices)
+        exchanged = compiled and count_in_hlo(compiled.as_text() or "", self._num_devices)
+        state = self._jax.tree_util.tree_leaves(program.held().get("state"))
+        here = [each.data.nbytes for array in state for each in self._list_own(array)]
+        return {"communicated_bytes": exchanged, "state_bytes_per_device": sum(here) or None}
+
+    def _list_own(self, array: Any) -> list[Any]:
+        return [each for each in array.addressable_shards if each.device == self._device]
 
     def _compile(self, program: BoundProgram) -> Any:
         """The step as `jax.stages.Compiled`, compiled once; None where the workload has none."""

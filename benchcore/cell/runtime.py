@@ -92,8 +92,11 @@ class Runtime(Protocol):
         """What the compiler planned a step to hold at once; None = unknown."""
         ...
 
-    def communicated_bytes(self, program: BoundProgram) -> int | None:
-        """What the devices of a group exchange in a step, as `explain.communication` counts it."""
+    def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
+        """Of a program on several devices: `communicated_bytes`, which they exchange in a step, as
+        `explain.communication` counts them, and `state_bytes_per_device`, what the first of them
+        holds from step to step: its parts of parameters, statistics and the optimiser's state.
+        Gradients and activations are in neither."""
         ...
 
     def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:

@@ -68,9 +68,9 @@ class StdlibRuntime:
         """There is no plan."""
         return None
 
-    def communicated_bytes(self, program: BoundProgram) -> int | None:
-        """There are no collectives."""
-        return None
+    def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
+        """There are no collectives and no arrays."""
+        return {}
 
     def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
         """There is no profiler of a framework."""

@@ -223,9 +223,15 @@ class TorchRuntime:
         """torch does not plan a step's memory."""
         return None
 
-    def communicated_bytes(self, program: BoundProgram) -> int | None:
-        """Of the collectives that this process took part in."""
-        return count_in_torch(self._torch, program.step, self._place.size)
+    def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
+        """Of the collectives that this process took part in, and of its parts of the tensors."""
+        exchanged = count_in_torch(self._torch, program.step, self._place.size)
+        parts = [
+            each.to_local() if hasattr(each, "to_local") else each
+            for each in program.held().get("state", ())
+        ]
+        here = sum(each.numel() * each.element_size() for each in parts)
+        return {"communicated_bytes": exchanged, "state_bytes_per_device": here or None}
 
     def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:
         """With `torch.profiler`; a further step counts Python's calls."""

@@ -1,50 +1,68 @@
-"""The memory of this process, counted by the kernel on a CPU and by the driver on a GPU."""
+"""The memory of a contender's processes, counted by the kernel on a CPU; on a GPU that of the first
+one, counted by the driver."""
 
 from __future__ import annotations
 
 import os
 import resource
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchcore.cell.measure import gpu
 from benchcore.protocol import parse_device
 
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
+if TYPE_CHECKING:
+    from benchcore.cell.group import Group
+
+_PROC = Path("/proc")
 _RESET_PEAK = "5"  # proc(5): resets the peak to the current resident size
 
 
-def take_baseline(device: str) -> int | None:
+def take_baseline(device: str, group: Group | None = None) -> int | None:
     """Bytes in use now, after the framework's start; resets the peak."""
     if device != "cpu":
         return gpu.process_bytes(parse_device(device).ordinal, os.getpid())
     try:
-        _CLEAR.write_text(_RESET_PEAK)
+        for pid in _list_pids(group):
+            (_PROC / pid / "clear_refs").write_text(_RESET_PEAK)
     except OSError:
-        return _resident_peak()  # no permission: the peak then covers the whole process
-    return _read_status("VmRSS")
+        return read_peak(device, group)  # no permission: the peak then covers the whole process
+    return _add(_read_status(pid, "VmRSS") for pid in _list_pids(group))
 
 
-def read_peak(device: str) -> int | None:
-    """Peak bytes. On a GPU the bytes in use now: neither framework's allocator returns memory."""
+def read_peak(device: str, group: Group | None = None) -> int | None:
+    """Peak bytes; of a group the sum of its processes' peaks, in which libraries that they share
+    count once for each. On a GPU the bytes of the first process in use now: neither framework's
+    allocator returns memory."""
     if device != "cpu":
         return gpu.process_bytes(parse_device(device).ordinal, os.getpid())
-    return _resident_peak()
+    return _add(_resident_peak(pid) for pid in _list_pids(group))
 
 
-def _resident_peak() -> int | None:
+def _list_pids(group: Group | None) -> list[str]:
+    return ["self", *map(str, group.pids if group else ())]
+
+
+def _add(found: Iterable[int | None]) -> int | None:
+    """None where one is unknown."""
+    known = list(found)
+    return None if None in known else sum(each or 0 for each in known)
+
+
+def _resident_peak(pid: str) -> int | None:
     """VmHWM: `ru_maxrss` may be the peak of our parent process, from before our exec."""
-    peak = _read_status("VmHWM")
-    if peak is not None:
+    peak = _read_status(pid, "VmHWM")
+    if peak is not None or pid != "self":
         return peak
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _read_status(key: str) -> int | None:
+def _read_status(pid: str, key: str) -> int | None:
     try:
-        lines = _STATUS.read_text().splitlines()
+        lines = (_PROC / pid / "status").read_text().splitlines()
     except OSError:  # not Linux
         return None
     kib = [line.split()[1] for line in lines if line.startswith(f"{key}:")]

@@ -118,8 +118,11 @@ def _make_tiny(clip: float) -> dict[str, Case]:
         )
         for name, use_case, reduction in named
     }
-    two = [f"tiny_{name}" for name in ("train", "per_sample_grad")]
-    return tiny | {f"{name}_x2": dataclasses.replace(tiny[name], devices=2) for name in two}
+    spread = [("train", 2), ("per_sample_grad", 2), ("train", 4)]
+    return tiny | {
+        f"tiny_{name}_x{devices}": dataclasses.replace(tiny[f"tiny_{name}"], devices=devices)
+        for name, devices in spread
+    }
 
 
 def make_proofs(clip: float) -> dict[str, Case]:

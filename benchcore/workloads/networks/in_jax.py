@@ -191,6 +191,7 @@ def _without_state(
         shaped = jax.eval_shape(function, params, inputs)
         return {
             "params": params,
+            "state": params,
             "inputs": list(inputs.values()),
             "output_dtype": jax.tree.leaves(shaped)[0].dtype,
             "function": compiled,
@@ -292,6 +293,7 @@ def _train(arrays: Arrays, placed: _Placed) -> Program:
     def held(inputs: Inputs) -> dict[str, object]:
         return {
             "params": state.params,
+            "state": state,
             "inputs": list(inputs.values()),
             "output_dtype": jax.eval_shape(function, state, inputs)[1].dtype,
             "state_update": "in place" if before.is_deleted() else "copied",

@@ -81,6 +81,7 @@ class _Placed:
             "output_dtype": dtype,
             "module": self.module,
             "params": list(self.module.parameters()),
+            "state": [*self.module.parameters(), *self.module.buffers()],
             "inputs": inputs,
             "compile_mode": self.wanted.compile,
         }
@@ -218,7 +219,8 @@ def _train(placed: _Placed, arrays: Arrays) -> Program:
 
     def held(inputs: Inputs) -> dict[str, object]:
         updated = "in place" if _find_address(owed[-1]) == address else "copied"
-        return placed.hold(inputs) | {"state_update": updated}
+        state = [*owed, *module.buffers(), *momentum.values()]  # `owed` are this process's parts
+        return placed.hold(inputs) | {"state_update": updated, "state": state}
 
     return Program(
         place=placed.place,

@@ -16,7 +16,7 @@ from benchcore.workloads.networks.transformer.widths import Widths, make_network
 SETTINGS = ATTENTION_SETTINGS
 SIZES: Mapping[str, Widths] = {
     "tiny": Widths(
-        vocabulary=48, tokens=12, features=16, heads=2, blocks=1, outputs=48, causal=True
+        vocabulary=48, tokens=12, features=16, heads=4, blocks=1, outputs=48, causal=True
     ),
     "base": Widths(
         vocabulary=4096, tokens=128, features=128, heads=4, blocks=2, outputs=4096, causal=True

@@ -13,7 +13,7 @@ from benchcore.workloads.networks.transformer.widths import Widths, make_network
 SETTINGS = ATTENTION_SETTINGS
 SIZES: Mapping[str, Widths] = {
     "tiny": Widths(
-        vocabulary=48, tokens=12, features=16, heads=2, blocks=1, outputs=5, causal=False
+        vocabulary=48, tokens=12, features=16, heads=4, blocks=1, outputs=5, causal=False
     ),
     "base": Widths(
         vocabulary=8192, tokens=128, features=128, heads=4, blocks=2, outputs=5, causal=False

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from duel_orders import make_order, run_order
 from proof_documents import keep_proof, make_proof
@@ -18,6 +20,8 @@ from benchcore.store.database import open_database
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.workloads.settings import STRATEGY
+from benchcore.workloads.small_lm.spec import NETWORK as SMALL_LM_NETWORK
+from benchcore.workloads.small_lm.spec import SPEC as SMALL_LM
 from data_checks.check import check_campaign
 
 pytestmark = pytest.mark.provisions
@@ -86,11 +90,11 @@ def test_both_frameworks_agree_and_their_ratio_counts(
     assert torch["effective"]["versions"]["torch"].startswith(torch["version"])
 
 
-def _agree_on_two_devices(order: DuelOrder, state: State, snapshot: Path) -> dict[str, Any]:
+def _agree(order: DuelOrder, state: State, snapshot: Path, *, devices: int) -> dict[str, Any]:
     document = run_order(order, state, snapshot)
     failures = [contender["failure"] for contender in document["contenders"]]
     assert {contender["status"] for contender in document["contenders"]} == {"ok"}, failures
-    assert document["duel"]["sizes"]["devices"] == 2
+    assert document["duel"]["sizes"].get("devices", 1) == devices
     assert document["equivalence"]
     assert all(row["agrees"] for row in document["equivalence"])
     return document
@@ -101,13 +105,34 @@ def test_two_processes_of_torch_agree_with_two_devices_of_jax(
 ) -> None:
     order = _order(framework_environment, "per_sample_grad", **SHORT)
     order = dataclasses.replace(order, workload="mnist_cnn", case="tiny_per_sample_grad_x2")
-    _agree_on_two_devices(order, state, snapshot)
+    _agree(order, state, snapshot, devices=2)
 
 
-def test_every_strategy_of_two_devices_trains_the_same(
+def _save_evidence(snapshot: Path, folder: Path) -> None:
+    """Let every contender leave a copy of the evidence before its blocks in the folder."""
+    folder.mkdir()
+    file = snapshot / "benchcore" / "cell" / "contender.py"
+    source = file.read_text()
+    line = "        return sorted(evidence)\n"
+    assert source.count(line) == 1
+    save = f"""\
+            if when == "before":
+                strategy = self._order["settings"].get("strategy", "alone")
+                named = f"{{self._order['framework']}}-{{strategy}}.npz"
+                np.savez(Path({str(folder)!r}, named), **evidence)
+"""
+    file.write_text(source.replace(line, save + line))
+
+
+def test_every_strategy_of_four_devices_trains_as_one_device_does(
     framework_environment: Environments, state: State, snapshot: Path
 ) -> None:
-    order = _order(framework_environment, "train", starts=1, rounds=2)
+    """DDP, `fully_shard` and DTensor in torch, named shardings in JAX."""
+    evidence = snapshot.parent / "evidence"
+    _save_evidence(snapshot, evidence)
+    usual = _order(framework_environment, "train", starts=1, rounds=2)
+    alone = dataclasses.replace(usual, workload="small_lm", case="tiny_train")
+    _agree(alone, state, snapshot, devices=1)
     contenders = tuple(
         dataclasses.replace(
             each,
@@ -115,22 +140,44 @@ def test_every_strategy_of_two_devices_trains_the_same(
             settings={**each.settings, "strategy": strategy},
         )
         for strategy in STRATEGY["strategy"]
-        for each in order.contenders
+        for each in usual.contenders
     )
-    case = {"workload": "small_lm", "case": "tiny_train_x2"}
-    order = dataclasses.replace(order, **case, contenders=contenders)
-    document = _agree_on_two_devices(order, state, snapshot)
-    exchanged = {
-        each["name"]: each["starts"][-1]["measured"]["communicated_bytes"]
-        for each in document["contenders"]
-    }
+    order = dataclasses.replace(
+        alone, case="tiny_train_x4", contenders=contenders, duel_run="1" * 16
+    )
+    document = _agree(order, state, snapshot, devices=4)
+    tolerances = SMALL_LM.tolerances(SMALL_LM.cases["tiny_train_x4"])
+    assert {"loss", "loss_trace", "gradient"} <= set(tolerances)
+    for contender in contenders:
+        with (
+            np.load(evidence / f"{contender.framework}-alone.npz") as one,
+            np.load(evidence / f"{contender.name}.npz") as four,
+        ):
+            for name, tolerance in tolerances.items():
+                scale = np.abs(one[name]).max()
+                assert np.abs(four[name] - one[name]).max() <= tolerance * scale, contender.name
+    _check_sharing(
+        {each["name"]: each["starts"][-1]["measured"] for each in document["contenders"]}
+    )
+    flops = [each["effective"]["products"]["flops"] for each in document["contenders"]]
+    assert flops == [{"float32": document["duel"]["flops_per_step"]}] * len(flops)
+
+
+def _check_sharing(measured: dict[str, dict[str, float]]) -> None:
+    exchanged = {name: each["communicated_bytes"] for name, each in measured.items()}
+    held = {name: each["state_bytes_per_device"] for name, each in measured.items()}
     # Gradients and the loss; then parameters as well; then activations.
     assert exchanged["jax-data"] == exchanged["torch-data"] > 0
     for framework in ("jax", "torch"):
         assert exchanged[f"{framework}-fully_sharded"] > 1.5 * exchanged[f"{framework}-data"]
         assert exchanged[f"{framework}-tensor"] not in (0, exchanged[f"{framework}-data"])
-    flops = [each["effective"]["products"]["flops"] for each in document["contenders"]]
-    assert flops == [{"float32": document["duel"]["flops_per_step"]}] * len(flops)
+    # Every parameter and its momentum, in float32; then a fourth of each; then of some.
+    shapes = SMALL_LM_NETWORK.shapes(SMALL_LM.cases["tiny_train_x4"]).values()
+    whole = 2 * 4 * sum(map(math.prod, shapes))
+    assert held["jax-data"] == held["torch-data"] == whole
+    assert held["jax-fully_sharded"] == held["torch-fully_sharded"] == whole / 4
+    assert held["jax-tensor"] == held["torch-tensor"]
+    assert whole / 4 < held["jax-tensor"] < whole
 
 
 @pytest.mark.parametrize(

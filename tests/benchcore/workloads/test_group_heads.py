@@ -1,8 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from benchcore.workloads.networks.transformer.widths import Widths, group_heads, ungroup_heads
+from benchcore.program import UnsupportedError
+from benchcore.workloads.networks.transformer.widths import (
+    Widths,
+    check_heads,
+    group_heads,
+    ungroup_heads,
+)
 
 WIDTHS = Widths(vocabulary=4, tokens=4, features=8, heads=4, blocks=1, outputs=4, causal=True)
 
@@ -24,3 +31,9 @@ def test_other_parameters_stay() -> None:
     array = np.arange(8)
     assert group_heads(WIDTHS, "blocks.0.fc1.bias", array, 2) is array
     assert ungroup_heads(WIDTHS, "blocks.0.fc1.bias", array, 2) is array
+
+
+def test_heads_that_devices_cannot_share_are_unsupported() -> None:
+    check_heads(WIDTHS, 2)
+    with pytest.raises(UnsupportedError, match="wanted as many of 4 heads on each of 3 devices"):
+        check_heads(WIDTHS, 3)

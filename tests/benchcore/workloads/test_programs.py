@@ -50,7 +50,8 @@ def _spec(workload: str) -> Any:
 
 
 def _tiny_cases(workload: str) -> list[str]:
-    names = [name for name in _spec(workload).cases if not name.endswith("_x2")]
+    cases = _spec(workload).cases.items()
+    names = [name for name, case in cases if getattr(case, "devices", 1) == 1]
     return [name for name in names if name.startswith("tiny")] or names
 
 
@@ -231,17 +232,24 @@ OPTIONAL = [
 ]
 """Other ways to compute the same: among them a backward pass for every sample."""
 SPREAD = [
-    Job(workload=workload, case=f"tiny_{use_case}_x2", arm="jax")
-    for workload, use_case in (
-        ("mnist_cnn", "train"),
-        ("mnist_cnn", "per_sample_grad"),
-        ("cifar_resnet", "per_sample_grad"),
-        ("text_classifier", "per_sample_grad"),
-        ("small_lm", "train"),
-        ("graph_gcn", "train"),
-    )
+    *(
+        Job(workload=workload, case="tiny_train_x4", arm="jax", option=("strategy", strategy))
+        for workload in ("small_lm", "text_classifier")
+        for strategy in ("data", "fully_sharded", "tensor")
+    ),
+    *(
+        Job(workload=workload, case=f"tiny_{use_case}_x2", arm="jax")
+        for workload, use_case in (
+            ("mnist_cnn", "train"),
+            ("mnist_cnn", "per_sample_grad"),
+            ("cifar_resnet", "per_sample_grad"),
+            ("text_classifier", "per_sample_grad"),
+            ("small_lm", "train"),
+            ("graph_gcn", "train"),
+        )
+    ),
 ]
-"""On two parts of the CPU. Real duels hold them against two processes of torch."""
+"""On parts of the CPU. Real duels hold them against as many processes of torch."""
 UNBATCHED = Job(
     workload="graph_gcn",
     case="tiny_per_sample_grad",
@@ -315,7 +323,7 @@ def _launch(
     environment["PYTHONPATH"] = os.pathsep.join(map(str, filter(None, (ROOT, packages))))
     environment["XLA_FLAGS"] = (
         "--xla_backend_optimization_level=1 "  # the least CPU time in all
-        "--xla_force_host_platform_device_count=2"
+        "--xla_force_host_platform_device_count=4"
     )
     script = Path(__file__).with_name("run_program.py")
     done = subprocess.run(
@@ -408,7 +416,7 @@ def _wanted(items: list[pytest.Item], jobs: list[Job]) -> list[Job]:
 
 def _alone(job: Job) -> Job:
     """The same on a single device."""
-    return dataclasses.replace(job, case=job.case.removesuffix("_x2"))
+    return dataclasses.replace(job, case=job.case[: -len("_x2")], option=None)
 
 
 def _difference(one: np.ndarray, other: np.ndarray) -> float:
@@ -512,7 +520,7 @@ def test_the_batch_norm_of_a_mistake_agrees_without_the_mistake(
 
 
 @pytest.mark.parametrize("job", SPREAD, ids=_key)
-def test_two_devices_compute_what_one_does(job: Job, outcomes: Outcomes) -> None:
+def test_several_devices_compute_what_one_does(job: Job, outcomes: Outcomes) -> None:
     assert _disagreements(job, outcomes[_alone(job).key].before, outcomes[job.key].before) == {}
 
 

@@ -13,6 +13,7 @@ from benchcore.workloads.networks.case import Case
 from benchcore.workloads.networks.transformer.widths import (
     EPSILON,
     Widths,
+    check_heads,
     group_heads,
     ungroup_heads,
 )
@@ -25,6 +26,7 @@ def build(case: Case, arrays: Arrays, wanted: BuildSettings, widths: Widths) -> 
     """Set up the transformer on the device in the settings."""
 
     groups = case.devices if wanted.strategy == "tensor" else 1
+    check_heads(widths, groups)
 
     def forward(params: Params, inputs: networks.Inputs) -> tuple[jax.Array, Params]:
         return _forward(widths, wanted.attention, groups, params, inputs["tokens"]), {}

@@ -13,6 +13,7 @@ from torch.nn import functional
 from benchcore.workloads.networks.transformer.widths import (
     EPSILON,
     Widths,
+    check_heads,
     group_heads,
     ungroup_heads,
 )
@@ -37,6 +38,7 @@ class Transformer(nn.Module):
         from torch.distributed.tensor import Replicate
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
+        check_heads(self._widths, devices)
         plan: dict[str, Any] = {"head": ColwiseParallel(output_layouts=Replicate())}
         for index, block in enumerate(self.blocks):
             block.keep_heads(devices)  # type: ignore[operator]

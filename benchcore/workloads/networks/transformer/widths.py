@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from benchcore.program import UnsupportedError
 from benchcore.workloads.contract import Spec, TrainedTexts
 from benchcore.workloads.networks.case import Case, MakeInputs, Network, Product
 from benchcore.workloads.networks.training_arrays import training_arrays
@@ -76,6 +77,15 @@ def list_products(widths: Widths) -> Iterator[Product]:
         yield Product(macs=tokens * features * (4 * features + 2 * widths.hidden))
         yield Product(macs=2 * tokens * tokens * features)
     yield Product(macs=(tokens if widths.causal else 1) * features * widths.outputs)
+
+
+def check_heads(widths: Widths, devices: int) -> None:
+    """Raises UnsupportedError where devices can't share the heads evenly (strategy `tensor`)."""
+    if widths.heads % devices:
+        raise UnsupportedError(
+            f"wanted as many of {widths.heads} heads on each of {devices} devices; choose a case "
+            "on fewer devices, or another strategy"
+        )
 
 
 def group_heads(widths: Widths, name: str, array: np.ndarray, devices: int) -> np.ndarray:

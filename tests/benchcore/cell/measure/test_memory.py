@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -50,11 +52,33 @@ def test_memory_used_before_the_baseline_is_not_in_the_peak() -> None:
 def test_if_the_peak_cannot_be_reset_the_baseline_is_the_peak(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(memory, "_CLEAR", tmp_path)
-    assert memory.take_baseline("cpu") == memory.read_peak("cpu")
+    here = tmp_path / "self"
+    (here / "clear_refs").mkdir(parents=True)
+    (here / "status").write_text("VmHWM: 3072 kB\nVmRSS: 1024 kB\n")
+    monkeypatch.setattr(memory, "_PROC", tmp_path)
+    assert memory.take_baseline("cpu") == memory.read_peak("cpu") == 3072 * 1024
 
 
 def test_without_proc_getrusage_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(memory, "_STATUS", tmp_path / "missing")
+    monkeypatch.setattr(memory, "_PROC", tmp_path / "missing")
     peak = memory.read_peak("cpu")
     assert peak is not None and peak > 2**20
+
+
+def test_the_memory_of_a_group_is_that_of_all_its_processes() -> None:
+    """JAX has all devices of a CPU in one process, torch a process for each."""
+    hold = f"import sys; held = b'x' * {BIG}; print('holds', flush=True); sys.stdin.read()"
+    member = subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert member.stdout is not None and member.stdout.readline() == b"holds\n"
+        group: Any = SimpleNamespace(pids=[member.pid])
+        alone, both = memory.read_peak("cpu"), memory.read_peak("cpu", group)
+        assert alone is not None and both is not None and both - alone > BIG
+        resident = memory.take_baseline("cpu", group)
+        assert resident is not None and resident > BIG
+    finally:
+        member.kill()
+        member.communicate()
+    assert memory.read_peak("cpu", group) is None, "null where one process is gone, never less"
