@@ -150,6 +150,9 @@ class DatasetOrder:
     """The Python that decodes: one with Pillow."""
     workers: int
     batch_timeout_s: float
+    target_accuracy: float | None = None
+    """In validation, 0 to 1: how long training takes until then. Each start then has its own seed;
+    None = all starts have the duel's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,6 +286,11 @@ class DuelOrder:
     """Newest first. Passes are not measured again where one of these is still valid."""
     contenders: tuple[ContenderOrder, ...]
 
+    def seed_of(self, start: int) -> int:
+        """What decides a start's weights, its inputs, and the order of its data, on every side."""
+        has_own = self.dataset is not None and self.dataset.target_accuracy is not None
+        return self.seed + start if has_own else self.seed
+
     def find_passes(self, device: Mapping[str, Any]) -> EarlierPasses | None:
         """Earlier passes that are still valid on this device: neither it nor its driver, clock
         policy or host, an environment or the measuring code has changed since."""
@@ -330,7 +338,10 @@ def decode_proof_order(document: Mapping[str, Any]) -> ProofOrder:
 
 
 def check_dataset(dataset: DatasetOrder) -> None:
-    """Raises ValueError for an unknown data mode."""
+    """Raises ValueError for an unknown data mode, or an accuracy that is none."""
+    target = dataset.target_accuracy
+    if target is not None and not 0 < target <= 1:
+        raise ValueError(f"wanted a target accuracy above 0, at most 1, got {target!r}")
     if dataset.mode not in DATA_MODES:
         raise ValueError(f"no data mode {dataset.mode!r:.100}; modes are {', '.join(DATA_MODES)}")
 

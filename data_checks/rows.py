@@ -164,9 +164,21 @@ def continuity_rows(frames: CheckFrames) -> pd.DataFrame:
 
 
 def duel_rows(frames: CheckFrames) -> pd.DataFrame:
-    """One row per duel: `num_inputs` counts the different inputs of its contenders."""
-    inputs = start_rows(frames).groupby("duel_run")["inputs_sha256"]
-    return name_rows(inputs.nunique().to_frame("num_inputs").reset_index())
+    """One row per duel: the different inputs of starts with the same seed (`num_inputs`, the most
+    of any seed), and of how many seeds (`num_seeds`) the starts had inputs of their own
+    (`num_own`)."""
+    starts = start_rows(frames)
+    starts = starts.assign(seed=starts["seed"].fillna(-1))  # not recorded: all had the duel's
+    of_seeds = starts.groupby(["duel_run", "seed"])["inputs_sha256"].nunique()
+    known = starts.dropna(subset="inputs_sha256").groupby("duel_run")
+    rows = pd.DataFrame(
+        {
+            "num_inputs": of_seeds.groupby("duel_run").max(),
+            "num_seeds": known["seed"].nunique(),
+            "num_own": known["inputs_sha256"].nunique(),
+        }
+    )
+    return name_rows(rows.fillna(0).astype("int64").reset_index())
 
 
 def pair_rows(frames: CheckFrames) -> pd.DataFrame:

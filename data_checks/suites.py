@@ -179,7 +179,9 @@ def list_suites() -> Iterator[_Suite]:
     continuous = _at_least("far", "times_median", "near its own past", far, **_WARNING)
     yield "continuity", continuity_rows, [continuous]
     inputs = ("same inputs", "contenders worked on {num_inputs} different inputs, not 1")
-    yield "duels", duel_rows, [_between("num_inputs", None, 1, *inputs)]
+    own = ("inputs of each seed", "{num_seeds} seeds gave {num_own} different inputs")
+    seeds = [_between("num_inputs", None, 1, *inputs), _at_least("num_own", "num_seeds", *own)]
+    yield "duels", duel_rows, seeds
     yield (
         "pairs",
         pair_rows,

@@ -163,7 +163,7 @@ class Contender:
         order, spec = self._order, self._spec
         if order["dataset"] is None:
             return spec.make_arrays(case, order["seed"])
-        self._loader = LoaderClient(order["dataset"], Path(order["loader_folder"]))
+        self._loader = LoaderClient(order["dataset"], Path(order["loader_folder"]), order["seed"])
         batch = self._loader.take_first("train", layout="NHWC")
         assert spec.make_training_arrays is not None
         return spec.make_training_arrays(spec.make_arrays, case, order["seed"], batch)

@@ -25,12 +25,13 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def new_start(index: int, compilation: int) -> dict[str, Any]:
+def new_start(index: int, compilation: int, seed: int) -> dict[str, Any]:
     """A start before its first measurement: every counter is null."""
     start = Start(
         index=index,
         status="ok",
         started_at=utc_now(),
+        seed=seed,
         caches="cold" if compilation == index else "warm",
         compilation=compilation,
         stages=dict.fromkeys(STAGES),

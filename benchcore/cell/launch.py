@@ -42,6 +42,8 @@ class Launcher:
         """The loader's folder, in a duel with a dataset."""
         self.compilation = 0
         """Whose caches the next processes use; see `DuelLimits.compilation_of`."""
+        self.seed = order.seed
+        """Of the next processes; see `DuelOrder.seed_of`."""
 
     def launch(
         self, contender: ContenderOrder, workaround: Workaround | None = None
@@ -89,7 +91,7 @@ class Launcher:
             "framework": contender.framework,
             "workload": self._order.workload,
             "case": self._order.case,
-            "seed": self._order.seed,
+            "seed": self.seed,
             "device": self._order.device,
             "settings": contender.settings,
             "threads": host.usable_cpus(),

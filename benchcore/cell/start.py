@@ -74,6 +74,7 @@ class StartRunner:
     def run(self, index: int, orders: Sequence[ContenderOrder]) -> None:
         """Run one start: new processes of those of these contenders that are still in the duel."""
         self.launcher.compilation = self.order.limits.compilation_of(index)
+        self.launcher.seed = self.order.seed_of(index)
         running: dict[str, ContenderProcess] = {}
         try:
             for order in orders:
@@ -158,7 +159,7 @@ class StartRunner:
     def _prepare(
         self, order: ContenderOrder, index: int, running: dict[str, ContenderProcess]
     ) -> None:
-        start = document.new_start(index, self.launcher.compilation)
+        start = document.new_start(index, self.launcher.compilation, self.launcher.seed)
         self.contenders[order.name]["starts"].append(start)
         with self._surviving(order.name, index, running):
             if order.environment_failure:

@@ -188,6 +188,7 @@ class StartRun(Base):
     start_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     status: Mapped[str] = mapped_column(String(100))
     started_at: Mapped[datetime]
+    seed: Mapped[int | None]
     caches: Mapped[str] = mapped_column(String(100))
     compilation: Mapped[int | None]
     """The start whose caches it used; null = it compiled nothing."""

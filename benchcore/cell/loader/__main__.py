@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> int:
     order_path, folder = (Path(argument) for argument in arguments)
     order = decode_order(json.loads(order_path.read_text(encoding="utf-8")))
     assert order.dataset is not None, "only an order with a dataset starts a loader"
-    server = LoaderServer(order.dataset, order.seed, folder)
+    server = LoaderServer(order.dataset, folder)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     server.serve()

@@ -32,7 +32,8 @@ class LoaderClient:
     do it, and neither's step waits for it.
     """
 
-    def __init__(self, dataset: Mapping[str, Any], folder: Path) -> None:
+    def __init__(self, dataset: Mapping[str, Any], folder: Path, seed: int) -> None:
+        self._seed = seed
         self._batch, self._rows = dataset["batch"], dataset["rows"]
         self._timeout_s = dataset["batch_timeout_s"]
         self._hasher = ThreadPoolExecutor(1)
@@ -59,7 +60,8 @@ class LoaderClient:
         from benchcore.cell.loader.ring_buffer import slot_arrays, upright
 
         self._await_hashes()  # returns every slot before the next request
-        request = {"split": split, "epoch": epoch, "layout": layout, "most": most}
+        of_start = {"seed": self._seed, "epoch": epoch}
+        request = {"split": split, **of_start, "layout": layout, "most": most}
         self._send(request)
         while "slot" in (message := self._receive()):
             arrays = slot_arrays(

@@ -1,8 +1,9 @@
 """The loader's server, one per duel: decodes batches into a memory-mapped ring buffer.
 
 A contender connects to a Unix socket and requests a split of an epoch. The order of the images
-and their crops depend on seed and epoch only, so every contender gets the same bytes. Each request
-names its layout, which is written here, so no contender converts it in a timed loop.
+and their crops depend on the start's seed and the epoch only, so every contender gets the same
+bytes. Each request names both, and its layout, which is written here, so no contender converts it
+in a timed loop.
 """
 
 from __future__ import annotations
@@ -32,9 +33,8 @@ _SLOTS = 4
 class LoaderServer:
     """Serves the batches of one dataset order; the ring buffer and the socket are in `folder`."""
 
-    def __init__(self, order: DatasetOrder, seed: int, folder: Path) -> None:
+    def __init__(self, order: DatasetOrder, folder: Path) -> None:
         self._order = order
-        self._seed = seed
         listing = json.loads(Path(order.listing).read_text(encoding="utf-8"))
         self._root = Path(listing["root"])
         self._items: Mapping[str, list[tuple[str, int]]] = listing["splits"]
@@ -73,13 +73,13 @@ class LoaderServer:
 
     def _send_epoch(self, channel: Channel, request: Mapping[str, Any]) -> None:
         split: Split = request["split"]
-        epoch, layout = int(request["epoch"]), request["layout"]
-        waiting = deque(self._batches(split, epoch)[: request["most"]])
+        of_epoch, layout = (int(request["seed"]), int(request["epoch"])), request["layout"]
+        waiting = deque(self._batches(split, of_epoch)[: request["most"]])
         free, begun = deque(range(_SLOTS)), deque[tuple[int, int, list[Future[None]]]]()
         while waiting or begun:
             while waiting and free:
                 slot, batch = free.popleft(), waiting.popleft()
-                begun.append((slot, len(batch), self._decode(slot, batch, split, epoch, layout)))
+                begun.append((slot, len(batch), self._decode(slot, batch, split, of_epoch, layout)))
             if begun:
                 slot, size, decoded = begun.popleft()
                 for each in decoded:
@@ -90,23 +90,25 @@ class LoaderServer:
         for _ in range(_SLOTS - len(free)):  # exactly these: the next message is a request
             channel.receive()
 
-    def _batches(self, split: Split, epoch: int) -> list[list[int]]:
+    def _batches(self, split: Split, of_epoch: tuple[int, int]) -> list[list[int]]:
         """Indices. In training shuffled and without an incomplete last batch; in validation all, in
         order."""
         size, indices = self._order.batch, list(range(self._count(split)))
         if split == "train":
-            self._rng(epoch).shuffle(indices)
+            _make_rng(*of_epoch).shuffle(indices)
             indices = indices[: len(indices) // size * size]
         return [indices[first : first + size] for first in range(0, len(indices), size)]
 
     def _count(self, split: Split) -> int:
         return len(self._arrays[split]["labels"] if self._arrays else self._items[split])
 
-    def _rng(self, *of: int) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64([self._seed, *of]))
-
     def _decode(
-        self, slot: int, batch: Sequence[int], split: Split, epoch: int, layout: Layout
+        self,
+        slot: int,
+        batch: Sequence[int],
+        split: Split,
+        of_epoch: tuple[int, int],
+        layout: Layout,
     ) -> list[Future[None]]:
         views = slot_arrays(
             self._ring, slot, batch=self._order.batch, rows=self._rows, layout=layout
@@ -122,7 +124,7 @@ class LoaderServer:
         def decode(place: int, index: int) -> None:
             name, label = self._items[split][index]
             arrays["images"][place] = load_pixels(
-                self._root / name, side, split=split, make_rng=lambda: self._rng(epoch, index)
+                self._root / name, side, split=split, make_rng=lambda: _make_rng(*of_epoch, index)
             )
             arrays["labels"][place] = label
 
@@ -133,6 +135,11 @@ class LoaderServer:
         for name, array in into.items():
             found = self._arrays[split][name][batch]
             array[: len(batch)] = found if found.ndim == array.ndim else found[..., None]
+
+
+def _make_rng(*of: int) -> np.random.Generator:
+    """Of a seed, an epoch and, for its crop, an image."""
+    return np.random.Generator(np.random.PCG64([*of]))
 
 
 def _returned(channel: Channel, *, wait: bool) -> Iterator[int]:

@@ -31,6 +31,8 @@ class Dataset:
     num_val: Positive
     mode: DataMode
     workers: Positive
+    target_accuracy: Annotated[float, Rule(exclusive_minimum=0, maximum=1)] | None = None
+    """In validation. With it each start has its own seed."""
 
 
 @dataclass(frozen=True, kw_only=True)

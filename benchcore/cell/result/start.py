@@ -165,6 +165,8 @@ class Start:
     index: Count
     status: Status
     started_at: Time
+    seed: Count | None = None
+    """Of its weights, its inputs and the order of its data; absent before it was recorded."""
     caches: Literal["cold", "warm"]
     """`cold`: it compiled with empty caches."""
     compilation: Count | None = 0

@@ -42,7 +42,7 @@ _OF_START = (
     *("start_index", "status", "caches", "compilation", "cache_hits", "stages", "warm_up"),
     *("steps_per_block", "compilations_in_blocks", "num_blocks", "shortest_block_ns"),
     *("clock_resolution_ns", "num_degraded", "unwatched", "median_step_ns", "measured"),
-    *("energy", "profile", "inputs_sha256"),
+    *("energy", "profile", "inputs_sha256", "seed"),
 )
 
 

@@ -27,7 +27,7 @@ _MAY_BE_MISSING = {
     *IN_COLUMNS,
     *("steps_per_block", "compilations_in_blocks", "cache_hits", "compilation"),
     "shortest_block_ns",
-    *("clock_resolution_ns", "num_degraded"),
+    *("clock_resolution_ns", "num_degraded", "seed"),
 }
 
 

@@ -153,11 +153,48 @@ def test_other_bytes_on_one_side_void_the_duel(
         "cell/loader/server.py",
         '            arrays["labels"][place] = label',
         '            arrays["labels"][place] = label\n'
-        "            if layout == 'NCHW' and split == 'train' and epoch == 2:\n"
+        "            if layout == 'NCHW' and split == 'train' and of_epoch[1] == 2:\n"
         '                arrays["images"][place] ^= 1',
     )
     run_order(_order(images), state, snapshot)
     assert ("same inputs", "contenders worked on 2 different inputs, not 1") in _marks(state)
+
+
+def test_each_start_of_training_to_a_target_has_a_seed_that_both_sides_share(
+    images: Dataset, state: State, snapshot: Path
+) -> None:
+    document = run_order(_order(images, target_accuracy=0.5, starts=3), state, snapshot)
+    sides = [each["starts"] for each in document["contenders"]]
+    assert [[start["seed"] for start in side] for side in sides] == [[7, 8, 9]] * 2
+    digests, others = ([start["inputs_sha256"] for start in side] for side in sides)
+    assert digests == others
+    assert len(set(digests)) == 3
+    orders = {tuple(epoch["loss"] for epoch in start["epochs"]) for start in sides[0]}
+    assert len(orders) == 3, "every seed has an order and crops of its own"
+    assert document["duel"]["dataset"]["target_accuracy"] == 0.5
+    assert [name for name, _ in _marks(state)] == []
+
+
+def test_a_side_with_another_seed_is_void(images: Dataset, state: State, snapshot: Path) -> None:
+    _break(
+        snapshot,
+        "cell/contender.py",
+        'Path(order["loader_folder"]), order["seed"])',
+        'Path(order["loader_folder"]), 7 if order["settings"]["compile"] == "nchw" '
+        'else order["seed"])',
+    )
+    document = run_order(_order(images, target_accuracy=0.5, starts=2), state, snapshot)
+    agree = {row["quantity"]: row["agrees"] for row in document["equivalence"]}
+    assert not agree["pixels"]
+    assert ("same inputs", "contenders worked on 2 different inputs, not 1") in _marks(state)
+
+
+def test_seeds_that_change_nothing_void_the_duel(
+    images: Dataset, state: State, snapshot: Path
+) -> None:
+    _break(snapshot, "cell/launch.py", '"seed": self.seed,', '"seed": self._order.seed,')
+    run_order(_order(images, target_accuracy=0.5, starts=2), state, snapshot)
+    assert ("inputs of each seed", "2 seeds gave 1 different inputs") in _marks(state)
 
 
 def test_a_side_that_misreads_batches_is_void(
