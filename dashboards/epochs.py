@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dashboards.formatting import (
@@ -13,7 +11,6 @@ from dashboards.formatting import (
     format_rate,
     format_seconds,
     format_share,
-    format_speedup,
     name_contender,
     one_line,
 )
@@ -47,21 +44,3 @@ def _starts(row: Mapping[str, float]) -> str:
     """`3 (1 disturbed)`."""
     disturbed = int(row["num_degraded"])
     return f"{int(row['num_starts'])}" + (f" ({disturbed} disturbed)" if disturbed else "")
-
-
-def format_target(found: Mapping[str, Any]) -> str:
-    """One sentence: how long both sides trained until an accuracy, and who was faster."""
-    sides = "; ".join(f"{side} {_describe_times(found[side])}" for side in ("a", "b"))
-    ratio = found["ratio"]
-    end = ratio["reason"]
-    if ratio["ratio"] is not None:
-        logs = (math.log(ratio[key]) for key in ("ratio", "low", "high"))
-        end = f"a is {format_speedup(*logs)} as fast as b ({ratio['verdict']})"
-    return f"Training to an accuracy of {100 * found['target']:g} %: {sides}; {end}."
-
-
-def _describe_times(times: Sequence[float | None]) -> str:
-    arrived = [each for each in times if each is not None]
-    if not arrived:
-        return f"never in {len(times)} starts"
-    return f"{format_seconds(statistics.median(arrived))} ({len(arrived)} of {len(times)} starts)"

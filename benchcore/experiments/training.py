@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from benchcore.cell.document import size_case
 from benchcore.cell.measure.host import usable_cpus
@@ -32,13 +29,12 @@ from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.requests import USUAL, CaseFilter, Placement, parse_arm
 from benchcore.protocol import DATA_MODES, DataMode, DatasetOrder, DuelLimits
-from benchcore.running.duel_process import result_path
 from benchcore.running.plans import draft_named
 from benchcore.state import State
 from benchcore.store.database import open_database
-from benchcore.store.documents import read_document
 from benchcore.store.frames.epochs import list_epochs
-from benchcore.verdict.samples import judge_samples
+from benchcore.store.reports.seeds import list_trainings
+from benchcore.verdict.seeds import FEWEST_SEEDS
 from benchcore.workloads.contract import (
     TrainedData,
     TrainedGraphs,
@@ -52,6 +48,8 @@ _BATCH_S = 120.0
 _SMALLEST_SIDE = 32
 _USUAL_SIDE = 224
 _STEP = CaseFilter(use_case="train", batch=32)
+_STARTS = 3
+"""Of a training without a target."""
 _LIMITS = {"--epochs": 1000, "--batch-size": 4096, "--starts": 100, "--workers": 256}
 
 
@@ -69,7 +67,10 @@ class TrainingRequest:
     precision: str
     a: Sequence[str]
     b: Sequence[str]
-    starts: int
+    starts: int | None = None
+    """None = 3, or 5 seeds with a target."""
+    target: float | None = None
+    """Accuracy in validation, 0 to 1. With it, each start has its own seed."""
     device: str = "cpu"
     workers: int | None = None
     """Decoding threads; None = as many as there are CPUs."""
@@ -88,7 +89,7 @@ def draft_training(
 ) -> Plan:
     """The plan of one duel whose rounds are epochs, and of the device's ceilings. Raises
     UserError."""
-    case = _check(request)
+    case, starts = _check(request), _count_starts(request)
     arms = tuple(parse_arm(",".join(each)) for each in (request.a, request.b))
     wanted = _find_data(request.workload, case)
     found = _read_dataset(request, wanted, state, report)
@@ -105,7 +106,9 @@ def draft_training(
         name="train",
         matches=(match, *list_sentinels(request.device, request.precision, plain, DuelLimits())),
         limits=DuelLimits(
-            starts=request.starts,
+            starts=starts,
+            # Seeds are independent samples only if none reuses another's compilation.
+            compilations=DuelLimits.compilations if request.target is None else starts,
             rounds=request.epochs,
             prepare_timeout_s=_PREPARE_S,
             block_timeout_s=3 * _BATCH_S,
@@ -142,24 +145,23 @@ def _find_data(workload: str, case: str) -> TrainedData:
 
 
 def conclude_training(
-    plan: Plan, state: State, ratios: Sequence[Mapping[str, Any]], target: float | None = None
+    plan: Plan, state: State, ratios: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """What a measured training found, as `conclude_comparison` describes it, its data set, its
-    epochs, and how long it took to the `target` accuracy. An epoch has no profile, so nothing shows
-    where its time went."""
+    epochs, and what its seeds showed if it had a target (`list_trainings`; None = no target, or no
+    side finished). An epoch has no profile, so nothing shows where its time went."""
     duel = plan.duels[0]
     dataset = duel.dataset
     assert dataset is not None
-    document = read_document(result_path(state, plan.campaign, duel.duel_run))
     keys = ("name", "sha256", "num_classes", "num_train", "num_val", "mode", "workers")
     found = conclude_comparison(plan.campaign, state, ratios)
-    why_not = "" if found["counts"] else f"the pair does not count: {found['reason']}"
+    engine = open_database(state.database_url)
     return {
         **found,
         "why": [],
         "dataset": {key: getattr(dataset, key) for key in keys},
-        "epochs": list_epochs(open_database(state.database_url), plan.campaign),
-        "to_target": None if target is None else find_times(document, target, why_not),
+        "epochs": list_epochs(engine, plan.campaign),
+        "to_target": next(iter(list_trainings(engine, plan.campaign, ratios)), None),
     }
 
 
@@ -197,7 +199,7 @@ def _check(request: TrainingRequest) -> str:
             f"no data mode {request.mode[:100]!r}; modes are {', '.join(DATA_MODES)}; "
             "choose one with --data-mode"
         )
-    given = (request.epochs, request.batch, request.starts, request.workers or 1)
+    given = (request.epochs, request.batch, _count_starts(request), request.workers or 1)
     for (option, most), value in zip(_LIMITS.items(), given, strict=True):
         if not 1 <= value <= most:
             raise UserError(f"wanted {option} from 1 to {most}, got {value}; change it")
@@ -206,6 +208,12 @@ def _check(request: TrainingRequest) -> str:
     if isinstance(wanted, TrainedImages) and request.side is not None:
         _check_side(request.workload, request.side, wanted.side)
     return name
+
+
+def _count_starts(request: TrainingRequest) -> int:
+    if request.starts is not None:
+        return request.starts
+    return _STARTS if request.target is None else FEWEST_SEEDS
 
 
 def _check_side(workload: str, side: int, only: int | None) -> None:
@@ -254,38 +262,5 @@ def _order_dataset(request: TrainingRequest, wanted: TrainedData, found: Dataset
         loader_python=sys.executable,
         workers=request.workers or usable_cpus(),
         batch_timeout_s=_BATCH_S,
+        target_accuracy=request.target,
     )
-
-
-def find_times(document: Mapping[str, Any], target: float, why_not: str = "") -> dict[str, Any]:
-    """The seconds of training, in each start of both sides, until an epoch's accuracy in
-    validation is at least `target`; None = never. Validation itself is not counted.
-
-    `ratio` is how many times as fast a is as b over the starts in which both arrived, and why there
-    is none, such as `why_not`. All starts begin with the same weights and see the same batches.
-    """
-    num_val = document["duel"]["dataset"]["num_val"]
-    a, b = (
-        [_find_time(start, target * num_val) for start in side["starts"]]
-        for side in document["contenders"][:2]
-    )
-    return {"target": target, "a": a, "b": b, "ratio": _judge(a, b, why_not)}
-
-
-def _find_time(start: Mapping[str, Any], least_correct: float) -> float | None:
-    total_ns = 0
-    for block, epoch in zip(start["blocks"], start["epochs"] or (), strict=True):
-        total_ns += block["elapsed_ns"]
-        if epoch["correct"] >= least_correct - 1e-9:
-            return total_ns / 1e9
-    return None
-
-
-def _judge(a: Sequence[float | None], b: Sequence[float | None], why_not: str) -> dict[str, Any]:
-    pairs = list(zip(a, b, strict=False))
-    logs = [math.log(slow / fast) for fast, slow in pairs if fast and slow]
-    if why_not or len(logs) < len(pairs) or len(logs) < 2:
-        reason = why_not or f"both sides reached it in {len(logs)} of {len(pairs)} starts"
-        return {"verdict": "unknown", "reason": reason, "ratio": None, "low": None, "high": None}
-    found = judge_samples(np.array(logs), prefer="same")
-    return {"verdict": found.verdict, "reason": found.reason, **found.ratios}

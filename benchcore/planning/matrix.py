@@ -199,6 +199,8 @@ def train_on(plan: Plan, dataset: DatasetOrder) -> Plan:
     duel, *sentinels = plan.duels
     measured = ("sha256", "batch", "side", "mode", "workers")
     named = {key: getattr(dataset, key) for key in measured}
+    if dataset.target_accuracy is not None:  # it gives each start its own seed; no key elsewhere
+        named["target_accuracy"] = dataset.target_accuracy
     own = _hash({"duel": duel.hash, **named})
     duel_run = _hash({"campaign": plan.campaign, "duel": own})
     trained = dataclasses.replace(duel, dataset=dataset, hash=own, duel_run=duel_run)

@@ -27,6 +27,7 @@ from benchcore.store.frames.ratios import ratio_frame
 from benchcore.store.frames.raw_times import read_raw_times
 from benchcore.store.frames.reading import drop_calibration_runs
 from benchcore.store.reports.campaign import list_programs
+from benchcore.store.reports.seeds import list_trainings
 from benchcore.store.reports.void import explain_void
 from dashboards.site.run_times import RunTimes, time_last_run
 
@@ -54,7 +55,8 @@ class Campaign:
     raw: Mapping[str, Mapping[str, Mapping[str, Any]]]
     """As `benchcore.store.frames.raw_times.read_raw_times` has it."""
     of_duels: Mapping[str, Mapping[str, list[dict[str, Any]]]]
-    """The rows of each duel run, by the name of their frame; `programs` has no frame."""
+    """The rows of each duel run, by the name of their frame. `programs` and `trainings`
+    (`benchcore.store.reports.seeds`) have no frame."""
     void: str | None
     """Why nothing of it counts, in one sentence; None = something does."""
     docs: frozenset[str]
@@ -111,8 +113,9 @@ def read_campaigns(state: State, engine: Engine, names: Sequence[str]) -> Iterat
         frames = _read_frames(engine, part)
         raw = read_raw_times(engine, part)
         programs = list_programs(engine, part)
+        trainings = list_trainings(engine, part, frames["ratios"].to_dict("records"))
         of_duels = {name: _group_rows(frame) for name, frame in frames.items()}
-        of_duels["programs"] = _group(programs)
+        of_duels |= {"programs": _group(programs), "trainings": _group(trainings)}
         split = {name: dict(iter(each.groupby("campaign"))) for name, each in frames.items()}
         for name in part:
             of_one = {key: _pick(split[key].get(name), frame) for key, frame in frames.items()}

@@ -19,7 +19,6 @@ from benchcore.names import name_use_case as use_case_words
 from benchcore.store.metrics import METRICS, TRACKED, Metric
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards import tables, workarounds
-from dashboards.epochs import list_epochs
 from dashboards.formatting import (
     format_count,
     format_metric,
@@ -34,6 +33,7 @@ from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign, count_failed
 from dashboards.site.names import order_words
 from dashboards.site.pairs import case_key, pair_id
+from dashboards.site.trainings import list_training_sections
 
 _OF_GRID = tuple(each for each in METRICS if each.key in TRACKED and each.key != STEP_TIME)
 Rows = Sequence[Mapping[str, Any]]
@@ -195,7 +195,7 @@ def _list_blocks(campaign: Campaign, workaround_rows: Sequence[Mapping[str, Any]
         _pair_section("settings", "Which setting is faster?", ratios, "cross_setting"),
         _failure_section(campaign, workaround_rows),
         voids.list_section(campaign),
-        _epoch_section(campaign),
+        *list_training_sections(campaign),
         _pair_section("pairs", "All pairs of JAX and PyTorch", ratios, "cross_framework"),
         _fact_section(campaign),
     ]
@@ -300,18 +300,6 @@ def _workaround_table(rows: Sequence[Mapping[str, Any]]) -> Block | None:
     caption = "Crashes that needed a workaround. Every duel first runs without it."
     described = workarounds.describe_workarounds(rows)
     return blocks.table("workarounds", caption, columns, described)
-
-
-def _epoch_section(campaign: Campaign) -> Block | None:
-    rows = list_epochs(campaign.epochs.to_dict("records"))
-    if not rows:
-        return None
-    heads = ("case", "contender", "epoch", "starts", "time", "rate", "wait", "loss", "accuracy")
-    columns = [column(each, each.capitalize()) for each in (*heads, "validation", "energy")]
-    names = dict.fromkeys(row["dataset"] for row in rows)
-    caption = f"Epochs of training on {', '.join(names)}."
-    shown = blocks.table("epochs", caption, columns, rows)
-    return blocks.section("Training on a data set", [shown], id="epochs")
 
 
 def _fact_section(campaign: Campaign) -> Block:

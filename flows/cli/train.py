@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -22,7 +23,8 @@ from benchcore.planning.matrix import PlannedDuel
 from benchcore.planning.requests import USUAL, Placement
 from benchcore.protocol import DATA_MODES
 from benchcore.state import open_state
-from dashboards.epochs import format_target, list_epochs
+from dashboards.epochs import list_epochs
+from dashboards.seeds import SEED_COLUMNS, format_accuracy, format_time, list_seeds
 from flows.cli import options
 from flows.cli.compare import print_comparison
 from flows.cli.in_process import measure_plan
@@ -40,7 +42,14 @@ _DATASET = (
 )
 _SIDE = "Crop images to this width and height (default 224, or what the workload takes)."
 _MODES = f"Choose the data path: {', '.join(DATA_MODES)}."
-_TARGET = "Find how long each side trains until this accuracy: 0.9 is 90 %."
+_TARGET = (
+    "Find how long each side trains until this accuracy (0.9 is 90 %), and whether both sides end "
+    "with equal accuracies."
+)
+_STARTS = (
+    "Train from scratch this many times (default 3; with --target-accuracy 5, each with its own "
+    "seed)."
+)
 _WORKERS = "Decode images with this many threads (default: one per CPU)."
 
 
@@ -71,7 +80,9 @@ def train(
     target: Annotated[
         float | None, option("--target-accuracy", "RATIO", _TARGET, min=0.01, max=1.0)
     ] = None,
-    starts: Annotated[int, option("--starts", "COUNT", "Train from scratch this many times.")] = 3,
+    starts: Annotated[
+        int | None, typer.Option("--starts", "--seeds", metavar="COUNT", help=_STARTS)
+    ] = None,
     workers: Annotated[int | None, option("--workers", "COUNT", _WORKERS)] = None,
     skip_broken: Annotated[
         bool, typer.Option("--skip-broken", help="Leave out images that can't be decoded.")
@@ -97,6 +108,7 @@ def train(
         a=(a, *(a_set or ())),
         b=(b, *(b_set or ())),
         starts=starts,
+        target=target,
         device=device,
         workers=workers,
         skip_broken=skip_broken,
@@ -108,16 +120,23 @@ def train(
         request = dataclasses.replace(request, checkpoint=sha256)
     drafted = draft_training(request, opened, place, report_line)
     outcome = measure_plan(drafted, opened, place.pool)
-    found = conclude_training(drafted, opened, outcome["ratios"], target)
+    found = conclude_training(drafted, opened, outcome["ratios"])
     if as_json:
         print_json({key: outcome[key] for key in ("campaign", "dashboard", "failures")} | found)
     else:
         print_rows(list_epochs(found["epochs"]), _COLUMNS, title=_title(drafted.duels[0]))
         print_comparison(found, outcome)
         if found["to_target"] is not None:
-            print_line(format_target(found["to_target"]))
+            _print_seeds(found["to_target"])
     if outcome["failures"]:
         raise typer.Exit(1)
+
+
+def _print_seeds(found: Mapping[str, Any]) -> None:
+    title = f"Training to an accuracy of {100 * found['target']:g} %, by seed"
+    print_rows(list_seeds(found), SEED_COLUMNS, title=title)
+    print_line(format_time(found, "a", "b"))
+    print_line(format_accuracy(found, "a", "b"))
 
 
 def _title(duel: PlannedDuel) -> str:

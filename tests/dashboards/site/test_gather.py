@@ -58,3 +58,37 @@ def test_epochs_name_the_data_set_that_they_trained_on(alone: Campaign) -> None:
     found = describe_campaign(trained, "")["blocks"]
     (section,) = [each for each in found if each.get("id") == "epochs"]
     assert "Epochs of training on imagenet-100." in str(section)
+
+
+def test_seeds_of_a_training_are_a_table_of_its_page(alone: Campaign) -> None:
+    run = alone.runs[0]
+    side = {"framework": "jax", "version": "0.12.0", "arm": "jax-jit", "num_seeds": 2}
+    none = {"seconds": None, "low": None, "high": None, "num_disturbed": 0}
+    missed = "never reached in 1 of 2 seeds"
+    trained = {"seconds": 2.0, "num_epochs": 3, "accuracy": 0.912, "disturbed": False}
+    never = {**trained, "seconds": None}
+    unknown = {"verdict": "unknown", "ratio": None, "low": None, "high": None, "num_seeds": 1}
+    few = {"verdict": "not shown", "reason": "2 seeds are few", "margin": 0.01, "difference": None}
+    row = {
+        **{"duel_run": run, "workload": "mnist_cnn", "case_name": "epochs_b32", "track": "default"},
+        **{"dataset": "mnist-5k", "target": 0.9, "accuracy": few, "b": None},
+        "a": {**side, **none, "reason": missed},
+        "time": {**unknown, "reason": "there is no pair"},
+        "seeds": [{"seed": 7, "a": trained, "b": None}, {"seed": 8, "a": never, "b": None}],
+    }
+    campaign = replace(alone, of_duels={**alone.of_duels, "trainings": {run: [row]}})
+    (section,) = [
+        each for each in describe_campaign(campaign, "")["blocks"] if each.get("id") == "seeds"
+    ]
+    *sentences, table = section["blocks"]
+    words = [part for each in sentences for part in each["parts"]]
+    assert words[0].startswith(f"Until 90 %: JAX 0.12.0 {missed}; b did not finish. ")
+    assert words[1].startswith("Final accuracies are not shown to be equal within 1 percentage")
+    cells = [
+        (each["seed"], each["time_a"]["text"], each["time_b"]["text"]) for each in table["rows"]
+    ]
+    assert cells == [
+        ({"text": "7", "value": 7}, "2.00 s", "did not finish"),
+        ({"text": "8", "value": 8}, "never", "did not finish"),
+    ]
+    assert table["rows"][0]["accuracy_a"] == {"text": "91.2 %", "value": 0.912}

@@ -118,10 +118,12 @@ def test_epochs_are_printed_with_the_faster_side(
         duel, product, copied = plans.load_campaign(state, name).duels
         assert (product.dataset, copied.dataset) == (None, None)
         assert (product.workload, copied.workload) == CEILING_WORKLOADS
-        document = make_document(duel_run=duel.duel_run, campaign=name, rounds=2)
+        assert (duel.limits.starts, duel.limits.compilations) == (5, 5)
+        document = make_document(duel_run=duel.duel_run, campaign=name, rounds=2, starts=5)
         dataset = duel.dataset
         assert dataset is not None
         kept = ("name", "sha256", "num_classes", "num_train", "num_val", "mode", "workers")
+        kept += ("target_accuracy",)
         document["duel"]["dataset"] = {key: getattr(dataset, key) for key in kept}
         document["duel"]["stopped_by"] = "max_starts"
         for start in (start for each in document["contenders"] for start in each["starts"]):
@@ -130,6 +132,8 @@ def test_epochs_are_printed_with_the_faster_side(
                 | {"gross_mj": None}
                 for epoch in range(2)
             ]
+            start["seed"] = duel.seed + start["index"]
+            start["inputs_sha256"] = f"{start['seed']:064x}"
         spool_document(state.spool, document)
         engine = open_database(state.database_url)
         assert not ingest_spool(engine, state).rejected
@@ -140,21 +144,53 @@ def test_epochs_are_printed_with_the_faster_side(
     monkeypatch.setattr("flows.cli.in_process.run_flow", measured)
     done = _train(tmp_path, "--batch-size", "4", "--target-accuracy", "0.5")
     assert done.exit_code == 0, done.output
-    assert "Training to an accuracy of 50 %: a " in done.output
+    printed = " ".join(done.output.split())
+    assert "Training to an accuracy of 50 %, by seed" in printed
+    assert "Until 50 %: a " in printed
+    assert "Final accuracies are not shown to be equal within 1 percentage point" in printed
+    assert "20260105" in printed
     assert "resnet50 on '[red]pets', 8 images of 2 classes" in done.output
     assert "50.0 % of 2" in done.output
     assert "Verdict:" in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "starts", "compilations"),
+    [
+        ((), 3, 3),
+        (("--target-accuracy", "0.9"), 5, 5),
+        (("--target-accuracy", "0.9", "--seeds", "7"), 7, 7),
+        (("--starts", "2"), 2, 3),
+    ],
+)
+def test_a_target_has_five_seeds_that_compile_on_their_own(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    starts: int,
+    compilations: int,
+) -> None:
+    monkeypatch.setattr("flows.cli.in_process.run_flow", _stop)
+    write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
+    given = ("--batch-size", "4", "--no-ceilings", *options)
+    assert _train(tmp_path, *given).exit_code == 0
+    (plan,) = (tmp_path / "state" / "campaigns").glob("*/plan.json")
+    (duel,) = load_plan(plan).duels
+    assert (duel.limits.starts, duel.limits.compilations) == (starts, compilations)
+    assert duel.dataset is not None
+    assert duel.dataset.target_accuracy == (0.9 if "--target-accuracy" in options else None)
+
+
+def _stop(run: object, state: object, name: str) -> None:
+    """Where measuring would begin."""
+    raise typer.Exit
 
 
 def test_training_begins_with_the_weights_of_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to the point where measuring would begin."""
-
-    def stop(run: object, state: object, name: str) -> None:
-        raise typer.Exit
-
-    monkeypatch.setattr("flows.cli.in_process.run_flow", stop)
+    monkeypatch.setattr("flows.cli.in_process.run_flow", _stop)
     write_digits(tmp_path / "[red]pets", train=4, val=1, classes=2)
     spec = load_spec("mobilenet_v3_small")
     path = tmp_path / "mobilenet.safetensors"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duel_orders import copy_inside_ring, make_dataset, make_order, run_order
+from duel_orders import copy_inside_ring, ignore_host_load, make_dataset, make_order, run_order
 from image_folders import write_digits
 
 from benchcore.planning.catalog import load_spec
@@ -23,6 +23,7 @@ from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.frames.epochs import list_epochs
 from benchcore.store.ingest import ingest_spool
+from benchcore.store.reports.seeds import list_trainings
 from benchcore.workloads.contract import TrainedGraphs, TrainedTexts
 
 pytestmark = pytest.mark.provisions
@@ -45,7 +46,12 @@ def _make_contender(record: EnvironmentRecord, framework: str, mode: str) -> Con
 
 
 def _order_both(
-    environment: Environments, workload: str, dataset: DatasetOrder, *, case: str = "train_b32"
+    environment: Environments,
+    workload: str,
+    dataset: DatasetOrder,
+    *,
+    case: str = "train_b32",
+    starts: int = 1,
 ) -> DuelOrder:
     """Two epochs of JAX, and of torch without its compiler."""
     return make_order(
@@ -53,7 +59,7 @@ def _order_both(
         _make_contender(environment("torch@newest"), "torch", "none"),
         workload=workload,
         case=case,
-        starts=1,
+        starts=starts,
         rounds=2,
         passes=False,
         prepare_timeout_s=300.0,
@@ -112,17 +118,61 @@ def test_real_frameworks_learn_the_same_from_the_same_files(
     assert jax[1] < jax[0]
 
 
+def _write_steps(root: Path, *, side: int) -> Path:
+    """Grey images, 64 to train on and 8 for validation, of three classes by their brightness."""
+    draw = np.random.default_rng(0)
+    labels = np.arange(72) % 3
+    images = (draw.integers(0, 99, (72, side, side)) + 70 * labels[:, None, None]).astype(np.uint8)
+    path = root / "steps.npz"
+    named = {"x_train": images[:64], "y_train": labels[:64]}
+    np.savez(path, x_test=images[64:], y_test=labels[64:], **named)  # type: ignore[arg-type]
+    return path
+
+
+def test_each_seed_has_weights_and_an_order_that_both_sides_share(
+    framework_environment: Environments, tmp_path: Path
+) -> None:
+    arrays = read_image_arrays(_write_steps(tmp_path, side=28), tmp_path / "kept")
+    snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
+    copy_inside_ring(snapshot)
+    ignore_host_load(snapshot)
+    dataset = make_dataset(arrays, batch=16, side=28, target_accuracy=0.3)
+    order = _order_both(framework_environment, "mnist_cnn", dataset, starts=2)
+    document = run_order(order, state, snapshot)
+    assert [each["failure"] for each in document["contenders"]] == [None, None]
+    assert [row for row in document["equivalence"] if not row["agrees"]] == []
+    jax, torch = (each["starts"] for each in document["contenders"])
+    assert [start["seed"] for start in jax] == [start["seed"] for start in torch] == [7, 8]
+    inputs = [start["inputs_sha256"] for start in jax]
+    assert inputs == [start["inputs_sha256"] for start in torch]
+    assert inputs[0] != inputs[1]
+    losses = [
+        [[each["loss"] for each in start["epochs"]] for start in side] for side in (jax, torch)
+    ]
+    for one, other in zip(*losses, strict=True):
+        assert one == pytest.approx(other, rel=1e-3)
+    assert losses[0][0] != pytest.approx(losses[0][1], rel=1e-2), "other weights lose otherwise"
+    engine = open_database(state.database_url)
+    assert not ingest_spool(engine, state).rejected
+    ratio = {"duel_run": order.duel_run, "counts": True, "reason": ""}
+    (found,) = list_trainings(engine, order.campaign, [ratio])
+    engine.dispose()
+    assert [each["seed"] for each in found["seeds"]] == [7, 8]
+    assert found["accuracy"]["reason"] == "2 seeds on both sides, at least 5 are needed"
+    for side, starts in (("a", jax), ("b", torch)):
+        for each, start in zip(found["seeds"], starts, strict=True):
+            assert each[side]["accuracy"] == start["epochs"][-1]["correct"] / _NUM_VAL
+            reached = [epoch["correct"] >= 0.3 * _NUM_VAL for epoch in start["epochs"]]
+            blocks = start["blocks"][: reached.index(True) + 1] if any(reached) else []
+            seconds = sum(block["elapsed_ns"] for block in blocks) / 1e9
+            assert (each[side]["seconds"] or 0.0) == pytest.approx(seconds)
+
+
 def test_a_network_for_small_images_learns_from_arrays(
     framework_environment: Environments, tmp_path: Path
 ) -> None:
     """Grey ones, which both sides get with three channels. Its norms differ in validation."""
-    draw = np.random.default_rng(0)
-    labels = np.arange(72) % 3
-    images = (draw.integers(0, 99, (72, 32, 32)) + 70 * labels[:, None, None]).astype(np.uint8)
-    path = tmp_path / "steps.npz"
-    named = {"x_train": images[:64], "y_train": labels[:64]}
-    np.savez(path, x_test=images[64:], y_test=labels[64:], **named)  # type: ignore[arg-type]
-    arrays = read_image_arrays(path, tmp_path / "kept")
+    arrays = read_image_arrays(_write_steps(tmp_path, side=32), tmp_path / "kept")
     snapshot, state = tmp_path / "snapshot", open_state(tmp_path / "state")
     copy_inside_ring(snapshot)
     dataset = make_dataset(arrays, batch=16, side=32)

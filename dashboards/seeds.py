@@ -1,0 +1,84 @@
+"""Training to an accuracy, formatted for the page and the console: its seeds and what they show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dashboards.formatting import describe_verdict, format_seconds
+
+SIDES = ("a", "b")
+_OF_SIDE = ("time", "epochs", "accuracy")
+SEED_COLUMNS = ("seed", *(f"{key}_{side}" for key in _OF_SIDE for side in SIDES))
+
+
+def list_seeds(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row per seed, with the columns of `SEED_COLUMNS`, from a row of
+    `benchcore.store.reports.seeds.list_trainings`."""
+    return [
+        {"seed": str(each["seed"])}
+        | {f"{key}_{side}": text for side in SIDES for key, text in _describe(each[side]).items()}
+        for each in found["seeds"]
+    ]
+
+
+def _describe(training: Mapping[str, Any] | None) -> dict[str, str]:
+    if training is None:
+        return dict.fromkeys(_OF_SIDE, "did not finish")
+    seconds = training["seconds"]
+    disturbed = ", disturbed" if training["disturbed"] else ""
+    return {
+        "time": ("never" if seconds is None else format_seconds(seconds)) + disturbed,
+        "epochs": str(training["num_epochs"]),
+        "accuracy": _percent(training["accuracy"]),
+    }
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def format_time(found: Mapping[str, Any], a: str, b: str) -> str:
+    """How long the sides `a` and `b` trained until the accuracy, and which was faster."""
+    ratio = found["time"]
+    sides = "; ".join(
+        f"{name} {_side(found[side])}" for side, name in zip(SIDES, (a, b), strict=True)
+    )
+    keys = ("ratio", "low", "high")
+    middle, low, high = (math.log(ratio[key]) if ratio[key] else math.nan for key in keys)
+    judged = describe_verdict(a, b, ratio["verdict"], (middle, low, high), why=ratio["reason"])
+    over = "" if ratio["verdict"] == "unknown" else f" (over {ratio['num_seeds']} seeds)"
+    return f"Until {100 * found['target']:g} %: {sides}. {judged[0].upper()}{judged[1:]}{over}."
+
+
+def _side(side: Mapping[str, Any] | None) -> str:
+    """`2.10 s (1.95 s to 2.26 s, over 5 seeds)`, or why there is no such time."""
+    if side is None:
+        return "did not finish"
+    if side["seconds"] is None:
+        return side["reason"]
+    low, high = (format_seconds(side[key]) for key in ("low", "high"))
+    quiet = side["num_seeds"] - side["num_disturbed"]
+    over = f"{quiet} undisturbed of {side['num_seeds']}" if side["num_disturbed"] else f"{quiet}"
+    return f"{format_seconds(side['seconds'])} ({low} to {high}, over {over} seeds)"
+
+
+def format_accuracy(found: Mapping[str, Any], a: str, b: str) -> str:
+    """The last accuracies of the sides `a` and `b`, and whether they have one distribution."""
+    test = found["accuracy"]
+    margin = f"{100 * test['margin']:g} percentage point{'s' if test['margin'] != 0.01 else ''}"
+    verdicts = {
+        "equal": f"equal within {margin}",
+        "different": "different",
+        "not shown": f"not shown to be equal within {margin}",
+    }
+    judged = f"Final accuracies are {verdicts[test['verdict']]}: "
+    if test["difference"] is None:
+        return f"{judged}{test['reason']}."
+    points = [f"{100 * test[key]:+.2f}" for key in ("difference", "low", "high")]
+    return (
+        f"{judged}{a} {_percent(test['a'])}, {b} {_percent(test['b'])} on average over "
+        f"{test['num_seeds']} seeds; difference {points[0]} points ({points[1]} to {points[2]}); "
+        f"p = {test['p']:.2g} for one distribution; {test['reason']}."
+    )
