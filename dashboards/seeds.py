@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dashboards.formatting import describe_verdict, format_seconds
+from dashboards.formatting import describe_verdict, format_count, format_seconds
 
 SIDES = ("a", "b")
-_OF_SIDE = ("time", "epochs", "accuracy")
+_OF_SIDE = ("time", "accuracy")
 SEED_COLUMNS = ("seed", *(f"{key}_{side}" for key in _OF_SIDE for side in SIDES))
 
 
@@ -27,10 +27,11 @@ def _describe(training: Mapping[str, Any] | None) -> dict[str, str]:
     if training is None:
         return dict.fromkeys(_OF_SIDE, "did not finish")
     seconds = training["seconds"]
+    epochs = format_count(training["num_epochs"], "epoch")
     disturbed = ", disturbed" if training["disturbed"] else ""
+    time = "never" if seconds is None else format_seconds(seconds)
     return {
-        "time": ("never" if seconds is None else format_seconds(seconds)) + disturbed,
-        "epochs": str(training["num_epochs"]),
+        "time": f"{time} ({epochs}{disturbed})",
         "accuracy": _percent(training["accuracy"]),
     }
 
@@ -80,5 +81,5 @@ def format_accuracy(found: Mapping[str, Any], a: str, b: str) -> str:
     return (
         f"{judged}{a} {_percent(test['a'])}, {b} {_percent(test['b'])} on average over "
         f"{test['num_seeds']} seeds; difference {points[0]} points ({points[1]} to {points[2]}); "
-        f"p = {test['p']:.2g} for one distribution; {test['reason']}."
+        f"permutation test p = {test['p']:.2g}; {test['reason']}."
     )

@@ -34,7 +34,7 @@ from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.frames.epochs import list_epochs
 from benchcore.store.reports.seeds import list_trainings
-from benchcore.verdict.seeds import FEWEST_SEEDS
+from benchcore.verdict.duel.seeds import FEWEST_SEEDS
 from benchcore.workloads.contract import (
     TrainedData,
     TrainedGraphs,

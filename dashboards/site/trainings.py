@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from benchcore.names import FRAMEWORKS
 from dashboards.epochs import list_epochs
 from dashboards.formatting import case_label, contender_label
 from dashboards.seeds import SIDES, format_accuracy, format_time, list_seeds
@@ -32,16 +33,17 @@ def _show_seeds(found: Mapping[str, Any]) -> Iterator[Block | None]:
     names = {side: _name(found[side], side) for side in SIDES}
     yield blocks.text(format_time(found, **names))
     yield blocks.text(format_accuracy(found, **names))
-    columns = [column("seed", "Seed", help="Of the first weights and the order of the data.")]
-    heads = ("Seconds until the target, without validation.", "Epochs until the target.", "")
-    for key, about in zip(("time", "epochs", "accuracy"), heads, strict=True):
-        columns += [
-            column(f"{key}_{side}", f"{key.capitalize()}, {name}", help=about, align="number")
-            for side, name in names.items()
-        ]
+    columns = [
+        column("seed", "Seed", help="Of the first weights and the order of the data."),
+        *(
+            column(f"{key}_{side}", f"{head}, {name}", help=about, align="number")
+            for key, head, about in _HEADS
+            for side, name in _shorten(found, names).items()
+        ),
+    ]
     caption = (
         f"{case_label(found)} on {found['dataset']}, trained until {100 * found['target']:g} % in "
-        "validation. Both sides share a seed. Accuracies are those of the last epoch."
+        "validation. Both sides share a seed."
     )
     rows = [
         {key: blocks.number(text, _value(each, key)) for key, text in shown.items()}
@@ -50,7 +52,11 @@ def _show_seeds(found: Mapping[str, Any]) -> Iterator[Block | None]:
     yield blocks.table(f"seeds-{found['duel_run']}", caption, columns, rows)
 
 
-_VALUES = {"time": "seconds", "epochs": "num_epochs", "accuracy": "accuracy"}
+_HEADS = (
+    ("time", "Time", "Of training until the target, without validation."),
+    ("accuracy", "Accuracy", "In validation after the last epoch."),
+)
+_VALUES = {"time": "seconds", "accuracy": "accuracy"}
 
 
 def _value(seed: Mapping[str, Any], column: str) -> float | None:
@@ -65,3 +71,11 @@ def _name(side: Mapping[str, Any] | None, letter: str) -> str:
     """A side that did not finish has none but its letter."""
     keys = ("framework", "version", "arm")
     return letter if side is None else contender_label(*(side[key] for key in keys))
+
+
+def _shorten(found: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, str]:
+    """The frameworks alone, where these differ."""
+    kinds = {side: found[side]["framework"] for side in SIDES if found[side] is not None}
+    if len(set(kinds.values())) < len(SIDES):
+        return names
+    return {side: FRAMEWORKS[kind] for side, kind in kinds.items()}

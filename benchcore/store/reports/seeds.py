@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from benchcore.store.frames.reading import Campaigns
 from benchcore.store.frames.seeds import seed_frame
-from benchcore.verdict.seeds import (
+from benchcore.verdict.duel.seeds import (
     TrainedSeed,
     judge_accuracies,
     judge_times,

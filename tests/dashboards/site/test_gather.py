@@ -64,14 +64,20 @@ def test_seeds_of_a_training_are_a_table_of_its_page(alone: Campaign) -> None:
     run = alone.runs[0]
     side = {"framework": "jax", "version": "0.12.0", "arm": "jax-jit", "num_seeds": 2}
     none = {"seconds": None, "low": None, "high": None, "num_disturbed": 0}
-    missed = "never reached in 1 of 2 seeds"
+    missed = "did not reach it in 1 of 2 seeds"
     trained = {"seconds": 2.0, "num_epochs": 3, "accuracy": 0.912, "disturbed": False}
     never = {**trained, "seconds": None}
     unknown = {"verdict": "unknown", "ratio": None, "low": None, "high": None, "num_seeds": 1}
     few = {"verdict": "not shown", "reason": "2 seeds are few", "margin": 0.01, "difference": None}
     row = {
-        **{"duel_run": run, "workload": "mnist_cnn", "case_name": "epochs_b32", "track": "default"},
-        **{"dataset": "mnist-5k", "target": 0.9, "accuracy": few, "b": None},
+        "duel_run": run,
+        "workload": "mnist_cnn",
+        "case_name": "epochs_b32",
+        "track": "default",
+        "dataset": "mnist-5k",
+        "target": 0.9,
+        "accuracy": few,
+        "b": None,
         "a": {**side, **none, "reason": missed},
         "time": {**unknown, "reason": "there is no pair"},
         "seeds": [{"seed": 7, "a": trained, "b": None}, {"seed": 8, "a": never, "b": None}],
@@ -88,7 +94,7 @@ def test_seeds_of_a_training_are_a_table_of_its_page(alone: Campaign) -> None:
         (each["seed"], each["time_a"]["text"], each["time_b"]["text"]) for each in table["rows"]
     ]
     assert cells == [
-        ({"text": "7", "value": 7}, "2.00 s", "did not finish"),
-        ({"text": "8", "value": 8}, "never", "did not finish"),
+        ({"text": "7", "value": 7}, "2.00 s (3 epochs)", "did not finish"),
+        ({"text": "8", "value": 8}, "never (3 epochs)", "did not finish"),
     ]
     assert table["rows"][0]["accuracy_a"] == {"text": "91.2 %", "value": 0.912}

@@ -75,22 +75,21 @@ def test_seeds_are_compared_from_documents(state: State) -> None:
     assert (found["time"]["verdict"], found["time"]["num_seeds"]) == ("different", 5)
     assert found["accuracy"]["verdict"] == "equal"
     assert format_time(found, "JAX", "PyTorch").startswith("Until 90 %: JAX 1.77 s (")
-    assert "JAX is 1.92x" in format_time(found, "JAX", "PyTorch")
+    assert "JAX is 1.93x (1.84 to 2.02)" in format_time(found, "JAX", "PyTorch")
     words = format_accuracy(found, "JAX", "PyTorch")
-    assert words.startswith("Final accuracies are equal within 1 percentage point: JAX 95.0 %, ")
+    assert words.startswith("Final accuracies are equal within 1 percentage point: JAX 95.1 %, ")
     (first, *_) = list_seeds(found)
     assert set(first) == set(SEED_COLUMNS)
-    assert (first["time_a"], first["epochs_a"], first["accuracy_b"]) == ("2.00 s", "2", "95.0 %")
+    assert (first["time_a"], first["accuracy_b"]) == ("2.00 s (2 epochs)", "95.0 %")
 
 
 def test_few_seeds_and_one_that_never_arrives_are_reported(state: State) -> None:
     b = [*_B[:2], (2.0, (300, 400, 500))]
     (found,) = list_trainings(_store(state, _make_document(_A, b)), None, [_RATIO])
-    assert found["time"]["reason"] == "of 3 seeds, a never reached it in 0 and b in 1"
+    assert found["time"]["reason"] == "1 of 6 trainings never reached it"
     assert found["accuracy"]["reason"] == "3 seeds on both sides, at least 5 are needed"
-    assert list_seeds(found)[2]["time_b"] == "never"
-    assert list_seeds(found)[2]["epochs_b"] == "3"
-    assert "PyTorch never reached in 1 of 3 seeds" in format_time(found, "JAX", "PyTorch")
+    assert list_seeds(found)[2]["time_b"] == "never (3 epochs)"
+    assert "PyTorch did not reach it in 1 of 3 seeds" in format_time(found, "JAX", "PyTorch")
 
 
 def test_an_epoch_that_was_disturbed_before_the_target_is_marked(state: State) -> None:
@@ -99,7 +98,7 @@ def test_an_epoch_that_was_disturbed_before_the_target_is_marked(state: State) -
         start["blocks"][disturbed]["telemetry"]["foreign_cpu_share"] = 0.9
     (found,) = list_trainings(_store(state, document), None, [_RATIO])
     assert [each["a"]["disturbed"] for each in found["seeds"]] == [True, False, True]
-    assert list_seeds(found)[0]["time_a"] == "2.00 s, disturbed"
+    assert list_seeds(found)[0]["time_a"] == "2.00 s (2 epochs, disturbed)"
     assert found["time"]["reason"] == "both sides were undisturbed in 1 of 3 seeds, not in 2"
 
 

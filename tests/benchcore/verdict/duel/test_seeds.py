@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from benchcore.verdict.seeds import (
+from benchcore.verdict.duel.seeds import (
     FEWEST_SEEDS,
     Pair,
     TrainedSeed,
@@ -59,7 +59,7 @@ def test_accuracies_within_the_margin_are_equal_although_a_few_images_differ() -
     a, b = (0.900, 0.912, 0.893, 0.921, 0.904), (0.902, 0.911, 0.891, 0.923, 0.903)
     found = judge_accuracies(_pair_accuracies(a, b), _NUM_VAL)
     assert found.verdict == "equal"
-    assert found.reason == "95 % interval and distance lie within ±1 points"
+    assert found.reason == "95 % interval and distance lie within ±1 percentage points"
     tighter = judge_accuracies(_pair_accuracies(a, b), _NUM_VAL, margin=0.001)
     assert tighter.verdict == "not shown"
 
@@ -77,7 +77,7 @@ def test_accuracies_that_scatter_are_not_shown_to_be_equal() -> None:
     a, b = (0.90, 0.95, 0.85, 0.91, 0.89), (0.92, 0.90, 0.90, 0.86, 0.93)
     found = judge_accuracies(_pair_accuracies(a, b), _NUM_VAL)
     assert found.verdict == "not shown"
-    assert found.reason == "95 % interval is not within ±1 points, and includes equality"
+    assert found.reason == "95 % interval is not within ±1 percentage points, and includes equality"
 
 
 def test_equal_accuracies_of_few_images_are_not_known_to_a_point() -> None:
@@ -142,10 +142,10 @@ def test_a_seed_that_never_arrives_is_counted_and_leaves_no_time() -> None:
     pairs = _pair_times((2.0, 4.0, 3.0, None, 2.5), (4.1, None, 5.9, None, 5.0))
     found = judge_times(pairs)
     assert (found.verdict, found.ratio) == ("unknown", None)
-    assert found.reason == "of 5 seeds, a never reached it in 1 and b in 2"
+    assert found.reason == "3 of 10 trainings never reached it"
     side = summarise_side([other for _, other in pairs])
     assert (side.seconds, side.low, side.num_reached) == (None, None, 3)
-    assert side.reason == "never reached in 2 of 5 seeds"
+    assert side.reason == "did not reach it in 2 of 5 seeds"
 
 
 def test_disturbed_seeds_are_left_out_of_times_and_counted() -> None:

@@ -109,7 +109,7 @@ def summarise_side(seeds: Sequence[TrainedSeed]) -> SideTime:
     }
     if len(reached) < len(seeds):
         missed = len(seeds) - len(reached)
-        return SideTime(**counts, reason=f"never reached in {missed} of {len(seeds)} seeds")
+        return SideTime(**counts, reason=f"did not reach it in {missed} of {len(seeds)} seeds")
     if len(quiet) < 2:
         return SideTime(**counts, reason=f"{len(quiet)} undisturbed seeds have no interval")
     mean, low, high = (math.exp(each) for each in _interval(np.array(quiet)))
@@ -123,15 +123,15 @@ def judge_times(pairs: Sequence[Pair], why_not: str = "") -> TimeRatio:
     the easy ones, or if the pair does not count (`why_not`). Disturbed seeds are left out: what
     disturbs is independent of the ratio.
     """
-    missed = [sum(pair[side].seconds is None for pair in pairs) for side in (0, 1)]
+    missed = sum(each.seconds is None for pair in pairs for each in pair)
     logs = [
         math.log(b.seconds / a.seconds)
         for a, b in pairs
         if a.seconds and b.seconds and not a.disturbed and not b.disturbed
     ]
     reason = why_not
-    if not reason and any(missed):
-        reason = f"of {len(pairs)} seeds, a never reached it in {missed[0]} and b in {missed[1]}"
+    if not reason and missed:
+        reason = f"{missed} of {2 * len(pairs)} trainings never reached it"
     if not reason and len(logs) < 2:
         reason = f"both sides were undisturbed in {len(logs)} of {len(pairs)} seeds, not in 2"
     if reason:
@@ -180,7 +180,7 @@ def judge_accuracies(pairs: Sequence[Pair], num_val: int, margin: float = MARGIN
 def _decide(
     low: float, high: float, distance: float, p: float, margin: float
 ) -> tuple[AccuracyVerdict, str]:
-    points = f"{100 * margin:g} points"
+    points = f"{100 * margin:g} percentage points"
     if max(-low, high, distance) <= margin:
         return "equal", f"95 % interval and distance lie within ±{points}"
     if low > 0 or high < 0:
