@@ -111,7 +111,9 @@ def summarise_side(seeds: Sequence[TrainedSeed]) -> SideTime:
         missed = len(seeds) - len(reached)
         return SideTime(**counts, reason=f"did not reach it in {missed} of {len(seeds)} seeds")
     if len(quiet) < 2:
-        return SideTime(**counts, reason=f"{len(quiet)} undisturbed seeds have no interval")
+        return SideTime(
+            **counts, reason=f"was undisturbed in {len(quiet)} of {len(seeds)} seeds, not in 2"
+        )
     mean, low, high = (math.exp(each) for each in _interval(np.array(quiet)))
     return SideTime(**counts, seconds=mean, low=low, high=high, reason="")
 

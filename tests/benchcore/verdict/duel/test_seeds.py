@@ -156,7 +156,10 @@ def test_disturbed_seeds_are_left_out_of_times_and_counted() -> None:
     side = summarise_side([other for _, other in pairs])
     assert side.num_disturbed == 1
     assert side.seconds == pytest.approx((4 * 8.1 * 10) ** (1 / 3))
-    lonely = judge_times(_pair_times((2.0, 4.0), (4.0, 8.1), disturbed=(0,)))
+    noisy = _pair_times((2.0, 4.0), (4.0, 8.1), disturbed=(0,))
+    alone = summarise_side([other for _, other in noisy])
+    assert (alone.seconds, alone.reason) == (None, "was undisturbed in 1 of 2 seeds, not in 2")
+    lonely = judge_times(noisy)
     assert lonely.reason == "both sides were undisturbed in 1 of 2 seeds, not in 2"
 
 
