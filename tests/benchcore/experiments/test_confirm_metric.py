@@ -118,7 +118,8 @@ def test_a_shift_of_a_metric_is_confirmed_and_its_version_named(
     assert event["series"] == f"matmul tiny_op: jax-jit against torch-eager, {metric}"
     [alert] = alerts
     assert alert["metric"] == metric
-    assert f": {noun.capitalize()} on Matrix product, batch 1, fp32, tiny changed: " in alert["text"]
+    about = f": {noun.capitalize()} on Matrix product, batch 1, fp32, tiny changed: "
+    assert about in alert["text"]
     assert f"the {noun} of JAX 0.9.1 is 1.4" in alert["text"]
     assert " times that of 0.9.0 (1." in alert["text"]
     engine.dispose()
