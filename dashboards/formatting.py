@@ -54,16 +54,46 @@ def name_contender(row: Mapping[str, Any]) -> dict[str, str]:
 
 def num_decimals(low: float, high: float) -> int:
     """Decimals that an interval of speedups justifies: its half-width shows one or two digits."""
-    half_width = (high - low) / 2
-    if half_width <= 0:
-        return _MAX_DECIMALS
-    wanted = max(0, min(_MAX_DECIMALS, math.ceil(-math.log10(half_width))))
+    wanted = _justify((high - low) / 2)
     # A bound that is not 1 must not read as 1: it decides the verdict.
     while wanted < _MAX_DECIMALS and any(
         float(f"{bound:.{wanted}f}") == 1 != bound for bound in (low, high)
     ):
         wanted += 1
     return wanted
+
+
+def format_changes(ratio: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """`+5.2 %` of 1.052, and its interval `+4.9 % to +5.5 %`, with as many digits as it justifies.
+    Where there is none, "" and two digits."""
+    if low is None or high is None or is_missing(low) or is_missing(high):
+        return _write_percent(f"{100 * (ratio - 1):+.2g}"), ""
+    decimals = _justify(50 * (high - low))
+    # A bound that is not 0 must not read as 0: it decides the verdict.
+    while decimals < _MAX_DECIMALS and any(
+        float(f"{100 * (end - 1):.{decimals}f}") == 0 != end - 1 for end in (low, high)
+    ):
+        decimals += 1
+    texts = (_write_percent(f"{100 * (each - 1):+.{decimals}f}") for each in (ratio, low, high))
+    middle, *ends = texts
+    return middle, " to ".join(ends)
+
+
+def _write_percent(number: str) -> str:
+    return f"{number} %".replace("-", "\u2212")
+
+
+def _justify(half_width: float) -> int:
+    if half_width <= 0:
+        return _MAX_DECIMALS
+    return max(0, min(_MAX_DECIMALS, math.ceil(-math.log10(half_width))))
+
+
+def _show_all(ratio: float, decimals: int) -> int:
+    """More decimals where the ratio would read as 0, which no speedup is."""
+    while decimals < _MAX_DECIMALS and float(f"{ratio:.{decimals}f}") == 0:
+        decimals += 1
+    return decimals
 
 
 _WIDEST = math.log(1e6)
@@ -88,12 +118,18 @@ def format_speedup(log_ratio: float, low: float, high: float) -> str:
     if is_missing(log_ratio):
         return NOT_MEASURED
     if is_missing(low) or is_missing(high):
-        return f"{to_ratio(log_ratio):.2f}x (interval {NOT_MEASURED})"
-    decimals = num_decimals(to_ratio(low), to_ratio(high))
-    while decimals < _MAX_DECIMALS and float(f"{to_ratio(log_ratio):.{decimals}f}") == 0:
-        decimals += 1  # no speedup is 0
-    middle, left, right = (f"{to_ratio(log):.{decimals}f}" for log in (log_ratio, low, high))
-    return f"{middle}x ({left} to {right})"
+        return f"{format_factor(to_ratio(log_ratio))} (interval {NOT_MEASURED})"
+    decimals = _show_all(to_ratio(log_ratio), num_decimals(to_ratio(low), to_ratio(high)))
+    left, right = (f"{to_ratio(log):.{decimals}f}" for log in (low, high))
+    return f"{to_ratio(log_ratio):.{decimals}f}x ({left} to {right})"
+
+
+def format_size(log_ratio: float, low: float, high: float) -> str:
+    """`1.42x` from natural logs: with the digits that its interval justifies, but without it."""
+    if any(is_missing(each) for each in (log_ratio, low, high)):
+        return format_factor(None if is_missing(log_ratio) else to_ratio(log_ratio))
+    ratio = to_ratio(log_ratio)
+    return f"{ratio:.{_show_all(ratio, _justify((to_ratio(high) - to_ratio(low)) / 2))}f}x"
 
 
 def describe_verdict(
@@ -123,7 +159,7 @@ def describe_ratio(row: Mapping[str, Any]) -> str:
     logs = (row["log_ratio"], row["low"], row["high"])
     if is_single_start(row) and not is_missing(logs[0]):
         fast, slow = (a, b) if logs[0] >= 0 else (b, a)
-        speedup = f"{to_ratio(abs(logs[0])):.2f}x"
+        speedup = format_factor(to_ratio(abs(logs[0])))
         return f"{fast} was {speedup} as fast as {slow}{where} in a single start, a suspicion only"
     return describe_verdict(a, b, row["verdict"], logs, where)
 

@@ -39,9 +39,18 @@ def badge(text: str, tone: Literal["good", "bad", "unknown", "same"], **more: An
     return {"text": text, "badge": tone, **more}
 
 
-def column(key: str, name: str, *, help: str = "", align: Literal["", "number"] = "") -> Block:
-    """A column of a table: the key of its cells, its heading, and a hover text."""
-    return {"key": key, "name": name, "help": help, "align": align}
+def column(
+    key: str,
+    name: str,
+    *,
+    help: str = "",
+    align: Literal["", "number"] = "",
+    lead: bool = False,
+) -> Block:
+    """A column of a table: the key of its cells, its heading, and a hover text. On a phone a
+    `lead` column stands first, below the row's name."""
+    leads = {"lead": True} if lead else {}
+    return {"key": key, "name": name, "help": help, "align": align, **leads}
 
 
 def table(

@@ -194,7 +194,7 @@ def _contender_table(contenders: Rows) -> Block | None:
     rows = tables.list_contenders(contenders)
     columns = (
         column("contender", "Contender"),
-        column("step", "Median step", align="number"),
+        column("step", "Median step", align="number", lead=True),
         column("rate", "Items per second", align="number"),
         column("degraded", "Degraded blocks", align="number"),
         column("compile", "Compilation: caches empty, then filled"),

@@ -15,10 +15,10 @@ from benchcore.planning.requests import list_settings_of, write_extras
 from benchcore.verdict.confirmation.event_states import NEXT
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
-from dashboards.formatting import format_count, is_missing
+from dashboards.formatting import format_changes, format_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
-from dashboards.site.news import describe_change, find_culprit, find_size, format_change
+from dashboards.site.news import describe_change, find_culprit, find_size
 from dashboards.site.pairs import series_of
 
 _CLOSED = ("fixed", "invalid", "duplicate", "accepted", "wont_fix", "improvement")
@@ -121,10 +121,16 @@ def _section(id: str, title: str, changes: Sequence[Change], now: datetime) -> B
 def _table(name: str, caption: str, changes: Sequence[Change], now: datetime) -> Block | None:
     columns = (
         column("what", "What"),
-        column("case", "Case"),
+        column("case", "Case", lead=True),
         column("metric", "Metric"),
-        column("size", "Size", align="number", help="Change of the ratio, with its interval."),
-        column("blame", "Blamed"),
+        column(
+            "size",
+            "Size",
+            align="number",
+            help="Change of the ratio, with its interval.",
+            lead=True,
+        ),
+        column("blame", "Blamed", lead=True),
         column("versions", "Versions"),
         column("state", "State"),
         column("owner", "Owner"),
@@ -154,11 +160,9 @@ def _row(change: Change, now: datetime) -> dict[str, blocks.Cell]:
 
 def _size(change: Change) -> blocks.Cell:
     """The confirmation's change, else the history's."""
-    ratio, *ends = find_size(change)
-    interval = ""
-    if all(each is not None and not is_missing(each) for each in ends):
-        interval = " to ".join(format_change(float(str(each))) for each in ends)
-    return blocks.number(format_change(ratio), round(ratio, 5), note=interval)
+    ratio, low, high = find_size(change)
+    size, interval = format_changes(ratio, low, high)
+    return blocks.number(size, round(ratio, 5), note=interval)
 
 
 def _blame(change: Change) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,12 +18,14 @@ from benchcore.names import (
 )
 from benchcore.store.metrics import METRICS
 from benchcore.store.reports.guide import NOT_MEASURED
+from benchcore.verdict.samples import swap_sides
 from dashboards.formatting import (
     format_bytes,
     format_count,
     format_metric,
     format_ns,
     format_seconds,
+    format_size,
     format_speedup,
     is_missing,
     to_ratio,
@@ -39,16 +41,19 @@ _TITLE = next(each.title for each in PAGES if each.stem == "guide")
 _NEITHER = {"same": "equally fast within the bound", "unknown": "not shown which is faster"}
 _ENERGY = next(each for each in METRICS if each.key == "gross_mj")
 _MJ_PER_WH = 3.6e6
+_MOST_ROWS = 20
+"""Rows of a section from which on each model has a fold of its own."""
 _COLUMNS = (
     column("case", "Case"),
-    column("against", "JAX against"),
-    column("faster", "Faster"),
+    column("faster", "Faster", lead=True),
     column(
         "speedup",
         "Speedup",
         align="number",
+        lead=True,
         help="Time of PyTorch divided by time of JAX. The link opens the duel.",
     ),
+    column("against", "JAX against"),
     column("since", "Since", help="The versions with which this lead began."),
     column("step", "Step, JAX / PyTorch", align="number"),
     column("compile", "Compilation", align="number", help="With empty caches, JAX / PyTorch."),
@@ -128,21 +133,66 @@ def list_sentences(known: Sequence[Answer]) -> list[str]:
 
 def _best_section(known: Sequence[Answer]) -> Block | None:
     """Per setting, who is faster at which batch."""
+    if not known:
+        return None
+    return blocks.section(
+        "In short", _fold("best", known, _best_table, total=len(known)), id="best"
+    )
+
+
+def _fold(
+    name: str,
+    known: Sequence[Answer],
+    draw: Callable[[str, Sequence[Answer]], Block | None],
+    *,
+    total: int,
+) -> list[Block | None]:
+    """One table, or on a page of many answers one for each model, behind a sentence."""
+    families = defaultdict[str, list[Answer]](list)
+    for row in known:
+        families[row["workload"]].append(row)
+    if total <= _MOST_ROWS or len(families) == 1:
+        return [draw(name, known)]
+    return [
+        blocks.details(
+            f"{name_model(workload)}: {_summarise_family(families[workload])}.",
+            [draw(f"{name}-{workload}", families[workload])],
+        )
+        for workload in sorted(families, key=name_model)
+    ]
+
+
+def _summarise_family(rows: Sequence[Answer]) -> str:
+    """`JAX is 2.1x to 2.4x as fast in 2 pairs`; `PyTorch is faster in 6 of 8 pairs, JAX in 2`."""
+    counted = Counter(row["faster"] for row in rows if row["faster"])
+    if not counted:
+        return f"neither is shown to be faster in {format_count(len(rows), 'pair')}"
+    (first, count), *others = counted.most_common()
+    if count == len(rows):
+        times = _span_leads(rows)
+        return f"{FRAMEWORKS[first]} is {times} as fast in {format_count(count, 'pair')}"
+    rest = "".join(f", {FRAMEWORKS[side]} in {number}" for side, number in others)
+    return f"{FRAMEWORKS[first]} is faster in {count} of {len(rows)} pairs{rest}"
+
+
+def _best_table(name: str, known: Sequence[Answer]) -> Block | None:
     keys = ("model", "use", "precision", "device", "against")
+    groups = _group_settings(known)
     rows = [
         {**dict(zip(keys, key, strict=True)), "answer": _write_answer(rows)}
-        for key, rows in _group_settings(known).items()
+        for key, rows in groups.items()
     ]
     columns = (
         column("model", "Model"),
-        column("use", "Use case"),
+        column("answer", "Faster", lead=True),
+        column("use", "Use case", lead=True),
+        column("against", "Compared"),
         column("precision", "Precision"),
         column("device", "Device"),
-        column("against", "Compared"),
-        column("answer", "Faster"),
     )
-    table = blocks.table("best", "Over all batches that were measured.", columns, rows)
-    return table and blocks.section("In short", [table], id="best")
+    several = any(len({row["batch"] for row in rows}) > 1 for rows in groups.values())
+    caption = "Over all batches that were measured." if several else "Which framework is faster."
+    return blocks.table(name, caption, columns, rows)
 
 
 def _group_settings(known: Sequence[Answer]) -> dict[tuple[str, ...], list[Answer]]:
@@ -170,10 +220,20 @@ def _describe_lead(side: str, rows: Sequence[Answer]) -> str:
     where = f"at batch {batches}"
     if side not in FRAMEWORKS:
         return f"{_NEITHER[side]} {where}"
-    ratios = sorted(to_ratio(abs(row["log_ratio"])) for row in rows)
-    low, high = f"{ratios[0]:.2f}x", f"{ratios[-1]:.2f}x"
-    size = low if low == high else f"{low} to {high}"
-    return f"{FRAMEWORKS[side]} {where}, {size} as fast"
+    return f"{FRAMEWORKS[side]} {where}, {_span_leads(rows)} as fast"
+
+
+def _span_leads(rows: Sequence[Answer]) -> str:
+    """`1.2x to 3x`: the smallest and the largest lead of the faster side."""
+    ordered = sorted(rows, key=lambda row: abs(row["log_ratio"]))
+    low, high = (_format_lead(row) for row in (ordered[0], ordered[-1]))
+    return low if low == high else f"{low} to {high}"
+
+
+def _format_lead(row: Answer) -> str:
+    """How many times as fast the faster side is."""
+    logs = (row["log_ratio"], row["low"], row["high"])
+    return format_size(*(logs if row["log_ratio"] >= 0 else swap_sides(*logs)))
 
 
 def _name_arms(row: Answer) -> str:
@@ -185,17 +245,25 @@ def _list_use_cases(known: Sequence[Answer]) -> list[Block | None]:
     groups = defaultdict[str, list[Answer]](list)
     for row in known:
         groups[row["use_case"]].append(row)
-    return [_use_case_section(use_case, groups[use_case]) for use_case in sorted(groups)]
+    return [_use_case_section(each, groups[each], len(known)) for each in sorted(groups)]
 
 
-def _use_case_section(use_case: str, known: Sequence[Answer]) -> Block | None:
-    rows = [describe_answer(row) for row in sorted(known, key=_by_model)]
+def _use_case_section(use_case: str, known: Sequence[Answer], total: int) -> Block | None:
+    title = name_use_case(use_case)
+    shown = _fold(f"guide-{use_case}", sorted(known, key=_by_model), _case_table, total=total)
+    return blocks.section(title[:1].upper() + title[1:], shown, id=f"use-{use_case}")
+
+
+def _case_table(name: str, known: Sequence[Answer]) -> Block | None:
     caption = "The newest pair that counts of each case, device and pair of settings."
+    rows = [describe_answer(row) for row in known]
     shared = [each for each in _SHARED if any(each["key"] in row for row in rows)]
     rows = [{**{each["key"]: "" for each in shared}, **row} for row in rows]
-    table = blocks.table(f"guide-{use_case}", caption, (*_COLUMNS, *shared), rows)
-    title = name_use_case(use_case)
-    return blocks.section(title[:1].upper() + title[1:], [table], id=f"use-{use_case}")
+    columns = _COLUMNS
+    sides = [row[side] for row in known for side in ("of_a", "of_b")]
+    if all(is_missing(each.get("gross_mj")) for each in sides):
+        columns, caption = _COLUMNS[:-1], f"{caption} Energy was not measured."
+    return blocks.table(name, caption, (*columns, *shared), rows)
 
 
 def _by_model(row: Answer) -> tuple[Any, ...]:
@@ -206,6 +274,7 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
     """A row of the table; missing values are `not measured`."""
     state = {"case": case_key(row), "pair": name_pair(row["a_arm"], row["b_arm"], None)}
     speedup = format_speedup(row["log_ratio"], row["low"], row["high"])
+    speedup = speedup.replace(" to ", "\u00a0to\u00a0")  # a narrow column breaks before it only
     of_a, of_b = row["of_a"], row["of_b"]
     shared = {
         each["key"]: _both(of_a, of_b, each["key"], format_bytes)
@@ -217,13 +286,13 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
             **blocks.link(name_case_in_words(row), f"series.html#{urlencode(state)}"),
             "note": f"{row['device_model']}, {row['started_at']:%Y-%m-%d}",
         },
-        "against": name_arm(row["b_framework"], row["b_arm"]),
         "faster": FRAMEWORKS.get(
             row["faster"], "equal" if row["verdict"] == "same" else "not shown"
         ),
         "speedup": blocks.number(
             speedup, to_ratio(row["log_ratio"]), href=f"duel.html#run={row['duel_run']}"
         ),
+        "against": name_arm(row["b_framework"], row["b_arm"]),
         "since": describe_since(row),
         "step": _both(of_a, of_b, "median_step_ns", format_ns),
         "compile": _both(of_a, of_b, "cold_compile_s", _format_compilation),

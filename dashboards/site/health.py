@@ -105,7 +105,7 @@ def _night_section(nights: Sequence[Mapping[str, Any]]) -> Block | None:
 _NIGHT_COLUMNS = (
     column("night", "Night"),
     column("duels", "Duels", align="number", help="Measured, of those planned."),
-    column("counting", "Pairs that count", align="number"),
+    column("counting", "Pairs that count", align="number", lead=True),
     column("failed", "Failed contenders", align="number"),
     column("checks", "Failed checks", align="number"),
     column("wall", "Time", align="number"),
@@ -338,8 +338,8 @@ def runs_page(catalog: Mapping[str, Any]) -> Block:
         column("night", "Run"),
         column("kind", "Kind"),
         column("at", "Started, UTC"),
-        column("counting", "Pairs that count", align="number"),
-        column("verdict", "Result"),
+        column("counting", "Pairs that count", align="number", lead=True),
+        column("verdict", "Result", lead=True),
         column("page", "Further page"),
     )
     compare = blocks.text(blocks.link("Compare any two of them", "compare.html"), tone="aside")

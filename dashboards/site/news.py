@@ -9,6 +9,7 @@ from typing import Any
 
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.protocol import name_case
+from dashboards.formatting import format_changes
 from dashboards.frames import counting, newest_pairs
 from dashboards.site.gather import Campaign
 from dashboards.site.voids import count_causes
@@ -90,7 +91,7 @@ def describe_change(change: Mapping[str, Any]) -> str:
     if change["event"] is not None and alert:
         coded = name_case(key.workload, key.case_name, key.track)
         return str(alert).partition(" Device: ")[0].replace(coded, words)
-    percent = format_change(find_size(change)[0])
+    percent, _ = format_changes(*find_size(change))
     noun = change["metric"].noun
     about = f"The {noun} ratio of {words}"
     if change["event"] is not None:
@@ -114,11 +115,6 @@ def find_size(change: Mapping[str, Any]) -> tuple[float, float | None, float | N
         return change["ratio"], change["low"], change["high"]
     ends = [None if found[name] is None else math.exp(found[name]) for name in ("low", "high")]
     return math.exp(found["log_ratio"]), ends[0], ends[1]
-
-
-def format_change(ratio: float) -> str:
-    """`+5.2 %` of 1.052."""
-    return f"{100 * (ratio - 1):+.2g} %".replace("-", "\u2212")
 
 
 def _size(change: Mapping[str, Any]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchcore.names import name_case_in_words
+from benchcore.names import name_arm, name_case_in_words
 from dashboards.formatting import format_count, format_relative, is_missing
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
@@ -81,7 +81,7 @@ def _describe(row: Found) -> dict[str, blocks.Cell]:
     text = {True: "agrees", False: "differs", None: "not compared"}[row["agrees"]]
     return {
         "case": blocks.link(row["case"], f"duel.html#run={row['run']}"),
-        "arm": row["arm"],
+        "arm": name_arm(row["arm"].partition("-")[0], row["arm"]),
         "quantity": row["quantity"],
         "distance": blocks.number(format_relative(row["max_relative"]), row["max_relative"]),
         "tolerance": blocks.number(format_relative(row["tolerance"]), row["tolerance"]),

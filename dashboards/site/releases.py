@@ -9,10 +9,10 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from benchcore.names import FRAMEWORKS, name_case_in_words
+from benchcore.names import FRAMEWORKS, arm_label, name_arm, name_case_in_words
 from benchcore.store.database import Engine
 from benchcore.store.reports.certificates import list_certificates
-from dashboards.formatting import format_count
+from dashboards.formatting import format_changes, format_count
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
 from dashboards.site.files import SiteFiles
@@ -174,7 +174,8 @@ def _heat_map(
 
 
 def _case(row: Mapping[str, Any]) -> tuple[str, str, int]:
-    words = f"{row['words']} ({row['a_arm']})"
+    label = arm_label(row["a_arm"])
+    words = f"{row['words']} ({label})" if label else row["words"]
     return words, words.partition(", batch ")[0], row["batch"]
 
 
@@ -188,11 +189,13 @@ def _heat_cell(row: Mapping[str, Any] | None) -> blocks.Cell:
     change = float(row["change"])
     size = 1 + sum(abs(change) >= each for each in _LEVELS[1:])
     level = size if row["certificate"] == "better" else -size
-    return {"text": _percent(change), "level": level, "title": title, "value": change}
+    return {"text": _changes(row)[0], "level": level, "title": title, "value": change}
 
 
-def _percent(change: float) -> str:
-    return f"{100 * change:+.1f} %".replace("-", "\u2212")
+def _changes(row: Mapping[str, Any]) -> tuple[str, str]:
+    """The change and its interval in words."""
+    low, high = (None if row[key] is None else 1 + row[key] for key in ("low", "high"))
+    return format_changes(1 + row["change"], low, high)
 
 
 def _anchor(key: Sequence[str]) -> str:
@@ -233,7 +236,7 @@ def _certificate_table(
     listed = [
         {
             "case": row["words"],
-            "arm": row["a_arm"],
+            "arm": name_arm(row["a_framework"], row["a_arm"]),
             "metric": row["noun"],
             "certificate": blocks.badge(row["certificate"], _TONES[row["certificate"]]),
             "change": _change(row),
@@ -247,8 +250,14 @@ def _certificate_table(
         column("case", "Case"),
         column("arm", "Arm"),
         column("metric", "Metric"),
-        column("certificate", "Certificate"),
-        column("change", "Change", align="number", help="Above 0: the newer version is better."),
+        column("certificate", "Certificate", lead=True),
+        column(
+            "change",
+            "Change",
+            align="number",
+            help="Above 0: the newer version is better.",
+            lead=True,
+        ),
         column("bound", "Bound", align="number"),
         column("samples", "Samples", align="number"),
         column("reason", "Reason"),
@@ -267,9 +276,8 @@ _TONES: Mapping[str, Any] = {
 def _change(row: Mapping[str, Any]) -> blocks.Cell:
     if row["change"] is None:
         return ""
-    ends = [row["low"], row["high"]]
-    note = "" if None in ends else " to ".join(_percent(each) for each in ends)
-    return blocks.number(_percent(row["change"]), round(row["change"], 5), note=note)
+    change, interval = _changes(row)
+    return blocks.number(change, round(row["change"], 5), note=interval)
 
 
 def _lock_table(old: Mapping[str, str] | None, new: Mapping[str, str] | None) -> Block | None:

@@ -235,8 +235,8 @@ def list_pairs(name: str, rows: Rows, *, of_one_case: bool = False) -> Block | N
         *([] if of_one_case else [column("case", "Case")]),
         column("a", "This"),
         column("b", "Against"),
-        column("ratio", "Speedup", align="number", help="With its 95 % interval."),
-        column("verdict", "Verdict"),
+        column("ratio", "Speedup", align="number", help="With its 95 % interval.", lead=True),
+        column("verdict", "Verdict", lead=True),
         column("parity", "Settings"),
         column("starts", "Starts"),
     )
@@ -278,7 +278,7 @@ def _failure_section(campaign: Campaign, workaround_rows: Sequence[Any]) -> Bloc
     columns = (
         column("case", "Case"),
         column("contender", "Contender"),
-        column("status", "Status"),
+        column("status", "Status", lead=True),
         column("stage", "Stage"),
         column("reason", "Reason"),
     )

@@ -65,7 +65,7 @@ def list_section(campaign: Campaign) -> Block | None:
     columns = (
         column("case", "Case"),
         column("pair", "Pair"),
-        column("cause", "Cause"),
+        column("cause", "Cause", lead=True),
         column("reason", "Reason"),
     )
     caption = "Measured, but not counted. The duel shows its times and failed checks."

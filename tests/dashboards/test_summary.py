@@ -11,12 +11,14 @@ from dashboards.formatting import (
     case_label,
     describe_ratio,
     format_bytes,
+    format_changes,
     format_count,
     format_factor,
     format_ns,
     format_rate,
     format_seconds,
     format_share,
+    format_size,
     format_speedup,
 )
 from dashboards.frames import is_fair, newest_pairs, of_campaign
@@ -66,6 +68,39 @@ def test_speedups_have_the_digits_their_interval_justifies(
     middle: float, low: float, high: float, text: str
 ) -> None:
     assert format_speedup(math.log(middle), math.log(low), math.log(high)) == text
+
+
+@pytest.mark.parametrize(
+    ("middle", "low", "high", "text"),
+    [
+        (1.37, 0.997, 1.882, "1.4x"),  # with its interval it reads 1.370x (0.997 to 1.882)
+        (0.0713, 0.065, 0.077, "0.071x"),
+        (17.2, 15.0, 19.7, "17x"),
+        (0.19, 0.001, 28, "0.2x"),
+        (23.456, None, None, "23.5x"),
+    ],
+)
+def test_a_speedup_alone_has_no_more_digits_than_its_interval_justifies(
+    middle: float, low: float | None, high: float | None, text: str
+) -> None:
+    low, high = (NAN if each is None else math.log(each) for each in (low, high))
+    assert format_size(math.log(middle), low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "texts"),
+    [
+        (1.04, 1.064, ("+5 %", "+4 % to +6 %")),
+        (1.0508, 1.0532, ("+5.2 %", "+5.1 % to +5.3 %")),
+        (0.6, 1.8, ("+5 %", "\u221240 % to +80 %")),
+        (1.001, 1.11, ("+5.2 %", "+0.1 % to +11.0 %")),  # not +0 %: this end decides
+        (None, None, ("+5.2 %", "")),
+    ],
+)
+def test_a_change_has_the_digits_that_its_interval_justifies(
+    low: float | None, high: float | None, texts: tuple[str, str]
+) -> None:
+    assert format_changes(1.052, low, high) == texts
 
 
 def test_a_missing_number_is_reported_as_missing() -> None:

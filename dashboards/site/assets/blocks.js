@@ -46,19 +46,20 @@ deadheat.blocks = (() => {
   }
 
   function grid(block) {
-    const head = h("tr", {}, h("th", { scope: "col" }, block.corner),
-      ...block.columns.map((each) => h("th", { scope: "col" }, ...cell(each))));
-    const body = block.rows.map((row) => h("tr", {},
-      h("th", { scope: "row" }, ...cell(row.head)),
-      ...row.cells.map((each) => {
+    const head = h("tr", { role: "row" }, h("th", { scope: "col", role: "columnheader" }, block.corner),
+      ...block.columns.map((each) => h("th", { scope: "col", role: "columnheader" }, ...cell(each))));
+    const body = block.rows.map((row) => h("tr", { role: "row" },
+      h("th", { scope: "row", role: "rowheader" }, ...cell(row.head)),
+      ...row.cells.map((each, place) => {
         const level = each && each.level !== undefined ? each.level : null;
-        return h("td", { class: level === null ? (each ? "void" : "none") : `level l${level}`, title: each && each.title },
+        const shade = level === null ? (each ? "void" : "none") : `level l${level}`;
+        return h("td", { class: shade, role: "cell", "data-name": [block.unit, plain(block.columns[place])].filter(Boolean).join(" "), title: each && each.title },
           ...cell(each));
       })));
     const lines = [[block.corner, ...block.columns.map(plain)],
       ...block.rows.map((row) => [plain(row.head), ...row.cells.map(plain)])];
-    return deadheat.tables.frame(block, h("table", { class: "heat" },
-      h("caption", {}, h("span", {}, block.caption)), h("thead", {}, head), h("tbody", {}, ...body)), () => lines);
+    return deadheat.tables.frame(block, h("table", { class: "heat cards", role: "table" },
+      h("caption", {}, h("span", {}, block.caption)), h("thead", { role: "rowgroup" }, head), h("tbody", { role: "rowgroup" }, ...body)), () => lines);
   }
 
   const kinds = {

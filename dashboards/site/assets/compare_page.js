@@ -3,7 +3,6 @@
 
 (() => {
   const { h, load } = deadheat;
-  const times = (log) => Math.exp(log).toPrecision(4);
 
   function choose(name, value, options, changed) {
     const box = h("select", { onchange: () => changed(box.value) },
@@ -17,12 +16,15 @@
   // The change of a ratio between two duels, with an interval as wide as both together.
   function change(one, other) {
     const log = other.log - one.log;
-    if ([one, other].some((each) => each.low === null || each.high === null)) return { log, beyond: false, shown: `${percent(log)}` };
+    if ([one, other].some((each) => each.low === null || each.high === null)) return { log, beyond: false, shown: percent(log, 0) };
     const width = Math.hypot(one.high - one.low, other.high - other.low) / 2;
-    return { log, beyond: Math.abs(log) > width, shown: `${percent(log)} (${percent(log - width)} to ${percent(log + width)})` };
+    const ends = [log - width, log + width];
+    let places = Math.max(0, deadheat.decimals(log, ...ends) - 2); // percent: two decimals less than the ratio
+    while (places < 2 && ends.some((end) => end && Number((100 * Math.expm1(end)).toFixed(places)) === 0)) places += 1;
+    return { log, beyond: Math.abs(log) > width, shown: `${percent(log, places)} (${ends.map((end) => percent(end, places)).join(" to ")})` };
   }
 
-  const percent = (log) => `${log >= 0 ? "+" : "\u2212"}${Math.abs(100 * Math.expm1(log)).toFixed(1)} %`;
+  const percent = (log, places) => `${log >= 0 ? "+" : "\u2212"}${Math.abs(100 * Math.expm1(log)).toFixed(places)} %`;
 
   function rowOf(one, other) {
     const either = other || one;
@@ -38,7 +40,7 @@
   function show(cell) {
     if (!cell) return null;
     const href = deadheat.address("duel.html", { run: cell.run });
-    return cell.counts && cell.log !== null ? { text: cell.shown, value: Number(times(cell.log)), href } :
+    return cell.counts && cell.log !== null ? { text: cell.shown, value: Math.exp(cell.log), href } :
       { text: "void", href, title: cell.reason };
   }
 
@@ -76,7 +78,7 @@
       return { case: { text: cell.words, href: deadheat.address("series.html", { case: cell.case }) }, arm: cell.arm,
         old: { text: before.shown, value: before.step_ns, href: deadheat.address("duel.html", { run: before.run }) },
         new: { text: cell.shown, value: cell.step_ns, href: deadheat.address("duel.html", { run: cell.run }) },
-        change: { text: percent(log), value: Math.expm1(log) }, size: Math.abs(log) };
+        change: { text: percent(log, 1), value: Math.expm1(log) }, size: Math.abs(log) };
     }).sort((x, y) => y.size - x.size);
     return [bar, h("p", { class: "aside" }, "Newest step time of each version, from different nights, so it includes changes of the machine. Releases compares versions within one duel."),
       deadheat.blocks.render({ kind: "table", name: `${state.framework}-${state.old}-${state.new}`, caption: "Step time of both versions.",

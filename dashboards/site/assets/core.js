@@ -126,8 +126,34 @@ const deadheat = (() => {
     return meaning ? h("abbr", { title: meaning, tabindex: "0" }, word) : word;
   }
 
+  // A speedup in words, as format_size and format_speedup in dashboards/formatting.py; a test compares them.
+  const widest = Math.log(1e6);
+  const ratioOf = (log) => Math.exp(Math.max(-widest, Math.min(log, widest)));
+
+  // Decimals that an interval of log ratios justifies: its half-width shows one or two digits. No speedup is 0.
+  function decimals(log, low, high) {
+    const half = (ratioOf(high) - ratioOf(low)) / 2;
+    let found = half > 0 ? Math.max(0, Math.min(3, Math.ceil(-Math.log10(half)))) : 3;
+    while (found < 3 && Number(ratioOf(log).toFixed(found)) === 0) found += 1;
+    return found;
+  }
+
+  // {size: "1.42x", text: "1.42x (1.38 to 1.47)"}; without an interval, three digits.
+  function speedup(log, low = null, high = null) {
+    const value = ratioOf(log);
+    if (low === null || high === null) {
+      const size = `${value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0)}x`;
+      return { size, text: size };
+    }
+    const places = decimals(log, low, high);
+    const ends = [ratioOf(low), ratioOf(high)];
+    let more = places; // a bound that is not 1 must not read as 1: it decides the verdict
+    while (more < 3 && ends.some((end) => end !== 1 && Number(end.toFixed(more)) === 1)) more += 1;
+    return { size: `${value.toFixed(places)}x`, text: `${value.toFixed(more)}x (${ends.map((end) => end.toFixed(more)).join(" to ")})` };
+  }
+
   return {
     h, load, loadIfThere, receive, readState, writeState, address, show, download, toCsv,
-    explain, addScript, root, campaign: html.dataset.campaign, page: html.dataset.page,
+    explain, addScript, decimals, speedup, root, campaign: html.dataset.campaign, page: html.dataset.page,
   };
 })();

@@ -21,12 +21,9 @@
   }
 
   const times = (log) => (log === null || log === undefined ? null : Math.exp(log));
-  const digits = (value) => (value === null ? "" : value >= 100 ? value.toFixed(0) : value.toPrecision(4));
+  const digits = (value) => (value === null ? "" : value >= 100 ? value.toFixed(0) : value.toPrecision(3));
 
-  function showRatio(row) {
-    const ends = row.low === null ? "" : ` (${digits(times(row.low))} to ${digits(times(row.high))})`;
-    return `${digits(times(row.log))}x${ends}`;
-  }
+  const showRatio = (row) => deadheat.speedup(row.log, row.low, row.high).text;
 
   // Whether a label right of this time would leave the chart: it is in the last seventh.
   function isLate(rows, at) {

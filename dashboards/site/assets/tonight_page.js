@@ -7,6 +7,7 @@
     ["model", "Model"], ["use", "Use case"], ["precision", "Precision"], ["batch", "Batch"],
     ["device", "Device"], ["pair", "PyTorch arm"], ["framework", "Faster"],
   ];
+  const FULL_ENOUGH = 0.25; // share of a grid's cells that are filled; below it, a row per model is easier to read
   const LEVELS = [0.03, 0.12, 0.35, 0.8]; // of |log ratio|: 3 %, 13 %, 1.4x, 2.2x
 
   const valueOf = (cell, key) => ({
@@ -27,21 +28,16 @@
   const ratioOf = (cell, metric) =>
     metric ? (cell.metrics[metric] ? cell.metrics[metric].log : null) : cell.log;
 
-  const times = (log) => `${Math.exp(log) < 10 ? Math.exp(log).toFixed(2) : Math.exp(log).toPrecision(3)}x`;
-
-  function gridCell(cell, metric, several) {
+  function gridCell(cell, metric) {
     if (!cell) return null;
     const log = ratioOf(cell, metric);
     const address = deadheat.address("duel.html", { run: cell.run });
-    const name = several ? { note: cell.pair } : {};
-    if (!cell.counts || log === null) {
-      const why = cell.counts ? "not measured" : "void";
-      return { text: why, href: address, title: `${cell.words}: ${cell.reason || why}`, value: "", ...name };
-    }
+    if (!cell.counts || log === null) return { text: "void", href: address, title: `${cell.words}: ${cell.reason}`, value: "" };
     const shown = metric ? cell.metrics[metric].shown : cell.shown;
     const settled = metric || cell.verdict === "different";
     const unsure = !metric && cell.verdict === "unknown" ? " ?" : "";
-    return { text: `${times(log)}${unsure}`, level: settled ? level(log) : 0, href: address, value: Math.exp(log), ...name,
+    const { size } = metric ? deadheat.speedup(log) : deadheat.speedup(log, cell.low, cell.high);
+    return { text: `${size}${unsure}`, level: settled ? level(log) : 0, href: address, value: Math.exp(log),
       title: `${cell.words}: ${shown}. ${metric ? "" : cell.verdict}` };
   }
 
@@ -54,9 +50,16 @@
         other && other.counts && ratioOf(other, metric) !== null;
     });
     if (both.length === 0) return null;
-    const average = (logs) => logs.reduce((sum, log) => sum + log, 0) / logs.length;
-    return { count: both.length, now: average(both.map((cell) => ratioOf(cell, metric))),
-      before: average(both.map((cell) => ratioOf(old.get(`${cell.key} ${cell.pair_id}`), metric))) };
+    const earlier = both.map((cell) => old.get(`${cell.key} ${cell.pair_id}`));
+    return { count: both.length, now: average(both, metric), before: average(earlier, metric) };
+  }
+
+  // The mean of log ratios in words, with the digits that its pairs' intervals justify together.
+  function average(cells, metric) {
+    const log = cells.reduce((sum, cell) => sum + ratioOf(cell, metric), 0) / cells.length;
+    if (metric || cells.some((cell) => cell.low === null || cell.high === null)) return deadheat.speedup(log).size;
+    const half = Math.hypot(...cells.map((cell) => (cell.high - cell.low) / 2)) / cells.length;
+    return deadheat.speedup(log, log - half, log + half).size;
   }
 
   function meanSentence(found, before) {
@@ -64,37 +67,73 @@
     if (!found) return h("p", { class: "aside" }, "No fair pair shown here counts in both nights, so there is no mean.");
     return h("p", {}, deadheat.explain("Geometric mean", "geometric mean"),
       ` of the ${found.count} fair pair${found.count === 1 ? "" : "s"} shown here that count in both nights: `,
-      h("strong", {}, times(found.now)), `, the night before ${times(found.before)}.`);
+      h("strong", {}, found.now), `, the night before ${found.before}.`);
+  }
+
+  const captionOf = (metric) => (metric ? "PyTorch's amount divided by JAX's. Above 1x, JAX needs less." :
+    "Speedup of JAX over PyTorch. Above 1x, JAX is faster. Each number opens its duel.");
+
+  // What most cells share is said once; a cell or a row that differs says so.
+  function describeUsual(cells) {
+    const count = new Map();
+    for (const cell of cells) count.set(cell.pair, (count.get(cell.pair) || 0) + 1);
+    const [usual] = [...count.entries()].sort((a, b) => b[1] - a[1])[0];
+    const devices = new Set(cells.map((cell) => cell.device)).size;
+    return { several: count.size > 1, usual,
+      note: (cell) => [cell.pair === usual ? "" : `against ${cell.pair}`, devices > 1 ? cell.device : ""].filter(Boolean).join(", ") };
   }
 
   function drawGrid(cells, metric, name) {
     const batches = [...new Set(cells.map((cell) => cell.batch))].sort((a, b) => a - b);
-    const pairs = new Set(cells.map((cell) => cell.pair_id));
-    const devices = new Set(cells.map((cell) => cell.device));
+    const shared = describeUsual(cells);
     const rows = new Map();
     for (const cell of cells) {
       const id = [cell.setting, cell.pair_id, cell.device].join(" ");
       if (!rows.has(id)) rows.set(id, { first: cell, cells: new Map() });
       rows.get(id).cells.set(cell.batch, cell);
     }
+    const caption = `${captionOf(metric)}${shared.several ? ` Against PyTorch ${shared.usual}, unless it says otherwise.` : ""}`;
+    if (cells.length < rows.size * batches.length * FULL_ENOUGH) return drawFamilies(cells, metric, name, caption, shared);
     const listed = [...rows.values()].sort((a, b) =>
       a.first.setting.localeCompare(b.first.setting) || a.first.pair.localeCompare(b.first.pair));
     return deadheat.blocks.render({
-      kind: "grid", name, corner: "Workload",
-      caption: metric ? "PyTorch's amount divided by JAX's. Above 1x, JAX needs less." :
-        "Speedup of JAX over PyTorch, by batch size. Above 1x, JAX is faster. Each number opens its duel.",
+      kind: "grid", name, corner: "Workload, by batch", unit: "batch", caption,
       columns: batches.map(String),
       rows: listed.map(({ first, cells: byBatch }) => ({
-        head: { text: first.setting, note: [pairs.size > 1 ? `against ${first.pair}` : "", devices.size > 1 ? first.device : ""].filter(Boolean).join(", ") },
-        cells: batches.map((batch) => gridCell(byBatch.get(batch), metric, false)),
+        head: { text: first.setting, note: shared.note(first) },
+        cells: batches.map((batch) => gridCell(byBatch.get(batch), metric)),
       })),
     });
   }
 
-  const legend = () => h("ul", { class: "key", "aria-label": "Key" },
-    ...[[-4, "PyTorch faster"], [-2, ""], [0, "same"], [2, ""], [4, "JAX faster"]].map(([each, text]) =>
-      h("li", {}, h("i", { class: `level l${each}` }), text)),
-    h("li", {}, "Colours change at 3 %, 13 %, 1.4x and 2.2x; ? = unknown which is faster"));
+  // A grid that would be mostly empty: a row per model, in which each case has a tile.
+  function drawFamilies(cells, metric, name, caption, shared) {
+    const precise = new Set(cells.map((cell) => cell.precision)).size > 1;
+    const order = [...cells].sort((a, b) => a.model.localeCompare(b.model) || a.setting.localeCompare(b.setting) || a.batch - b.batch);
+    const families = new Map();
+    for (const cell of order) families.set(cell.model, [...(families.get(cell.model) || []), cell]);
+    const label = (cell) => [...cell.setting.split(", ").slice(1).filter((each) => precise || each !== cell.precision),
+      `batch ${cell.batch}`, shared.note(cell)].filter(Boolean).join(", ");
+    const tile = (cell) => {
+      const { text, level: shade, href, title } = gridCell(cell, metric);
+      return h("li", { class: shade === undefined ? "void" : `level l${shade}`, title },
+        h("a", { href }, h("strong", {}, text), h("span", {}, label(cell))));
+    };
+    const body = [...families.entries()].map(([model, own]) => h("tr", { role: "row" },
+      h("th", { scope: "row", role: "rowheader" }, model), h("td", { role: "cell" }, h("ul", { class: "tiles" }, ...own.map(tile)))));
+    const lines = [["Model", "Case", "Speedup"], ...order.map((cell) => [cell.model, cell.words, gridCell(cell, metric).value])];
+    return deadheat.tables.frame({ name, caption }, h("table", { class: "families cards", role: "table" },
+      h("caption", {}, h("span", {}, caption)), h("tbody", { role: "rowgroup" }, ...body)), () => lines);
+  }
+
+  // A colour bar: each shade with the size at which it begins.
+  function legend() {
+    const ends = ["3 %", "13 %", "1.4x", "2.2x"];
+    const shade = (each) => h("li", { class: `level l${each}` }, each ? `\u2265 ${ends[Math.abs(each) - 1]}` : "same, or unknown (?)");
+    const bar = (levels) => h("ul", {}, ...levels.map(shade));
+    return h("div", { class: "key", role: "group", "aria-label": "Key" },
+      h("span", {}, "PyTorch faster by"), bar([-4, -3, -2, -1]), bar([0]), bar([1, 2, 3, 4]), h("span", {}, "JAX faster by"));
+  }
 
   function select(key, name, values, state, changed) {
     const box = h("select", { onchange: () => changed(key, box.value) },
@@ -118,7 +157,10 @@
         key === besides || !state[key] || valueOf(cell, key) === state[key]);
       // By default the fair pair of each case; another arm is a choice.
       const own = night.cells.filter((cell) => state.pair || cell.fair || !cell.has_fair);
-      const kept = own.filter((cell) => fits(cell));
+      const metric = night.metrics.some((each) => each.key === state.metric) ? state.metric : "";
+      const fitting = own.filter((cell) => fits(cell));
+      const kept = fitting.filter((cell) => !cell.counts || ratioOf(cell, metric) !== null);
+      const left = fitting.length - kept.length;
       const options = FILTERS.map(([key, name]) => {
         const from = key === "pair" ? night.cells : own;
         const values = [...new Set(from.filter((cell) => fits(cell, key)).map((cell) => valueOf(cell, key)))];
@@ -129,9 +171,9 @@
       });
       const metrics = night.metrics.map((each) => [each.key, each.title]);
       bar.replaceChildren(...[...options, metrics.length ? metricSelect(metrics, state, changed) : null].filter(Boolean));
-      const metric = night.metrics.some((each) => each.key === state.metric) ? state.metric : "";
       body.replaceChildren(...(kept.length ? [
         meanSentence(mean(kept, before && before.cells, metric), before), legend(), drawGrid(kept, metric, `${night.name}-grid`),
+        left ? h("p", { class: "aside" }, `${left} pair${left === 1 ? "" : "s"} without this metric ${left === 1 ? "is" : "are"} left out.`) : "",
       ] : [h("p", {}, night.cells.length ? "No pair fits these filters." : "No pair of JAX and PyTorch was measured.")]));
     }
     draw();

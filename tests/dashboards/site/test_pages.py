@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from manual import check_command
 from playwright.sync_api import Browser, Page, sync_playwright
 from site_nights import ADHOC, HOSTILE, NIGHTS, name_night
 
+from dashboards.formatting import format_size, format_speedup
 from dashboards.site.files import SiteFiles
 
 pytestmark = pytest.mark.browser
@@ -161,6 +163,88 @@ def test_filters_stay_in_the_address(browser: Browser, site: Path) -> None:
     assert "No pair fits these filters." in page.locator("#grid").inner_text()
     assert visit.complaints == []
     visit.context.close()
+
+
+def test_on_a_phone_every_answer_is_in_sight(browser: Browser, site: Path) -> None:
+    visit = Visit(browser, 390)
+    for address in ("index.html", "guide.html", "events.html", "releases.html"):
+        page = visit.open(site, address)
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        answers = page.locator(".lead-cell, .heat td a, .heat td.level")
+        assert answers.count() > 0, address
+        for box in (each.bounding_box() for each in answers.all()):
+            assert box is not None and box["x"] + box["width"] <= 390, address
+        name, lead = page.locator(".cards tbody tr:has(.lead-cell)").first.evaluate(
+            "row => [row.cells[0], row.querySelector('.lead-cell')].map(each =>"
+            " each.getBoundingClientRect().top)"
+        )
+        others = page.locator(".cards tbody tr:has(.lead-cell)").first.locator("td:not(.lead-cell)")
+        below = [box["y"] for box in (each.bounding_box() for each in others.all()) if box]
+        assert name < lead and all(each > lead for each in below), address
+    visit.context.close()
+
+
+def test_a_mostly_empty_grid_has_a_row_per_model(
+    browser: Browser, site: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "site"
+    shutil.copytree(site, copy)
+    name = f"campaigns/{name_night(NIGHTS - 1)}"
+    files = SiteFiles(copy)
+    night = files.read(name)
+    for number, cell in enumerate(night["cells"]):
+        cell["batch"] = number
+        cell["setting"] += f", kind {number}"
+    files.write(name, night)
+    files.flush()
+    page = Visit(browser, 390).open(copy, "index.html")
+    heads = page.locator(".families tbody th").all_inner_texts()
+    assert heads == ["MLP", "ResNet-50", "ViT-B/16"]
+    tiles = page.locator(".families .tiles li")
+    assert tiles.count() == len([each for each in night["cells"] if each["fair"]])
+    for tile in tiles.all():
+        box = tile.bounding_box()
+        assert box is not None and box["x"] + box["width"] <= 390
+        assert re.search(r"kind \d+, batch \d+", tile.inner_text())
+
+
+def test_every_shade_of_the_key_has_a_label(browser: Browser, site: Path) -> None:
+    page = Visit(browser).open(site, "index.html")
+    shades = [text.replace("\u2265 ", "") for text in page.locator(".key li").all_inner_texts()]
+    sizes = ["3 %", "13 %", "1.4x", "2.2x"]
+    assert shades == [*reversed(sizes), "same, or unknown (?)", *sizes]
+
+
+def test_scripts_round_as_the_rest_does(browser: Browser, site: Path) -> None:
+    page = Visit(browser).open(site, "index.html")
+    cases = [
+        (math.log(middle), math.log(middle) - half, math.log(middle) + half)
+        for middle in (0.0713, 0.19, 0.994, 1.0, 1.42, 2.3, 17.2, 365.0)
+        for half in (0.0, 0.0004, 0.003, 0.02, 0.3, 2.0)
+    ]
+    found = page.evaluate(
+        "cases => cases.map(each => deadheat.speedup(...each)).map(each => [each.size, each.text])",
+        cases,
+    )
+    assert found == [[format_size(*each), format_speedup(*each)] for each in cases]
+    alone = page.evaluate("deadheat.speedup(Math.log(23.456)).size")
+    assert alone == format_size(math.log(23.456), math.nan, math.nan)
+
+
+def test_a_long_table_shows_its_rest_on_demand(browser: Browser, site: Path) -> None:
+    page = Visit(browser).open(site, "runs.html")
+    page.evaluate(
+        "document.querySelector('main').append(deadheat.blocks.render({kind: 'table', name: 'long',"
+        " caption: 'Long', columns: [{key: 'n', name: 'Number'}],"
+        " rows: [...Array(200).keys()].map(n => ({n}))}))"
+    )
+    table = page.get_by_role("region", name="Long")
+    assert table.locator("tbody tr").count() == 50
+    page.get_by_label("Filter rows: Long").fill("199")
+    assert table.locator("tbody tr").all_inner_texts() == ["199"]
+    page.get_by_label("Filter rows: Long").fill("")
+    page.get_by_role("button", name="Show all 200 rows").click()
+    assert table.locator("tbody tr").count() == 200
 
 
 def test_a_cell_whose_verdict_is_unknown_names_no_faster_side(

@@ -46,7 +46,7 @@ def test_deleting_rows_takes_their_sentences_away(
     assert answer["since"]["started_at"].day == 2 and not answer["since"]["always"]
     assert answer["of_b"]["median_step_ns"] == pytest.approx(2 * answer["of_a"]["median_step_ns"])
     (sentence,) = list_sentences([answer])
-    assert "JAX at batch" in sentence and "2.00x as fast" in sentence
+    assert "JAX at batch" in sentence and "2.000x as fast" in sentence
 
     shown = run_here("guide", "--state", str(tmp_path), "--workload", "ML")
     assert sentence in " ".join(shown.stdout.split()), shown.stderr
@@ -150,6 +150,33 @@ def test_what_is_not_measured_is_named_with_its_reason_and_without_a_number(
     assert all(f"not measured: {topic}. " in shown for topic in listed)
     filtered = run_here("guide", "--state", str(tmp_path), "--workload", "mlp").stdout
     assert "Community" not in filtered
+
+
+def test_a_guide_of_many_answers_has_a_fold_per_model(tmp_path: Path) -> None:
+    engine = open_history(open_state(tmp_path), _nights())
+    (answer,) = list_answers(engine)
+    engine.dispose()
+    few = guide_page([answer])
+    (best,) = [each for each in few["blocks"] if each.get("id") == "best"]
+    assert [each["kind"] for each in best["blocks"]] == ["table"]
+    other = {**answer, "log_ratio": -answer["log_ratio"], "faster": "torch"}
+    wide = {**answer, "low": answer["log_ratio"] - 0.2, "high": answer["log_ratio"] + 0.2}
+    models = [
+        *[{**wide, "workload": "mlp", "case_name": f"train_b{each}"} for each in range(19)],
+        {**answer, "workload": "resnet50"},
+        {**other, "workload": "resnet50", "case_name": "train_b1"},
+    ]
+    sections = {each["id"]: each for each in guide_page(models)["blocks"] if "id" in each}
+    for name in ("best", "use-train"):
+        folds = sections[name]["blocks"]
+        assert [each["summary"] for each in folds] == [
+            "MLP: JAX is 2.0x as fast in 19 pairs.",
+            "ResNet-50: JAX is faster in 1 of 2 pairs, PyTorch in 1.",
+        ]
+    (table,) = sections["best"]["blocks"][0]["blocks"]
+    assert table["caption"] == "Which framework is faster.", "each has one batch"
+    (several,) = guide_page([{**answer, "batch": each} for each in (1, 8)])["blocks"][1]["blocks"]
+    assert several["caption"] == "Over all batches that were measured."
 
 
 def test_compilation_pays_after_the_steps_that_make_up_for_it() -> None:
