@@ -47,6 +47,14 @@ def newest_pairs(ratios: pd.DataFrame) -> pd.DataFrame:
     return pairs if newest.empty else newest
 
 
+def newest_pair_rows(ratios: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As `newest_pairs`, of rows."""
+    of_kind = [row for row in ratios if row["kind"] == "cross_framework"]
+    pairs = [row for row in of_kind if "control" not in (row["a_role"], row["b_role"])]
+    newest = [row for row in pairs if (row["a_role"], row["b_role"]) == ("newest", "newest")]
+    return newest or pairs
+
+
 def is_fair(pair: Mapping[str, Any]) -> bool:
     """Whether the two sides had the same settings, as read back; by torch's arm where they left
     nothing to read, or where the pair is void."""

@@ -20,7 +20,9 @@ from benchcore.store.events import (
     record_sent,
     store_finding,
 )
+from benchcore.store.metrics import TRACKED
 from benchcore.store.records import ContenderRecord, SuspicionRecord
+from benchcore.store.series import read_series
 from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
 from benchcore.verdict.confirmation.decide import LOOKS, Finding, decide
 from benchcore.verdict.history.series import STEP_TIME
@@ -42,10 +44,12 @@ _WHO = "made-up-engineer"
 
 def write_findings(engine: Engine, last: date) -> None:
     """Suspect, confirm, open events and triage all but the newest ones, as of the `last` night."""
-    refresh_suspicions(engine)
+    series = read_series(engine, metrics=TRACKED)
+    refresh_suspicions(engine, series)
+    known = {each.key: each for each in series}
     for row in list_suspicions(engine):
         if (last - date.fromisoformat(row["since"])).days > _TOO_NEW:
-            _confirm(engine, read_suspicion(engine, row["id"]))
+            _confirm(engine, read_suspicion(engine, row["id"], known))
     for event in list_events(engine):
         record_sent(engine, event["id"])
         _triage(engine, event, (last - date.fromisoformat(event["since"])).days)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Engine, and_, or_, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session, aliased, load_only
 
 from benchcore.protocol import Role
 from benchcore.store.conditions import read_conditions
@@ -124,8 +124,19 @@ def _read_pairs(session: Session, condition: ColumnElement[bool]) -> Iterable[An
         .join(one, and_(one.duel_run == DuelRun.id, one.name == PairRatio.a))
         .join(other, and_(other.duel_run == DuelRun.id, other.name == PairRatio.b))
         .where(condition)
+        .options(
+            load_only(*(getattr(DuelRun, name) for name in _DUEL_COLUMNS), raiseload=True),
+            load_only(*(getattr(PairRatio, name) for name in _PAIR_COLUMNS), raiseload=True),
+        )
     )
     return session.execute(query)
+
+
+_DUEL_COLUMNS = ("id", "started_at", *_OF_DUEL)
+_PAIR_COLUMNS = (
+    *("duel_run", "a", "b", "kind", "a_arm", "b_arm", "a_version", "b_version", "b_role"),
+    "log_ratio",
+)
 
 
 def _read_controls(

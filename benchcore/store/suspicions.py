@@ -200,12 +200,15 @@ def _list_priorities(engine: Engine) -> list[Priority]:
     return found
 
 
-def read_suspicion(engine: Engine, suspicion: int) -> SuspicionRecord:
-    """What a suspicion is about. Raises UserError if its nights no longer count."""
+def read_suspicion(
+    engine: Engine, suspicion: int, known: Mapping[SeriesKey, Series] | None = None
+) -> SuspicionRecord:
+    """What a suspicion is about. Raises UserError if its nights no longer count. `known` are the
+    series as `read_series` returned them, if they were read already."""
     with Session(engine) as session:
         row = session.get_one(SuspicionRow, suspicion)
         key = series_key(row)
-        series = next(iter(read_series(engine, key)), None)
+        series = known.get(key) if known else next(iter(read_series(engine, key)), None)
         nights = {night.duel_run: night for night in series.nights} if series else {}
         rests_on = (row.before_run, row.since_run, row.after_run)
         gone = [each for each in rests_on if each not in nights]

@@ -27,7 +27,7 @@ from dashboards.formatting import (
     format_speedup,
     is_missing,
 )
-from dashboards.frames import counting, is_fair, newest_pairs, select_rows
+from dashboards.frames import counting, is_fair, newest_pair_rows
 from dashboards.site import blocks, voids
 from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign, count_failed
@@ -78,10 +78,9 @@ def title_campaign(campaign: Campaign) -> str:
 
 def list_cells(campaign: Campaign) -> list[dict[str, Any]]:
     """One per case and pair of the newest JAX and the newest PyTorch."""
-    pairs = newest_pairs(campaign.ratios)
-    pairs = select_rows(pairs, ~pairs["workload"].isin(_NO_WORKLOADS))
+    pairs = newest_pair_rows(campaign.rows("ratios"))
     amounts = index_contenders(campaign)
-    listed = [_describe_cell(row, amounts) for row in pairs.to_dict("records")]
+    listed = [_describe_cell(row, amounts) for row in pairs if row["workload"] not in _NO_WORKLOADS]
     with_fair = {cell["key"] for cell in listed if cell["fair"]}
     return [{**cell, "has_fair": cell["key"] in with_fair} for cell in listed]
 

@@ -63,8 +63,12 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     `passes_of` is the earlier duel run whose passes hold, of the campaign `passes_campaign`: its
     memory, energy and compiled program are then in the row.
     """
-    frame = _take_earlier_passes(engine, _read_contenders(engine, campaign))
-    return add_physics(frame, read_sentinels(engine, campaign))
+    return add_physics(amount_frame(engine, campaign), read_sentinels(engine, campaign))
+
+
+def amount_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
+    """As `contender_frame`, without the shares of ceilings."""
+    return _take_earlier_passes(engine, _read_contenders(engine, campaign))
 
 
 def _read_contenders(engine: Engine, campaign: Campaigns) -> pd.DataFrame:

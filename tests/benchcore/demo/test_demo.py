@@ -22,7 +22,9 @@ from benchcore.store.events import list_events
 from benchcore.store.frames.contenders import contender_frame
 from benchcore.store.frames.duels import duel_frame
 from benchcore.store.frames.ratios import ratio_frame
-from benchcore.store.suspicions import list_suspicions
+from benchcore.store.metrics import TRACKED
+from benchcore.store.series import read_series
+from benchcore.store.suspicions import list_suspicions, read_suspicion
 
 LAST = date(2026, 11, 22)
 DAYS = 40
@@ -49,6 +51,17 @@ def test_every_campaign_device_and_plan_says_that_it_is_made_up(
     assert load_campaign(state, duels["campaign"].iloc[-1]).notes == (story.MADE_UP,)
 
 
+def test_a_suspicion_reads_the_same_from_series_that_were_read_before(
+    made_up: tuple[State, Engine],
+) -> None:
+    _, engine = made_up
+    known = {each.key: each for each in read_series(engine, metrics=TRACKED)}
+    suspicions = [row["id"] for row in list_suspicions(engine)]
+    assert suspicions
+    for each in suspicions[:2]:
+        assert read_suspicion(engine, each, known) == read_suspicion(engine, each)
+
+
 def test_the_documents_fit_the_schema_of_measured_ones(tmp_path: Path) -> None:
     state = open_demo(tmp_path / "one")
     engine = open_database(state.database_url, made_up=True)
@@ -70,7 +83,7 @@ def test_a_made_up_history_has_all_that_pages_show(made_up: tuple[State, Engine]
     assert set(contenders["status"]) == {"ok", "crash"}
     measured = contenders.loc[contenders["status"] == "ok"]
     for column in ("gross_mj", "net_mj", "allocator_peak_bytes", "latency_p95_ns"):
-        assert measured[column].notna().any()
+        assert any(measured[column].notna())
     assert contenders["compute_share"].max() < 1
     assert {"open", "confirmed"} <= {row["state"] for row in list_suspicions(engine)}
 

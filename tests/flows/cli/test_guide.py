@@ -12,7 +12,7 @@ import pytest
 from command_line import run_here
 from kept_histories import open_history
 from result_documents import JAX, TORCH, make_document
-from sqlalchemy import update
+from sqlalchemy import event, update
 from sqlalchemy.orm import Session
 
 from benchcore.state import open_state
@@ -150,6 +150,29 @@ def test_what_is_not_measured_is_named_with_its_reason_and_without_a_number(
     assert all(f"not measured: {topic}. " in shown for topic in listed)
     filtered = run_here("guide", "--state", str(tmp_path), "--workload", "mlp").stdout
     assert "Community" not in filtered
+
+
+def test_an_answer_reads_only_the_nights_of_its_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    engine = open_history(open_state(tmp_path), _nights())
+    plans: list[str] = []
+
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if "LIMIT" in statement:
+            database = connection.connection.dbapi_connection
+            steps = database.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            plans.append("; ".join(step[3] for step in steps))
+
+    event.listen(engine, "before_cursor_execute", explain)
+    list_answers(engine)
+    assert len(plans) == 2, "the newest pair, and the first one of its lead"
+    for plan in plans:
+        assert "ix_duel_run_series" in plan and "started_at>?" in plan, plan
+        assert "SEARCH ratio USING INDEX sqlite_autoindex_ratio_1 (duel_run=?)" in plan, plan
+        assert "ORDER BY" not in plan, "the index has them in order"
+    engine.dispose()
 
 
 def test_a_guide_of_many_answers_has_a_fold_per_model(tmp_path: Path) -> None:
