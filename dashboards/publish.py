@@ -25,7 +25,7 @@ from dashboards.site.duels import list_duels
 from dashboards.site.events import events_page, list_marks, open_events
 from dashboards.site.files import SiteFiles, render_shell, replace_text, write_shared
 from dashboards.site.gather import Campaign, read_campaigns
-from dashboards.site.guide import glossary_page, guide_page
+from dashboards.site.guide import guide_page
 from dashboards.site.health import describe_entry, health_page, runs_page
 from dashboards.site.history import add_night, drop_night
 from dashboards.site.machine_files import write_machine_files
@@ -34,6 +34,7 @@ from dashboards.site.numerics import remember_numerics
 from dashboards.site.operations import operations_page
 from dashboards.site.pages import TONIGHT
 from dashboards.site.pairs import case_key
+from dashboards.site.reading import glossary_page
 from dashboards.site.releases import (
     Touched,
     refresh_certificates,

@@ -1,4 +1,4 @@
-"""The page Guide: which framework for me, from measured rows that count; how to read a number."""
+"""The page Guide: which framework for me, from measured rows that count."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from dashboards.formatting import (
 )
 from dashboards.site import blocks
 from dashboards.site.blocks import Block, column
-from dashboards.site.glossary import CHECKS, READING, list_terms
 from dashboards.site.pages import OPERATIONS_PAGE, PAGES
 from dashboards.site.pairs import case_key, name_pair
+from dashboards.site.reading import checks_section, reading_section
 from dashboards.site.voids import shorten
 
 _TITLE = next(each.title for each in PAGES if each.stem == "guide")
@@ -380,36 +380,3 @@ def not_measured_section() -> Block:
     caption = "Asked by people who choose a framework. This page has no number and no opinion."
     table = blocks.table("not-measured", caption, columns, rows)
     return blocks.section("Not measured", [table], id="not-measured")
-
-
-def reading_section() -> Block:
-    """How to read a number, part by part."""
-    pairs = [(term, meaning) for term, meaning in READING]
-    glossary = blocks.text("Every word: ", blocks.link("Glossary", "glossary.html"), ".")
-    return blocks.section("How to read a number", [blocks.facts(pairs), glossary], id="reading")
-
-
-def checks_section() -> Block:
-    """What each check means that a pair passes before its number counts."""
-    columns = (
-        column("check", "Check"),
-        column("asks", "What it asks"),
-        column("fails", "If it fails"),
-        column("look", "Where to look"),
-    )
-    rows = [
-        {"check": check, "asks": asks, "fails": fails, "look": blocks.link(*look)}
-        for check, asks, fails, look in CHECKS
-    ]
-    caption = "A pair that fails one check is stored with its reason, and does not count."
-    table = blocks.table("gates", caption, columns, rows)
-    return blocks.section("What makes a number count", [table], id="gates")
-
-
-def glossary_page() -> Block:
-    """The content of `glossary.html`: every word with an anchor of its own."""
-    terms = list_terms()
-    ids = [each.id for each in terms]
-    shown = blocks.facts([(each.word, each.meaning) for each in terms], ids=ids)
-    lead = "What the words on these pages mean. Each has a link of its own: glossary.html#speedup."
-    return blocks.page("Glossary", [shown], lead=lead)

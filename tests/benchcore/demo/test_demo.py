@@ -83,8 +83,8 @@ def test_a_made_up_history_has_all_that_pages_show(made_up: tuple[State, Engine]
     assert set(contenders["status"]) == {"ok", "crash"}
     measured = contenders.loc[contenders["status"] == "ok"]
     for column in ("gross_mj", "net_mj", "allocator_peak_bytes", "latency_p95_ns"):
-        assert any(measured[column].notna())
-    assert contenders["compute_share"].max() < 1
+        assert not all(measured[column].isna())
+    assert max(contenders["compute_share"].dropna()) < 1
     assert {"open", "confirmed"} <= {row["state"] for row in list_suspicions(engine)}
 
 
