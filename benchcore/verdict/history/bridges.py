@@ -22,6 +22,9 @@ from benchcore.verdict.history.thresholds import (
 from benchcore.verdict.samples import t_quantile
 
 _Pair = tuple[str, str]
+_ALPHA = 0.001
+"""How often a condition that moved nothing is bridged, per change of one. A false bridge would shift
+all later nights; a true move without a bridge is still a shift of the series."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,7 @@ def bridge_conditions(
 
     The control pair is two environments that were measured on both sides of the change, in the
     same duels: what moved their ratio is the condition. Its move is taken from all later nights if
-    its 95 % interval excludes 0 and it matters on the metric's scale; a move by METHOD always is.
+    it is certain (`_ALPHA`) and matters on the metric's scale; a move by METHOD always is.
     Without such a pair a new METHOD begins a new series. Until both sides have
     `LASTING_NIGHTS` nights, those of a new METHOD wait outside the series.
     """
@@ -106,8 +109,10 @@ def _measure(before: Sequence[Night], after: _Period, scale: SeriesScale) -> Bri
     found = replace(found, pair=pair, num_before=len(old), num_after=len(new))
     if found.reason:
         return found
-    move, half = _compare(np.array(old), np.array(new), scale)
-    is_real = abs(move) > half and abs(move) >= math.log1p(scale.smallest)
+    move, error, freedom = _compare(np.array(old), np.array(new), scale)
+    half = t_quantile(0.975, freedom) * error
+    is_certain = abs(move) > t_quantile(1 - _ALPHA / 2, freedom) * error
+    is_real = is_certain and abs(move) >= math.log1p(scale.smallest)
     return replace(
         found,
         log_ratio=move,
@@ -138,9 +143,9 @@ def _collect(nights: Sequence[Night]) -> dict[_Pair, list[float]]:
     return found
 
 
-def _compare(old: np.ndarray, new: np.ndarray, scale: SeriesScale) -> tuple[float, float]:
-    """How far the level moved, and half of its 95 % interval: Student's t with one spread for both
-    sides, wider where neighbouring nights are correlated."""
+def _compare(old: np.ndarray, new: np.ndarray, scale: SeriesScale) -> tuple[float, float, int]:
+    """How far the level moved, its standard error and degrees of freedom: Student's t with one
+    spread for both sides, wider where neighbouring nights are correlated."""
     freedom = len(old) + len(new) - 2
     squares = sum(
         (len(each) - 1) * max(measure_spread(each) or 0.0, scale.noise_floor) ** 2
@@ -148,4 +153,4 @@ def _compare(old: np.ndarray, new: np.ndarray, scale: SeriesScale) -> tuple[floa
     )
     rho = max(measure_correlation(each) for each in (old, new))
     variance = squares / freedom * (1 / len(old) + 1 / len(new)) * (1 + rho) / (1 - rho)
-    return measure_level(new) - measure_level(old), t_quantile(0.975, freedom) * math.sqrt(variance)
+    return measure_level(new) - measure_level(old), math.sqrt(variance), freedom

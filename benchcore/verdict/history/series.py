@@ -126,7 +126,7 @@ class Bridge:
         if self.log_ratio is None or self.low is None or self.high is None:
             return f"{changed} is not bridged: {self.reason}"
         middle, low, high = map(math.expm1, (self.log_ratio, self.low, self.high))
-        effect = "is bridged" if self.applied else "moved nothing that matters"
+        effect = "is bridged" if self.applied else "is not shown to move what matters"
         move = f"{middle:+.1%} ({low:+.1%} to {high:+.1%})"
         return f"{changed} {effect}: {move} between the same environments"
 

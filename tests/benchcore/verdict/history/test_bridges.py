@@ -61,9 +61,29 @@ def test_a_driver_that_moves_nothing_leaves_the_nights_as_they_are() -> None:
     assert not bridge.applied
     assert bridge.low is not None and bridge.high is not None
     assert bridge.low < 0 < bridge.high
-    assert "driver 570.1 to 580.2 on 2026-01-19 moved nothing that matters" in bridge.words
+    assert "driver 570.1 to 580.2 on 2026-01-19 is not shown to move what matters" in bridge.words
     assert [night.log_ratio for night in series.nights] == NOISE.tolist()
     assert suspect(series) == ()
+
+
+@pytest.mark.parametrize(("correlation", "most"), [(0.0, 2), (0.5, 6)])
+def test_noise_of_2_percent_is_rarely_bridged(correlation: float, most: int) -> None:
+    """A false bridge would move all later nights. With intervals of 95 % it was 5 and 15 %."""
+    rng, applied = np.random.default_rng(7), 0
+    for _ in range(200):
+        noise = rng.normal(0, 0.02, 40)
+        for night in range(1, 40):
+            own = math.sqrt(1 - correlation**2) * noise[night]
+            noise[night] = correlation * noise[night - 1] + own
+        applied += _bridge(_nights(noise, DRIVER)).bridges[0].applied
+    assert applied <= most
+
+
+def test_a_move_that_is_not_certain_is_not_called_none() -> None:
+    noise = np.random.default_rng(4).normal(0, 0.02, 30)
+    (bridge,) = _bridge(_nights(noise + 0.03 * (np.arange(30) >= 18), DRIVER)).bridges
+    assert not bridge.applied and bridge.high is not None and bridge.high > 0.03
+    assert "is not shown to move what matters" in bridge.words
 
 
 def test_a_series_goes_on_across_a_driver_that_moves_it_and_names_the_driver() -> None:
