@@ -23,8 +23,8 @@ from benchcore.verdict.samples import t_quantile
 
 _Pair = tuple[str, str]
 _ALPHA = 0.001
-"""How often a condition that moved nothing is bridged, per change of one. A false bridge would shift
-all later nights; a true move without a bridge is still a shift of the series."""
+"""How often a condition that moved nothing is bridged. A false bridge would shift all later nights;
+a true move without a bridge is still a shift of the series."""
 
 
 @dataclass(frozen=True, kw_only=True)
