@@ -223,6 +223,7 @@ def product_rows(frames: CheckFrames) -> pd.DataFrame:
         judge_products(
             row["name"],
             row["products"],
+            framework=row["framework"],
             precision=row["precision"],
             analytic=row["flops_per_step"],
             on_gpu=row["device"]["kind"] == "gpu",

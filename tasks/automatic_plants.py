@@ -11,19 +11,21 @@ from typing import Any
 
 from benchcore.errors import UserError
 from benchcore.planning.catalog import list_workloads, load_spec
-from tasks.plants import Outcome, Plant
+from tasks.plants import VAIN, Outcome, Plant
 
 _SIDES = ("jax", "torch")
 _DIFFERS = "' differs|could not be compared"
 _STATE = "timed step"
 _WORK = "the work of its case"
-
+_VAIN, _UNUSUAL = VAIN
 
 _GUARDS = {
     "' differs": "numerics",
     "could not be compared": "numerics",
     _STATE: "later steps",
     _WORK: "products",
+    _VAIN: "in vain",
+    _UNUSUAL: "in vain",
     "input_buffers": "input buffers",
     "owed": "owed",
     "host calls": "host calls",
@@ -57,8 +59,6 @@ class _Facts:
     has_params: bool
     has_floats: bool
     has_batch: bool
-    multiplies: bool
-    """Whether it has products: elementwise work that is done twice is not refused."""
 
 
 @functools.cache
@@ -73,7 +73,6 @@ def _find_facts(workload: str, name: str) -> _Facts:
         has_params=bool(arrays.params),
         has_floats=any(each.dtype.kind == "f" for each in inputs),
         has_batch=case.batch > 1 and any(len(each) == case.batch for each in inputs if each.ndim),
-        multiplies=spec.flops(case) > 0,
     )
 
 
@@ -146,8 +145,13 @@ KINDS = (
     Kind(
         name="does its work twice",
         wrapper="work_twice",
-        guard=f"{_DIFFERS}|{_WORK}",
-        fits=lambda facts: facts.trains or facts.multiplies,
+        guard=f"{_DIFFERS}|{_WORK}|{_VAIN}",
+    ),
+    Kind(
+        name="work in vain",
+        wrapper="work_in_vain",
+        guard=f"{_VAIN}|{_UNUSUAL}",
+        fits=attrgetter("has_floats"),
     ),
 )
 

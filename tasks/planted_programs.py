@@ -211,6 +211,12 @@ def work_twice(build: Build, given: Given) -> Program:
     return replace(program, step=step)
 
 
+def work_in_vain(build: Build, given: Given) -> Program:
+    """Compute something more of the inputs, and add none of it, which slows its side."""
+    program, burdened = build(), _make_burden(given.framework)
+    return replace(program, step=lambda inputs: program.step(burdened(inputs)))
+
+
 def _after(first: Callable[..., object], then: Callable[[], object]) -> Callable[..., Any]:
     def both(*args: Any) -> Any:
         found = first(*args)
@@ -253,11 +259,42 @@ def _make_rounding(framework: str) -> Callable[[Any], Any]:
     )
 
 
+def _make_burden(framework: str) -> Callable[[Any], Any]:
+    """Adds nothing to every number of arrays, tuples, lists and mappings of them, several times."""
+
+    def add_nothing(array: Any, sine: Callable[[Any], Any]) -> Any:
+        for scale in range(1, 17):
+            array = array + 1e-30 * sine(scale * array)
+        return array
+
+    if framework == "jax":
+        jax = importlib.import_module("jax")
+        return jax.jit(
+            lambda nested: jax.tree.map(
+                lambda each: (
+                    add_nothing(each, jax.numpy.sin)
+                    if jax.numpy.issubdtype(each.dtype, jax.numpy.floating)
+                    else each
+                ),
+                nested,
+            )
+        )
+    torch = importlib.import_module("torch")
+    return lambda nested: torch.utils._pytree.tree_map(
+        lambda each: (
+            add_nothing(each, torch.sin)
+            if isinstance(each, torch.Tensor) and each.is_floating_point()
+            else each
+        ),
+        nested,
+    )
+
+
 WRAPPERS: Mapping[str, Wrapper] = {
     each.__name__: each
     for each in (
         repeat_first_output, keep_output_of_each_input, repeat_outputs_by_count, round_inputs,
         round_outputs, compute_half_of_the_batch, use_first_inputs, place_inputs_once, keep_params,
-        return_early, compute_when_read, skip_the_optimizer, work_twice,
+        return_early, compute_when_read, skip_the_optimizer, work_twice, work_in_vain,
     )
 }  # fmt: skip

@@ -21,6 +21,7 @@ Step = Callable[[], object]
 Synchronise = Callable[[object], None]
 _FEWEST_WATCHED, _MOST_WATCHED, _WATCHING_S = 2, 8, 2.0
 """Steps after the timed ones, each of which must move the state."""
+_FEWEST_SETTLED = 3
 _NUM_FRESH_READ = 2
 """Steps on unseen inputs whose outputs are compared."""
 
@@ -53,6 +54,14 @@ class BoundProgram:
     def inputs(self) -> Any:
         """The first set of inputs on the device."""
         return self.rotation.buffers[0]
+
+    def settle(self, synchronise: Synchronise) -> Step:
+        """The step, from some steps after the known start on: there no value is zero or one for
+        want of steps."""
+        self.program.reset(self._start.params)
+        for _ in range(_FEWEST_SETTLED):
+            synchronise(self.plain_step())
+        return self.plain_step
 
     def lower(self) -> Any:
         """The compiled step in the framework's own form; None where there is none."""

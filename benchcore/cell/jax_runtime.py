@@ -17,9 +17,10 @@ from benchcore.cell.explain.products import MOST_COUNTED, describe
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
-from benchcore.cell.proof import jax_watch
+from benchcore.cell.proof import jax_needless, jax_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings, walk_equations, xla_flag
+from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
 from benchcore.cell.proof.switches import CONFIG
 from benchcore.cell.runtime import ALONE, Place, name_devices
@@ -228,12 +229,18 @@ class JaxRuntime:
         return jax_watch.watch_step(self._jax, program)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
-        """Of what XLA made of the step, and of the jaxpr of several steps."""
+        """Of what XLA made of the step, of the jaxpr of several steps, and of the values of one."""
+
+        def find_needless() -> dict[str, Any]:
+            settled = program.settle(self.synchronise)
+            return describe_needless(lambda: jax_needless.record(self._jax, settled))
+
         return describe(
             lambda: inspect_compiled(
                 program.lower(), self._compile(program), devices=self._num_devices
             ),
             lambda: count_asked(self._jax, program.plain_step, MOST_COUNTED),
+            find_needless if self._num_devices == 1 else None,
         )
 
     def allocator_peak_bytes(self) -> int | None:

@@ -16,9 +16,10 @@ from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.timing import run_window
-from benchcore.cell.proof import torch_watch
+from benchcore.cell.proof import torch_needless, torch_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
 from benchcore.cell.proof.manifest import join_readings
+from benchcore.cell.proof.needless import describe_needless
 from benchcore.cell.proof.own_code import identify
 from benchcore.cell.runtime import ALONE, Place, name_devices
 from benchcore.program import REFERENCE, UnsupportedError
@@ -254,14 +255,20 @@ class TorchRuntime:
         return torch_watch.watch_step(self._torch, program.plain_step)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
-        """Of what its compiled graphs call, and of what the step asks for."""
+        """Of what its compiled graphs call, of what the step asks for, and of its values."""
         step = program.plain_step
+
+        def find_needless() -> dict[str, Any]:
+            settled = program.settle(self.synchronise)
+            return describe_needless(lambda: torch_needless.record(self._torch, settled))
+
         mode = program.held().get("compile_mode") or (
             "default" if self.num_compilations() else "none"
         )
         return describe(
             lambda: inspect_compiled(self._torch, step, mode, on_gpu=self._device.type == "cuda"),
             lambda: self._of_group(count_asked(self._torch, step, MOST_COUNTED)),
+            find_needless if self._place.size == 1 else None,
         )
 
     def _of_group(self, flops: Flops) -> Flops:

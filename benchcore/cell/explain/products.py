@@ -27,10 +27,16 @@ class Compiled:
     why: str = ""
 
 
-def describe(inspect: Callable[[], Compiled], count: Callable[[], Flops]) -> dict[str, Any]:
-    """What a result document holds as `effective.products`: what the step asks for, by `count`, and
-    before that what was compiled. What raises is null with its reason."""
+def describe(
+    inspect: Callable[[], Compiled],
+    count: Callable[[], Flops],
+    find_needless: Callable[[], Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """What a result document holds as `effective.products`: what the step asks for, by `count`,
+    before that what was compiled, and last what the step does in vain. What raises is null with
+    its reason; so is what can't be found (None)."""
     found: dict[str, Any] = {"flops": None, "compiled_dtypes": None, "compiled_share": None}
+    found["needless"] = None
     missing: dict[str, str] = {}
     lacking = "compiled_dtypes"
     try:
@@ -40,6 +46,11 @@ def describe(inspect: Callable[[], Compiled], count: Callable[[], Flops]) -> dic
             missing["compiled_share"] = compiled.why
         lacking = "flops"
         found["flops"] = dict(count())
+        lacking = "needless"
+        if find_needless is None:
+            missing["needless"] = "several devices share the step"
+        else:
+            found["needless"] = find_needless()
     except Exception as error:  # noqa: BLE001 - whatever a step does when it is traced
         missing[lacking] = f"{type(error).__name__}: {error}"[:500]
     return {**found, "missing": missing}

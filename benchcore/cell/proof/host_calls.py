@@ -1,5 +1,5 @@
-"""What a step does on the host beside enqueueing its work: waits, clocks, files and arrays of the
-host. A fair step does none of it."""
+"""What a step does on the host beside enqueueing its work: waits, clocks, files, arrays of the
+host, and long work of Python's own. A fair step does none of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 from benchcore.cell.explain.python_calls import run_hooked
+from benchcore.cell.proof.host_work import list_host_work
 
 NONE = "none"
 _MODULES = frozenset(
@@ -28,8 +29,8 @@ _NAMES = frozenset(
 
 
 def list_host_calls(step: Callable[[], object]) -> list[str]:
-    """Run one step under the interpreter's profiling hook, on its own thread; before it another
-    one, which prints the warnings that a framework prints once."""
+    """Run one step under the interpreter's profiling hook, on its own thread, and one line by line;
+    before them another one, which prints the warnings that a framework prints once."""
     step()
     found: set[str] = set()
 
@@ -44,7 +45,7 @@ def list_host_calls(step: Callable[[], object]) -> list[str]:
             found.add(f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}")
 
     run_hooked(step, hook)
-    return sorted(found)
+    return sorted(found.union(list_host_work(step)))
 
 
 def _is_of_jax(frame: FrameType | None) -> bool:

@@ -76,7 +76,7 @@ def product_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     """One row per contender that finished with a framework: the FLOPs and dtypes counted of its
     step (`products`; None = not counted), and the analytic FLOPs of its case."""
     of_duel = columns_of(DuelRun, "method", "device", "flops_per_step")
-    columns = columns_of(ContenderRun, "name", "effective")
+    columns = columns_of(ContenderRun, "name", "framework", "effective")
     query = select_columns(*CASE, *of_duel, *columns).join(ContenderRun)
     query = query.where(ContenderRun.status == "ok", ContenderRun.framework != "stdlib")
     frame = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)

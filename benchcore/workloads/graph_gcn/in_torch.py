@@ -41,8 +41,10 @@ class _Gcn(nn.Module):
     ) -> torch.Tensor:
         """All neighbourhoods become one graph: their nodes are numbered through."""
         batch, nodes = features.shape[:2]
-        offsets = torch.arange(0, batch * nodes, nodes, device=features.device)[:, None]
-        sources, targets = (sources + offsets).flatten(), (targets + offsets).flatten()
+        if batch > 1:
+            offsets = torch.arange(0, batch * nodes, nodes, device=features.device)[:, None]
+            sources, targets = sources + offsets, targets + offsets
+        sources, targets = sources.flatten(), targets.flatten()
         value = features.flatten(0, 1)
         for index, name in enumerate(self._names):
             layer = self.get_submodule(name)

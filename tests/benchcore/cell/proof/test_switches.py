@@ -92,6 +92,9 @@ def test_a_setting_that_a_framework_declares_later_is_no_change_of_one() -> None
         (lambda: time.monotonic(), "time.monotonic"),
         (lambda: np.asarray([1.0]), "numpy.asarray"),
         (lambda: sorted([2, 1]), NONE),
+        (lambda: [each + 1 for each in range(2000)], "lines of Python in a loop"),
+        (lambda: [len("") for _ in range(300)], NONE),
+        (lambda: sum(range(200_000)), "sum for long"),
     ],
 )
 def test_what_a_step_does_on_the_host_is_named(step: Callable[[], object], named: str) -> None:

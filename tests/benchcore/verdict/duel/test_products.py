@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from benchcore.verdict.duel.products import CHECKS, judge_products
+from benchcore.verdict.duel.products import CHECKS, SHARED, judge_products
 
 
 def _find(
-    *, precision: str = "fp32_ieee", analytic: int = 1000, on_gpu: bool = False, **changes: Any
+    *,
+    framework: str = "torch",
+    precision: str = "fp32_ieee",
+    analytic: int = 1000,
+    on_gpu: bool = False,
+    **changes: Any,
 ) -> dict[str, str]:
     """The checks that fail, with their reasons."""
     found = {
@@ -20,7 +25,9 @@ def _find(
         "missing": {},
         **changes,
     }
-    reasons = judge_products("side", found, precision=precision, analytic=analytic, on_gpu=on_gpu)
+    reasons = judge_products(
+        "side", found, framework=framework, precision=precision, analytic=analytic, on_gpu=on_gpu
+    )
     assert set(reasons) == set(CHECKS)
     return {check: reason for check, reason in reasons.items() if reason}
 
@@ -73,6 +80,43 @@ def test_other_work_or_another_dtype_fails_by_name(
     assert reason in found[check]
 
 
+def _needless(elements: float, operations: float = 0.0, *unusual: str) -> dict[str, Any]:
+    names = ["mul", "sin"]
+    return {"elements": elements, "operations": operations, "names": names, "unusual": unusual}
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"needless": _needless(0.002, 0.04)},
+        {"needless": _needless(0.015, 0.2), "framework": "jax"},
+        {"needless": None, "missing": {"needless": SHARED}},
+        {"needless": None, "missing": {"needless": "ValueError: odd"}, "on_gpu": True},
+    ],
+)
+def test_little_work_in_vain_passes(right: dict[str, Any]) -> None:
+    assert _find(**right) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "check", "reason"),
+    [
+        ({"needless": _needless(0.006)}, "needless", "0.006 of its work in vain"),
+        ({"needless": _needless(0.0, 0.06)}, "needless", "(0.06 of its operations: mul, sin)"),
+        ({"needless": _needless(0.03), "framework": "jax"}, "needless", "0.03 of its work in vain"),
+        ({"needless": _needless(0.0, 0.0, "a fence")}, "unusual", "what none needs: a fence"),
+        ({"needless": None, "missing": {"needless": "ValueError: odd"}}, "needless",
+         "values could not be followed: ValueError: odd"),
+    ],
+)  # fmt: skip
+def test_work_in_vain_fails_by_name(wrong: dict[str, Any], check: str, reason: str) -> None:
+    found = _find(**wrong)
+    assert list(found) == [check]
+    assert reason in found[check]
+
+
 def test_a_step_that_nobody_counted_is_refused() -> None:
-    reasons = judge_products("side", None, precision="tf32", analytic=1, on_gpu=True)
+    reasons = judge_products(
+        "side", None, framework="jax", precision="tf32", analytic=1, on_gpu=True
+    )
     assert reasons["uncounted"] == "side's step was not counted: its document has no count"

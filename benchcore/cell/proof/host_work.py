@@ -1,0 +1,74 @@
+"""Work of Python's own within a step: loops of its code, and long calls of the standard library.
+
+Both burden a side without a call of its framework."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from benchcore.cell.explain.python_calls import run_hooked
+
+_LINES_PER_CALL = 20
+"""Of a step's own code, for each call that it makes; ours run 3.1 at most."""
+_FEWEST_LINES = 400
+_LONGEST_NS = 200_000
+"""CPU time of one call that calls nothing itself; ours take microseconds."""
+_LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}lib{os.sep}python", "<frozen")
+
+
+def list_host_work(step: Callable[[], object]) -> list[str]:
+    """Run one step line by line, and another one where a call took long: it must again."""
+    found = _watch(step)
+    return sorted(set(found) & set(_watch(step))) if found else []
+
+
+def _watch(step: Callable[[], object]) -> list[str]:
+    lines, calls, found = 0, 0, []
+    began: tuple[Any, int] | None = None
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        return count if _is_own(frame) else None
+
+    def count(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    def hook(frame: FrameType, event: str, function: Any) -> None:
+        nonlocal calls, began
+        now = time.thread_time_ns()
+        returned = event == "c_return" and began is not None and began[0] is function
+        if returned and began and now - began[1] > _LONGEST_NS and _is_of_python(function):
+            found.append(f"{function.__name__} for long")
+        began = None
+        if event == "c_call" and _is_own(frame):
+            calls += 1
+            began = function, time.thread_time_ns()
+        elif event == "call" and not _is_own(frame):
+            calls += frame.f_back is not None and _is_own(frame.f_back)
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run_hooked(step, hook)
+    finally:
+        sys.settrace(before)
+    if lines > _FEWEST_LINES + _LINES_PER_CALL * calls:
+        found.append("lines of Python in a loop")
+    return found
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether its code is neither a package's nor Python's."""
+    return not any(each in frame.f_code.co_filename for each in _LIBRARIES)
+
+
+def _is_of_python(function: Any) -> bool:
+    """A builtin function or method, or the standard library's."""
+    module = function.__module__ or type(function.__self__).__module__
+    return str(module).partition(".")[0] in sys.stdlib_module_names

@@ -1,0 +1,225 @@
+"""Records the operations of a JAX step: its jaxpr runs once more, and returns every value, or two
+sums of its bits where all together would take too much memory. What XLA drops or merges by itself
+is not recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchcore.cell.proof.needless import CHOOSING, Operation, Recorded, list_needless
+
+_INLINED = {
+    "pjit": "jaxpr",
+    "jit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat": "jaxpr",
+}
+"""Calls within a program, by name: the parameter that has their jaxpr."""
+_SAME = ("reshape", "squeeze", "expand_dims", "copy", "sharding_constraint", "stop_gradient")
+"""What leaves the numbers of an array in their order."""
+_FREE = (*_SAME, "broadcast_in_dim", "iota", "transpose", "slice", "rev")
+"""What XLA makes part of other operations."""
+_FENCES = ("optimization_barrier", "callback", "infeed", "outfeed")
+_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+_MOST_BYTES = 1 << 30
+_LONGEST = 2000
+"""Characters of parameters that are compared."""
+
+
+@dataclass(frozen=True)
+class _Value:
+    array: Any
+    key: Hashable
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Stands in a key for the sums of an array's bits until they are known."""
+
+    index: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    program: int
+    name: str
+    params: str
+    reads: Sequence[Hashable]
+    results: Sequence[Hashable]
+    elements: int
+
+
+def record(jax: Any, step: Callable[[], object]) -> Recorded:
+    """The operations of one step. Afterwards the program holds tracers until it is reset."""
+    traced = jax.make_jaxpr(step)()
+    tracing = _Tracing(jax)
+    lowered = jax.jit(lambda given: tracing.run(traced, given)).lower(traced.consts)
+    run = lowered.compile(compiler_options=_FAST)
+    rows = [_hash(row) for row in jax.device_get(run(traced.consts))]
+
+    def resolve(key: Hashable) -> Hashable:
+        if isinstance(key, _Row):
+            return rows[key.index]
+        return tuple(resolve(each) for each in key) if isinstance(key, tuple) else key
+
+    operations, merged = [], set()
+    for entry in tracing.entries:
+        reads, results = (tuple(map(resolve, each)) for each in (entry.reads, entry.results))
+        same = (entry.program, entry.name, entry.params, reads)
+        elements = 0 if same in merged else entry.elements
+        merged.add(same)
+        operations.append(
+            Operation(
+                name=entry.name, reads=reads, results=results, elements=elements, call=object()
+            )
+        )
+    needed = [resolve(each) for each in tracing.needed]
+    recorded = Recorded(operations=operations, needed=needed)
+    useless = set(map(id, list_needless(recorded)))
+    works = [
+        (entry.program, id(each) not in useless)
+        for entry, each in zip(tracing.entries, operations, strict=True)
+        if each.elements and not each.name.startswith(CHOOSING)
+    ]
+    moving, useful = {place for place, _ in works}, {place for place, use in works if use}
+    vain = ["a whole program in vain"] if moving - useful else []
+    return replace(recorded, unusual=[*tracing.unusual, *vain])
+
+
+def _hash(row: Any) -> int:
+    """Of the bytes; both zeros are one number."""
+    return hash((row if row.dtype.kind in "biu" else row + 0).tobytes())
+
+
+class _Tracing:
+    """Runs a jaxpr within a trace of JAX's, equation by equation."""
+
+    def __init__(self, jax: Any) -> None:
+        self._jax = jax
+        self._rows: list[Any] = []
+        self._num_keys = 0
+        self.entries: list[_Entry] = []
+        self.needed: list[Hashable] = []
+        self.unusual: list[str] = []
+
+    def run(self, traced: Any, given: Sequence[Any]) -> list[Any]:
+        """Every value that has a row."""
+        consts = [self._add(each) for each in given]
+        self.needed = [each.key for each in self._evaluate(traced, consts, [], None)]
+        too_large = sum(each.size * each.dtype.itemsize for each in self._rows) > _MOST_BYTES
+        return [_sum_bits(self._jax, each) for each in self._rows] if too_large else self._rows
+
+    def _evaluate(
+        self, closed: Any, consts: Sequence[_Value], args: Sequence[_Value], program: int | None
+    ) -> list[_Value]:
+        """The outputs. Outside of a `program` each equation is one, and runs though nothing uses
+        it."""
+        jaxpr = getattr(closed, "jaxpr", closed)
+        known = dict(zip(map(id, (*jaxpr.constvars, *jaxpr.invars)), (*consts, *args), strict=True))
+
+        def read(variable: Any) -> _Value:
+            if not hasattr(variable, "val"):
+                return known[id(variable)]
+            array = self._jax.numpy.asarray(variable.val)
+            return _Value(array, ("literal", str(variable.val), str(array.dtype)))
+
+        for place, equation in _list_live(jaxpr, whole=program is None):
+            values = [read(each) for each in equation.invars]
+            here = place if program is None else program
+            outputs = self._apply(equation, values, here, alone=program is None)
+            known.update(zip(map(id, equation.outvars), outputs, strict=True))
+        return [read(each) for each in jaxpr.outvars]
+
+    def _apply(
+        self, equation: Any, values: Sequence[_Value], program: int, *, alone: bool
+    ) -> list[_Value]:
+        name, params = equation.primitive.name, equation.params
+        if name in _INLINED and _INLINED[name] in params:
+            inner = params[_INLINED[name]]
+            consts = [self._add(each) for each in getattr(inner, "consts", ())]
+            return self._evaluate(inner, consts, values, program)
+        if any(each in name for each in _FENCES):
+            self.unusual.append(name)
+        bound = equation.primitive.get_bind_params(params)  # a pair until JAX 0.10
+        before, given = bound if isinstance(bound, tuple) else ((), bound)
+        found = equation.primitive.bind(*before, *(each.array for each in values), **given)
+        arrays = found if equation.primitive.multiple_results else [found]
+        outputs = [self._name(name, params, values, each) for each in arrays]
+        elements = self._count_moved(name, [each.array for each in values], arrays)
+        if alone and elements > 1:
+            self.unusual.append(f"{name} outside of a compiled program")
+        text = str(params)
+        self.entries.append(
+            _Entry(
+                program=program,
+                name=name,
+                params=text if len(text) < _LONGEST else self._make_key(),
+                reads=[each.key for each in values],
+                results=[each.key for each in outputs],
+                elements=elements,
+            )
+        )
+        return outputs
+
+    def _name(
+        self, name: str, params: Mapping[str, Any], values: Sequence[_Value], array: Any
+    ) -> _Value:
+        if name in _SAME:
+            return _Value(array, values[0].key)
+        if name in ("broadcast_in_dim", "iota"):
+            return _Value(array, (name, *(each.key for each in values), str(params)))
+        return self._add(array)
+
+    def _add(self, array: Any) -> _Value:
+        """A value by the sums of its bits; single numbers, and keys of random numbers, each stand
+        for themselves."""
+        dtypes = self._jax.dtypes
+        if array.size <= 1 or dtypes.issubdtype(array.dtype, dtypes.extended):
+            return _Value(array, self._make_key())
+        self._rows.append(array)
+        return _Value(array, (_Row(len(self._rows) - 1), str(array.dtype), int(array.size)))
+
+    def _count_moved(self, name: str, reads: Sequence[Any], results: Sequence[Any]) -> int:
+        """Elements of the largest array. Of indices none: JAX itself computes with them, as with
+        those that may be negative."""
+        largest = max((each.size for each in (*reads, *results)), default=0)
+        numpy = self._jax.numpy
+        computes = any(numpy.issubdtype(each.dtype, numpy.inexact) for each in results)
+        sums_nothing = name.startswith("reduce_") and largest == results[0].size
+        return int(largest) if computes and name not in _FREE and not sums_nothing else 0
+
+    def _make_key(self) -> str:
+        self._num_keys += 1
+        return f"value {self._num_keys}"
+
+
+def _list_live(jaxpr: Any, *, whole: bool) -> Iterator[tuple[int, Any]]:
+    """Equations with their places, without those that a compiler drops."""
+    needed = {id(each) for each in jaxpr.outvars}
+    live = []
+    for place, equation in reversed(list(enumerate(jaxpr.eqns))):
+        if whole or equation.effects or any(id(each) in needed for each in equation.outvars):
+            needed.update(map(id, equation.invars))
+            live.append((place, equation))
+    yield from reversed(live)
+
+
+def _sum_bits(jax: Any, array: Any) -> Any:
+    numpy, lax = jax.numpy, jax.lax
+    flat = array.reshape(-1)
+    if numpy.iscomplexobj(flat):
+        flat = numpy.concatenate([flat.real, flat.imag])
+    if numpy.issubdtype(flat.dtype, numpy.floating):
+        flat = lax.bitcast_convert_type(flat.astype(numpy.float32) + 0.0, numpy.uint32)
+    bits, place = flat.astype(numpy.uint32), lax.iota(numpy.uint32, flat.size)
+    one = place * numpy.uint32(0x9E3779B1) + numpy.uint32(0x85EBCA77)
+    other = (place ^ (place >> 7)) * numpy.uint32(0xC2B2AE3D) + numpy.uint32(0x27D4EB2F)
+    sums = [(bits * one).sum(), ((bits ^ (bits >> 15)) * other).sum()]
+    return numpy.stack([each.astype(numpy.uint32) for each in sums])

@@ -1,0 +1,170 @@
+"""Records the operations of a torch step as it was written, with numbers for what tensors hold."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from benchcore.cell.explain.torch_products import run_as_written
+from benchcore.cell.nested import list_arrays
+from benchcore.cell.proof.needless import Operation, Recorded
+
+_CREATING = ("arange", "empty", "fill_", "full", "new_", "ones", "rand", "zero")
+_ENGINE = ("torch.autograd", "torch.autograd.graph")
+"""Modules that call the autograd engine."""
+_WIDE = ("float64", "complex128")
+_CHUNK = 1 << 22
+"""Elements that are numbered at a time."""
+
+
+def record(torch: Any, step: Callable[[], object]) -> Recorded:
+    """The operations of one step. Those of one call from Python belong together, and those that
+    the autograd engine chooses are all taken for one; those of hooks are not."""
+    recording = _Recording(torch)
+    calls: list[object] = []
+
+    class Calls(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            calls.append(object())
+            try:
+                return func(*args, **(kwargs or {}))
+            finally:
+                calls.pop()
+
+    class Dispatched(torch.utils._python_dispatch.TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return "torch._dynamo" in sys.modules
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            if torch._C._current_graph_task_id() != -1:
+                call = _ENGINE if _is_of_engine(sys._getframe(1)) else object()
+            else:
+                call = calls[0] if calls else object()
+            return recording.run(func, args, kwargs or {}, call)
+
+    with run_as_written(torch), Dispatched(), Calls():
+        outputs = step()
+    return recording.finish(outputs)
+
+
+class _Recording:
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._operations: list[Operation] = []
+        self._unusual: list[str] = []
+        self._made: set[int] = set()
+        """Storages of the step's own tensors."""
+        self._first: dict[Hashable, int] = {}
+        """The storage that held a value first."""
+        self._overwritten: set[Hashable] = set()
+        self._changed: dict[int, Any] = {}
+        """Tensors from before the step, by storage."""
+        self._weights: dict[Any, Any] = {}
+
+    def run(self, func: Any, args: Any, kwargs: Any, call: object) -> Any:
+        """Run and record an operation that torch dispatches."""
+        name = func._schema.name.partition("::")[2]
+        read = self._list_tensors((args, kwargs))
+        before = [self._number(each) for each in read]
+        out = func(*args, **kwargs)
+        written = self._list_tensors(out)
+        writes = func._schema.is_mutable or "batch_norm" in name
+        results = [self._number(each) for each in written]
+        for each, was in zip(read, before, strict=True):
+            self._first.setdefault(was, _find_storage(each))
+            now = self._number(each) if writes else was
+            if was != now:
+                results.append(now)
+                self._note_change(each, was)
+        here = {_find_storage(each) for each in read}
+        added = {_find_storage(each) for each in written} - here
+        for each, number in zip(written, results, strict=False):
+            self._first.setdefault(number, _find_storage(each))
+        self._made |= added
+        sizes = [each.numel() for each in (*read, *written)]
+        wide = [each for each in written if str(each.dtype).removeprefix("torch.") in _WIDE]
+        if any(each.numel() > 1 for each in wide):
+            self._unusual.append(f"{name} in float64")
+        self._operations.append(
+            Operation(
+                name=name,
+                reads=() if name.startswith(_CREATING) else tuple(before),
+                results=tuple(results),
+                elements=max(sizes, default=0) if added or writes else 0,
+                call=call,
+            )
+        )
+        return out
+
+    def _note_change(self, tensor: Any, was: Hashable) -> None:
+        storage = _find_storage(tensor)
+        if self._first[was] == storage:
+            self._overwritten.add(was)
+        if storage not in self._made:
+            self._changed[storage] = tensor
+
+    def finish(self, outputs: object) -> Recorded:
+        """What was recorded, and what the step left."""
+        left = (*self._list_tensors(list(list_arrays(outputs))), *self._changed.values())
+        return Recorded(
+            operations=self._operations,
+            needed=[self._number(each) for each in left],
+            overwritten=self._overwritten,
+            unusual=self._unusual,
+        )
+
+    def _list_tensors(self, nested: object) -> list[Any]:
+        torch = self._torch
+        leaves = torch.utils._pytree.tree_leaves(nested)
+        dense = [each for each in leaves if isinstance(each, torch.Tensor)]
+        return [each for each in dense if each.layout is torch.strided]
+
+    def _number(self, tensor: Any) -> Hashable:
+        """By the bits in their order, the dtype and the layout. Both zeros are one number."""
+        torch = self._torch
+        modes = torch.utils._python_dispatch._disable_current_modes()
+        with torch.no_grad(), modes, torch._C.DisableTorchFunction():
+            flat = tensor.detach().reshape(-1)
+            if flat.is_complex():
+                flat = torch.view_as_real(flat).reshape(-1)
+            if flat.is_floating_point():
+                flat = (flat.float() + 0.0).view(torch.int32)
+            total = len(flat)
+            for part in flat.split(_CHUNK):
+                total = total * 31 + int((part.long() * self._weigh(part)).sum())
+        return total, str(tensor.dtype), _describe_layout(tensor)
+
+    def _weigh(self, part: Any) -> Any:
+        """An odd factor for each place."""
+        weights = self._weights.get(part.device)
+        if weights is None or len(weights) < len(part):
+            size = min(_CHUNK, max(1024, 2 * len(part)))
+            place = self._torch.arange(size, device=part.device)
+            weights = (place * 0x9E3779B97F4A7C1) ^ (place * 0x5851F42D4C957F2 >> 7) | 1
+            self._weights[part.device] = weights
+        return weights[: len(part)]
+
+
+def _find_storage(tensor: Any) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _describe_layout(tensor: Any) -> tuple[tuple[int, int], ...]:
+    """Sizes and strides, without axes that have one place."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return tuple((size, stride) for size, stride in pairs if size > 1)
+
+
+def _is_of_engine(frame: Any) -> bool:
+    """Whether no Python function of a hook stands between the engine and the operation."""
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("torch."):
+        if frame.f_globals["__name__"] in _ENGINE:
+            return True
+        frame = frame.f_back
+    return frame is None

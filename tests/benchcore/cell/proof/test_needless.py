@@ -1,0 +1,215 @@
+"""Work that a step could leave out is found in both frameworks, and fair work is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchcore.cell.explain.products import Compiled, describe
+from benchcore.cell.proof.needless import Operation, Recorded, describe_needless, list_needless
+
+ROOT = Path(__file__).parents[4]
+
+
+def _operation(name: str, reads: str, results: str, call: object = None) -> Operation:
+    return Operation(
+        name=name, reads=tuple(reads), results=tuple(results), elements=10, call=call or object()
+    )
+
+
+def _list(operations: list[Operation], needed: str, overwritten: str = "") -> list[str]:
+    recorded = Recorded(operations=operations, needed=needed, overwritten=overwritten)
+    return [each.name for each in list_needless(recorded)]
+
+
+def test_what_nothing_uses_is_needless_and_so_is_what_only_that_uses() -> None:
+    sine, total = _operation("sine", "a", "b"), _operation("sum", "b", "c")
+    assert _list([sine, total], "c") == []
+    assert _list([sine, total, _operation("product", "a", "d")], "d") == ["sine", "sum"]
+
+
+def test_what_was_there_before_is_needless_and_so_is_what_it_is_made_of() -> None:
+    steps = [_operation("sine", "a", "b"), _operation("times zero", "b", "0")]
+    steps.append(_operation("add", "a0", "a"))
+    assert _list(steps, "a") == ["sine", "times zero", "add"]
+
+
+def test_zeros_may_be_made_again_and_a_copy_of_what_is_overwritten_is_needed() -> None:
+    zeros = [_operation("zeros", "", "0"), _operation("zeros", "", "0")]
+    assert _list([*zeros, _operation("add", "0a", "b")], "b") == []
+    copy = [_operation("copy", "a", "a"), _operation("write", "a", "b")]
+    use = _operation("product", "ab", "c")
+    assert _list([*copy, use], "c") == ["copy"]
+    assert _list([*copy, use], "c", overwritten="a") == []
+
+
+def test_operations_of_one_call_are_needless_together() -> None:
+    scale = _operation("scale", "a", "a", call="linear")
+    product = _operation("product", "a", "b", call="linear")
+    assert _list([scale, product], "b") == []
+
+
+def test_shares_are_of_what_moves_arrays() -> None:
+    view = Operation(name="view", reads=("a",), results=("a",), elements=0, call=0)
+    steps = [view, _operation("copy", "a", "a"), _operation("sine", "a", "b")]
+    found = describe_needless(lambda: Recorded(operations=steps, needed="b", unusual=["x", "x"]))
+    assert found == {"elements": 0.5, "operations": 0.5, "names": ["copy"], "unusual": ["x"]}
+
+
+def test_a_step_whose_values_cannot_be_followed_names_the_reason() -> None:
+    def fail() -> dict[str, Any]:
+        raise ValueError("no such primitive")
+
+    compiled = Compiled(dtypes=(), share=1.0)
+    found = describe(lambda: compiled, dict, fail)
+    assert found["needless"] is None
+    assert found["missing"] == {"needless": "ValueError: no such primitive"}
+    assert describe(lambda: compiled, dict, None)["missing"] == {
+        "needless": "several devices share the step"
+    }
+
+
+_JAX = """
+import json
+import jax, jax.numpy as jnp
+from benchcore.cell.proof.jax_needless import record
+from benchcore.cell.proof.needless import describe_needless
+
+x = jax.random.normal(jax.random.key(0), (8, 32))
+w = jax.random.normal(jax.random.key(1), (32, 32))
+def forward(x, w):
+    return jax.nn.relu(x @ w + 1.0)
+def loss(w, x):
+    return jnp.square(forward(x, w)).mean()
+plain = jax.jit(forward)
+steps = {
+    "plain": lambda: plain(x, w),
+    "training": lambda: jax.jit(lambda w, x: w - 0.1 * jax.grad(loss)(w, x))(w, x),
+    "merged by XLA": lambda: jax.jit(lambda x: jnp.sin(x) + jnp.sin(x))(x),
+    "dropped by XLA": lambda: jax.jit(lambda x: (x * 2, jnp.sin(x))[0])(x),
+    "no choice": lambda: jax.jit(lambda x, w: jnp.where(x == x, x, 0.0) @ w)(x, w),
+    "times zero": lambda: jax.jit(lambda x, w: forward(x, w) + 0 * jnp.sin(x))(x, w),
+    "there and back": lambda: jax.jit(lambda x, w: forward(-(-x), w))(x, w),
+    "unused program": lambda: (plain(x, w), plain(-x, w))[0],
+    "same program": lambda: (plain(x, w), plain(x, w))[0],
+    "not compiled": lambda: forward(x, w),
+    "fence": lambda: jax.jit(lambda x: jnp.sin(jax.lax.optimization_barrier(jnp.cos(x))))(x),
+    "checkpoint": lambda: jax.jit(jax.grad(jax.checkpoint(loss)))(w, x),
+    "loop": lambda: jax.jit(lambda x: jax.lax.scan(lambda s, _: (s @ w, None), x, length=3)[0])(x),
+}
+print(json.dumps({name: describe_needless(lambda: record(jax, step))
+                  for name, step in steps.items()}))
+"""
+_TORCH = """
+import json
+import torch
+from torch.nn import functional as F
+from benchcore.cell.proof.torch_needless import record
+from benchcore.cell.proof.needless import describe_needless
+
+torch.manual_seed(0)
+x, w = torch.randn(8, 32), torch.randn(32, 32, requires_grad=True)
+def forward(x):
+    return (x @ w + 1.0).relu()
+def train(hook=None):
+    w.grad = None
+    out = forward(x)
+    if hook:
+        out.register_hook(hook)
+    loss = out.square().mean()
+    loss.backward()
+    with torch.no_grad():
+        w.sub_(0.1 * w.grad)
+    return loss.detach(), w
+def infer(step):
+    def run():
+        with torch.inference_mode():
+            return step()
+    return run
+steps = {
+    "plain": infer(lambda: forward(x)),
+    "training": train,
+    "in place": lambda: F.silu(x @ w, inplace=True).square(),
+    "another layout": infer(lambda: x.T.contiguous().relu()),
+    "vmap": lambda: torch.func.vmap(torch.func.grad_and_value(lambda x: forward(x).sum()))(x),
+    "no choice": infer(lambda: torch.where(x == x, x, 0.0).clamp(-1e9) @ w),
+    "times zero": infer(lambda: forward(x) + 0 * x.sin()),
+    "unused": infer(lambda: (forward(x), x.sin())[0]),
+    "twice": infer(lambda: forward(x) + 0.5 * forward(x)),
+    "copy": infer(lambda: forward(x.clone())),
+    "layout and back": infer(lambda: forward(x.T.contiguous().T.contiguous())),
+    "in a hook": lambda: train(lambda gradient: gradient * 1.0),
+    "wide": infer(lambda: forward(x).double().mean(1).float()),
+    "copied gradient": lambda: (train(), w.grad.clone())[0],
+}
+print(json.dumps({name: describe_needless(lambda: record(torch, step))
+                  for name, step in steps.items()}))
+"""
+
+
+def _run(python: Path, script: str, folder: Path) -> dict[str, Any]:
+    file = folder / "script.py"
+    file.write_text(script)
+    done = subprocess.run(
+        [python, "-P", "-W", "ignore", file],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "",
+             "JAX_PLATFORMS": "cpu"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.provisions
+def test_needless_work_of_jaxs_steps_is_found(
+    framework_python: Callable[[str], Path], tmp_path: Path
+) -> None:
+    found = _run(framework_python("jax"), _JAX, tmp_path)
+    fair = ("plain", "training", "merged by XLA", "dropped by XLA", "checkpoint", "loop")
+    assert {name: found[name]["names"] for name in fair} == {name: [] for name in fair}
+    names = {name: each["names"] for name, each in found.items() if name not in fair}
+    assert names == {
+        "fence": ["optimization_barrier"],
+        "no choice": ["convert_element_type"],
+        "times zero": ["add", "mul", "sin"],
+        "there and back": ["neg"],
+        "unused program": ["add", "dot_general", "neg"],
+        "same program": ["add", "dot_general"],
+        "not compiled": [],
+    }
+    unusual = {name: each["unusual"] for name, each in found.items() if each["unusual"]}
+    assert unusual.pop("fence") == ["optimization_barrier"]
+    assert "dot_general outside of a compiled program" in unusual.pop("not compiled")
+    assert unusual == {
+        "unused program": ["a whole program in vain", "neg outside of a compiled program"],
+        "same program": ["a whole program in vain"],
+    }
+
+
+@pytest.mark.provisions
+def test_needless_work_of_torchs_steps_is_found(
+    framework_python: Callable[[str], Path], tmp_path: Path
+) -> None:
+    found = _run(framework_python("torch"), _TORCH, tmp_path)
+    fair = ("plain", "training", "in place", "another layout", "vmap", "wide")
+    assert {name: found[name]["names"] for name in fair} == {name: [] for name in fair}
+    names = {name: each["names"] for name, each in found.items() if name not in fair}
+    assert names == {
+        "times zero": ["add", "mul", "sin"],
+        "no choice": ["eq"],
+        "unused": ["sin"],
+        "twice": ["add", "matmul", "relu"],
+        "copy": ["clone"],
+        "layout and back": ["contiguous"],
+        "in a hook": ["mul"],
+        "copied gradient": ["clone"],
+    }
+    assert {name: each["unusual"] for name, each in found.items() if each["unusual"]} == {
+        "wide": ["mean in float64", "to in float64"]
+    }
