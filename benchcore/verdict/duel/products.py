@@ -22,8 +22,8 @@ numbers it does 3 % of what it counts before."""
 SHARED = "several devices share the step"
 """Why the values of a step are not followed."""
 MOST_NEEDLESS = {"jax": 0.02, "torch": 0.005}
-"""Share of the elements that a step moves for nothing. Of our tiny cases: up to 0.012 in JAX (in
-`graph_gcn` and `cifar_resnet`, and XLA merges most of it), and up to 0.0013 in torch."""
+"""Share of the elements that a step moves for nothing. Of our tiny cases: up to 0.014 in JAX (in
+`graph_gcn`, and XLA merges most of it), and up to 0.0013 in torch."""
 MOST_NEEDLESS_CALLS = 0.05
 """Share of torch's operations, each of which costs the host time; ours: up to 0.02."""
 _DTYPES = {
