@@ -30,7 +30,7 @@ _AMOUNTS = (
 NOT_MEASURED = (
     (
         "Pipeline parallelism",
-        "PyTorch has it in its own library (`torch.distributed.pipelining`); JAX has not, but "
+        "PyTorch has it in its own library (torch.distributed.pipelining); JAX has not, but "
         "documents how to write it by hand.",
     ),
     (
@@ -46,7 +46,7 @@ NOT_MEASURED = (
         "The streams differ by design, so no proof could show that both sides did the same.",
     ),
     (
-        "Array creation, such as `linspace`",
+        "Array creation, such as linspace",
         "It has no input, so a side that returns what it computed before could not be found out. "
         "The operations on such arrays are compared: sine, square, sum.",
     ),

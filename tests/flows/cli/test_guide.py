@@ -145,6 +145,7 @@ def test_what_is_not_measured_is_named_with_its_reason_and_without_a_number(
     } <= set(listed)
     assert not [text for text in [*listed, *listed.values()] if re.search(r"\d", text)]
     assert "own library" in listed["Pipeline parallelism"]
+    assert not [text for text in [*listed, *listed.values()] if "`" in text], "shown as it is"
     assert "own library" in listed["Expert parallelism"]
     shown = run_here("guide", "--state", str(tmp_path)).stdout
     assert all(f"not measured: {topic}. " in shown for topic in listed)
