@@ -70,6 +70,7 @@ class Program:
     `function` with its `arguments`, for torch its `module`. `layers` gives each
     layer's output by name, in forward order, to find the layer where two programs begin to differ.
     `new_shapes` makes inputs of shapes that no step has had, whose first step is measured.
+    `own_step` is what `step` does in this process, where others of its group follow each step.
     """
 
     step: Callable[[Any], object]
@@ -83,6 +84,7 @@ class Program:
     layers: Callable[[Any], ByName] | None = None
     training: Callable[[], Training] | None = None
     new_shapes: Callable[[], Sequence[Any]] | None = None
+    own_step: Callable[[Any], object] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

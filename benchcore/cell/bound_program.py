@@ -50,6 +50,11 @@ class BoundProgram:
         raw = self.program.step
         return lambda: raw(rotation.take())
 
+    def own_step(self) -> object:
+        """A step that no other process of a group follows: to be traced, never to be run there."""
+        raw = self.program.own_step or self.program.step
+        return raw(self.rotation.take())
+
     @property
     def inputs(self) -> Any:
         """The first set of inputs on the device."""

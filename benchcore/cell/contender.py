@@ -98,8 +98,8 @@ class Contender:
         """Initialise the devices in a precision, and check the first one with the canary."""
         self._device, self._num_devices = self._order["device"], devices
         with self._timed("init"):
-            if devices > 1 and self.runtime.one_process_per_device:
-                self._group = Group(self._order, devices)
+            if (size := self.runtime.count_processes(devices, self._order["settings"])) > 1:
+                self._group = Group(self._order, size)
                 self._channel.send({"stage": "init", "members": self._group.pids})
             self.runtime.initialise(
                 device=self._device,

@@ -7,13 +7,14 @@ import atexit
 import dataclasses
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchcore.cell.building import build_program, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
@@ -32,11 +33,12 @@ class Group:
     def __init__(self, order: Mapping[str, Any], size: int) -> None:
         self.size = size
         self.folder = Path(tempfile.mkdtemp(prefix="group-"))
-        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
+        self._port = _reserve_port()
         self._num_files = 0
         self._members = [_start_member() for _ in range(1, size)]
         for rank, member in enumerate(self._members, start=1):
             member.channel.send({"order": dict(order), **dataclasses.asdict(self.place(rank))})
+        atexit.register(self._end)  # before the framework's own end, which waits for all
 
     @property
     def pids(self) -> list[int]:
@@ -45,22 +47,23 @@ class Group:
 
     def place(self, rank: int) -> Place:
         """Where a process of the group stands in it."""
-        return Place(rank=rank, size=self.size, rendezvous=str(self.folder / "rendezvous"))
+        host, port = self._port.getsockname()
+        met = {"rendezvous": str(self.folder / "rendezvous"), "address": f"{host}:{port}"}
+        return Place(rank=rank, size=self.size, **met)
 
     def lead(self, program: Program) -> Program:
         """The first process's program, whose every collective call the others make, too."""
         num_placed = 0
 
-        def place(inputs: ByName) -> tuple[Any, ...]:
+        def place(inputs: ByName) -> _Placed:
             nonlocal num_placed
             self._send_arrays("place", inputs)
-            placed = _Numbered(program.place(inputs))
-            placed.number, num_placed = num_placed, num_placed + 1
-            return placed
+            num_placed += 1
+            return _Placed(program.place(inputs), num_placed - 1)
 
-        def step(inputs: Any) -> object:
-            self._send({"do": "step", "inputs": inputs.number})
-            return program.step(inputs)
+        def step(given: _Placed) -> object:
+            self._send({"do": "step", "inputs": given.number})
+            return program.step(given.inputs)
 
         def reset(params: ByName) -> None:
             self._send_arrays("reset", params)
@@ -71,13 +74,26 @@ class Group:
             self._send({"do": "state"})
             return program.state()
 
-        def held(inputs: Any) -> Mapping[str, Any]:
-            self._send({"do": "held", "inputs": inputs.number})
-            return program.held(inputs)
+        def held(given: _Placed) -> Mapping[str, Any]:
+            self._send({"do": "held", "inputs": given.number})
+            return program.held(given.inputs)
 
+        lower = program.lower
         return dataclasses.replace(
-            program, place=place, step=step, reset=reset, state=state, held=held
+            program,
+            place=place,
+            step=step,
+            reset=reset,
+            state=state,
+            held=held,
+            lower=lower and (lambda given: lower(given.inputs)),
+            own_step=lambda given: program.step(given.inputs),
         )
+
+    def _end(self) -> None:
+        for member in self._members:
+            member.channel.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _send_arrays(self, what: str, arrays: ByName) -> None:
         import numpy as np
@@ -95,9 +111,19 @@ class Group:
                 raise RuntimeError(f"process {rank} of the group of {self.size} ended") from error
 
 
-class _Numbered(tuple[Any, ...]):
+def _reserve_port() -> socket.socket:
+    """A free port of loopback. While the socket is bound, no other program is given the port; JAX's
+    coordinator may listen there, because both of them share it."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
+
+
+class _Placed(NamedTuple):
     """Inputs on the device, with the number by which all processes know them."""
 
+    inputs: Any
     number: int
 
 

@@ -14,6 +14,7 @@ from benchcore.cell.explain.communication import count_in_hlo
 from benchcore.cell.explain.jax_products import count_asked, inspect_compiled
 from benchcore.cell.explain.jax_profile import count_calls, profile_jax, size_first_copy
 from benchcore.cell.explain.products import MOST_COUNTED, describe
+from benchcore.cell.jax_group import join_group
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
@@ -48,9 +49,7 @@ _MATMUL_PRECISION = {
 
 
 class JaxRuntime:
-    """JAX on one device, or on several, which one process of JAX's uses."""
-
-    one_process_per_device = False
+    """JAX on one device, or on several, which one process uses, or one for each."""
 
     def __init__(self) -> None:
         self._clock = NestedClock(_STAGES)
@@ -74,6 +73,10 @@ class JaxRuntime:
 
     def _on_event(self, event: str, **_: object) -> None:
         self._num_cache_hits += event == _CACHE_HIT
+
+    def count_processes(self, devices: int, settings: Mapping[str, Any]) -> int:
+        """As the setting `processes` chooses."""
+        return devices if settings.get("processes") == "per-device" else 1
 
     def initialise(
         self,
@@ -106,17 +109,19 @@ class JaxRuntime:
         }.get(precision, "float32")
         self._jax.config.update("jax_enable_x64", precision == REFERENCE)
         self._jax.config.update("jax_default_matmul_precision", _MATMUL_PRECISION[precision])
-        self._num_devices = devices
-        if device == "cpu" and devices > 1:  # parts of the CPU, with one pool of threads
+        self._num_devices, self._place = max(devices, place.size), place
+        if place.size > 1:
+            join_group(self._jax, place, device, threads)
+        elif device == "cpu" and devices > 1:  # parts of the CPU, with one pool of threads
             self._jax.config.update("jax_num_cpu_devices", devices)
         self._device = self._find_device(device, devices)
         self._jax.block_until_ready(self._jax.device_put(0.0, self._device))
 
     def _find_device(self, name: str, devices: int) -> Any:
-        """The first of as many devices."""
+        """The first of as many devices, or the only one of a process of a group."""
         wanted = parse_device(name)
         if wanted.kind == "cpu":
-            return self._jax.devices("cpu")[0]
+            return self._jax.local_devices(backend="cpu")[0]
         try:
             found = self._jax.devices("gpu")
         except (RuntimeError, AssertionError) as error:  # the latter without hardware
@@ -127,6 +132,8 @@ class JaxRuntime:
                 f"wanted device {name!r}, but JAX {self._jax.__version__} finds none ({why}); "
                 "choose 'cpu', or a build for CUDA"
             ) from error
+        if self._place.size > 1:  # its process sees no other
+            return self._jax.local_devices(backend="gpu")[0]
         if wanted.ordinal + devices > len(found):
             raise UnsupportedError(
                 f"wanted {name_devices(name, devices)}, but JAX finds {len(found)} GPUs; "
@@ -239,7 +246,7 @@ class JaxRuntime:
             lambda: inspect_compiled(
                 program.lower(), self._compile(program), devices=self._num_devices
             ),
-            lambda: count_asked(self._jax, program.plain_step, MOST_COUNTED),
+            lambda: count_asked(self._jax, program.own_step, MOST_COUNTED),
             find_needless if self._num_devices == 1 else None,
         )
 
@@ -337,7 +344,7 @@ class JaxRuntime:
         """XLA's CPU pool: by default one thread per CPU of the affinity."""
         if xla_flag("xla_cpu_multi_thread_eigen") == "false":
             return "1"
-        return os.environ.get("NPROC") or str(usable_cpus())
+        return str(int(os.environ.get("NPROC") or usable_cpus()) * self._place.size)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from benchcore.cell.proof.canary import Operands, Products
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process stands in the group that uses several devices, which meets at the file
-    `rendezvous`. The usual contender is alone."""
+    """Where a process stands in the group that uses several devices. It meets the others at the
+    file `rendezvous`, or at `address`, a free port of loopback. The usual contender is alone."""
 
     rank: int = 0
     size: int = 1
     rendezvous: str = ""
+    address: str = ""
 
 
 ALONE = Place()
@@ -37,8 +38,9 @@ class Runtime(Protocol):
         """Import the framework (timed as the stage `import`)."""
         ...
 
-    one_process_per_device: bool
-    """Whether a contender with several devices is a group of processes."""
+    def count_processes(self, devices: int, settings: Mapping[str, Any]) -> int:
+        """How many processes a contender with so many devices is."""
+        ...
 
     def initialise(
         self,

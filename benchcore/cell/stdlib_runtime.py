@@ -20,7 +20,9 @@ class StdlibRuntime:
     def import_framework(self) -> None:
         """There is none."""
 
-    one_process_per_device = False
+    def count_processes(self, devices: int, settings: Mapping[str, Any]) -> int:
+        """It has no devices to share."""
+        return 1
 
     def initialise(
         self,
@@ -33,7 +35,7 @@ class StdlibRuntime:
         place: Place = ALONE,
     ) -> None:
         """Only the CPU is supported, as one device."""
-        if devices > 1 and not self.one_process_per_device:
+        if devices > self.count_processes(devices, settings):
             raise UnsupportedError(f"wanted {devices} devices, but stdlib has one")
         if device != "cpu":
             raise UnsupportedError(f"wanted device {device!r}, but stdlib runs on 'cpu' only")

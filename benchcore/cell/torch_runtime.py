@@ -47,13 +47,15 @@ _AMPERE = (8, 0)
 class TorchRuntime:
     """torch on one device; for several, each has a process."""
 
-    one_process_per_device = True
-
     def import_framework(self) -> None:
         """Import torch."""
         import torch
 
         self._torch = torch
+
+    def count_processes(self, devices: int, settings: Mapping[str, Any]) -> int:
+        """One for each device."""
+        return devices
 
     def initialise(
         self,

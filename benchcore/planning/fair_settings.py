@@ -32,6 +32,7 @@ _ONLY_FOR = {
     "strategy": "train",
 }
 """Settings that matter in one use case alone."""
+_OF_SEVERAL_DEVICES = ("strategy", "processes")
 _SLOWER_BY_DESIGN = ("autotune-5", "no-fusion-autotuner", "autotune-0")
 """Workarounds of crashes: they add checks, or take candidates from XLA's own search."""
 
@@ -45,7 +46,7 @@ def list_choices(workload: str, case: str, framework: str, device: str) -> Choic
     def is_fair(key: str, value: str) -> bool:
         if value in _SLOWER_BY_DESIGN or found.use_case != _ONLY_FOR.get(key, found.use_case):
             return False
-        if key == "strategy" and getattr(found, "devices", 1) == 1:
+        if key in _OF_SEVERAL_DEVICES and getattr(found, "devices", 1) == 1:
             return False
         if key == "xla":
             return _is_for(value, "gpu" if on_gpu else "cpu")

@@ -17,6 +17,7 @@ from benchcore.workloads.settings import (
     JAX_KERNEL,
     JAX_OPTIONS,
     JAX_PER_SAMPLE,
+    JAX_PROCESSES,
     STRATEGY,
     TORCH_ATTENTION,
     TORCH_COMPILE,
@@ -37,6 +38,7 @@ _OPTIONS: Mapping[str, Options] = {
         **JAX_KERNEL,
         **AGGREGATE,
         **STRATEGY,
+        **JAX_PROCESSES,
     },
     "torch": {
         "compile": TORCH_COMPILE,

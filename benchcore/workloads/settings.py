@@ -76,6 +76,8 @@ STRATEGY: Options = {"strategy": ("data", "fully_sharded", "tensor")}
 """How several devices train: each on a part of the batch with all parameters and momenta; with a
 part of these, which the others get when they need it (FSDP; ZeRO, arXiv:1910.02054, stage 3); or
 each on the whole batch with some heads and features of every block (arXiv:1909.08053)."""
+JAX_PROCESSES: Options = {"processes": ("one", "per-device")}
+"""Who computes on several devices: one process for all, or one for each, as torch does."""
 AGGREGATE: Options = {"aggregate": ("scatter", "sparse")}
 """How a graph's messages are summed: added to their targets, or by a sparse matrix product."""
 DEFECTS = "defects"
@@ -106,6 +108,7 @@ class BuildSettings:
     kernel: str = "compiler"
     shapes: str = "automatic"
     strategy: str = "data"
+    processes: str = "one"
     chunk: str = "whole"
     per_sample: str = "vmap"
     aggregate: str = "scatter"

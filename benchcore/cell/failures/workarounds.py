@@ -114,5 +114,7 @@ def xla_flags_of(settings: Mapping[str, Any], device: str) -> tuple[str, ...]:
         return extra
     graphs = settings.get("command_buffers", "on")
     flags = ("--xla_gpu_enable_command_buffer=",) if graphs == "off" else ()
+    if settings.get("processes") == "per-device":  # else all must compile whenever one does
+        flags += ("--xla_gpu_shard_autotuning=false",)
     chosen = [each.flags for each in WORKAROUNDS if each.name == settings.get("workaround")]
     return (*extra, *flags, *(flag for each in chosen for flag in each))

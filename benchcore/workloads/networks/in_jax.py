@@ -75,8 +75,11 @@ class _Placed:
     def place(self, params: ByName) -> Params:
         """Copies on the device: the originals must never be donated."""
         own = {name: self.network.to_own(name, array) for name, array in params.items()}
+        found = {name: self._find(name, array) for name, array in own.items()}
         return {
-            name: jnp.array(array, dtype=self.dtype, copy=True, device=self._find(name, array))
+            name: jnp.array(
+                _take_parts(array, found[name]), dtype=self.dtype, copy=True, device=found[name]
+            )
             for name, array in own.items()
         }
 
@@ -100,6 +103,7 @@ class _Placed:
             name: np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if array.ndim == 4 else array
             for name, array in inputs.items()
         }
+        own = {name: _take_parts(array, self.spread) for name, array in own.items()}
         return self.cast(jax.device_put(own, self.spread))
 
     def cast(self, inputs: Inputs) -> Inputs:
@@ -110,14 +114,30 @@ class _Placed:
         }
 
     def to_host(self, params: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
-        """Copies in canonical layout: the next step donates the device's buffers."""
+        """Copies in canonical layout: the next step donates the device's buffers. Where processes
+        share a parameter, each of them must ask for it."""
+        whole = {name: self._gather(array) for name, array in params.items()}
         return {
-            name: self.network.to_canonical(name, on_host(array)) for name, array in params.items()
+            name: self.network.to_canonical(name, on_host(array)) for name, array in whole.items()
         }
+
+    def _gather(self, array: jax.Array) -> jax.Array:
+        if array.is_fully_addressable or array.is_fully_replicated:
+            return array
+        return jax.jit(lambda each: each, out_shardings=self.device)(array)
+
+
+def _take_parts(array: np.ndarray, where: jax.Device | Sharding) -> np.ndarray | jax.Array:
+    """Of an array for the devices of several processes, those of this one."""
+    if isinstance(where, jax.Device) or where.is_fully_addressable:
+        return array
+    return jax.make_array_from_callback(array.shape, where, lambda part: array[part])
 
 
 def on_host(array: jax.Array) -> np.ndarray:
-    """A copy in at least float32."""
+    """A copy in at least float32. Of several processes each has a copy on its own device."""
+    if not array.is_fully_addressable:
+        array = array.addressable_data(0)
     return np.array(array.astype(jnp.promote_types(array.dtype, jnp.float32)))
 
 
@@ -142,7 +162,8 @@ def build(case: Case, arrays: Arrays, wanted: BuildSettings, network: Network) -
         )
     of_samples = make_per_sample(case, wanted, _loss_of(network))
     if isinstance(kept, NamedSharding):
-        of_samples = on_every_device(of_samples, kept.mesh)
+        whole = wanted.processes == "per-device"
+        of_samples = on_every_device(of_samples, kept.mesh, whole=whole)
     return _without_state(arrays, placed, of_samples)
 
 
@@ -150,7 +171,14 @@ def _find_devices(
     case: Case, wanted: BuildSettings
 ) -> tuple[jax.Device | Sharding, jax.Device | Sharding]:
     """Where parameters go, and where inputs: to all of a mesh, and spread over it."""
-    devices = jax.devices(wanted.platform)[wanted.ordinal :][: case.devices]
+    processes = case.devices if wanted.processes == "per-device" else 1
+    if jax.process_count() != processes:
+        raise ValueError(
+            f"wanted {processes} processes of JAX, got {jax.process_count()}; let the cell start "
+            "the contender"
+        )
+    first = 0 if processes > 1 else wanted.ordinal  # each process has one device
+    devices = jax.devices(wanted.platform)[first:][: case.devices]
     if case.devices == 1:
         return devices[0], devices[0]
     if len(devices) < case.devices:

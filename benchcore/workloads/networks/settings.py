@@ -8,6 +8,7 @@ from benchcore.workloads.settings import (
     JAX_ATTENTION,
     JAX_OPTIONS,
     JAX_PER_SAMPLE,
+    JAX_PROCESSES,
     STRATEGY,
     TORCH_ATTENTION,
     TORCH_IMAGE_OPTIONS,
@@ -18,7 +19,7 @@ from benchcore.workloads.settings import (
     Options,
 )
 
-_OF_JAX = {**JAX_OPTIONS, **JAX_PER_SAMPLE}
+_OF_JAX = {**JAX_OPTIONS, **JAX_PER_SAMPLE, **JAX_PROCESSES}
 SETTINGS: Mapping[str, Options] = {
     "jax": _OF_JAX,
     "torch": {**TORCH_OPTIONS, **TORCH_TRAINING, **TORCH_PER_SAMPLE},

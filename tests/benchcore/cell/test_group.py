@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,11 @@ from duel_orders import add_workload, copy_inside_ring, make_contender, make_ord
 
 from benchcore.cell import process as process_module
 from benchcore.cell.failures.status import ContenderFailedError
+from benchcore.cell.group import _reserve_port
+from benchcore.cell.jax_group import join_group
 from benchcore.cell.jax_runtime import JaxRuntime
 from benchcore.cell.process import _is_stopped, start_contender
-from benchcore.cell.runtime import Place
+from benchcore.cell.runtime import ALONE, Place
 from benchcore.cell.torch_runtime import TorchRuntime
 from benchcore.program import UnsupportedError
 from benchcore.state import open_state
@@ -59,6 +62,8 @@ def build(case, arrays, settings):
         steps += 1
         if member and not seen.exists():  # it may be killed while it writes
             seen.write_text(f"{{os.getpgrp()}} {{steps}}")
+        while not member and case.devices > 1 + len(os.listdir(seen.parent)):
+            time.sleep(0.01)  # one that starts late would be ended before its first step
         if member and case.fault == "dies" and steps > 3:
             os._exit(3)
         if not member and case.fault == "hangs" and steps > 3:
@@ -78,16 +83,16 @@ def _run(tmp_path: Path, case: str, *, grouped: bool = True) -> tuple[dict[str, 
     if grouped:
         runtime = snapshot / "benchcore/cell/stdlib_runtime.py"
         text = runtime.read_text()
-        assert "one_process_per_device = False" in text
-        runtime.write_text(text.replace("device = False", "device = True"))
+        assert text.count("return 1\n") == 1
+        runtime.write_text(text.replace("return 1\n", "return devices\n"))
     order = make_order(
         make_contender("a"),
         workload="grouped",
         case=case,
         starts=1,
         passes=False,
-        prepare_timeout_s=3.0,
-        block_timeout_s=3.0,
+        prepare_timeout_s=8.0,
+        block_timeout_s=8.0,
     )
     state = open_state(tmp_path / "state")
     document = run_order(order, state, snapshot)
@@ -107,7 +112,7 @@ def test_all_processes_of_a_group_run_the_steps_and_end_with_it(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("case", "status", "words"),
-    [("dies", "crash", "of the group of 3 ended"), ("hangs", "timeout", "no message for 3 s")],
+    [("dies", "crash", "of the group of 3 ended"), ("hangs", "timeout", "no message for 8 s")],
 )
 def test_a_process_of_a_group_that_fails_is_the_status_of_the_contender(
     tmp_path: Path, case: str, status: str, words: str
@@ -135,6 +140,7 @@ def test_a_machine_with_too_few_gpus_is_unsupported() -> None:
         )
     jax = JaxRuntime()
     jax._jax = SimpleNamespace(__version__="0.12", devices=lambda kind: ["gpu 0"])
+    jax._place = ALONE
     with pytest.raises(UnsupportedError, match=r"wanted 2 devices from .*finds 1 GPUs; choose"):
         jax._find_device("cuda", 2)
 
@@ -158,3 +164,37 @@ def test_freezing_waits_for_every_process_of_a_group(
         member.kill()
         member.wait()
         leader.close()
+
+
+def test_the_port_where_a_group_meets_goes_to_no_other_program() -> None:
+    reserved = _reserve_port()
+    try:
+        host, port = reserved.getsockname()
+        assert host == "127.0.0.1"
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((host, port))
+        with socket.socket() as coordinator:
+            coordinator.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            coordinator.bind((host, port))
+            coordinator.listen()
+            with socket.create_connection((host, port), timeout=5):
+                pass
+    finally:
+        reserved.close()
+
+
+def test_a_jax_that_would_end_frozen_processes_is_unsupported() -> None:
+    older = SimpleNamespace(
+        __version__="0.5", distributed=SimpleNamespace(initialize=lambda address, size: None)
+    )
+    with pytest.raises(UnsupportedError, match=r"heartbeat_timeout_seconds .*JAX 0\.5 lacks"):
+        join_group(older, Place(size=2, address="127.0.0.1:1"), "cpu", 2)
+
+
+def test_as_many_processes_as_the_setting_and_the_devices_say() -> None:
+    """A sweep over devices has the same settings on one device."""
+    jax, torch = JaxRuntime(), TorchRuntime()
+    several = {"compile": "jit", "processes": "per-device"}
+    assert [jax.count_processes(devices, several) for devices in (1, 2, 4)] == [1, 2, 4]
+    assert [jax.count_processes(devices, {"compile": "jit"}) for devices in (1, 4)] == [1, 1]
+    assert [torch.count_processes(devices, {}) for devices in (1, 4)] == [1, 4]

@@ -100,12 +100,49 @@ def _agree(order: DuelOrder, state: State, snapshot: Path, *, devices: int) -> d
     return document
 
 
-def test_two_processes_of_torch_agree_with_two_devices_of_jax(
+def _set(contender: ContenderOrder, name: str, **settings: str) -> ContenderOrder:
+    return dataclasses.replace(
+        contender, name=name, settings={**contender.settings, **settings}, arm=name
+    )
+
+
+def test_two_processes_of_each_framework_agree_with_two_devices_of_one_process(
     framework_environment: Environments, state: State, snapshot: Path
 ) -> None:
     order = _order(framework_environment, "per_sample_grad", **SHORT)
-    order = dataclasses.replace(order, workload="mnist_cnn", case="tiny_per_sample_grad_x2")
-    _agree(order, state, snapshot, devices=2)
+    jax, torch = order.contenders
+    order = dataclasses.replace(
+        order,
+        workload="mnist_cnn",
+        case="tiny_per_sample_grad_x2",
+        contenders=(jax, torch, _set(jax, "jax-processes", processes="per-device")),
+    )
+    document = _agree(order, state, snapshot, devices=2)
+    one, _, several = (each["effective"]["products"] for each in document["contenders"])
+    assert several["flops"] == one["flops"] not in (None, {})
+    manifests = [each["effective"]["manifest"] for each in document["contenders"]]
+    assert len({each["threads"] for each in manifests}) == 1, "a group divides the threads"
+    alone = ["host_calls" in each for each in manifests]  # steps of a group are not watched
+    assert alone == [True, False, False]
+
+
+def test_a_process_of_jax_that_dies_is_the_status_of_its_contender(
+    framework_environment: Environments, state: State, snapshot: Path
+) -> None:
+    """Within a step, so that the first process is waiting for it in a collective."""
+    file = snapshot / "benchcore" / "cell" / "group.py"
+    source, follow = file.read_text(), '    if message["do"] == "step":\n'
+    assert source.count(follow) == 1
+    dies = f"{follow}        _STEPS.append(len(_STEPS))\n        _STEPS[6:] and os._exit(3)\n"
+    file.write_text(source.replace(follow, dies) + "\n\n_STEPS = []\n")
+    order = _order(framework_environment, "train", **SHORT)
+    other = _set(order.contenders[0], "jax-processes", processes="per-device")
+    case = {"workload": "mnist_cnn", "case": "tiny_train_x2"}
+    order = dataclasses.replace(order, **case, contenders=(order.contenders[0], other))
+    one, several = run_order(order, state, snapshot)["contenders"]
+    assert (one["status"], one["failure"]) == ("ok", None)
+    assert several["status"] == "crash", several["failure"]
+    assert "Gloo" in several["failure"]["reason"] or "ended" in several["failure"]["reason"]
 
 
 def _save_evidence(snapshot: Path, folder: Path) -> None:

@@ -96,7 +96,13 @@ def test_no_two_settings_meet_twice_however_the_duels_end() -> None:
         ("vit_b_16", "infer_b1", "torch", "cpu", {"compile", "layout", "attention"}),
         ("resnet50", "infer_b1", "torch", "cuda:1", {"compile", "layout", "cudnn_benchmark"}),
         ("small_lm", "train_b32", "jax", "cpu", {"compile", "donate", "xla"}),
-        ("small_lm", "train_b32_x2", "jax", "cpu", {"compile", "donate", "xla", "strategy"}),
+        (
+            "small_lm",
+            "train_b32_x2",
+            "jax",
+            "cpu",
+            {"compile", "donate", "xla", "strategy", "processes"},
+        ),
     ],
 )
 def test_only_settings_of_this_case_and_device_are_tried(

@@ -46,9 +46,10 @@ def make_per_sample(
 
 
 def on_every_device(
-    function: Callable[[Params, Inputs], dict[str, Any]], mesh: Mesh
+    function: Callable[[Params, Inputs], dict[str, Any]], mesh: Mesh, *, whole: bool = False
 ) -> Callable[[Params, Inputs], dict[str, Any]]:
-    """The function of each device's samples, and the sum over all devices.
+    """The function of each device's samples, and the sum over all devices. With `whole`, each
+    device gets the norms of all samples, as torch's processes do; without, they stay spread.
 
     XLA's automatic partitioning gets the per-sample gradients wrong where there are
     convolutions (benchcore/known-issues.md).
@@ -60,10 +61,13 @@ def on_every_device(
         found = function(params, inputs)
         if "clipped_sum" in found:
             found["clipped_sum"] = jax.lax.psum(found["clipped_sum"], BATCH)
+        if whole:
+            found["norms"] = jax.lax.all_gather(found["norms"], BATCH, tiled=True)
         return found
 
     def on_all(params: Params, inputs: Inputs) -> dict[str, Any]:
-        specs = {"norms": PartitionSpec(BATCH), "clipped_sum": PartitionSpec()}
+        norms = PartitionSpec() if whole else PartitionSpec(BATCH)
+        specs = {"norms": norms, "clipped_sum": PartitionSpec()}
         first = jax.tree.map(lambda each: each[: each.shape[0] // mesh.size], inputs)
         out = {name: specs[name] for name in jax.eval_shape(function, params, first)}
         given = (PartitionSpec(), PartitionSpec(BATCH))

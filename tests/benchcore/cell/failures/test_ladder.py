@@ -76,6 +76,9 @@ def test_each_workaround_flag_is_a_setting_of_an_arm() -> None:
         assert xla_flags_of(settings, "cuda:0") == (*own, *workaround.flags)
         assert xla_flags_of(settings, "cpu") == ()
     assert xla_flags_of({"compile": "jit", "workaround": "none"}, "cuda:0") == ()
+    several = {"compile": "jit", "processes": "per-device"}
+    assert xla_flags_of(several, "cuda:0") == ("--xla_gpu_shard_autotuning=false",)
+    assert xla_flags_of(several, "cpu") == ()
 
 
 def test_a_flag_that_xla_does_not_know_is_passed_over() -> None:
