@@ -37,6 +37,12 @@ def _list_values(field: str) -> list[Any]:
     return sorted({getattr(case, field) for spec in specs for case in spec.cases.values()})
 
 
+def _list_device_counts() -> list[str]:
+    """How many devices their cases use."""
+    cases = [(name, case) for name in _list_workloads() for case in catalog.load_spec(name).cases]
+    return [str(count) for count in sorted({catalog.count_devices(*each) for each in cases})]
+
+
 class _OneOf:
     """A `Literal` whose names are known only at import; the UI shows it as a list."""
 
@@ -72,6 +78,7 @@ WaitMinutes = Annotated[float, Field(ge=0, le=1440)]
 ConfirmMinutes = Annotated[float, Field(ge=0, le=1440)]
 Starts = Annotated[list[Annotated[int, Field(ge=2, le=100)]], Field(min_length=1, max_length=5)]
 Settings = Annotated[list[Setting], Field(max_length=6)]
+Devices = Annotated[str, _OneOf(_list_device_counts())]
 Batch = Annotated[str, _OneOf((_ANY, *map(str, _list_values("batch"))))]
 
 
@@ -126,8 +133,9 @@ class Side(BaseModel):
         title="Settings",
         description=(
             "Non-default settings. compile, layout, cudnn_benchmark and optimizer are PyTorch's; "
-            "donate, command_buffers, workaround and xla are JAX's; "
-            "aggregate, attention, batching, chunk and kernel are of both; per_sample is PyTorch's."
+            "donate, command_buffers, processes, workaround and xla are JAX's; aggregate, "
+            "attention, batching, chunk, kernel and strategy are of both; per_sample and shapes "
+            "are PyTorch's."
         ),
         max_length=6,
     )
@@ -172,6 +180,14 @@ class Comparison(BaseModel):
         ),
     )
     device: Device = Field("cpu", title="Device", description="The device of both sides.")
+    devices: Devices = Field(
+        "1",
+        title="Devices",
+        description=(
+            "How many devices each side uses: GPUs from the one above on, or parts of the CPU. "
+            "Training and per-sample gradients of some workloads have cases on several."
+        ),
+    )
     starts: int = Field(
         MIN_STARTS,
         title="Starts",
@@ -214,6 +230,7 @@ class Comparison(BaseModel):
                 use_case=self.use_case,
                 batch=None if self.batch == _ANY else int(self.batch),
                 precision=self.precision,
+                devices=int(self.devices),
             ),
             a=self.a.write(),
             b=self.b.write(),

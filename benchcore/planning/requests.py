@@ -77,6 +77,7 @@ class CaseFilter:
     use_case: str | None = None
     batch: int | None = None
     precision: str | None = None
+    devices: int | None = None
 
 
 ANY_CASE = CaseFilter()

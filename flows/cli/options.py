@@ -88,6 +88,8 @@ UseCase = Annotated[
 Batch = Annotated[int | None, option("--batch", "SIZE", "Choose the case with this batch size.")]
 _PRECISION = "Choose the case in this precision (default fp32_ieee)."
 Precision = Annotated[str | None, option("--precision", "NAME", _PRECISION)]
+_DEVICES = "Choose the case on this many devices (default 1)."
+Devices = Annotated[int | None, option("--devices", "COUNT", _DEVICES)]
 _CHECKPOINT = "Load both sides' weights from a torchvision state dict (.safetensors, .pth)."
 Checkpoint = Annotated[Path | None, option("--checkpoint", "FILE", _CHECKPOINT)]
 SideA = Annotated[str, option("--a", "VERSION", "Measure this as a: jax, torch, jax==0.10.1, ...")]
@@ -121,7 +123,13 @@ RoundsFrom2 = Annotated[int, option("--rounds", "COUNT", _ROUNDS, min=2, max=100
 Jax = Annotated[str, option("--jax", "VERSION", "Use this JAX: jax, jax==0.10.1, ...")]
 Torch = Annotated[str, option("--torch", "VERSION", "Use this PyTorch: torch, torch==2.15.0, ...")]
 _GROUPS: Mapping[type, Mapping[str, Any]] = {
-    CaseFilter: {"case": Case, "use_case": UseCase, "batch": Batch, "precision": Precision},
+    CaseFilter: {
+        "case": Case,
+        "use_case": UseCase,
+        "batch": Batch,
+        "precision": Precision,
+        "devices": Devices,
+    },
     Placement: {"site": Site, "pool": Pool, "campaign": Campaign, "python": Python},
 }
 

@@ -12,8 +12,11 @@ from pydantic import ValidationError
 
 from benchcore.errors import UserError
 from benchcore.experiments.compare import draft_comparison
+from benchcore.names import name_case_in_words
+from benchcore.planning.catalog import count_devices
 from benchcore.planning.requests import Placement, parse_arm
 from benchcore.running.sites import list_sites
+from benchcore.running.slurm.allocation import Allocation
 from flows.compare import compare
 from tasks.form import Comparison, Side, add_versions
 
@@ -32,6 +35,12 @@ SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
         {"batch": 128},
         {"precision": "<script>alert(1)</script>"},
         {"device": "cuda:99"},
+        {"devices": 2},
+        {"devices": "0"},
+        {"devices": "3"},
+        {"devices": "2; reboot"},
+        {"devices": "2\n"},
+        {"devices": None},
         {"track": "defects"},
         {"starts": 1},
         {"starts": "5"},
@@ -122,6 +131,7 @@ def test_every_field_has_a_title_and_a_help_text() -> None:
         ({"track": "tuned", "b": {"framework": "torch", "settings": ["compile=none"]}}, "no setti"),
         ({"a": {"framework": "jax", "settings": ["compile=none"]}}, "compile=jit"),
         ({"batch": "any"}, "match: "),
+        ({"devices": "2"}, "devices '2', but none matches"),
     ],
 )
 def test_input_refused_by_our_own_checks_is_explained_in_one_paragraph(
@@ -131,3 +141,19 @@ def test_input_refused_by_our_own_checks_is_explained_in_one_paragraph(
     with pytest.raises(UserError, match=words) as refusal:
         draft_comparison(question, Placement(campaign="x"))
     assert "\n" not in str(refusal.value)
+
+
+def test_devices_reach_the_plan_the_slurm_job_and_the_page() -> None:
+    shape = {"workload": "mnist_cnn", "use_case": "train", "batch": "32", "device": "cuda"}
+    names = SCHEMA["definitions"]["Comparison"]["properties"]["devices"]
+    assert names["enum"] == ["1", "2", "4"]
+    for devices, case in (("1", "train_b32"), ("2", "train_b32_x2"), ("4", "train_b32_x4")):
+        sent = {**shape, "devices": devices}
+        validate({"question": sent}, SCHEMA, raise_on_error=True)
+        request = Comparison.model_validate(sent, strict=True).make_request()
+        duel = draft_comparison(request, Placement(campaign="x")).duels[0]
+        assert (duel.case, count_devices(duel.workload, duel.case)) == (case, int(devices))
+        named = {"workload": "mnist_cnn", "case_name": case, "use_case": "train"}
+        words = name_case_in_words({**named, "batch": 32, "precision": "fp32_ieee"})
+        assert words.endswith("fp32" if devices == "1" else f"on {devices} devices")
+        assert Allocation(partition="h100", gpus=1).with_devices(int(devices)).gpus == int(devices)
