@@ -45,6 +45,7 @@ def list_points(found: Mapping[str, Any]) -> list[dict[str, Any]]:
             **{side: _describe_side(point[side]) for side in ("a", "b")},
             **{f"{side} per s": _format_rate(point[side]) for side in ("a", "b")},
             **{f"{side} memory": _format_memory(point[side]) for side in ("a", "b")},
+            **_describe_efficiencies(point, found["varied"]),
             **{f"{side} compile": format_seconds(point[side]["cold_compile_s"]) for side in "ab"},
             **{
                 f"{side} {heading}": form(point[side][key])
@@ -69,6 +70,7 @@ _PAIRS = {
     "": "Step",
     " per s": "Samples per second",
     " memory": "Memory",
+    " efficiency": "Efficiency",
     " compile": "Compilation",
     " new shape": "First step of a new shape",
     " after them": "Step after new shapes",
@@ -84,6 +86,22 @@ def _describe_side(side: Mapping[str, Any]) -> str:
 
 def _format_rate(side: Mapping[str, Any]) -> str:
     return "" if side["items_per_s"] is None else format_rate(side["items_per_s"])
+
+
+def _describe_efficiencies(point: Mapping[str, Any], varied: str) -> dict[str, str]:
+    """`85 % (81 to 89 %)` of the ideal speedup over the fewest devices."""
+    if varied != "devices":
+        return {}
+    return {f"{side} efficiency": _format_efficiency(point[side]) for side in "ab"}
+
+
+def _format_efficiency(side: Mapping[str, Any]) -> str:
+    share, low, high = (side[f"efficiency{end}"] for end in ("", "_low", "_high"))
+    if share is None:
+        return ""
+    if low is None or high is None:
+        return f"{100 * share:.0f} % (no interval)"
+    return f"{100 * share:.0f} % ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
 def _format_memory(side: Mapping[str, Any]) -> str:

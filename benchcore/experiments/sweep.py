@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal
 
+from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.errors import UserError
 from benchcore.experiments.compare import (
     MIN_STARTS,
@@ -13,15 +16,18 @@ from benchcore.experiments.compare import (
     list_plain_arms,
     orient_ratio,
 )
-from benchcore.planning.catalog import load_spec
-from benchcore.planning.matrix import Plan
+from benchcore.planning.catalog import count_devices, load_spec
+from benchcore.planning.matrix import Plan, PlannedDuel
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.requests import USUAL, CaseFilter, Placement, parse_arm
 from benchcore.protocol import DuelLimits
+from benchcore.running.duel_process import result_path
 from benchcore.running.plans import draft_named
 from benchcore.state import State
 from benchcore.store.database import open_database
+from benchcore.store.documents import read_document
 from benchcore.store.reports.campaign import list_contenders
+from benchcore.verdict.duel.scaling import Efficiency, StartTimes, judge_efficiency
 
 Varied = Literal["batch", "devices", "size"]
 _MOST = 20
@@ -109,6 +115,12 @@ def conclude_sweep(
                 "ratio": None if ratio is None else orient_ratio(ratio, duel.contenders[0].name),
             }
         )
+    if request.varied == "devices":
+        times = [_read_times(state, plan, each) for each in duels]
+        for place, point in enumerate(points):
+            for side in ("a", "b"):
+                of_side = [each[side] for each in times]
+                point[side] |= _measure_efficiency(of_side, place, point[side])
     a, b = (each.name for each in duels[0].contenders)
     return {
         "workload": request.workload,
@@ -118,6 +130,41 @@ def conclude_sweep(
     }
 
 
+def _read_times(state: State, plan: Plan, duel: PlannedDuel) -> dict[str, StartTimes]:
+    """Of both sides: of each start the median of its undisturbed blocks."""
+    path = result_path(state, plan.campaign, duel.duel_run)
+    contenders = read_document(path)["contenders"] if path.exists() else ()
+    by_name = {each["name"]: each for each in contenders}
+    found = {}
+    for side, wanted in zip("ab", duel.contenders, strict=True):
+        starts = [
+            (leave_out_degraded(start["blocks"]), start["compilation"])
+            for start in by_name.get(wanted.name, {}).get("starts", ())
+        ]
+        starts = [(blocks, compilation) for blocks, compilation in starts if blocks]
+        found[side] = StartTimes(
+            devices=count_devices(duel.workload, duel.case),
+            logs=[
+                math.log(median(block["elapsed_ns"] / block["steps"] for block in blocks))
+                for blocks, _ in starts
+            ],
+            compilations=[compilation for _, compilation in starts],
+        )
+    return found
+
+
+def _measure_efficiency(
+    of_side: Sequence[StartTimes], place: int, side: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Against the fewest devices of the sweep; nothing for a side that failed there."""
+    fewest = min(of_side, key=lambda each: each.devices)
+    found: Efficiency | None = judge_efficiency(fewest, of_side[place])
+    if found is None or of_side[place] is fewest or side["status"] != "ok":
+        return dict.fromkeys(_EFFICIENCY)
+    return dict(zip(_EFFICIENCY, (found.share, found.low, found.high), strict=True))
+
+
+_EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
 _MEASURED = (
     *("median_step_ns", "items_per_s", "process_peak_bytes", "allocator_peak_bytes"),
     *("cold_compile_s", "new_shape_s", "after_new_shapes"),

@@ -126,15 +126,19 @@ def _write_csv(found: Mapping[str, Any], path: Path) -> None:
 
 
 _NUM_SPEEDS = 3
-"""Step, samples per second and memory come first."""
+"""Step, samples per second and memory come first, and over devices the efficiency."""
 
 
 def _print(found: Mapping[str, Any], page: Path) -> None:
-    columns = (found["varied"], "a", "b", "a per s", "b per s", "speedup", "verdict", "counts")
+    columns = [found["varied"], "a", "b", "a per s", "b per s", "speedup", "verdict", "counts"]
+    num_speeds = _NUM_SPEEDS
+    if found["varied"] == "devices":
+        num_speeds += 1
+        columns[5:5] = ["a efficiency", "b efficiency"]
     title = f"{found['workload']}: a is {found['names']['a']}, b is {found['names']['b']}"
     points = list_points(found)
     print_rows(points, columns, title=title)
-    costs = [key for _, *keys in list_pairs(points)[_NUM_SPEEDS:] for key in keys]
+    costs = [key for _, *keys in list_pairs(points)[num_speeds:] for key in keys]
     print_rows(points, (found["varied"], *costs), title="What compiling and new shapes cost")
     for point in points:
         if point["note"]:

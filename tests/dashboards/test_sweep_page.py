@@ -52,6 +52,20 @@ def test_each_value_is_a_row_and_a_failed_side_is_named() -> None:
     assert (first["a compile"], "a new shape" in first) == ("1.50 s", False)
 
 
+def test_a_sweep_over_devices_shows_how_well_they_scale() -> None:
+    found = found_sweep(varied="devices")
+    ends = ("efficiency", "efficiency_low", "efficiency_high")
+    measured = [dict.fromkeys(ends), dict(zip(ends, (0.852, 0.81, 0.894), strict=True))]
+    for point, efficiency in zip(found["points"], measured, strict=True):
+        point["a"] |= efficiency
+        point["b"] |= {**efficiency, "efficiency_low": None, "efficiency_high": None}
+    first, second = list_points(found)
+    assert (first["a efficiency"], second["a efficiency"]) == ("", "85 % (81 to 89 %)")
+    assert second["b efficiency"] == "85 % (no interval)"
+    assert '<td class="number">85 % (81 to 89 %) / 85 % (no interval)</td>' in render_sweep(found)
+    assert "Efficiency" not in render_sweep(found_sweep())
+
+
 def test_what_new_shapes_cost_is_shown_of_cases_that_meet_some() -> None:
     found = found_sweep()
     found["points"][0]["a"] |= {"new_shape_s": 0.25, "after_new_shapes": 3.0}

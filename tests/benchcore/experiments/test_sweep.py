@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from benchcore.experiments import sweep as module
 from benchcore.experiments.compare import find_case
 from benchcore.experiments.sweep import SweepRequest, conclude_sweep, draft_sweep, list_rows
 from benchcore.planning.requests import CaseFilter
+from benchcore.running.duel_process import result_path
 from benchcore.state import open_state
 
 
@@ -62,16 +64,29 @@ def test_a_curve_has_a_point_per_value_also_where_a_side_failed(
     one, two = plan.duels[0], dataclasses.replace(plan.duels[1], duel_run="b" * 16, case="other")
     plan = dataclasses.replace(plan, duels=(one, two))
     names = [each.name for each in one.contenders]
+    state = open_state(tmp_path / "state")
+    telemetry = dict.fromkeys(("sm_clock_mhz", "throttle_reasons", "foreign_processes"))
+    for duel, took in ((one, 8.0), (two, 5.0)):
+        blocks = [{"round": 0, "elapsed_ns": took, "steps": 1, "telemetry": telemetry}]
+        starts = [{"blocks": blocks, "compilation": number} for number in range(3)]
+        document = {"contenders": [{"name": each, "starts": starts} for each in names]}
+        path = result_path(state, plan.campaign, duel.duel_run)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document))
+    monkeypatch.setattr(module, "read_document", lambda path: json.loads(path.read_text()))
+    monkeypatch.setattr(module, "count_devices", lambda workload, case: {"bare": 1}.get(case, 2))
     quick = {"status": "ok", "median_step_ns": 1e6, "items_per_s": 32e3}
     rows = [
         {"case": one.title, "name": names[0], **quick},
         {"case": one.title, "name": names[1], "status": "oom", "median_step_ns": None},
+        {"case": two.title, "name": names[0], **quick},
+        {"case": two.title, "name": names[1], "status": "timeout", "median_step_ns": None},
     ]
     monkeypatch.setattr(module, "list_contenders", lambda engine, campaign: rows)
     said = {"verdict": "different", "counts": True, "reason": "", "scope": "x", "num_starts": 5}
     turned = {"a": names[1], "b": names[0], "speedup": 0.5, "low": 0.4, "high": 0.8, **said}
     ratios = [{"duel_run": two.duel_run, **turned}]
-    found = conclude_sweep(plan, request, open_state(tmp_path / "state"), ratios)
+    found = conclude_sweep(plan, request, state, ratios)
     first, second = found["points"]
     assert (first["value"], first["a"]["items_per_s"], first["b"]["status"]) == (1, 32e3, "oom")
     assert first["ratio"] is None
@@ -79,3 +94,7 @@ def test_a_curve_has_a_point_per_value_also_where_a_side_failed(
     table = list_rows(found)
     assert [row["devices"] for row in table] == [1, 2]
     assert table[0].keys() == table[1].keys()
+    ends = [f"a_efficiency{end}" for end in ("", "_low", "_high")]
+    assert [table[0][end] for end in ends] == [None] * 3, "the fewest devices are the measure"
+    assert [table[1][end] for end in ends] == pytest.approx([0.8] * 3)
+    assert table[1]["b_efficiency"] is None, "a side that failed has none"
