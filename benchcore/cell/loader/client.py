@@ -59,7 +59,7 @@ class LoaderClient:
         """
         from benchcore.cell.loader.ring_buffer import slot_arrays, upright
 
-        self._await_hashes()  # returns every slot before the next request
+        self.await_hashes()  # returns every slot before the next request
         of_start = {"seed": self._seed, "epoch": epoch}
         request = {"split": split, **of_start, "layout": layout, "most": most}
         self._send(request)
@@ -85,11 +85,12 @@ class LoaderClient:
 
     def take_digest(self) -> str:
         """SHA-256 of all batches since the last call."""
-        self._await_hashes()
+        self.await_hashes()
         digest, self._sha = self._sha.hexdigest(), hashlib.sha256()
         return digest
 
-    def _await_hashes(self) -> None:
+    def await_hashes(self) -> None:
+        """Wait until the thread has hashed all batches so far."""
         for each in self._hashed:
             each.result()
         self._hashed = []

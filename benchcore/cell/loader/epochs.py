@@ -104,6 +104,7 @@ class Trainer:
         if self.mode == "end-to-end":
             return map(send, self._stage(epoch)), "end-to-end"
         staged = list(self._report_while(self._stage(epoch)))
+        self.loader.await_hashes()  # not while the clock runs
         if self.mode == "host-resident":
             return map(send, staged), "host-resident"
         placed = [send(each) for each in staged]

@@ -209,10 +209,13 @@ class Network:
         """Operations of a step's products; one multiply-add counts as two.
 
         Per-sample gradients need the same products as their sum: each sample's share is summed
-        later, or not at all. Everything else is left out for both frameworks.
+        later, or not at all. Their clipped sum is a product of the factors and the gradients.
+        Everything else is left out for both frameworks.
         """
         backward = case.use_case != "infer"
         each = sum(p.macs * (1 + (p.gradients if backward else 0)) for p in self.products(case))
+        if case.use_case == "per_sample_grad" and case.reduction == "clipped_sum":
+            each += sum(math.prod(shape) for shape in self.shapes(case).values())
         return 2 * case.batch * each
 
     def least_bytes(self, case: Case) -> int:

@@ -36,7 +36,7 @@ def make_per_sample(
         if case.reduction == "norms":
             return {"norms": norms}
         factors = jnp.minimum(1.0, case.clip / (norms + NORM_FLOOR))
-        # A product, not a sum of scaled copies: half the time of a step on a CPU.
+        # A product: on a CPU faster than a sum of scaled copies.
         clipped = {name: jnp.tensordot(factors, each, axes=1) for name, each in gradients.items()}
         return {"norms": norms, "clipped_sum": clipped}
 

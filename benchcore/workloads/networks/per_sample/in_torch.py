@@ -47,8 +47,9 @@ def make_per_sample(
         if case.reduction == "norms":
             return norms, {}
         factors = (case.clip / (norms + NORM_FLOOR)).clamp(max=1.0)
+        # A product: faster than a sum of scaled copies where nothing is compiled.
         clipped = {
-            name: (each * factors.view(-1, *[1] * (each.dim() - 1))).sum(0)
+            name: torch.mv(each.flatten(1).t(), factors).view(each.shape[1:])
             for name, each in gradients.items()
         }
         return norms, clipped
