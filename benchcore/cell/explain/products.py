@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchcore.cell.proof.needless import TOO_LARGE, TooLargeError
+
 Flops = Mapping[str, int]
 """FLOPs by the dtype of the operands; several dtypes in one product are joined by `+`."""
 
@@ -51,6 +53,8 @@ def describe(
             missing["needless"] = "several devices share the step"
         else:
             found["needless"] = find_needless()
+    except TooLargeError:
+        missing[lacking] = TOO_LARGE
     except Exception as error:  # noqa: BLE001 - whatever a step does when it is traced
         missing[lacking] = f"{type(error).__name__}: {error}"[:500]
     return {**found, "missing": missing}

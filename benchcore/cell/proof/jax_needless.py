@@ -8,7 +8,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchcore.cell.proof.needless import CHOOSING, Operation, Recorded, list_needless
+from benchcore.cell.proof.needless import (
+    CHOOSING,
+    MOST_ELEMENTS,
+    Operation,
+    Recorded,
+    TooLargeError,
+    list_needless,
+)
 
 _INLINED = {
     "pjit": "jaxpr",
@@ -57,10 +64,13 @@ class _Entry:
 
 
 def record(jax: Any, step: Callable[[], object]) -> Recorded:
-    """The operations of one step. Afterwards the program holds tracers until it is reset."""
+    """The operations of one step. Afterwards the program holds tracers until it is reset. Raises
+    TooLargeError."""
     traced = jax.make_jaxpr(step)()
     tracing = _Tracing(jax)
     lowered = jax.jit(lambda given: tracing.run(traced, given)).lower(traced.consts)
+    if sum(each.elements for each in tracing.entries) > MOST_ELEMENTS:
+        raise TooLargeError
     run = lowered.compile(compiler_options=_FAST)
     rows = [_hash(row) for row in jax.device_get(run(traced.consts))]
 
@@ -151,8 +161,11 @@ class _Tracing:
         before, given = bound if isinstance(bound, tuple) else ((), bound)
         found = equation.primitive.bind(*before, *(each.array for each in values), **given)
         arrays = found if equation.primitive.multiple_results else [found]
-        outputs = [self._name(name, params, values, each) for each in arrays]
-        elements = self._count_moved(name, [each.array for each in values], arrays)
+        same = _is_identity(name, params, values)
+        outputs = [self._name("copy" if same else name, params, values, each) for each in arrays]
+        elements = self._count_moved(
+            "copy" if same else name, [each.array for each in values], arrays
+        )
         if alone and elements > 1:
             self.unusual.append(f"{name} outside of a compiled program")
         text = str(params)
@@ -198,6 +211,17 @@ class _Tracing:
     def _make_key(self) -> str:
         self._num_keys += 1
         return f"value {self._num_keys}"
+
+
+def _is_identity(name: str, params: Mapping[str, Any], values: Sequence[_Value]) -> bool:
+    """What XLA's simplifier drops: optax's Adam has `g**1`, and `nu + 0.0`."""
+    if name == "integer_pow":
+        return params["y"] == 1
+    neutral = {"add": "0.0", "sub": "0.0", "mul": "1.0", "div": "1.0"}.get(name)
+    if neutral is None:
+        return False
+    key = values[1].key
+    return isinstance(key, tuple) and key[:2] == ("literal", neutral)
 
 
 def _list_live(jaxpr: Any, *, whole: bool) -> Iterator[tuple[int, Any]]:

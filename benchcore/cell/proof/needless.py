@@ -7,11 +7,18 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+MOST_ELEMENTS = 500_000_000
+"""Of all operations of a step that is followed: a minute of one CPU."""
+TOO_LARGE = "the step is too large to be followed"
 CHOOSING = (
     "clamp", "dropout", "masked_fill", "max", "min", "select_n", "threshold_backward", "where"
 )  # fmt: skip
 """Operations that choose between values. Where the choice is always the same their result was there
 before, by the numbers of the case: they are no needless work, but what they don't choose is."""
+
+
+class TooLargeError(Exception):
+    """A step moves more elements than are followed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchcore.cell.explain.torch_products import run_as_written
 from benchcore.cell.nested import list_arrays
-from benchcore.cell.proof.needless import Operation, Recorded
+from benchcore.cell.proof.needless import MOST_ELEMENTS, Operation, Recorded, TooLargeError
 
 _CREATING = ("arange", "empty", "fill_", "full", "new_", "ones", "rand", "zero")
 _ENGINE = ("torch.autograd", "torch.autograd.graph")
@@ -20,7 +20,8 @@ _CHUNK = 1 << 22
 
 def record(torch: Any, step: Callable[[], object]) -> Recorded:
     """The operations of one step. Those of one call from Python belong together, and those that
-    the autograd engine chooses are all taken for one; those of hooks are not."""
+    the autograd engine chooses are all taken for one; those of hooks are not. Raises
+    TooLargeError."""
     recording = _Recording(torch)
     calls: list[object] = []
 
@@ -57,6 +58,7 @@ class _Recording:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._operations: list[Operation] = []
+        self._elements = 0
         self._unusual: list[str] = []
         self._made: set[int] = set()
         """Storages of the step's own tensors."""
@@ -88,6 +90,9 @@ class _Recording:
             self._first.setdefault(number, _find_storage(each))
         self._made |= added
         sizes = [each.numel() for each in (*read, *written)]
+        self._elements += max(sizes, default=0)
+        if self._elements > MOST_ELEMENTS:
+            raise TooLargeError
         wide = [each for each in written if str(each.dtype).removeprefix("torch.") in _WIDE]
         if any(each.numel() > 1 for each in wide):
             self._unusual.append(f"{name} in float64")

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchcore.cell.proof.needless import TOO_LARGE
+
 BAND = 0.01
 """How far the counted FLOPs may be from the analytic ones: none of ours is."""
 FEWEST_KEPT = 0.9
@@ -105,11 +107,15 @@ def _judge_compiled(name: str, share: float | None) -> str:
 
 
 def _judge_needless(name: str, found: Mapping[str, Any], framework: str, *, on_gpu: bool) -> str:
-    """Absent in documents from before it was found, and where several devices share a step. On a
-    GPU what could not be found is no reason yet: this has not been run on one."""
+    """Absent in documents from before it was found, where several devices share a step, and of
+    large steps. On a GPU what could not be found is no reason yet: it has not been run on one."""
     needless, why = found.get("needless"), found["missing"].get("needless", SHARED)
     if needless is None:
-        return "" if on_gpu or why == SHARED else f"{name}'s values could not be followed: {why}"
+        return (
+            ""
+            if on_gpu or why in (SHARED, TOO_LARGE)
+            else f"{name}'s values could not be followed: {why}"
+        )
     elements, operations = needless["elements"], needless["operations"]
     too_many = framework == "torch" and operations > MOST_NEEDLESS_CALLS
     if elements <= MOST_NEEDLESS.get(framework, 0.0) and not too_many:

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from benchcore.cell.explain.products import Compiled, describe
-from benchcore.cell.proof.needless import Operation, Recorded, describe_needless, list_needless
+from benchcore.cell.proof.needless import (
+    TOO_LARGE,
+    Operation,
+    Recorded,
+    TooLargeError,
+    describe_needless,
+    list_needless,
+)
 
 ROOT = Path(__file__).parents[4]
 
@@ -70,6 +77,11 @@ def test_a_step_whose_values_cannot_be_followed_names_the_reason() -> None:
     found = describe(lambda: compiled, dict, fail)
     assert found["needless"] is None
     assert found["missing"] == {"needless": "ValueError: no such primitive"}
+
+    def refuse() -> dict[str, Any]:
+        raise TooLargeError
+
+    assert describe(lambda: compiled, dict, refuse)["missing"] == {"needless": TOO_LARGE}
     assert describe(lambda: compiled, dict, None)["missing"] == {
         "needless": "several devices share the step"
     }
@@ -78,8 +90,9 @@ def test_a_step_whose_values_cannot_be_followed_names_the_reason() -> None:
 _JAX = """
 import json
 import jax, jax.numpy as jnp
+from benchcore.cell.proof import jax_needless
 from benchcore.cell.proof.jax_needless import record
-from benchcore.cell.proof.needless import describe_needless
+from benchcore.cell.proof.needless import TooLargeError, describe_needless
 
 x = jax.random.normal(jax.random.key(0), (8, 32))
 w = jax.random.normal(jax.random.key(1), (32, 32))
@@ -102,16 +115,22 @@ steps = {
     "fence": lambda: jax.jit(lambda x: jnp.sin(jax.lax.optimization_barrier(jnp.cos(x))))(x),
     "checkpoint": lambda: jax.jit(jax.grad(jax.checkpoint(loss)))(w, x),
     "loop": lambda: jax.jit(lambda x: jax.lax.scan(lambda s, _: (s @ w, None), x, length=3)[0])(x),
+    "identities": lambda: jax.jit(lambda x: jnp.sin(x**1 * 1.0 + 0.0) / 1.0)(x),
 }
-print(json.dumps({name: describe_needless(lambda: record(jax, step))
-                  for name, step in steps.items()}))
+found = {name: describe_needless(lambda: record(jax, step)) for name, step in steps.items()}
+jax_needless.MOST_ELEMENTS = 10
+try:
+    record(jax, steps["plain"])
+except TooLargeError:
+    print(json.dumps(found))
 """
 _TORCH = """
 import json
 import torch
 from torch.nn import functional as F
+from benchcore.cell.proof import torch_needless
 from benchcore.cell.proof.torch_needless import record
-from benchcore.cell.proof.needless import describe_needless
+from benchcore.cell.proof.needless import TooLargeError, describe_needless
 
 torch.manual_seed(0)
 x, w = torch.randn(8, 32), torch.randn(32, 32, requires_grad=True)
@@ -148,8 +167,12 @@ steps = {
     "wide": infer(lambda: forward(x).double().mean(1).float()),
     "copied gradient": lambda: (train(), w.grad.clone())[0],
 }
-print(json.dumps({name: describe_needless(lambda: record(torch, step))
-                  for name, step in steps.items()}))
+found = {name: describe_needless(lambda: record(torch, step)) for name, step in steps.items()}
+torch_needless.MOST_ELEMENTS = 10
+try:
+    record(torch, steps["plain"])
+except TooLargeError:
+    print(json.dumps(found))
 """
 
 
@@ -171,7 +194,10 @@ def test_needless_work_of_jaxs_steps_is_found(
     framework_python: Callable[[str], Path], tmp_path: Path
 ) -> None:
     found = _run(framework_python("jax"), _JAX, tmp_path)
-    fair = ("plain", "training", "merged by XLA", "dropped by XLA", "checkpoint", "loop")
+    fair = (
+        *("plain", "training", "merged by XLA", "dropped by XLA", "checkpoint", "loop"),
+        "identities",
+    )
     assert {name: found[name]["names"] for name in fair} == {name: [] for name in fair}
     names = {name: each["names"] for name, each in found.items() if name not in fair}
     assert names == {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchcore.cell.proof.needless import TOO_LARGE
 from benchcore.verdict.duel.products import CHECKS, SHARED, judge_products
 
 
@@ -91,6 +92,7 @@ def _needless(elements: float, operations: float = 0.0, *unusual: str) -> dict[s
         {"needless": _needless(0.002, 0.04)},
         {"needless": _needless(0.015, 0.2), "framework": "jax"},
         {"needless": None, "missing": {"needless": SHARED}},
+        {"needless": None, "missing": {"needless": TOO_LARGE}},
         {"needless": None, "missing": {"needless": "ValueError: odd"}, "on_gpu": True},
     ],
 )
