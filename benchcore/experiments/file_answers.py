@@ -34,8 +34,9 @@ _ENOUGH_TO_SHARE = 500
 def judge_files(path: Path, bound: float) -> Answers:
     """Judge a file of paired timings, or each `.json` file of a folder.
 
-    The cases of a folder are of one machine: their spreads inform each other. A change below
-    `bound` counts as the same. In a folder, a file that can't be read has its `error` instead;
+    The cases of a folder are of one machine: their spreads inform each other, except those on a
+    linear scale. A change below `bound` counts as the same, on a linear scale below this share of
+    the median size. In a folder, a file that can't be read has its `error` instead;
     raises UserError for a single one.
     """
     prior = _learn_spread(path) if path.is_dir() else None
@@ -57,15 +58,24 @@ def _learn_spread(folder: Path) -> SpreadPrior | None:
     cases: list[np.ndarray] = []
     for file in list_files(folder, ".json"):
         with suppress(UserError):
-            allocations = [pairs for pairs in read_allocations(file) if len(pairs)]
-            cases += [locate(allocations)] if len(allocations) > 1 else []
+            read = read_allocations(file)
+            allocations = [pairs for pairs in read.pairs if len(pairs)]
+            cases += [locate(allocations)] if len(allocations) > 1 and not read.unit else []
     return fit_spread(cases)
 
 
 def _judge_file(bound: float, prior: SpreadPrior | None, file: Path) -> dict[str, Any]:
-    found = judge_allocations(read_allocations(file), bound, prior=prior)
-    ci = None if found.low is None else [found.low, found.high]
-    answer = {"verdict": found.verdict, "log_ratio": found.log_ratio, "ci": ci, "p": found.p}
+    read = read_allocations(file)
+    unit = read.unit or 1.0
+    found = judge_allocations(read.pairs, bound, prior=None if read.unit else prior)
+    middle, *ci = (
+        None if each is None else unit * each for each in (found.log_ratio, found.low, found.high)
+    )
+    change = "difference" if read.unit else "log_ratio"
+    answer = {"verdict": found.verdict, change: middle, "ci": ci if ci[0] is not None else None}
+    answer["p"] = found.p
+    if read.unit:
+        answer["scale"] = "linear"
     return {**answer, "reason": found.reason} if found.verdict == "unknown" else answer
 
 

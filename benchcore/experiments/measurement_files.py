@@ -38,6 +38,15 @@ class History:
     num_repeated: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Allocations:
+    """What each pair of each allocation shows: log(seconds_b / seconds_a), or on a linear scale the
+    difference b - a in units of `unit`, the median size of a value. `unit` None = logs."""
+
+    pairs: list[np.ndarray]
+    unit: float | None = None
+
+
 def list_files(folder: Path, ending: str) -> list[Path]:
     """A folder's files with this ending, by name. Raises UserError if there is none.
 
@@ -52,11 +61,12 @@ def list_files(folder: Path, ending: str) -> list[Path]:
     return files
 
 
-def read_allocations(path: Path) -> list[np.ndarray]:
-    """log(seconds_b / seconds_a) of each pair, one array an allocation.
+def read_allocations(path: Path) -> Allocations:
+    """Paired measurements, one array per allocation.
 
     The layout is `{"allocations": [{"pairs": [[seconds_a, seconds_b], ...]}, ...]}`; other keys,
     such as the allocation's node, are the writer's own. An allocation may be left without a pair.
+    With `"scale": "linear"` beside the list, pairs may be at or below zero.
     Raises UserError for anything else, and for two allocations with the same pairs.
     """
     try:
@@ -69,12 +79,21 @@ def read_allocations(path: Path) -> list[np.ndarray]:
             f'wanted {{"allocations": [{{"pairs": [[seconds_a, seconds_b], ...]}}, ...]}}, got '
             f"{show(path)} without such a list"
         )
-    allocations = [
-        _read_pairs(each.get("pairs"), f"of allocation {number} in {show(path)}")
+    linear = document.get("scale") == "linear"
+    values = [
+        _read_pairs(each.get("pairs"), linear, f"of allocation {number} in {show(path)}")
         for number, each in enumerate(listed)
     ]
-    _refuse_copies(allocations, path)
-    return allocations
+    unit = None
+    if linear:
+        sizes = np.abs(np.concatenate([np.zeros((0, 2)), *values]))
+        unit = float(np.median(sizes) or sizes.max()) if sizes.any() else 1.0
+        values = [each / unit for each in values]
+    else:
+        values = [np.log(each) for each in values]
+    pairs = [each[:, 1] - each[:, 0] for each in values]
+    _refuse_copies(pairs, path)
+    return Allocations(pairs=pairs, unit=unit)
 
 
 def read_history(path: Path) -> History:
@@ -189,22 +208,27 @@ def _read_text(path: Path) -> str:
         raise UserError(f"wanted text in UTF-8, got {show(path)}: {reason}") from None
 
 
-def _read_pairs(pairs: Any, where: str) -> np.ndarray:
+def _read_pairs(pairs: Any, linear: bool, where: str) -> np.ndarray:
+    """One row per pair: the values of a and b."""
     if not isinstance(pairs, list):
         raise UserError(f"wanted a list as the pairs {where}, got {_shorten(pairs)}")
     for number, pair in enumerate(pairs):
-        if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_time, pair)):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_finite, pair)):
             raise UserError(
                 f"wanted [seconds_a, seconds_b], both above zero, got {_shorten(pair)} as pair "
                 f"{number} {where}; leave out pairs that were not measured"
             )
-    times = np.log(np.array(pairs, dtype=float).reshape(-1, 2))
-    return times[:, 1] - times[:, 0]
+        if not linear and min(pair) <= 0:
+            raise UserError(
+                f"wanted [seconds_a, seconds_b], both above zero, got {_shorten(pair)} as pair "
+                f'{number} {where}; leave it out, or set "scale": "linear" if these are no times'
+            )
+    return np.array(pairs, dtype=float).reshape(-1, 2)
 
 
-def _is_time(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     try:
-        return type(value) in (int, float) and value > 0 and math.isfinite(value)
+        return type(value) in (int, float) and math.isfinite(value)
     except OverflowError:
         return False
 

@@ -19,12 +19,14 @@ def judge(
     """Test whether b is slower than a from paired timings. Each allocation is one sample.
 
     The file: {"allocations": [{"pairs": [[seconds_a, seconds_b], ...]}, ...]}. Files of a folder
-    are cases of one machine: their spreads inform each other. Exit code 2 if a file can't be read.
+    are cases of one machine: their spreads inform each other. With "scale": "linear" beside the
+    list, values may be at or below zero, and b - a is judged. Exit code 2 if a file can't be read.
     """
     print_answers(judge_files(path, bound), _print, alone=not path.is_dir(), as_json=as_json)
 
 
 def _print(answers: dict[str, dict[str, Any]]) -> None:
-    columns = ("file", "verdict", "log_ratio", "ci", "p", "reason")
+    linear = ["difference"] if any("difference" in each for each in answers.values()) else []
+    columns = ("file", "verdict", "log_ratio", *linear, "ci", "p", "reason")
     rows = [{"file": name, **answered} for name, answered in answers.items()]
     print_rows(rows, columns, title="log(t_b / t_a): above 0 = a is faster")

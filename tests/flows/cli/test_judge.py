@@ -74,6 +74,24 @@ def test_the_equivalence_bound_can_be_set(tmp_path: Path) -> None:
     assert strict["verdict"] == "unknown"
 
 
+def test_values_around_zero_are_compared_on_a_linear_scale(tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+
+    def write(difference: float) -> Path:
+        pairs = [[[x, x + difference + rng.normal(0, 0.01)] for x in rng.normal(0, 1, 6)]
+                 for _ in range(5)]  # fmt: skip
+        document = {"scale": "linear", "allocations": [{"pairs": each} for each in pairs]}
+        return _write(tmp_path, "x.json", document)
+
+    answered = json.loads(_judge(write(0.5), "--json").stdout)
+    assert list(answered) == ["verdict", "difference", "ci", "p", "scale"]
+    assert (answered["verdict"], answered["scale"]) == ("different", "linear")
+    assert answered["difference"] == pytest.approx(0.5, abs=0.02)  # in the values' unit
+    assert answered["ci"][0] < answered["difference"] < answered["ci"][1]
+    assert json.loads(_judge(write(0.0), "--json").stdout)["verdict"] == "same"
+    assert "difference" in _judge(write(0.5)).stdout
+
+
 def test_a_folder_is_answered_by_file_name_despite_broken_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +135,8 @@ def _pairs(*pairs: object) -> dict[str, Any]:
         ('{"allocations": [{"pairs": [[0.1, 1' + "0" * 400 + "]]}]}", "above zero, got"),
         (_pairs([0.1, -0.2]), "got [0.1, -0.2] as pair 1 of allocation 0"),
         (_pairs([0.0, 0.2]), "above zero, got"),
+        (_pairs([0.0, 0.2]), 'or set "scale": "linear" if these are no times'),
+        ({**_pairs([0.0, math.inf]), "scale": "linear"}, "got [0.0, inf]"),
         (_pairs([True, 0.2]), "above zero, got"),
         (_pairs(["0.1", 0.2]), "above zero, got"),
         (_pairs([0.1, None]), "above zero, got"),
