@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 import altair as alt
@@ -32,6 +34,11 @@ def draw_forest(state: State, campaign: str) -> str | None:
         directions=PAIR_DIRECTIONS,
         description="Speed of the first relative to the second, with intervals and single starts.",
     ).to_dict()
+    return to_svg(chart)
+
+
+def to_svg(chart: Mapping[str, Any]) -> str:
+    """A chart's specification as an SVG image, on white, as Prefect's UI may be dark."""
     padding = {"left": 12, "right": 12, "top": 8, "bottom": 8}
     drawn = {**chart, "width": _WIDTH, "background": "white", "padding": padding}
     return vl_convert.vegalite_to_svg(drawn, vl_version=VEGA_LITE)

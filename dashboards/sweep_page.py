@@ -18,6 +18,7 @@ from dashboards.formatting import (
     format_seconds,
     format_speedup,
 )
+from dashboards.pictures import to_svg
 from dashboards.templating import render_template, write_page
 
 # Safe for color-blind readers on white and black; each line also has its own marks.
@@ -64,6 +65,27 @@ def list_pairs(points: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]
     return [
         (heading, f"a{end}", f"b{end}") for end, heading in _PAIRS.items() if f"a{end}" in points[0]
     ]
+
+
+def title_sweep(found: Mapping[str, Any]) -> str:
+    """The workload and both sides."""
+    return f"{found['workload']}: a is {found['names']['a']}, b is {found['names']['b']}"
+
+
+def split_columns(found: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The keys of the rows of `list_points` as two tables for text: speeds, with the efficiency
+    over devices, and what compiling and new shapes cost."""
+    varied, num_speeds = found["varied"], _NUM_SPEEDS
+    speeds = [varied, "a", "b", "a per s", "b per s", "speedup", "verdict", "counts"]
+    if varied == "devices":
+        num_speeds += 1
+        speeds[5:5] = ["a efficiency", "b efficiency"]
+    costs = [key for _, *keys in list_pairs(list_points(found))[num_speeds:] for key in keys]
+    return speeds, [varied, *costs]
+
+
+_NUM_SPEEDS = 3
+"""Step, samples per second and memory come first, and over devices the efficiency."""
 
 
 _PAIRS = {
@@ -154,6 +176,11 @@ def sweep_chart(found: Mapping[str, Any]) -> alt.Chart:
             "The table below holds the same numbers.",
         )
     )
+
+
+def draw_sweep(found: Mapping[str, Any]) -> str:
+    """The curve as an SVG image."""
+    return to_svg(sweep_chart(found).to_dict())
 
 
 def publish_sweep(found: Mapping[str, Any], folder: Path) -> Path:

@@ -13,7 +13,7 @@ from benchcore.errors import UserError
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from tasks.campaign_run import run_campaign
-from tasks.comparison import cancel_comparison, plan_comparison, publish_answer
+from tasks.comparison import cancel_measurement, plan_comparison, publish_answer
 from tasks.form import Comparison, PoolName, SiteName
 
 
@@ -21,7 +21,7 @@ from tasks.form import Comparison, PoolName, SiteName
     name="compare",
     flow_run_name="compare-{question.workload}",
     validate_parameters=True,
-    on_cancellation=[cancel_comparison],
+    on_cancellation=[cancel_measurement],
 )
 def compare(
     question: Comparison, site: SiteName = "local", pool: PoolName | None = None

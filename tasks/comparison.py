@@ -1,8 +1,9 @@
-"""The comparison that a form asks for: its campaign, and its answer on the run's page."""
+"""What a form asks for, a comparison or a sweep: its campaign, and its answer on the run's page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from prefect import Flow
@@ -11,12 +12,22 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.objects import State as RunState
 
 from benchcore.experiments.compare import conclude_comparison, draft_comparison
+from benchcore.experiments.sweep import SweepRequest, conclude_sweep, draft_sweep, is_measured
+from benchcore.planning.matrix import Plan
 from benchcore.planning.requests import Placement
-from benchcore.running.plans import is_planned, save_campaign
+from benchcore.running.plans import is_planned, load_campaign, save_campaign
 from benchcore.state import State
 from dashboards.answer import title_answer, write_answer
 from dashboards.pictures import draw_forest, to_data_uri
-from tasks.artifacts import name_key
+from dashboards.publish import publish_campaign
+from dashboards.sweep_page import (
+    draw_sweep,
+    list_points,
+    publish_sweep,
+    split_columns,
+    title_sweep,
+)
+from tasks.artifacts import name_key, show_table
 from tasks.form import Comparison
 from tasks.slurm_shards import cancel_shards
 
@@ -25,10 +36,28 @@ def plan_comparison(
     question: Comparison, site: str, pool: str | None, run: object, state: State
 ) -> str:
     """The campaign of a flow run; a retried run resumes it. Raises UserError."""
-    name = _name(question.workload, run)
+    request = question.make_request()
+    return _plan(
+        _name("compare", question.workload, run),
+        lambda place: draft_comparison(request, place, state),
+        Placement(site=site, pool=pool),
+        state,
+    )
+
+
+def plan_sweep(sweep: SweepRequest, site: str, pool: str | None, run: object, state: State) -> str:
+    """As `plan_comparison`."""
+    return _plan(
+        _name("sweep", sweep.workload, run),
+        lambda place: draft_sweep(sweep, place, state),
+        Placement(site=site, pool=pool),
+        state,
+    )
+
+
+def _plan(name: str, draft: Callable[[Placement], Plan], place: Placement, state: State) -> str:
     if not is_planned(state, name):
-        plan = draft_comparison(question.make_request(), Placement(site=site, campaign=name), state)
-        save_campaign(plan, state, pool)
+        save_campaign(draft(replace(place, campaign=name)), state, place.pool)
     return name
 
 
@@ -50,10 +79,33 @@ def publish_answer(campaign: str, outcome: Mapping[str, Any], state: State) -> s
     return title
 
 
-def cancel_comparison(flow: Flow[..., Any], flow_run: FlowRun, state: RunState[Any]) -> None:
-    """Release the allocations of a cancelled comparison."""
-    cancel_shards(_name(flow_run.parameters["question"]["workload"], flow_run.id))
+def publish_curve(
+    campaign: str, sweep: SweepRequest, outcome: Mapping[str, Any], state: State
+) -> tuple[str, bool]:
+    """Show a sweep's table and curve on the run's page, and write its own page; what was found, in
+    one line, and whether both sides were measured at any value."""
+    plan = load_campaign(state, campaign)
+    found = conclude_sweep(plan, sweep, state, outcome["ratios"])
+    publish_sweep(found, state.site / campaign)
+    publish_campaign(state, campaign)  # once more: now there is a page to link to
+    title, points = title_sweep(found), list_points(found)
+    speeds, costs = split_columns(found)
+    link = f"{title}. [Its page]({state.link_page(campaign)})"
+    columns = [*speeds, "note", *costs[1:]]
+    show_table(name_key("sweep", campaign), points, link, columns)
+    create_image_artifact(
+        to_data_uri(draw_sweep(found)),
+        key=name_key("curve", campaign),
+        description=f"{title}: samples per second",
+    )
+    shown = "; ".join(f"{each[sweep.varied]}: {each['speedup'] or each['note']}" for each in points)
+    return f"{title}; a as fast as b by {sweep.varied}: {shown}", is_measured(found)
 
 
-def _name(workload: str, run: object) -> str:
-    return f"compare-{workload}-{str(run)[:8]}".replace("_", "-")
+def cancel_measurement(flow: Flow[..., Any], flow_run: FlowRun, state: RunState[Any]) -> None:
+    """Release the allocations of a cancelled comparison or sweep."""
+    cancel_shards(_name(flow.name, flow_run.parameters["question"]["workload"], flow_run.id))
+
+
+def _name(kind: str, workload: str, run: object) -> str:
+    return f"{kind}-{workload}-{str(run)[:8]}".replace("_", "-")

@@ -4,12 +4,14 @@ requests against them: every value is one of our names, or a text that matches a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import CoreSchema, core_schema
 
 from benchcore.experiments.compare import MIN_STARTS, CompareRequest
+from benchcore.experiments.sweep import MOST_VALUES, SweepRequest, Varied, read_values
 from benchcore.planning import catalog
 from benchcore.planning.profiles import PROFILES
 from benchcore.planning.requests import CaseFilter, list_settings
@@ -147,8 +149,8 @@ class Side(BaseModel):
         return (f"{self.framework}{between}{self.version}", *self.settings)
 
 
-class Comparison(BaseModel):
-    """Which of two is faster on one case of a workload."""
+class _Duel(BaseModel):
+    """The workload, the case and the sides that each form asks for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_keep_order)
 
@@ -171,21 +173,80 @@ class Comparison(BaseModel):
     precision: Precision = Field(
         "fp32_ieee", title="Precision", description="Precision of both sides."
     )
-    track: Track = Field(
-        DEFAULT_TRACK,
-        title="Track",
-        description=(
-            "default: the frameworks' defaults and the settings above. tuned: the settings that "
-            "`deadheat tune` found best for each side; no others are allowed."
-        ),
-    )
     device: Device = Field("cpu", title="Device", description="The device of both sides.")
+
+    def _filter_cases(self) -> CaseFilter:
+        return CaseFilter(
+            use_case=self.use_case,
+            batch=None if self.batch == _ANY else int(self.batch),
+            precision=self.precision,
+        )
+
+
+class Sweep(_Duel):
+    """Two sides on several cases of a workload that differ in one thing."""
+
+    varied: Varied = Field(
+        "batch",
+        title="What varies",
+        description="batch: the batch size. devices: how many. size: of the network.",
+    )
+    values: list[Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]] = Field(
+        title="Its values",
+        description=(
+            "Batch sizes (1, 8, 32), numbers of devices (1, 2) or sizes (base, large), each with a "
+            "case of the workload; the run names those it has."
+        ),
+        min_length=2,
+        max_length=MOST_VALUES,
+    )
+    starts: int = Field(
+        3,
+        title="Starts",
+        description="Number of starts of both sides per value, each with fresh processes.",
+        ge=2,
+        le=100,
+    )
+    budget_minutes: float = Field(
+        1,
+        title="Budget per value",
+        description="Stop adding starts to a value after this many minutes.",
+        ge=0.1,
+        le=600,
+    )
+
+    def make_request(self) -> SweepRequest:
+        """The request that this form stands for. Raises UserError for values of another kind."""
+        return SweepRequest(
+            workload=self.workload,
+            case_filter=self._filter_cases(),
+            varied=self.varied,
+            values=read_values(self.varied, self.values),
+            a=self.a.write(),
+            b=self.b.write(),
+            starts=self.starts,
+            budget_s=60 * self.budget_minutes,
+            device=self.device,
+        )
+
+
+class Comparison(_Duel):
+    """Which of two is faster on one case of a workload."""
+
     devices: Devices = Field(
         "1",
         title="Devices",
         description=(
             "How many devices each side uses: GPUs from the one above on, or parts of the CPU. "
             "Training and per-sample gradients of some workloads have cases on several."
+        ),
+    )
+    track: Track = Field(
+        DEFAULT_TRACK,
+        title="Track",
+        description=(
+            "default: the frameworks' defaults and the settings above. tuned: the settings that "
+            "`deadheat tune` found best for each side; no others are allowed."
         ),
     )
     starts: int = Field(
@@ -226,12 +287,7 @@ class Comparison(BaseModel):
         """The request that this form stands for."""
         return CompareRequest(
             workload=self.workload,
-            case_filter=CaseFilter(
-                use_case=self.use_case,
-                batch=None if self.batch == _ANY else int(self.batch),
-                precision=self.precision,
-                devices=int(self.devices),
-            ),
+            case_filter=replace(self._filter_cases(), devices=int(self.devices)),
             a=self.a.write(),
             b=self.b.write(),
             track=self.track,

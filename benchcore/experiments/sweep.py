@@ -30,7 +30,8 @@ from benchcore.store.reports.campaign import list_contenders
 from benchcore.verdict.duel.scaling import Efficiency, StartTimes, judge_efficiency
 
 Varied = Literal["batch", "devices", "size"]
-_MOST = 20
+MOST_VALUES = 20
+"""The most values of one sweep."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,19 @@ class SweepRequest:
     starts: int = MIN_STARTS
     budget_s: float = 60.0
     device: str = "cpu"
+
+
+def read_values(varied: Varied, texts: Sequence[str]) -> tuple[int | str, ...]:
+    """The values as a person wrote them: names of sizes, and numbers for all else. Raises
+    UserError."""
+    if varied == "size":
+        return tuple(texts)
+    if not all(text.isascii() and text.isdigit() and len(text) < 10 for text in texts):
+        raise UserError(
+            f"wanted numbers as values of {varied}, got {', '.join(texts)[:100]!r}; write for "
+            "example 1,8,32"
+        )
+    return tuple(map(int, texts))
 
 
 def draft_sweep(
@@ -81,9 +95,9 @@ def draft_sweep(
 
 def _check(request: SweepRequest) -> None:
     values = request.values
-    if not 2 <= len(values) <= _MOST or len(set(values)) < len(values):
+    if not 2 <= len(values) <= MOST_VALUES or len(set(values)) < len(values):
         raise UserError(
-            f"wanted 2 to {_MOST} different values of {request.varied}, got "
+            f"wanted 2 to {MOST_VALUES} different values of {request.varied}, got "
             f"{', '.join(map(str, values))[:100]!r}; write for example --batches 1,8,32"
         )
     if not (2 <= request.starts <= 100 and 0 <= request.budget_s <= 1e6):  # nan, too
@@ -174,6 +188,14 @@ _MEASURED = (
 def _measure_side(row: Mapping[str, Any]) -> dict[str, Any]:
     measured = {key: row.get(key) for key in _MEASURED}
     return {"status": row.get("status", "not measured"), **measured}
+
+
+def is_measured(found: Mapping[str, Any]) -> bool:
+    """Whether both sides have a time at any value."""
+    return any(
+        point["ratio"] is not None and point["ratio"]["speedup"] is not None
+        for point in found["points"]
+    )
 
 
 def list_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -15,12 +15,14 @@ from benchcore.experiments.sweep import (
     Varied,
     conclude_sweep,
     draft_sweep,
+    is_measured,
     list_rows,
+    read_values,
 )
 from benchcore.planning.requests import USUAL, CaseFilter, Placement
 from benchcore.state import open_state
 from dashboards.publish import publish_campaign
-from dashboards.sweep_page import list_pairs, list_points, publish_sweep
+from dashboards.sweep_page import list_points, publish_sweep, split_columns, title_sweep
 from flows.cli import options
 from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups, option
@@ -84,7 +86,7 @@ def sweep(
         print_json({"campaign": drafted.campaign, "page": str(page), **found})
     else:
         _print(found, page)
-    if all(point["ratio"] is None for point in found["points"]):
+    if not is_measured(found):
         raise typer.Exit(1)
 
 
@@ -102,14 +104,7 @@ def _read_values(
             "write for example --batches 1,8,32"
         )
     ((varied, text),) = given
-    parts = [part.strip() for part in text.split(",")]
-    if varied == "size":
-        return varied, tuple(parts)
-    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise UserError(
-            f"wanted numbers separated by commas, got {text[:100]!r}; write for example 1,8,32"
-        )
-    return varied, tuple(int(part) for part in parts)
+    return varied, read_values(varied, [part.strip() for part in text.split(",")])
 
 
 def _write_csv(found: Mapping[str, Any], path: Path) -> None:
@@ -125,21 +120,11 @@ def _write_csv(found: Mapping[str, Any], path: Path) -> None:
         ) from error
 
 
-_NUM_SPEEDS = 3
-"""Step, samples per second and memory come first, and over devices the efficiency."""
-
-
 def _print(found: Mapping[str, Any], page: Path) -> None:
-    columns = [found["varied"], "a", "b", "a per s", "b per s", "speedup", "verdict", "counts"]
-    num_speeds = _NUM_SPEEDS
-    if found["varied"] == "devices":
-        num_speeds += 1
-        columns[5:5] = ["a efficiency", "b efficiency"]
-    title = f"{found['workload']}: a is {found['names']['a']}, b is {found['names']['b']}"
+    columns, costs = split_columns(found)
     points = list_points(found)
-    print_rows(points, columns, title=title)
-    costs = [key for _, *keys in list_pairs(points)[num_speeds:] for key in keys]
-    print_rows(points, (found["varied"], *costs), title="What compiling and new shapes cost")
+    print_rows(points, columns, title=title_sweep(found))
+    print_rows(points, costs, title="What compiling and new shapes cost")
     for point in points:
         if point["note"]:
             print_line(f"{point[found['varied']]} does not count: {point['note']}")

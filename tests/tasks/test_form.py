@@ -12,16 +12,20 @@ from pydantic import ValidationError
 
 from benchcore.errors import UserError
 from benchcore.experiments.compare import draft_comparison
+from benchcore.experiments.sweep import draft_sweep
 from benchcore.names import name_case_in_words
 from benchcore.planning.catalog import count_devices
 from benchcore.planning.requests import Placement, parse_arm
 from benchcore.running.sites import list_sites
 from benchcore.running.slurm.allocation import Allocation
 from flows.compare import compare
-from tasks.form import Comparison, Side, add_versions
+from flows.sweep import sweep
+from tasks.form import Comparison, Side, Sweep, add_versions
 
 QUESTION: dict[str, Any] = {"workload": "mlp", "use_case": "infer", "batch": "128"}
 SCHEMA = parameter_schema(compare).model_dump(exclude_unset=True)
+CURVE = {**QUESTION, "batch": "any", "varied": "batch", "values": ["1", "128"]}
+SWEEP_SCHEMA = parameter_schema(sweep).model_dump(exclude_unset=True)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +73,61 @@ def test_bad_input_is_refused_by_the_server_and_by_the_flow(nonsense: dict[str, 
         Comparison.model_validate(sent, strict=True)
 
 
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"workload": "../../etc/passwd"},
+        {"varied": "precision"},
+        {"varied": "batch; reboot"},
+        {"values": ["1"]},
+        {"values": [1, 128]},
+        {"values": ["1", "$(id)"]},
+        {"values": ["1", "../2"]},
+        {"values": ["1", "-1"]},
+        {"values": [str(number) for number in range(21)]},
+        {"values": "1,128"},
+        {"values": None},
+        {"starts": 1},
+        {"budget_minutes": 0},
+        {"track": "tuned"},
+        {"b": {"framework": "torch", "settings": ["compile=$(id)"]}},
+    ],
+    ids=repr,
+)
+def test_bad_input_to_a_sweep_is_refused_by_the_server_and_by_the_flow(
+    nonsense: dict[str, Any],
+) -> None:
+    sent = {**CURVE, **nonsense}
+    with pytest.raises(SchemaError):
+        validate({"question": sent}, SWEEP_SCHEMA, raise_on_error=True)
+    with pytest.raises(ValidationError):
+        Sweep.model_validate(sent, strict=True)
+
+
+def test_a_sweeps_form_becomes_a_plan_with_a_duel_per_value() -> None:
+    validate({"question": CURVE, "site": "local"}, SWEEP_SCHEMA, raise_on_error=True)
+    request = Sweep.model_validate(CURVE, strict=True).make_request()
+    plan = draft_sweep(request, Placement(campaign="x"))
+    assert [duel.case for duel in plan.duels[-2:]] == ["infer_b1", "infer_b128"]
+    assert (request.a, request.starts, request.budget_s) == (("jax@newest",), 3, 60)
+    of_devices = {"workload": "mnist_cnn", "use_case": "train", "batch": "32", "varied": "devices"}
+    request = Sweep.model_validate({**CURVE, **of_devices, "values": ["1", "2"]}).make_request()
+    assert [each.case for each in draft_sweep(request).duels[-2:]] == ["train_b32", "train_b32_x2"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"values": ["1", "base"]}, "wanted numbers as values of batch, got '1, base'"),
+        ({"values": ["1", "1"]}, "wanted 2 to 20 different values of batch, got '1, 1'"),
+        ({"varied": "size", "values": ["base", "huge"]}, "size 'base', but none matches"),
+    ],
+)
+def test_a_sweep_refused_by_our_own_checks_is_explained(sent: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        draft_sweep(Sweep.model_validate({**CURVE, **sent}).make_request())
+
+
 def test_a_line_end_that_the_servers_pattern_overlooks_is_refused_by_the_flow() -> None:
     side = {"framework": "jax", "version": "newest\n"}
     with pytest.raises(ValidationError, match="pattern"):
@@ -113,16 +172,17 @@ def test_the_form_lists_built_versions_and_accepts_any_published_one() -> None:
 
 
 def test_fields_keep_their_order_in_a_database_that_forgets_it() -> None:
-    for model in (Comparison, Side):
-        fields = SCHEMA["definitions"][model.__name__]["properties"]
+    for model, schema in ((Comparison, SCHEMA), (Side, SCHEMA), (Sweep, SWEEP_SCHEMA)):
+        fields = schema["definitions"][model.__name__]["properties"]
         assert sorted(fields, key=lambda name: fields[name]["position"]) == list(model.model_fields)
 
 
 def test_every_field_has_a_title_and_a_help_text() -> None:
-    for model in ("Comparison", "Side"):
-        for name, field in SCHEMA["definitions"][model]["properties"].items():
-            assert field["title"] and field["description"], name
-    assert all(field["description"] for field in SCHEMA["properties"].values())
+    for schema, models in ((SCHEMA, ("Comparison", "Side")), (SWEEP_SCHEMA, ("Sweep", "Side"))):
+        for model in models:
+            for name, field in schema["definitions"][model]["properties"].items():
+                assert field["title"] and field["description"], name
+        assert all(field["description"] for field in schema["properties"].values())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,13 @@ import pytest
 from benchcore.errors import UserError
 from benchcore.experiments import sweep as module
 from benchcore.experiments.compare import find_case
-from benchcore.experiments.sweep import SweepRequest, conclude_sweep, draft_sweep, list_rows
+from benchcore.experiments.sweep import (
+    SweepRequest,
+    conclude_sweep,
+    draft_sweep,
+    is_measured,
+    list_rows,
+)
 from benchcore.planning.requests import CaseFilter
 from benchcore.running.duel_process import result_path
 from benchcore.state import open_state
@@ -91,6 +97,14 @@ def test_a_curve_has_a_point_per_value_also_where_a_side_failed(
     assert (first["value"], first["a"]["items_per_s"], first["b"]["status"]) == (1, 32e3, "oom")
     assert first["ratio"] is None
     assert second["ratio"] == {"speedup": 2.0, "low": 1.25, "high": 2.5, **said}
+    assert is_measured(found)
+    without = [
+        {**point, "ratio": ratio}
+        for point, ratio in zip(
+            found["points"], (None, {**second["ratio"], "speedup": None}), strict=True
+        )
+    ]
+    assert not is_measured({**found, "points": without})
     table = list_rows(found)
     assert [row["devices"] for row in table] == [1, 2]
     assert table[0].keys() == table[1].keys()

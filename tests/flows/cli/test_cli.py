@@ -118,7 +118,10 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("seed0 --benchmark mnist --use-case 1 --site nope --dry-run", "no site 'nope'"),
         ("seed0 --benchmark mnist --use-case 1 --scripts nope --dry-run", "with --scripts"),
         ("sweep mlp --a jax --b torch", "wanted one of --batches, --devices and --sizes, got 0"),
-        ("sweep mlp --batches 8,x --a jax --b torch", "numbers separated by commas, got '8,x'"),
+        (
+            "sweep mlp --batches 8,x --a jax --b torch",
+            "wanted numbers as values of batch, got '8, x'",
+        ),
         ("sweep mlp --batches 8 --a jax --b torch", "wanted 2 to 20 different values of batch"),
         ("sweep nope --batches 1,8 --a jax --b torch", "no workload 'nope'"),
         ("sweep mlp --use-case infer --batches 8,7 --a jax --b torch", "batch '7', but none"),
