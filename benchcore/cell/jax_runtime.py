@@ -344,7 +344,8 @@ class JaxRuntime:
         """XLA's CPU pool: by default one thread per CPU of the affinity."""
         if xla_flag("xla_cpu_multi_thread_eigen") == "false":
             return "1"
-        return str(int(os.environ.get("NPROC") or usable_cpus()) * self._place.size)
+        cpus = usable_cpus()
+        return str(self._place.count_threads(int(os.environ.get("NPROC") or cpus), cpus))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,11 @@ class Place:
     rendezvous: str = ""
     address: str = ""
 
+    def count_threads(self, own: int, cpus: int) -> int:
+        """Threads of the whole group, if each member has `own`. A member has at least one: of more
+        members than CPUs only as many run at a time."""
+        return min(self.size, cpus) if own == 1 else own * self.size
+
 
 ALONE = Place()
 

@@ -15,6 +15,7 @@ from benchcore.cell.explain.products import MOST_COUNTED, Flops, describe
 from benchcore.cell.explain.torch_products import count_asked, inspect_compiled
 from benchcore.cell.explain.torch_profile import count_calls, profile_torch
 from benchcore.cell.measure.gpu_libraries import read_versions
+from benchcore.cell.measure.host import usable_cpus
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import torch_needless, torch_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
@@ -326,7 +327,7 @@ class TorchRuntime:
             matmul = conv = output_dtype
         return {
             "device": "cpu" if cpu else "gpu",
-            "threads": str(torch.get_num_threads() * self._place.size),
+            "threads": str(self._place.count_threads(torch.get_num_threads(), usable_cpus())),
             "data_path": "device" if here else "host",
             "param_dtype": dtype,
             "output_dtype": output_dtype,

@@ -198,3 +198,12 @@ def test_as_many_processes_as_the_setting_and_the_devices_say() -> None:
     assert [jax.count_processes(devices, several) for devices in (1, 2, 4)] == [1, 2, 4]
     assert [jax.count_processes(devices, {"compile": "jit"}) for devices in (1, 4)] == [1, 1]
     assert [torch.count_processes(devices, {}) for devices in (1, 4)] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("size", "own", "cpus", "threads"),
+    [(1, 2, 2, 2), (1, 1, 2, 1), (2, 1, 2, 2), (2, 8, 16, 16), (4, 1, 2, 2), (2, 2, 2, 4)],
+    ids=lambda number: str(number),
+)
+def test_members_beyond_the_cpus_run_in_turns(size: int, own: int, cpus: int, threads: int) -> None:
+    assert Place(size=size).count_threads(own, cpus) == threads

@@ -196,6 +196,8 @@ def test_every_strategy_of_four_devices_trains_as_one_device_does(
     _check_sharing(
         {each["name"]: each["starts"][-1]["measured"] for each in document["contenders"]}
     )
+    manifests = [each["effective"]["manifest"] for each in document["contenders"]]
+    assert len({each["threads"] for each in manifests}) == 1, "also of four processes on two CPUs"
     flops = [each["effective"]["products"]["flops"] for each in document["contenders"]]
     assert flops == [{"float32": document["duel"]["flops_per_step"]}] * len(flops)
 
