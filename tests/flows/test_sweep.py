@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -28,27 +29,7 @@ def _read_artifacts(campaign: str) -> dict[str, Any]:
 
 
 @pytest.mark.provisions
-def test_a_sweep_from_the_form_ends_with_its_curve(
-    session_state: State,
-    framework_environment: Callable[[str], EnvironmentRecord],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for request in ("jax@newest", "torch@newest"):
-        framework_environment(request)
-    monkeypatch.setenv("DEADHEAT_STATE", str(session_state.root))
-    ended = sweep(_ask(), return_state=True)
-    assert ended.is_completed(), ended.message
-    assert "mlp: a is jax-jit, b is torch-compile" in (ended.message or "")
-    artifacts = _read_artifacts("sweep-mlp")
-    table = artifacts["sweep-sweep-mlp"]["data"]
-    assert '"batch": 1' in table and '"batch": 128' in table
-    assert artifacts["curve-sweep-mlp"]["data"].startswith("data:image/svg+xml,")
-    [page] = session_state.site.glob("sweep-mlp-*/sweep.html")
-    assert "infer_b128" in page.read_text()
-
-
-@pytest.mark.provisions
-def test_a_sweep_that_measured_nothing_fails_with_the_reason_at_each_value(
+def test_a_sweep_from_the_form_shows_its_curve_and_fails_if_nothing_was_measured(
     session_state: State,
     framework_environment: Callable[[str], EnvironmentRecord],
     monkeypatch: pytest.MonkeyPatch,
@@ -59,5 +40,14 @@ def test_a_sweep_that_measured_nothing_fails_with_the_reason_at_each_value(
     ended = sweep(_ask(device="cuda:7"), return_state=True)
     assert ended.is_failed()
     assert "1: " in (ended.message or "") and "unsupported" in (ended.message or "")
+    artifacts = _read_artifacts("sweep-mlp")
+    rows = json.loads(artifacts["sweep-sweep-mlp"]["data"])
+    assert [(row["batch"], row["a"], row["b"]) for row in rows] == [
+        (1, "unsupported", "unsupported"),
+        (128, "unsupported", "unsupported"),
+    ]
+    assert artifacts["curve-sweep-mlp"]["data"].startswith("data:image/svg+xml,")
+    pages = session_state.site.glob("sweep-mlp-*/sweep.html")
+    assert "infer_b128" in max(pages, key=lambda each: each.stat().st_mtime).read_text()
     wrong = sweep(_ask(values=["1", "3"]), return_state=True)
     assert wrong.is_failed() and "batch '3', but none matches" in (wrong.message or "")
