@@ -130,7 +130,7 @@ def judge_results(*, campaign: str, root: str) -> list[dict[str, Any]]:
     state = open_state(Path(root))
     engine = open_database(state.database_url)
     rows = judge_and_list(engine, campaign)
-    refresh_suspicions(engine)
+    refresh_suspicions(engine, campaign=campaign)
     save_history(engine, state)
     return rows
 

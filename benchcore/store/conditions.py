@@ -26,8 +26,10 @@ def read_conditions(
 ) -> dict[str, Conditions]:
     """The known conditions of every duel run, by its id; of these campaigns, or of these `runs`."""
     if runs is not None and len(runs) > _MOST_VARIABLES:
-        first = read_conditions(engine, campaign, runs[:_MOST_VARIABLES])
-        return first | read_conditions(engine, campaign, runs[_MOST_VARIABLES:])
+        found: dict[str, Conditions] = {}
+        for first in range(0, len(runs), _MOST_VARIABLES):
+            found |= read_conditions(engine, campaign, runs[first : first + _MOST_VARIABLES])
+        return found
     libraries = [ContenderRun.effective[("manifest", name)].as_string() for name in _LIBRARIES]
     facts = (DuelRun.id, DuelRun.node, DuelRun.method, DuelRun.device, DuelRun.host)
     duels = select(*facts)
@@ -42,11 +44,11 @@ def read_conditions(
         duels = duels.where(DuelRun.id.in_(runs))
         contenders = contenders.where(DuelRun.id.in_(runs))
     with Session(engine) as session:
-        found = {row[0]: _of_machine(*row[1:]) for row in session.execute(duels)}
+        known = {row[0]: _of_machine(*row[1:]) for row in session.execute(duels)}
         for duel_run, framework, role, *versions in session.execute(contenders):
             if role not in _PINNED:
-                found[duel_run] |= _of_libraries(framework, versions)
-    return found  # type: ignore[return-value]
+                known[duel_run] |= _of_libraries(framework, versions)
+    return known  # type: ignore[return-value]
 
 
 def _of_machine(

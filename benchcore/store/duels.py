@@ -26,6 +26,7 @@ from benchcore.store.models import (
 )
 from benchcore.store.records import DuelRecord, FailedCheck
 from benchcore.verdict.duel.ratios import ContenderTimes, Ratio, judge_duel
+from benchcore.verdict.history.matching import UNDECIDED
 from benchcore.verdict.samples import EQUIVALENCE_BOUND
 
 DuelKind = tuple[str, str, str, str, int, tuple[str, ...]]
@@ -245,7 +246,7 @@ def list_open_environments(engine: Engine) -> set[str]:
     """Keys of the environments that an undecided suspicion compares."""
     undecided = select(SuspicionRow.before_run, SuspicionRow.since_run, SuspicionRow.after_run)
     with Session(engine) as session:
-        rows = session.execute(undecided.where(SuspicionRow.state.in_(("open", "unknown"))))
+        rows = session.execute(undecided.where(SuspicionRow.state.in_(UNDECIDED)))
         runs = {run for row in rows for run in row}
         keys = select(ContenderRun.environment_key).where(ContenderRun.duel_run.in_(runs))
         return set(session.scalars(keys))

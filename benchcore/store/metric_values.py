@@ -59,7 +59,8 @@ def read_contenders(
         .options(load_only(*_columns_of(metrics), raiseload=True))
         .execution_options(yield_per=500)
     )
-    on_gpu = _list_on_gpu(session) if any(each.place == _DISPATCH for each in metrics) else set()
+    needs_device = any(each.place == _DISPATCH for each in metrics)
+    on_gpu = _list_on_gpu(session, runs) if needs_device else set()
     rows = session.execute(query)
     for contender, of_one in groupby(rows, lambda row: (row[0].duel_run, row[0].contender)):
         found = list(of_one)
@@ -99,11 +100,10 @@ def _read_errors(
     return found
 
 
-def _list_on_gpu(session: Session) -> set[str]:
-    """The duel runs on a GPU, whose profiles are read in another way."""
-    return set(
-        session.scalars(select(DuelRun.id).where(DuelRun.device["kind"].as_string() == "gpu"))
-    )
+def _list_on_gpu(session: Session, runs: Select[tuple[str]]) -> set[str]:
+    """Those of the duel runs that were on a GPU: their profiles are read in another way."""
+    is_gpu = DuelRun.device["kind"].as_string() == "gpu"
+    return set(session.scalars(select(DuelRun.id).where(DuelRun.id.in_(runs), is_gpu)))
 
 
 def read_sides(

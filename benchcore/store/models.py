@@ -89,6 +89,7 @@ class DuelRun(Base):
             "device_fingerprint",
             "started_at",
         ),
+        Index(None, "started_at"),
     )
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True)

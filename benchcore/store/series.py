@@ -6,9 +6,10 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Engine, and_, or_, select
+from sqlalchemy import ColumnElement, Engine, and_, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased, load_only
 
 from benchcore.protocol import Role
@@ -42,7 +43,9 @@ IN_SERIES = (
 )
 """What a pair of a duel run must be to belong to a series: both frameworks' newest versions, or one
 framework's newest against its control."""
-_OF_DUEL = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
+_OF_CASE = ("workload", "case_name", "track", "device_fingerprint")
+"""An index begins with them."""
+_OF_DUEL = (*_OF_CASE, "checkpoint")
 _Pair = tuple[str, str, str, str, float | None]
 """Both contenders, their environments, and the log ratio of their step times."""
 _Values = Mapping[tuple[str, str, str], float]
@@ -50,21 +53,28 @@ _Values = Mapping[tuple[str, str, str], float]
 
 
 def read_series(
-    engine: Engine, only: SeriesKey | None = None, metrics: Sequence[str] = (STEP_TIME,)
+    engine: Engine,
+    only: SeriesKey | None = None,
+    metrics: Sequence[str] = (STEP_TIME,),
+    *,
+    campaign: str | None = None,
+    days: int | None = None,
 ) -> list[Series]:
     """Every series of these tracked metrics, less what does not count, in order of their keys; or
-    `only` one. A night in which a side's metric was not measured is left out.
+    `only` one, or those of the cases and devices of a `campaign`. `days` leaves out what is older
+    than the newest duel run by more. A night in which a side's metric was not measured is left out.
 
     An A/A duel has no series, nor has a calibration run. Raises UserError for another metric.
     """
     wanted = [find_tracked(each) for each in ((only.metric,) if only else metrics)]
-    condition = and_(*IN_SERIES, *_match(only))
     nights = defaultdict[SeriesKey, list[Night]](list)
     with Session(engine) as session:
+        recent = _match_days(session, days) if days is not None else []
+        condition = and_(*IN_SERIES, *_match(only), *_match_campaign(session, campaign), *recent)
         values = _read_values(session, wanted, condition)
         others = _read_controls(session, condition)
         found = list(_read_pairs(session, condition))
-        runs = sorted({duel.id for duel, *_ in found}) if only else None
+        runs = sorted({duel.id for duel, *_ in found})
         conditions = read_conditions(engine, runs=runs)
         for duel, ratio, a_environment, b_environment in found:
             pairs = others.get((duel.id, ratio.a_arm, ratio.b_arm), ())
@@ -114,6 +124,20 @@ def _match(only: SeriesKey | None) -> Iterable[ColumnElement[bool]]:
     else:
         yield PairRatio.kind == "cross_version"
         yield PairRatio.b_role == only.control
+
+
+def _match_campaign(session: Session, campaign: str | None) -> Iterator[ColumnElement[bool]]:
+    if campaign is None:
+        return
+    columns = [getattr(DuelRun, name) for name in _OF_CASE]
+    query = select(*columns).where(DuelRun.campaign == campaign).distinct()
+    yield tuple_(*columns).in_([tuple(row) for row in session.execute(query)])
+
+
+def _match_days(session: Session, days: int) -> Iterator[ColumnElement[bool]]:
+    newest = session.scalar(select(func.max(DuelRun.started_at)))
+    if newest is not None:
+        yield DuelRun.started_at >= newest - timedelta(days=days)
 
 
 def _read_pairs(session: Session, condition: ColumnElement[bool]) -> Iterable[Any]:

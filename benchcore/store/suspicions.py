@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Engine, Select, func, select
@@ -16,7 +18,14 @@ from benchcore.errors import UserError
 from benchcore.store.conditions import read_conditions
 from benchcore.store.database import begin_writing
 from benchcore.store.metrics import TRACKED, find_tracked
-from benchcore.store.models import ContenderRun, DuelRun, EventRow, StartRun, SuspicionRow
+from benchcore.store.models import (
+    IS_NO_CALIBRATION_RUN,
+    ContenderRun,
+    DuelRun,
+    EventRow,
+    StartRun,
+    SuspicionRow,
+)
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.series import read_series
 from benchcore.verdict.confirmation.event_states import BASELINES
@@ -27,7 +36,13 @@ from benchcore.verdict.history.conditions import (
 )
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.levels import SuspectedNights, measure_levels
-from benchcore.verdict.history.matching import StoredSuspicion, list_explained, reconcile
+from benchcore.verdict.history.matching import (
+    UNDECIDED,
+    StoredSuspicion,
+    SuspicionUpdate,
+    list_explained,
+    reconcile,
+)
 from benchcore.verdict.history.modes import describe_modes
 from benchcore.verdict.history.series import Night, Series, SeriesKey
 from benchcore.verdict.history.suspicions import (
@@ -36,6 +51,7 @@ from benchcore.verdict.history.suspicions import (
     rank_by_priority,
     suspect,
 )
+from benchcore.verdict.history.thresholds import GONE_NIGHTS, HISTORY_DAYS
 
 _KEY = tuple(field.name for field in dataclasses.fields(SeriesKey))
 _SIDE = tuple(field.name for field in dataclasses.fields(ContenderRecord))
@@ -46,28 +62,116 @@ _LISTED = (
 )
 
 
-def refresh_suspicions(engine: Engine, series: Sequence[Series] | None = None) -> list[Detection]:
-    """Bring the stored suspicions up to date with the series (None: all of every tracked metric).
-    Returns what each history shows. 10,000 histories of 1,000 nights take 38 s of CPU time."""
-    given = read_series(engine, metrics=TRACKED) if series is None else series
+def refresh_suspicions(
+    engine: Engine, series: Sequence[Series] | None = None, *, campaign: str | None = None
+) -> list[Detection]:
+    """Bring the stored suspicions up to date with the series, as `read_recent` returned them (None:
+    all of every tracked metric, or those that a `campaign` measured).
+
+    Returns what each history shows. 10,000 histories of 1,000 nights take 38 s of CPU time.
+    """
+    given = read_recent(engine, campaign=campaign) if series is None else series
     found_of = [detect_series(each) for each in given]
+    newest = max((each.nights[-1].number for each in given), default=0)
+    with Session(engine) as session:
+        stored = _Stored.read(session)
     for each, history in zip(given, found_of, strict=True):
-        last = each.nights[-1]
-        with begin_writing(engine) as session:
-            rows = {row.id: row for row in _read_rows(session, each.key)}
-            days = {night.duel_run: night.number for night in each.nights}
-            known = [_known(row, days) for row in rows.values()]
-            baseline = _read_baseline(session, each.key)
-            found = suspect(each, baseline, history, list_explained(known))
-            for change in reconcile(found, known, last.number):
-                if change.known is None:
-                    assert change.found is not None
-                    row = SuspicionRow(**dataclasses.asdict(each.key), opened_at=last.at)
-                    session.add(row)
-                else:
-                    row = rows[change.known]
-                _update(row, change.found, last.at)
+        look = partial(_list_updates, each, history, newest - HISTORY_DAYS)
+        if look(stored):  # nearly all have none, and need no transaction
+            with begin_writing(engine) as session:
+                now = _Stored.read(session, each.key)
+                for change in look(now):
+                    _store(session, each, change, now)
+    end_gone(engine, given)
     return found_of
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Suspicions by series, and the day of the newest shift of each that a person has accepted as
+    the level to compare with."""
+
+    rows: Mapping[SeriesKey, Sequence[SuspicionRow]]
+    baselines: Mapping[SeriesKey, int]
+
+    @classmethod
+    def read(cls, session: Session, key: SeriesKey | None = None) -> _Stored:
+        """Of one series, or of all."""
+        query = _of_series(key)
+        accepted = query.join(EventRow, EventRow.suspicion == SuspicionRow.id)
+        rows, baselines = defaultdict[SeriesKey, list[SuspicionRow]](list), dict[SeriesKey, int]()
+        for row in session.scalars(query):
+            rows[series_key(row)].append(row)
+        for row in session.scalars(accepted.where(EventRow.state.in_(BASELINES))):
+            day = row.since.date().toordinal()
+            baselines[series_key(row)] = max(day, baselines.get(series_key(row), day))
+        return cls(rows, baselines)
+
+
+def _list_updates(
+    series: Series, history: Detection, first: int, stored: _Stored
+) -> list[SuspicionUpdate]:
+    """What changes about a series' suspicions. What is open since before day `first` stays open:
+    its history does not reach so far."""
+    days = {night.duel_run: night.number for night in series.nights}
+    known = [_known(row, days) for row in stored.rows.get(series.key, ())]
+    known = [each for each in known if each.state != "open" or each.number >= first]
+    baseline = stored.baselines.get(series.key)
+    found = suspect(series, baseline, history, list_explained(known))
+    return reconcile(found, known, series.nights[-1].number)
+
+
+def _store(session: Session, series: Series, change: SuspicionUpdate, stored: _Stored) -> None:
+    last = series.nights[-1].at
+    if change.known is None:
+        assert change.found is not None
+        row = SuspicionRow(**dataclasses.asdict(series.key), opened_at=last)
+        session.add(row)
+    else:
+        row = next(each for each in stored.rows[series.key] if each.id == change.known)
+    _update(row, change.found, last)
+
+
+def read_recent(
+    engine: Engine, metrics: Sequence[str] = TRACKED, *, campaign: str | None = None
+) -> list[Series]:
+    """The nights of series that suspicions rest on; of those that a campaign measured, or all."""
+    return read_series(engine, metrics=metrics, campaign=campaign, days=HISTORY_DAYS)
+
+
+def end_gone(engine: Engine, series: Sequence[Series]) -> None:
+    """End the undecided suspicions whose series was not measured in the last `GONE_NIGHTS` nights.
+    A night is a day (UTC) with a duel run. `series` were read already."""
+    ends = {each.key: each.nights[-1].at for each in series}
+    undecided = select(SuspicionRow).where(SuspicionRow.state.in_(UNDECIDED))
+    with Session(engine) as session:
+        rows = session.scalars(undecided.order_by(SuspicionRow.id)).all()
+        gone = [row for row in rows if len(_list_days(session, row.updated_at)) >= GONE_NIGHTS]
+    for row in gone:  # one without an answer stays as it is while its series goes on
+        key = series_key(row)
+        found = [] if key in ends or row.state == "open" else read_series(engine, key)
+        last = max([row.updated_at, *(each.nights[-1].at for each in found)])
+        _end(engine, row.id, max(last, ends.get(key, last)))
+
+
+def _end(engine: Engine, suspicion: int, last: datetime) -> None:
+    """End a suspicion, unless its series' `last` night is one of the newest."""
+    with begin_writing(engine) as session:
+        days = _list_days(session, last)
+        if len(days) >= GONE_NIGHTS:
+            row = session.get_one(SuspicionRow, suspicion)
+            row.state, row.updated_at = "gone", days[-1]
+            row.reason = (
+                f"not measured any more: its series has no row in the {len(days)} nights since "
+                f"{last:%Y-%m-%d}; until then: {row.reason}"
+            )
+
+
+def _list_days(session: Session, after: datetime) -> list[datetime]:
+    """The last start of each later day with a duel run, oldest first."""
+    query = select(DuelRun.started_at).where(DuelRun.started_at > after, IS_NO_CALIBRATION_RUN)
+    last = {at.date(): at for at in session.scalars(query.order_by(DuelRun.started_at))}
+    return [at for day, at in last.items() if day > after.date()]
 
 
 def list_modes(
@@ -92,24 +196,10 @@ def list_modes(
     ]
 
 
-def _read_baseline(session: Session, key: SeriesKey) -> int | None:
-    """The day of the newest shift that a person has accepted as the level to compare with."""
-    query = (
-        _of_series(key)
-        .join(EventRow, EventRow.suspicion == SuspicionRow.id)
-        .where(EventRow.state.in_(BASELINES))
-    )
-    days = [row.since.date().toordinal() for row in session.scalars(query)]
-    return max(days, default=None)
-
-
-def _read_rows(session: Session, key: SeriesKey) -> list[SuspicionRow]:
-    return list(session.scalars(_of_series(key)))
-
-
-def _of_series(key: SeriesKey) -> Select[tuple[SuspicionRow]]:
+def _of_series(key: SeriesKey | None) -> Select[tuple[SuspicionRow]]:
+    """None: of all."""
     query = select(SuspicionRow).order_by(SuspicionRow.id)
-    for name in _KEY:
+    for name in _KEY if key else ():
         query = query.where(getattr(SuspicionRow, name).is_not_distinct_from(getattr(key, name)))
     return query
 
@@ -122,7 +212,7 @@ def _known(row: SuspicionRow, days: Mapping[str, int]) -> StoredSuspicion:
         number=row.since.date().toordinal(),
         ratio=row.ratio,
         state=row.state,  # type: ignore[arg-type]
-        answered=row.updated_at.date().toordinal() if row.state in _ANSWERED else None,
+        answered=row.updated_at.date().toordinal() if row.state in (*_ANSWERED, "gone") else None,
         compared=None if before is None or after is None else (before, after),
     )
 
@@ -142,9 +232,10 @@ def _update(row: SuspicionRow, found: Suspicion | None, at: datetime) -> None:
 def list_suspicions(engine: Engine) -> list[dict[str, Any]]:
     """Every suspicion, the open ones first, of these the largest first: `ratio` is the new level of
     T_b / T_a over the old; `conditions` are those that changed between its nights."""
-    known = read_conditions(engine)
     with Session(engine) as session:
         rows = list(session.scalars(select(SuspicionRow).order_by(SuspicionRow.id)))
+    runs = {each for row in rows for each in (row.before_run, row.after_run)}
+    known = read_conditions(engine, runs=sorted(runs))
     rows.sort(key=lambda row: (row.state != "open", -abs(row.ratio - 1)))
     return [
         {
@@ -169,7 +260,7 @@ def choose_suspicions(engine: Engine, ids: Sequence[int] = ()) -> list[int]:
         if each not in known:
             listed = ", ".join(map(str, known)) or "none"
             raise UserError(f"no suspicion {each}; there are {listed}; see `deadheat suspicions`")
-        if known[each]["state"] not in ("open", "unknown"):
+        if known[each]["state"] not in UNDECIDED:
             raise UserError(
                 f"wanted a suspicion that is open or unknown, got {each}, which is "
                 f"{known[each]['state']}; see `deadheat suspicions`"

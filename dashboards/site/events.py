@@ -37,7 +37,9 @@ def events_page(changes: Sequence[Change], now: datetime) -> Block:
     """All events, the open ones first, then the suspicions, then each event's details."""
     events = sorted((each for each in changes if each["event"]), key=_by_urgency)
     waiting = [each for each in changes if not each["event"] and each["state"] == "open"]
-    answered = [each for each in changes if not each["event"] and each["state"] != "open"]
+    ended = [each for each in changes if not each["event"] and each["state"] != "open"]
+    gone = [each for each in ended if each["state"] == "gone"]
+    answered = [each for each in ended if each["state"] != "gone"]
     still_open = sum(is_open(each) for each in events)
     lead = (
         f"{format_count(still_open, 'open event')} of {len(events)}; "
@@ -48,6 +50,7 @@ def events_page(changes: Sequence[Change], now: datetime) -> Block:
         _table("events", "Confirmed changes, open ones first.", events, now),
         _section("waiting", "Suspicions: not measured again yet", waiting, now),
         _section("answered", "Suspicions that were not confirmed", answered, now),
+        _section("gone", "Suspicions of series that are not measured any more", gone, now),
         blocks.section("Details", [_describe(each) for each in events], id="evidence")
         if events
         else None,
@@ -115,10 +118,17 @@ def _section(id: str, title: str, changes: Sequence[Change], now: datetime) -> B
     if not ordered:
         return None
     caption = "The size is the new level of the ratio over the old one."
-    return blocks.section(title, [_table(id, caption, ordered, now)], id=id)
+    more = (column("reason", "Reason"),) if id == "gone" else ()
+    return blocks.section(title, [_table(id, caption, ordered, now, more)], id=id)
 
 
-def _table(name: str, caption: str, changes: Sequence[Change], now: datetime) -> Block | None:
+def _table(
+    name: str,
+    caption: str,
+    changes: Sequence[Change],
+    now: datetime,
+    more: Sequence[Block] = (),
+) -> Block | None:
     columns = (
         column("what", "What"),
         column("case", "Case", lead=True),
@@ -135,6 +145,7 @@ def _table(name: str, caption: str, changes: Sequence[Change], now: datetime) ->
         column("state", "State"),
         column("owner", "Owner"),
         column("age", "Age", align="number"),
+        *more,
     )
     rows = [_row(each, now) for each in changes]
     return blocks.table(name, caption, columns, rows, empty="There is none.")

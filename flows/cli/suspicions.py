@@ -6,8 +6,13 @@ from benchcore.state import open_state
 from benchcore.store.database import open_database
 from benchcore.store.history_documents import save_history
 from benchcore.store.metrics import TRACKED, find_tracked
-from benchcore.store.series import describe_series, list_short, read_series
-from benchcore.store.suspicions import list_modes, list_suspicions, refresh_suspicions
+from benchcore.store.series import describe_series, list_short
+from benchcore.store.suspicions import (
+    list_modes,
+    list_suspicions,
+    read_recent,
+    refresh_suspicions,
+)
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_rows
 
@@ -25,7 +30,7 @@ def suspicions(
     wanted = TRACKED if metric is None else (find_tracked(metric).key,)
     opened = open_state(state)
     engine = open_database(opened.database_url)
-    series = read_series(engine, metrics=wanted)
+    series = read_recent(engine, wanted)
     found = refresh_suspicions(engine, series)
     save_history(engine, opened)
     rows = [row for row in list_suspicions(engine) if row["metric"] in wanted]

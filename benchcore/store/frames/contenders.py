@@ -60,8 +60,8 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     over `median_step_ns`. `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share`
     and `limit_share` compare the fastest start with the ceilings of the campaign's sentinels.
 
-    `passes_of` is the earlier duel run whose passes hold, of the campaign `passes_campaign`: its
-    memory, energy and compiled program are then in the row.
+    `passes_of` is the earlier duel run whose passes hold, of the campaign `passes_campaign`, begun
+    at `passes_at`: its memory, energy and compiled program are then in the row.
     """
     return add_physics(amount_frame(engine, campaign), read_sentinels(engine, campaign))
 
@@ -122,7 +122,7 @@ def _take_earlier_passes(engine: Engine, frame: pd.DataFrame) -> pd.DataFrame:
     others, which are read as well."""
     wanted = set(frame["passes_of"].dropna())
     if not wanted:
-        return frame.assign(passes_campaign=None)
+        return frame.assign(passes_campaign=None, passes_at=pd.NaT)
     measured = frame
     if elsewhere := wanted - set(frame["duel_run"]):
         query = select(DuelRun.campaign).where(DuelRun.id.in_(elsewhere)).distinct()
@@ -135,7 +135,10 @@ def _take_earlier_passes(engine: Engine, frame: pd.DataFrame) -> pd.DataFrame:
     for key in _OF_PASSES:
         frame[key] = frame[key].fillna(earlier[key].where(valid))
     campaign = earlier["campaign"].astype("object")
-    return frame.assign(passes_campaign=campaign.where(valid, None))
+    return frame.assign(
+        passes_campaign=campaign.where(valid, None),
+        passes_at=earlier["started_at"].where(valid),
+    )
 
 
 def _sum_compilation(untimed: Any) -> float | None:

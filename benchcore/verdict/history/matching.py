@@ -14,16 +14,18 @@ _LASTING = ("shift", "bridge")
 _LONGER = 1.25
 """How many times as long an unknown one must have lasted before it is measured again: every night
 in the beginning, when each adds most."""
-State = Literal["open", "confirmed", "refuted", "unknown", "passed"]
-"""`passed`: the series returned to the old level before it was measured again."""
+State = Literal["open", "confirmed", "refuted", "unknown", "passed", "gone"]
+"""`passed`: the series returned to the old level before it was measured again. `gone`: undecided
+when its series ended, as on a device that was replaced; a series that goes on opens it again."""
+UNDECIDED: tuple[State, ...] = ("open", "unknown")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSuspicion:
     """A stored suspicion: since which day, in which direction, and its answer.
 
-    `answered` is the day of the answer; None = open, or not known. `compared` are the days of its
-    nights before and after; None = they no longer count.
+    `answered` is the day of the answer, or of its end; None = open, or not known. `compared` are
+    the days of its nights before and after; None = they no longer count.
     """
 
     id: int
@@ -51,8 +53,8 @@ def reconcile(
 
     A suspicion that was answered stays so, unless more nights made a shift of what was less, or it
     is unknown and has lasted `_LONGER` times as long by the day `today` as when it was answered. An
-    open one that history no longer shows has passed. A confirmed one explains every later trace of
-    it.
+    open one that history no longer shows has passed; a gone one that later nights show is open
+    again. A confirmed one explains every later trace of it.
     """
     left = list(known)
     matches = {number: _take(left, each, _is_same) for number, each in enumerate(found)}
@@ -66,7 +68,7 @@ def reconcile(
             continue
         grown = each.trigger in _LASTING and same.trigger not in _LASTING
         again = grown or _has_lasted(each, same, today)
-        if same.state == "open" or (again and same.state != "confirmed"):
+        if same.state == "open" or _is_back(same, today) or (again and same.state != "confirmed"):
             changes.append(SuspicionUpdate(known=same.id, found=each))
     changes += [SuspicionUpdate(known=one.id, found=None) for one in left if one.state == "open"]
     return changes
@@ -123,6 +125,12 @@ def _has_later_release(found: Suspicion, known: StoredSuspicion) -> bool:
         return False
     is_later = found.before.number >= known.compared[1]
     return is_later and found.before.environments != found.after.environments
+
+
+def _is_back(known: StoredSuspicion, today: int | None) -> bool:
+    """Whether its series has nights again since it was gone."""
+    ended = known.answered if known.state == "gone" else None
+    return ended is not None and today is not None and today > ended
 
 
 def _has_lasted(found: Suspicion, known: StoredSuspicion, today: int | None) -> bool:

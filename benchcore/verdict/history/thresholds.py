@@ -23,6 +23,12 @@ SAME_SHIFT_NIGHTS = 5
 """Nights, missing ones included, by which the place of a known shift may change as more come in."""
 RAMP_NIGHTS = 8
 """Nights within which several steps one way are one shift that came in stages."""
+HISTORY_DAYS = 500
+"""Days before the newest night that suspicions rest on: drift compares with the first night of the
+quarter a year ago. Nights cost the same however old the database is."""
+GONE_NIGHTS = 30
+"""Nights in which something else was measured, but not a series, after which its undecided
+suspicions end: its device, case or arm is gone. Longer than a week or a month that skips a case."""
 SPELL_NIGHTS, SPELL_GAIN = 9, 3.0
 """A level that was left again within this many nights is a spell of noise, as where the noise grows
 and falls smoothly, unless both of its steps gain this many times the penalty."""

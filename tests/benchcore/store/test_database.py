@@ -26,7 +26,7 @@ from benchcore.store.database import (
     upgrade,
 )
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.models import Base, FailedCheckRow, UtcDateTime
+from benchcore.store.models import Base, FailedCheckRow, SuspicionRow, UtcDateTime
 from benchcore.store.parts import list_incomplete
 
 TABLES = {
@@ -78,7 +78,7 @@ def _read_all(engine: Engine) -> dict[str, list[str]]:
         }
 
 
-@pytest.mark.parametrize("revision", ["tables_1", "tables_2", "tables_3"])
+@pytest.mark.parametrize("revision", ["tables_1", "tables_2", "tables_3", "tables_6"])
 def test_migrations_keep_every_row(each_engine: Engine, state: State, revision: str) -> None:
     """Also rows that refer to those of a table that SQLite copies and drops."""
     spool_document(state.spool, make_document())
@@ -102,6 +102,29 @@ def test_migrations_keep_every_row(each_engine: Engine, state: State, revision: 
         assert not list_incomplete(connection)
         if each_engine.dialect.name == "sqlite":
             assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+
+
+def test_a_gone_suspicion_of_a_newer_version_has_passed_in_an_older_one(
+    each_engine: Engine, state: State
+) -> None:
+    spool_document(state.spool, make_document())
+    ingest_spool(each_engine, state)
+    key = {"workload": "mlp", "case_name": "tiny", "track": "default", "device_fingerprint": "d"}
+    runs = dict.fromkeys(("before_run", "since_run", "after_run"), DUEL_RUN)
+    at = dict.fromkeys(("since", "opened_at", "updated_at"), datetime.now(UTC))
+    arms = {"a_arm": "a", "b_arm": "b", "metric": "m", "trigger": "shift"}
+    row = SuspicionRow(**key, **arms, **runs, **at, ratio=1.1, reason="r", state="gone")
+    with begin_writing(each_engine) as session:
+        session.add(row)
+    downgrade(each_engine, "tables_6")
+    with each_engine.connect() as connection:
+        assert connection.execute(text("SELECT state FROM suspicion")).all() == [("passed",)]
+    refused = pytest.raises(IntegrityError, match="ck_suspicion_state")
+    with refused, begin_writing(each_engine) as session:
+        session.execute(text("UPDATE suspicion SET state = 'gone'"))
+    upgrade(each_engine)
+    with begin_writing(each_engine) as session:
+        session.execute(text("UPDATE suspicion SET state = 'gone'"))
 
 
 def test_a_migration_of_a_database_with_broken_references_changes_nothing(engine: Engine) -> None:

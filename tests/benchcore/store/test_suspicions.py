@@ -1,17 +1,34 @@
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
 from kept_histories import keep_history
 from result_documents import JAX, TORCH, make_history
 
+from benchcore.errors import UserError
 from benchcore.state import State
-from benchcore.store.database import Engine
+from benchcore.store.database import Engine, begin_writing
+from benchcore.store.duels import list_open_environments
+from benchcore.store.models import SuspicionRow
+from benchcore.store.reports.changes import list_changes
 from benchcore.store.series import read_series
-from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
+from benchcore.store.suspicions import (
+    choose_suspicions,
+    end_gone,
+    list_suspicions,
+    read_recent,
+    read_suspicion,
+    refresh_suspicions,
+)
+from benchcore.verdict.history.thresholds import GONE_NIGHTS
+from dashboards.site.events import events_page
 
 NEW_JAX = replace(JAX, name="jax-0.9.1", version="0.9.1")
 LOGS = np.random.default_rng(4).normal(0.2, 0.005, 24)
@@ -120,3 +137,83 @@ def test_an_outlier_in_the_last_night_passes_if_later_nights_are_as_before(
     keep_history(engine, state, documents[19:])
     refresh_suspicions(engine)
     assert [each["state"] for each in list_suspicions(engine)] == ["passed"]
+
+
+def _make_elsewhere(logs: Sequence[float], first: int = 0) -> list[dict[str, Any]]:
+    """Nights of another device, from day `first` on."""
+    documents = make_history(logs, campaign="elsewhere")[first:]
+    for document in documents:
+        document["duel_run"] = f"e{document['duel_run'][1:]}"
+        document["allocation"]["device"]["fingerprint"] = "9" * 16
+    return documents
+
+
+def test_a_suspicion_ends_with_its_reason_when_its_device_is_gone(
+    state: State, engine: Engine
+) -> None:
+    documents = make_history([*SHIFTED, *SHIFTED[16:]])
+    keep_history(engine, state, documents[:20])
+    *others, last = _make_elsewhere(np.resize(LOGS, 20 + GONE_NIGHTS).tolist(), first=18)
+    keep_history(engine, state, others)
+    refresh_suspicions(engine)
+    (found,) = list_suspicions(engine)
+    assert found["state"] == "open" and list_open_environments(engine)
+
+    keep_history(engine, state, [last])
+    refresh_suspicions(engine)
+    refresh_suspicions(engine)
+    (gone,) = list_suspicions(engine)
+    assert gone["state"] == "gone" and not list_open_environments(engine)
+    assert gone["reason"] == (
+        "not measured any more: its series has no row in the 30 nights since 2026-01-20; until "
+        f"then: {found['reason']}"
+    )
+    assert choose_suspicions(engine) == []
+    with pytest.raises(UserError, match="got 1, which is gone"):
+        choose_suspicions(engine, [1])
+    page = json.dumps(events_page(list_changes(engine), datetime(2026, 3, 1, tzinfo=UTC)))
+    assert "Suspicions of series that are not measured any more" in page and gone["reason"] in page
+
+    for night, document in enumerate(documents[20:], start=60):
+        at = datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=night)
+        document["allocation"] |= {"started_at": at.isoformat(), "ended_at": at.isoformat()}
+    keep_history(engine, state, documents[20:])
+    refresh_suspicions(engine)
+    assert [each["state"] for each in list_suspicions(engine)] == ["open"]
+
+
+def test_an_undecided_suspicion_stays_while_its_series_goes_on(
+    state: State, engine: Engine
+) -> None:
+    keep_history(engine, state, make_history(SHIFTED))
+    refresh_suspicions(engine)
+    with begin_writing(engine) as session:
+        row = session.get_one(SuspicionRow, 1)
+        row.state, row.updated_at = "unknown", datetime(2026, 1, 20, tzinfo=UTC)
+    more = np.concatenate([SHIFTED, SHIFTED[16:], SHIFTED[16:], SHIFTED[16:], SHIFTED[16:]])
+    later = [each for each in make_history(more) if each["duel_run"] >= f"{24:016x}"]
+    keep_history(engine, state, later)
+    end_gone(engine, [])
+    assert [each["state"] for each in list_suspicions(engine)] == ["unknown"]
+
+
+def test_a_night_looks_at_the_series_that_it_measured(state: State, engine: Engine) -> None:
+    keep_history(engine, state, make_history(SHIFTED))
+    keep_history(engine, state, _make_elsewhere(SHIFTED.tolist()))
+    refresh_suspicions(engine, campaign="elsewhere")
+    (found,) = list_suspicions(engine)
+    assert found["device_fingerprint"] == "9" * 16
+    refresh_suspicions(engine)
+    assert len(list_suspicions(engine)) == 2
+
+
+def test_suspicions_rest_on_recent_nights_and_what_was_open_before_stays(
+    state: State, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_history(engine, state, make_history(SHIFTED))
+    refresh_suspicions(engine)
+    monkeypatch.setattr("benchcore.store.suspicions.HISTORY_DAYS", 4)
+    (series,) = read_recent(engine, ("median_step_ns",))
+    assert [night.duel_run for night in series.nights] == [f"{each:016x}" for each in range(19, 24)]
+    refresh_suspicions(engine)
+    assert [each["state"] for each in list_suspicions(engine)] == ["open"]
