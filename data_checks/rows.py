@@ -82,6 +82,23 @@ def time_rows(frames: CheckFrames) -> pd.DataFrame:
     return name_rows(rows.fillna({"blocks_s": 0.0}).reset_index())
 
 
+def fresh_rows(frames: CheckFrames) -> pd.DataFrame:
+    """One row per duel, but for calibration runs, which may last for days: the hours between its
+    end and that of the newest duel of its campaign (`behind_h`), and the days between its passes
+    and it (`passes_days`; missing: it measured them itself)."""
+    dated = frames.contenders.query(f"track != {CALIBRATION_TRACK!r}")
+    duels = dated.drop_duplicates("duel_run").set_index("duel_run")
+    oldest = pd.to_datetime(dated["passes_at"], utc=True).groupby(dated["duel_run"]).min()
+    rows = pd.DataFrame(
+        {
+            "behind_h": (duels["ended_at"].max() - duels["ended_at"]).dt.total_seconds() / 3600,
+            "passes_days": (duels["started_at"] - oldest).dt.total_seconds() / 86400,
+        },
+        index=duels.index,
+    )
+    return name_rows(rows.reset_index())
+
+
 def unbounded_cases(frames: CheckFrames) -> tuple[str, ...]:
     """Cases without a measured ceiling, which physics can check only partly or not at all."""
     lacking = frames.contenders.query("limit_reason.str.contains('no ceiling measured')")

@@ -33,6 +33,7 @@ from data_checks.rows import (
     duel_rows,
     epoch_rows,
     equivalence_rows,
+    fresh_rows,
     pair_rows,
     parity_rows,
     planned_rows,
@@ -164,6 +165,7 @@ def list_suites() -> Iterator[_Suite]:
     received = ("planned duels received", "{title} was planned, but has no result")
     yield "completeness", planned_rows, [_one_of("came", [True], *received)]
     yield "times", time_rows, [*_list_of_times()]
+    yield "freshness", fresh_rows, [*_list_of_freshness()]
     # No step is shorter than the ceilings that the campaign's sentinels measured allow.
     too_fast = "{name} is invalid_physics, {limit_share:.3g} times what the device can do: "
     physics = ("invalid_physics", f"{too_fast}{{limit_reason}}")
@@ -236,6 +238,33 @@ def _list_of_times() -> Iterator[Expectation]:
         None,
         "not from the future",
         "it ended {age_s:.0f} s before its document was ingested",
+    )
+
+
+_NIGHT_H = 36.0
+"""A night, with the rerun that completes it the next day."""
+_PASSES_DAYS = 7.0
+
+
+def _list_of_freshness() -> Iterator[Expectation]:
+    """What a night shows was measured in that night, and its passes in that week."""
+    yield _between(
+        "behind_h",
+        None,
+        _NIGHT_H,
+        "measured with its night",
+        f"it ended {{behind_h:.0f}} h before the newest duel of its campaign, more than "
+        f"{_NIGHT_H:g} h",
+        **_WARNING,
+    )
+    yield _between(
+        "passes_days",
+        None,
+        _PASSES_DAYS,
+        "passes of its week",
+        "its memory, profile and energy were measured {passes_days:.1f} days before it, more than "
+        f"{_PASSES_DAYS:g}",
+        **_WARNING,
     )
 
 

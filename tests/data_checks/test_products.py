@@ -22,6 +22,10 @@ COUNT: dict[str, Any] = {
 }
 
 
+NEEDED = {"elements": 0.0, "operations": 0.0, "names": [], "unusual": []}
+UNUSUAL = "no operation that its step does not need"
+
+
 def _reasons(tmp_path: Path, method: int, count: dict[str, Any] | None) -> dict[str, str]:
     """Reasons by check of the JAX side, where the torch side's step is right."""
     document = make_document()
@@ -53,6 +57,12 @@ def test_the_work_of_the_case_passes(tmp_path: Path) -> None:
         ({"compiled_dtypes": ["bfloat16"]}, "compiled in the case's precision", "in bfloat16"),
         ({"compiled_share": 0.5}, "compiled without leaving work out", "does 0.5 of the work"),
         ({"flops": None, "missing": {"flops": "E: no"}}, "products counted", "not counted: E: no"),
+        (
+            {"needless": {**NEEDED, "elements": 0.5, "names": ["tanh"]}},
+            "no work in vain",
+            "does 0.5 of its work in vain (0 of its operations: tanh)",
+        ),
+        ({"needless": {**NEEDED, "unusual": ["sort"]}}, UNUSUAL, "sort"),
     ],
 )
 def test_other_work_is_a_failed_check_of_that_side(

@@ -11,6 +11,7 @@ from result_documents import CAMPAIGN, JAX, OLD_JAX, TORCH, make_document, spool
 from benchcore.program import Precision
 from benchcore.state import State
 from benchcore.store.database import Engine, open_database
+from benchcore.store.duels import read_duels
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.campaign import judge_and_list
 from data_checks.check import check_campaign
@@ -74,25 +75,27 @@ def test_an_environment_compared_with_itself_needs_no_proof(state: State, engine
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "check"),
     [
-        {"passed": False, "reason": "not the same function"},
-        {"oracle_error": 1e-4},
-        {"a_error": 1e-3},
-        {"b_error": 2e-6},
-        {"b_error": None},
-        {"oracle_bound": None},
+        ({"passed": False, "reason": "not the same function"}, "proven equal"),
+        ({"oracle_error": 1e-4}, "oracle within bound"),
+        ({"a_error": 1e-3}, "a within bound"),
+        ({"b_error": 2e-6}, "b within bound"),
+        ({"b_error": None}, "b within bound"),
+        ({"oracle_bound": None}, "oracle within bound"),
     ],
     ids=str,
 )
-def test_a_row_that_fails_or_only_claims_to_pass_voids_the_pair(
-    state: State, engine: Engine, wrong: dict[str, Any]
+def test_a_row_that_fails_or_only_claims_to_pass_fails_its_check_and_voids_the_pair(
+    state: State, engine: Engine, wrong: dict[str, Any], check: str
 ) -> None:
     document = _document()
     keep_proof(state, engine, make_proof(document, **wrong))
     ratio = _judge(state, engine, document)["cross_framework"]
     assert not ratio["counts"]
     assert "not proven" in ratio["reason"] or "of at most" in ratio["reason"]
+    [record] = read_duels(engine, CAMPAIGN)
+    assert [each.expectation for each in record.failed_checks] == [check]
 
 
 def test_a_workload_without_outputs_needs_no_proof(state: State, engine: Engine) -> None:

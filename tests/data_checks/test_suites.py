@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,7 +67,15 @@ def test_good_rows_pass(racers: tuple[Racer, ...], state: State) -> None:
     assert (report.failed_checks, report.problems, report.success) == ((), (), True)
     assert report.checked == {DUEL_RUN}
     assert report.num_rows >= len(racers)
-    assert sum(len(expectations) for *_, expectations in list_suites()) == 46
+    assert sum(len(expectations) for *_, expectations in list_suites()) == 48
+
+
+def test_each_check_is_in_a_test() -> None:
+    """As the name of what a test's rows fail."""
+    texts = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    names = [each.meta["name"] for *_, expectations in list_suites() for each in expectations]
+    assert [each for each in names if not re.search(rf"[\" ]{each}[\":]", texts)] == []
+    assert len({*names}) == len(names)
 
 
 def test_a_program_without_a_framework_needs_no_input_check(state: State) -> None:
@@ -212,6 +222,12 @@ WRONG = {
     "other inputs": (
         lambda d: start(d).update(inputs_sha256="d" * 64),
         {(None, None, "same inputs", "contenders worked on 2 different inputs, not 1")},
+    ),
+    "inputs that do not follow their seeds": (
+        lambda d: [
+            each.update(seed=each["index"]) for side in d["contenders"] for each in side["starts"]
+        ],
+        {(None, None, "inputs of each seed", "3 seeds gave 1 different inputs")},
     ),
     "inputs that nobody knows": (
         lambda d: start(d).update(inputs_sha256=None),
@@ -361,8 +377,11 @@ def test_blocks_without_a_counter_of_disturbances_are_marked_and_count(
 def make_night(day: int, step_ns: float, arm: str = "jax") -> Document:
     jax = replace(JAX, step_ns=step_ns, arm=arm)
     night = {"duel_run": f"{day:016x}", "campaign": CAMPAIGN if day == 9 else f"night-{day}"}
-    document = make_document((jax, TORCH), **night)
-    at = datetime(2026, 3, day, 3, tzinfo=UTC)
+    return date_document(make_document((jax, TORCH), **night), day, 3)
+
+
+def date_document(document: Document, day: int, hour: int) -> Document:
+    at = datetime(2026, 3, day, hour, tzinfo=UTC)
     document["allocation"].update(
         started_at=at.isoformat(), ended_at=(at + timedelta(minutes=10)).isoformat()
     )
@@ -399,6 +418,50 @@ def test_a_row_far_outside_its_own_past_is_marked_and_counts(
             "factor of 1.59; the limit is 1.5"
         )
     assert [each.counts for each in judge_campaign(engine, CAMPAIGN)] == [True]
+    engine.dispose()
+
+
+def test_a_row_of_another_night_than_its_campaign_is_marked_and_counts(state: State) -> None:
+    """A rerun of the next day completes a night."""
+    old, rerun, last = (make_document(duel_run=each * 16) for each in "def")
+    engine = ingest(
+        state, date_document(old, 2, 3), date_document(rerun, 3, 4), date_document(last, 3, 16)
+    )
+    report = check_campaign(engine, CAMPAIGN)
+    assert report.success
+    assert [
+        (each.duel_run, each.expectation, each.severity, each.reason)
+        for each in report.failed_checks
+    ] == [
+        (
+            "d" * 16,
+            "measured with its night",
+            "warning",
+            "it ended 37 h before the newest duel of its campaign, more than 36 h",
+        )
+    ]
+    assert all(each.counts for each in judge_campaign(engine, CAMPAIGN))
+    engine.dispose()
+
+
+@pytest.mark.parametrize(("day", "marked"), [(8, False), (10, True)])
+def test_passes_of_more_than_a_week_ago_are_marked(day: int, marked: bool, state: State) -> None:
+    earlier = make_document(duel_run="e" * 16, campaign="earlier")
+    now, at = date_document(make_document(), day, 3), "2026-03-02T03:00:00+00:00"
+    now["duel"]["passes_of"] = {"duel_run": "e" * 16, "campaign": "earlier", "at": at}
+    engine = ingest(state, date_document(earlier, 2, 3), now)
+    report = check_campaign(engine, CAMPAIGN)
+    assert report.success
+    assert [(each.expectation, each.reason) for each in report.failed_checks] == (
+        [
+            (
+                "passes of its week",
+                "its memory, profile and energy were measured 8.0 days before it, more than 7",
+            )
+        ]
+        if marked
+        else []
+    )
     engine.dispose()
 
 
