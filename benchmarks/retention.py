@@ -1,11 +1,12 @@
-"""How large a state folder is after many nights that prune it.
+"""How large a state folder is after many nights that prune it, and how long a night's steps take.
 
     .venv/bin/python benchmarks/retention.py --nights 400 --keep 30
 
 Nights are those of `deadheat demo`, each with its documents in the spool, files of duels, and a new
 environment for every new version. Each is ingested, judged, published and pruned as a night with
-DEADHEAT_KEEP_NIGHTS. The sizes of environments and of the files of a duel are made up (`SIZES`);
-everything else is what a night leaves.
+DEADHEAT_KEEP_NIGHTS; seconds are the medians of the nights since the row before. The sizes of
+environments and of the files of a duel are made up (`SIZES`); everything else is what a night
+leaves.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import statistics
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,9 @@ from benchcore.running.retention import list_removals, list_sizes, remove
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, replace_failed_checks
+from benchcore.store.history_documents import save_history
 from benchcore.store.ingest import ingest_spool
+from benchcore.store.suspicions import refresh_suspicions
 from dashboards.publish import publish_campaign
 
 LAST = date(2026, 11, 20)
@@ -51,7 +56,8 @@ def main() -> None:
         rows = list(live(open_state(Path(folder)), options.nights, options.keep))
     for row in rows:
         parts = ", ".join(f"{name} {size:.1f}" for name, size in row["mb"].items())
-        print(f"{row['nights']} nights: {row['total_mb']:.1f} MB; {parts}")
+        steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in row["seconds"].items())
+        print(f"{row['nights']} nights: {row['total_mb']:.1f} MB; {parts}; seconds: {steps}")
     store_results("retention", {"host": describe_host(), "keep": options.keep, "rows": rows})
 
 
@@ -60,15 +66,21 @@ def live(
 ) -> Iterator[dict[str, Any]]:
     """Let nights pass, oldest first; a row of sizes every `row_every` nights, and at the end."""
     engine = open_database(state.database_url)
+    taken = list[dict[str, float]]()
     for number in track(range(1, num_nights + 1), "nights", transient=True):
-        pass_night(state, engine, _plan(num_nights - number), keep)
+        taken.append(pass_night(state, engine, _plan(num_nights - number), keep))
         if number % row_every == 0 or number == num_nights:
             sizes = {name: size for name, size in list_sizes(state).items() if size}
             yield {
                 "nights": number,
                 "total_mb": round(sum(sizes.values()) / 1e6, 2),
                 "mb": {name: round(size / 1e6, 2) for name, size in sizes.items()},
+                "seconds": {
+                    name: round(statistics.median(each[name] for each in taken), 3)
+                    for name in taken[0]
+                },
             }
+            taken.clear()
     engine.dispose()
 
 
@@ -87,8 +99,9 @@ def _plan(days_ago: int) -> DemoNight:
     return dataclasses.replace(night, plan=plan, at=at)
 
 
-def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> None:
-    """Leave what a night leaves, store it, publish it, and remove what is too old."""
+def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> dict[str, float]:
+    """Leave what a night leaves, store it, publish it, and remove what is too old; the seconds of
+    each step."""
     campaign = night.plan.campaign
     folder = campaign_folder(state, campaign)
     save_plan(night.plan, folder / "plan.json")
@@ -101,13 +114,32 @@ def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> Non
     for number, release in enumerate(night.plan.releases.values()):
         record = _provide(state, f"{release.framework}-{release.version}")
         write_json(folder / "environments" / f"{number}.json", dataclasses.asdict(record))
+    _backdate(folder, night.at)
+    steps: dict[str, Callable[[], object]] = {
+        "ingest": lambda: _ingest(state, engine),
+        "judge": lambda: _judge(engine, campaign),
+        "suspicions": lambda: refresh_suspicions(engine, campaign=campaign),
+        "history": lambda: save_history(engine, state),
+        "publish": lambda: publish_campaign(state, campaign),
+        "prune": lambda: remove(list_removals(state, keep)),
+    }
+    return {name: _time(step) for name, step in steps.items()}
+
+
+def _ingest(state: State, engine: Engine) -> None:
     report = ingest_spool(engine, state)
     assert not report.rejected, report.rejected
+
+
+def _judge(engine: Engine, campaign: str) -> None:
     replace_failed_checks(engine, campaign, [])
     judge_campaign(engine, campaign)
-    publish_campaign(state, campaign)
-    _backdate(folder, night.at)
-    remove(list_removals(state, keep))
+
+
+def _time(step: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    step()
+    return time.perf_counter() - began
 
 
 def _provide(state: State, key: str) -> EnvironmentRecord:

@@ -2,9 +2,12 @@
 
     .venv/bin/python benchmarks/store.py --documents 10000
     .venv/bin/python benchmarks/store.py --documents 10000 --url postgresql+psycopg://USER:PASSWORD@HOST/NAME
+    .venv/bin/python benchmarks/store.py --documents 10000 --copy-to URL_OF_AN_EMPTY_DATABASE
 
-Documents are those of `deadheat demo`, one made-up year before the other. The database must be
-empty. Ingest is timed with the commit of every 30 nights; queries as the median of three.
+Documents are those of `deadheat demo`: a made-up year on each of 15 machines, then the year before.
+The database must be empty. Ingest is timed with the commit of every 30 nights; queries as the
+median of three, and with the plan that the database makes for each. `--copy-to` copies all rows to
+another database, SQLite or PostgreSQL, reads them back and compares.
 """
 
 from __future__ import annotations
@@ -14,17 +17,21 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from one_duel import store_results
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
+from sqlalchemy.engine import make_url
 
 from benchcore.cell.measure.host import describe_host
 from benchcore.demo.documents import DemoNight
-from benchcore.demo.story import DAYS
+from benchcore.demo.story import DAYS, make_profile, resolve_requests
 from benchcore.demo.write import list_documents, plan_night
+from benchcore.planning.matrix import make_plan
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.duels import judge_campaign, list_campaigns, replace_failed_checks
@@ -35,11 +42,16 @@ from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.reports.changes import list_changes
 from benchcore.store.reports.guide import list_answers
 from benchcore.store.series import read_series
+from benchcore.store.suspicions import read_recent, refresh_suspicions
+from benchcore.store.transfer import copy_to_url
+from benchcore.verdict.history.series import STEP_TIME
 from dashboards.site.gather import read_campaigns
 
 LAST = date(2026, 11, 20)
 FIRST_ROW = 500
 NIGHTS_AT_ONCE = 30
+MACHINES = 15
+"""A million contender runs are ten years of them."""
 REPEATS = 3
 GOALS = {"ingest_ms": 3.0, "query_s": 0.2}
 
@@ -49,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=10_000)
     parser.add_argument("--url", default=None, help="another database than a new SQLite file")
+    parser.add_argument("--copy-to", default=None, help="an empty database to copy all rows to")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="deadheat-store-") as folder:
         state = open_state(Path(folder))
@@ -57,6 +70,9 @@ def main() -> None:
             parser.error("wanted an empty database, got one with campaigns; name another")
         rows = [_print(row) for row in measure(state, engine, options.documents)]
         results = {"host": describe_host(), "engine": engine.dialect.name, "rows": rows}
+        results["plans"] = explain_queries(state, engine, list_campaigns(engine)[-1])
+        if options.copy_to:
+            results["copy"] = copy(engine, options.copy_to)
         store_results(f"store-{engine.dialect.name}", results)
         engine.dispose()
 
@@ -65,9 +81,9 @@ def measure(state: State, engine: Engine, num_documents: int) -> Iterator[dict[s
     """A row each time that the number of documents has doubled, and at the end."""
     stored, measured_at, ingested, ingest_s, judge_s = 0, FIRST_ROW, 0, 0.0, 0.0
     for nights in _list_batches():
-        documents = [each for night in nights for each in list_documents(night)]
+        documents = [each for of_night in nights for each in _make_documents(*of_night)]
         ingest_s += _time(lambda documents=documents: insert_documents(engine, documents))
-        campaigns = [night.plan.campaign for night in nights]
+        campaigns = [night.plan.campaign for _, night in nights]
         for campaign in campaigns:
             replace_failed_checks(engine, campaign, [])
         judge_s += _time(lambda campaigns=campaigns: judge_campaign(engine, *campaigns))
@@ -78,28 +94,88 @@ def measure(state: State, engine: Engine, num_documents: int) -> Iterator[dict[s
                 "contender_runs": _count_contenders(engine),
                 "ingest_ms": round(1e3 * ingest_s / ingested, 2),
                 "judge_ms": round(1e3 * judge_s / ingested, 2),
-                "queries_s": time_queries(state, engine, campaigns[-1]),
+                "queries_s": time_queries(state, engine, list_campaigns(engine)[-1]),
             }
             measured_at, ingested, ingest_s, judge_s = 2 * measured_at, 0, 0.0, 0.0
         if stored >= num_documents:
             return
 
 
-def _list_batches() -> Iterator[list[DemoNight]]:
-    """Nights of one year after the other, each a year before the one that was stored."""
-    year = 0
-    while True:
+def _list_batches() -> Iterator[list[tuple[int, DemoNight]]]:
+    """Nights of a year of one machine after the other, then of the year before it."""
+    for year in count():
         last = LAST - timedelta(days=year * DAYS)
-        for first in range(0, DAYS, NIGHTS_AT_ONCE):
-            days = range(first, min(first + NIGHTS_AT_ONCE, DAYS))
-            yield [plan_night(last, days_ago) for days_ago in days]
-        year += 1
+        for machine in range(MACHINES):
+            for first in range(0, DAYS, NIGHTS_AT_ONCE):
+                days = range(first, min(first + NIGHTS_AT_ONCE, DAYS))
+                yield [(machine, _plan(last, days_ago, machine)) for days_ago in days]
+
+
+def _plan(last: date, days_ago: int, machine: int) -> DemoNight:
+    night = plan_night(last, days_ago)
+    plan = make_plan(
+        make_profile(night.at, days_ago),
+        resolve_requests(days_ago),
+        campaign=f"{night.plan.campaign}-{machine}",
+        site=night.plan.site,
+    )
+    return replace(night, plan=plan)
+
+
+def _make_documents(machine: int, night: DemoNight) -> Iterator[dict[str, Any]]:
+    for document in list_documents(night):
+        document["allocation"]["device"]["fingerprint"] = f"{machine:016x}"
+        yield document
 
 
 def time_queries(state: State, engine: Engine, campaign: str) -> dict[str, float]:
     """Median seconds of what each page reads."""
-    key = read_series(engine)[0].key
-    queries: Mapping[str, Callable[[], object]] = {
+    return {
+        name: round(statistics.median(_time(query) for _ in range(REPEATS)), 3)
+        for name, query in list_queries(state, engine, campaign).items()
+    }
+
+
+def explain_queries(state: State, engine: Engine, campaign: str) -> dict[str, list[str]]:
+    """By page, each step of the plans that the database makes for its queries, once."""
+    return {
+        name: list(dict.fromkeys(step for each in _watch(engine, query) for step in each))
+        for name, query in list_queries(state, engine, campaign).items()
+    }
+
+
+def _watch(engine: Engine, query: Callable[[], object]) -> list[list[str]]:
+    """The plan of each query that is sent meanwhile."""
+    sent: list[tuple[str, Any]] = []
+
+    def keep(*args: Any) -> None:
+        sent.append((args[2], args[3]))
+
+    event.listen(engine, "before_cursor_execute", keep)
+    query()
+    event.remove(engine, "before_cursor_execute", keep)
+    explain = "EXPLAIN QUERY PLAN " if engine.dialect.name == "sqlite" else "EXPLAIN "
+    with engine.connect() as connection:
+        return [
+            [str(row[-1]).strip() for row in connection.exec_driver_sql(explain + text, values)]
+            for text, values in sent
+            if text.lstrip().upper().startswith(("SELECT", "WITH"))
+        ]
+
+
+def copy(engine: Engine, url: str) -> dict[str, Any]:
+    """Copy all rows to another database, and compare; the rows of each table."""
+    began = time.perf_counter()
+    counts = copy_to_url(engine, url, lambda text: print(f"copied {text}", flush=True))
+    seconds = time.perf_counter() - began
+    print(f"copied and compared {sum(counts.values())} rows in {seconds:.0f} s")
+    return {"to": make_url(url).get_backend_name(), "rows": counts, "seconds": round(seconds, 1)}
+
+
+def list_queries(state: State, engine: Engine, campaign: str) -> Mapping[str, Callable[[], object]]:
+    """By page, what reads its rows."""
+    key = read_recent(engine, (STEP_TIME,), campaign=campaign)[0].key
+    return {
         "Tonight: a campaign": lambda: list(read_campaigns(state, engine, [campaign])),
         "Series: one": lambda: read_series(engine, key),
         "Events: changes": lambda: list_changes(engine),
@@ -109,10 +185,7 @@ def time_queries(state: State, engine: Engine, campaign: str) -> dict[str, float
         "Guide: answers": lambda: list_answers(engine),
         "Runs: campaigns": lambda: list_campaigns(engine),
         "Contenders of a campaign": lambda: contender_frame(engine, campaign),
-    }
-    return {
-        name: round(statistics.median(_time(query) for _ in range(REPEATS)), 3)
-        for name, query in queries.items()
+        "Suspicions of a campaign": lambda: refresh_suspicions(engine, campaign=campaign),
     }
 
 

@@ -17,6 +17,7 @@ def test_old_nights_keep_their_results_alone(state: State, monkeypatch: pytest.M
     monkeypatch.setattr(retention, "SIZES", {"environment": 100_000, "duel": 10_000})
     rows = list(retention.live(state, 5, 2, row_every=3))
     assert [row["nights"] for row in rows] == [3, 5]
+    assert all(len(row["seconds"]) == 6 and min(row["seconds"].values()) > 0 for row in rows)
     engine = open_database(state.database_url)
     campaigns = list_campaigns(engine)
     engine.dispose()

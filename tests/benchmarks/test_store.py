@@ -17,6 +17,11 @@ def test_a_row_at_each_doubling(state: State, monkeypatch: pytest.MonkeyPatch) -
     rows = list(store.measure(state, engine, 30))
     counts = [row["documents"] for row in rows]
     assert counts == sorted(set(counts)) and counts[0] >= 25 and 30 <= counts[-1] < 55
+    plans = store.explain_queries(state, engine, store.list_campaigns(engine)[-1])
+    assert plans.keys() == rows[0]["queries_s"].keys()
+    assert all(plans.values()) and "ix_duel_run" in str(plans["Series: one"])
+    copied = store.copy(engine, f"sqlite:///{state.root / 'copy.db'}")
+    assert copied["rows"]["contender_run"] == rows[-1]["contender_runs"]
     for row in rows:
         assert row["contender_runs"] > 2 * row["documents"]
         assert row["ingest_ms"] > 0 and len(row["queries_s"]) >= 7
