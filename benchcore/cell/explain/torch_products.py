@@ -150,10 +150,17 @@ def _whole_attention(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
     return 2 * batch * tokens * features * (4 * features + 2 * tokens)
 
 
+def _normalised_matrices(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
+    """Our own operator (`workloads/kernels/in_triton.py`): rows, their scale, and a matrix."""
+    rows, _, weight = shapes
+    return 2 * math.prod(rows) * weight[-1]
+
+
 _FORMULAS: dict[str, _Formula] = {
     **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "_addmm_activation"), _matrices),
     **dict.fromkeys(("mv", "addmv", "dot"), _matrices),
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
     "_native_multi_head_attention": _whole_attention,
+    "rms_norm_linear": _normalised_matrices,
 }

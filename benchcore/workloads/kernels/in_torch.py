@@ -19,7 +19,15 @@ def _rms_norm(rows: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.rms_norm(rows, scale.shape, scale, EPSILON)
 
 
-FORMULAS: Mapping[str, Callable[..., torch.Tensor]] = {"softmax": _softmax, "rms_norm": _rms_norm}
+def _rms_norm_linear(rows: torch.Tensor, scale: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return _rms_norm(rows, scale) @ weight
+
+
+FORMULAS: Mapping[str, Callable[..., torch.Tensor]] = {
+    "softmax": _softmax,
+    "rms_norm": _rms_norm,
+    "rms_norm_linear": _rms_norm_linear,
+}
 
 
 def build(case: Case, arrays: Arrays, settings: Settings) -> Program:

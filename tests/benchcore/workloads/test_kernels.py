@@ -22,7 +22,7 @@ from benchcore.workloads.contract import import_spec
 framework, language = sys.argv[1:]
 module = importlib.import_module(f"benchcore.workloads.kernels.in_{framework}")
 spec, found = import_spec("kernels"), {}
-for name in ("tiny_op_softmax", "tiny_op_rms_norm"):
+for name in ("tiny_op_softmax", "tiny_op_rms_norm", "tiny_op_rms_norm_linear"):
     case = spec.cases[name]
     arrays = spec.make_arrays(case, 7)
     wanted = spec.reference(case, arrays)["result"][0]
@@ -34,6 +34,16 @@ for name in ("tiny_op_softmax", "tiny_op_rms_norm"):
         from benchcore.workloads.kernels.in_triton import KERNELS
         kernel = KERNELS[case.formula]
         run = lambda inputs: kernel(*map(torch.tensor, inputs.values())).numpy()
+    if framework == "jax":
+        import jax
+        from benchcore.cell.explain.jax_products import count_asked
+        placed = tuple(map(jax.numpy.asarray, arrays.inputs.values()))
+        flops = count_asked(jax, lambda: kernel(*placed))
+    else:
+        from benchcore.cell.explain.torch_products import count_asked
+        placed = tuple(map(torch.tensor, arrays.inputs.values()))
+        flops = count_asked(torch, lambda: kernel(*placed))
+    assert sum(flops.values()) == spec.flops(case), (name, flops)
     other = spec.make_arrays(case, 8).inputs
     apart = [np.abs(run(each) - wanted).max() for each in (arrays.inputs, other)]
     found[name] = [float(each / np.abs(wanted).max()) for each in apart]
