@@ -28,7 +28,7 @@ _OF_SHAPES = (
     ("after them", "after_new_shapes", format_factor),
 )
 """The longest first step at a new shape, and a step afterwards in steps of before."""
-_AXES = {"batch": "Batch", "devices": "Devices", "size": "Size"}
+_AXES = {"batch": "Batch", "devices": "Devices", "size": "Size", "models": "Models"}
 
 
 def list_points(found: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -145,6 +145,23 @@ def _describe_ratio(ratio: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
+def describe_crossing(found: Mapping[str, Any]) -> str:
+    """`torch-eager-batching-loop is faster below 3.1 models, torch-eager above (95 % interval
+    2.2 to 4.4, interpolated between the values).`, or why the lead does not change sides."""
+    crossing, names = found["crossing"], found["names"]
+    if crossing["value"] is None:
+        side, _, rest = crossing["reason"].partition(" ")
+        reason = f"{names[side]} {rest}" if side in names else crossing["reason"]
+        return f"No crossing is shown: {reason}."
+    value, low, high = (f"{crossing[key]:.3g}" for key in ("value", "low", "high"))
+    before, after = (names[crossing[key]] for key in ("before", "after"))
+    at = {"batch": f"batch {value}", "models": f"{value} models"}[found["varied"]]
+    return (
+        f"{before} is faster below {at}, {after} above (95 % interval {low} to {high}, "
+        "interpolated between the values)."
+    )
+
+
 _ENDS = ("speedup", "low", "high")
 
 
@@ -199,4 +216,5 @@ def render_sweep(found: Mapping[str, Any]) -> str:
         points=points,
         pairs=list_pairs(points),
         description=chart.description,
+        crossing=describe_crossing(found) if found["crossing"] is not None else "",
     )

@@ -21,6 +21,7 @@ from dashboards.answer import title_answer, write_answer
 from dashboards.pictures import draw_forest, to_data_uri
 from dashboards.publish import publish_campaign
 from dashboards.sweep_page import (
+    describe_crossing,
     draw_sweep,
     list_points,
     publish_sweep,
@@ -90,7 +91,8 @@ def publish_curve(
     publish_campaign(state, campaign)  # once more: now there is a page to link to
     title, points = title_sweep(found), list_points(found)
     speeds, costs = split_columns(found)
-    link = f"{title}. [Its page]({state.link_page(campaign)})"
+    crossing = "" if found["crossing"] is None else f" {describe_crossing(found)}"
+    link = f"{title}.{crossing} [Its page]({state.link_page(campaign)})"
     columns = [*speeds, "note", *costs[1:]]
     show_table(name_key("sweep", campaign), points, link, columns)
     create_image_artifact(
@@ -99,7 +101,8 @@ def publish_curve(
         description=f"{title}: samples per second",
     )
     shown = "; ".join(f"{each[sweep.varied]}: {each['speedup'] or each['note']}" for each in points)
-    return f"{title}; a as fast as b by {sweep.varied}: {shown}", is_measured(found)
+    words = f"{title}; a as fast as b by {sweep.varied}: {shown}"
+    return words + (f".{crossing}" if crossing else ""), is_measured(found)
 
 
 def cancel_measurement(flow: Flow[..., Any], flow_run: FlowRun, state: RunState[Any]) -> None:

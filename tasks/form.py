@@ -189,7 +189,19 @@ class Sweep(_Duel):
     varied: Varied = Field(
         "batch",
         title="What varies",
-        description="batch: the batch size. devices: how many. size: of the network.",
+        description=(
+            "batch: the batch size. devices: how many. size: of the network. models: how many run "
+            "at once."
+        ),
+    )
+    case: str = Field(
+        "",
+        title="Case",
+        description=(
+            "A case that the others are like in all but what varies, such as mlp_infer_n8_b8 of an "
+            "ensemble. Empty: chosen by the fields above."
+        ),
+        pattern=r"^[a-z0-9_]{0,60}$",
     )
     values: list[Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]] = Field(
         title="Its values",
@@ -219,7 +231,7 @@ class Sweep(_Duel):
         """The request that this form stands for. Raises UserError for values of another kind."""
         return SweepRequest(
             workload=self.workload,
-            case_filter=self._filter_cases(),
+            case_filter=replace(self._filter_cases(), case=self.case or None),
             varied=self.varied,
             values=read_values(self.varied, self.values),
             a=self.a.write(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,10 @@ from benchcore.state import State
 from benchcore.store.database import open_database
 from benchcore.store.documents import read_document
 from benchcore.store.reports.campaign import list_contenders
+from benchcore.verdict.duel.crossing import Point, find_crossing
 from benchcore.verdict.duel.scaling import Efficiency, StartTimes, judge_efficiency
 
-Varied = Literal["batch", "devices", "size"]
+Varied = Literal["batch", "devices", "size", "models"]
 MOST_VALUES = 20
 """The most values of one sweep."""
 
@@ -68,10 +70,7 @@ def draft_sweep(
 ) -> Plan:
     """One duel per value, after the device's ceilings. Raises UserError."""
     _check(request)
-    names = [
-        find_case(request.workload, request.case_filter, {request.varied: value})
-        for value in request.values
-    ]
+    names = [_find_varied(request, value) for value in request.values]
     limits = DuelLimits(
         starts=request.starts,
         compilations=min(MIN_STARTS, request.starts),
@@ -91,6 +90,30 @@ def draft_sweep(
         name="sweep", matches=(*sentinels, *matches), limits=limits, device=request.device
     )
     return draft_named(profile, f"sweep-{request.workload}", place, state)
+
+
+def _find_varied(request: SweepRequest, value: int | str) -> str:
+    """The case with this value; where a case is named, the one that is like it in all the rest."""
+    workload, varied = request.workload, request.varied
+    if request.case_filter.case is None:
+        return find_case(workload, request.case_filter, {varied: value})
+    cases, like = load_spec(workload).cases, find_case(workload, request.case_filter)
+    alike = {
+        getattr(each, varied, None): name
+        for name, each in reversed(cases.items())
+        if dataclasses.replace(each, **_pick(cases[like], varied, each)) == cases[like]
+    }
+    if value not in alike:
+        raise UserError(
+            f"wanted a case like {like!r} with {varied} {value!r:.100}, but {workload} has some "
+            f"with {', '.join(map(str, sorted(alike, key=str)))}; choose these or another --case"
+        )
+    return alike[value]
+
+
+def _pick(like: Any, varied: str, each: Any) -> dict[str, Any]:
+    """The value that makes a case equal to another one if they differ in nothing else."""
+    return {varied: getattr(like, varied)} if hasattr(each, varied) else {}
 
 
 def _check(request: SweepRequest) -> None:
@@ -141,7 +164,25 @@ def conclude_sweep(
         "varied": request.varied,
         "names": {"a": a, "b": b},
         "points": points,
+        "crossing": _find_crossing(points) if request.varied in _CROSSED else None,
     }
+
+
+def _find_crossing(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where the lead changes sides, of the values whose pair counts and has an interval."""
+    known = [
+        Point(value=point["value"], **dict(zip(_LOGS, map(math.log, ends), strict=True)))
+        for point in points
+        if (ratio := point["ratio"]) is not None and ratio["counts"]
+        for ends in [[ratio[key] for key in ("speedup", "low", "high")]]
+        if all(ends)
+    ]
+    return dataclasses.asdict(find_crossing(known))
+
+
+_CROSSED = ("batch", "models")
+"""What varies in numbers of which any in between makes sense."""
+_LOGS = ("log_ratio", "low", "high")
 
 
 def _read_times(state: State, plan: Plan, duel: PlannedDuel) -> dict[str, StartTimes]:

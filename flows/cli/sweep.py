@@ -1,4 +1,4 @@
-"""The command `deadheat sweep`: a comparison over several batches, devices or sizes."""
+"""The command `deadheat sweep`: a comparison over several batches, devices, sizes or models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ from benchcore.experiments.sweep import (
 from benchcore.planning.requests import USUAL, CaseFilter, Placement
 from benchcore.state import open_state
 from dashboards.publish import publish_campaign
-from dashboards.sweep_page import list_points, publish_sweep, split_columns, title_sweep
+from dashboards.sweep_page import (
+    describe_crossing,
+    list_points,
+    publish_sweep,
+    split_columns,
+    title_sweep,
+)
 from flows.cli import options
 from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups, option
@@ -31,6 +37,8 @@ from flows.cli.printing import print_json, print_line, print_rows
 _BATCHES = "Measure the cases with these batch sizes: 1,8,32,128."
 _DEVICES = "Measure the cases on these numbers of devices: 1,2,4."
 _SIZES = "Measure the cases of these sizes of the network: base,large."
+_MODELS = "Measure the cases with these numbers of models at once: 1,8,64."
+_CASE = "Choose this case; the others are like it in everything but what varies."
 _CSV = "Write the curve into this file, too."
 _BUDGET = "Add no starts to a value after this long."
 _STARTS = "Start both sides this many times per value."
@@ -41,12 +49,14 @@ def sweep(
     workload: options.Workload,
     a: options.SideA,
     b: options.SideB,
+    case: Annotated[str | None, option("--case", "NAME", _CASE)] = None,
     use_case: options.UseCase = None,
     precision: options.Precision = None,
     batch: options.Batch = None,
     batches: Annotated[str | None, option("--batches", "LIST", _BATCHES)] = None,
     devices: Annotated[str | None, option("--devices", "LIST", _DEVICES)] = None,
     sizes: Annotated[str | None, option("--sizes", "LIST", _SIZES)] = None,
+    models: Annotated[str | None, option("--models", "LIST", _MODELS)] = None,
     a_set: options.SetA = None,
     b_set: options.SetB = None,
     starts: Annotated[int, option("--starts", "COUNT", _STARTS)] = 3,
@@ -57,15 +67,16 @@ def sweep(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two sides over several batch sizes, devices or model sizes.
+    """Compare two sides over several batch sizes, devices, model sizes or numbers of models.
 
     Prints and publishes a curve. A side that fails at a value, such as out of memory, has its
     status there. Exit code 1 if no value was measured on both sides.
     """
-    varied, values = _read_values(batches, devices, sizes)
+    lists = {"batch": batches, "devices": devices, "size": sizes, "models": models}
+    varied, values = _read_values(lists)
     request = SweepRequest(
         workload=workload,
-        case_filter=CaseFilter(use_case=use_case, batch=batch, precision=precision),
+        case_filter=CaseFilter(case=case, use_case=use_case, batch=batch, precision=precision),
         varied=varied,
         values=values,
         a=(a, *(a_set or ())),
@@ -90,17 +101,14 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _read_values(
-    batches: str | None, devices: str | None, sizes: str | None
-) -> tuple[Varied, tuple[int | str, ...]]:
+def _read_values(lists: Mapping[Varied, str | None]) -> tuple[Varied, tuple[int | str, ...]]:
     """What varies, and its values."""
-    lists: dict[Varied, str | None] = {"batch": batches, "devices": devices, "size": sizes}
     given: list[tuple[Varied, str]] = [
         (varied, text) for varied, text in lists.items() if text is not None
     ]
     if len(given) != 1:
         raise UserError(
-            f"wanted one of --batches, --devices and --sizes, got {len(given)}; "
+            f"wanted one of --batches, --devices, --sizes and --models, got {len(given)}; "
             "write for example --batches 1,8,32"
         )
     ((varied, text),) = given
@@ -125,6 +133,8 @@ def _print(found: Mapping[str, Any], page: Path) -> None:
     points = list_points(found)
     print_rows(points, columns, title=title_sweep(found))
     print_rows(points, costs, title="What compiling and new shapes cost")
+    if found["crossing"] is not None:
+        print_line(describe_crossing(found))
     for point in points:
         if point["note"]:
             print_line(f"{point[found['varied']]} does not count: {point['note']}")

@@ -4,9 +4,16 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from site_nights import HOSTILE
 
-from dashboards.sweep_page import list_points, publish_sweep, render_sweep, sweep_chart
+from dashboards.sweep_page import (
+    describe_crossing,
+    list_points,
+    publish_sweep,
+    render_sweep,
+    sweep_chart,
+)
 
 
 def _side(step_ms: float | None, status: str = "ok") -> dict[str, Any]:
@@ -40,8 +47,39 @@ def found_sweep(**changes: Any) -> dict[str, Any]:
                 "ratio": None,
             },
         ],
+        "crossing": None,
         **changes,
     }
+
+
+@pytest.mark.parametrize(
+    ("varied", "crossing", "text"),
+    [
+        (
+            "models",
+            {"before": "b", "after": "a", "value": 3.125, "low": 2.2, "high": 4.4, "reason": ""},
+            "torch-eager-2 is faster below 3.12 models, jax-jit-1 above (95 % interval 2.2 to 4.4, "
+            "interpolated between the values).",
+        ),
+        (
+            "batch",
+            {"value": None, "reason": "a leads wherever a lead is shown"},
+            "No crossing is shown: jax-jit-1 leads wherever a lead is shown.",
+        ),
+        (
+            "batch",
+            {"value": None, "reason": "the lead changes sides more than once"},
+            "No crossing is shown: the lead changes sides more than once.",
+        ),
+    ],
+)
+def test_the_crossing_is_a_sentence_on_the_page(
+    varied: str, crossing: dict[str, Any], text: str
+) -> None:
+    found = found_sweep(varied=varied, crossing=crossing)
+    assert describe_crossing(found) == text
+    assert f"<p>{text}</p>" in render_sweep(found)
+    assert "crossing" not in render_sweep(found_sweep())
 
 
 def test_each_value_is_a_row_and_a_failed_side_is_named() -> None:

@@ -72,8 +72,8 @@ _BASE: Mapping[Network, tuple[int, ...]] = {
     "linear": (3072, 256),
     "convolution": (3, 32),
 }
-_SIZES = tuple(product((1, 8, 64), (1, 32)))
-"""(models, batch) of the cases that are not tiny."""
+_SIZES = tuple(product((1, 2, 4, 8, 16, 64), (1, 8, 32)))
+"""(models, batch) of the cases that are not tiny: enough to see where batching begins to pay."""
 
 
 def _list_cases() -> Iterator[tuple[str, Case]]:

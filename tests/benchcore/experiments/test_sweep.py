@@ -44,6 +44,42 @@ def test_the_usual_case_is_meant_unless_another_is_named(more: dict[str, Any], c
     assert find_case("mnist_cnn", CaseFilter(use_case="train", batch=32), more) == case
 
 
+def test_a_named_case_is_what_all_are_like_but_for_what_varies() -> None:
+    request = _request(
+        workload="ensemble",
+        case_filter=CaseFilter(case="mlp_infer_n8_b32"),
+        varied="models",
+        values=(1, 8, 64),
+    )
+    names = [module._find_varied(request, each) for each in request.values]
+    assert names == ["mlp_infer_n1_b32", "mlp_infer_n8_b32", "mlp_infer_n64_b32"]
+    assert module._find_varied(dataclasses.replace(request, varied="batch"), 8) == "mlp_infer_n8_b8"
+    with pytest.raises(UserError, match="models 7, but ensemble has some with 1, 16, 2, 4, 64, 8"):
+        draft_sweep(dataclasses.replace(request, values=(1, 7)))
+    other = CaseFilter(case="infer_b32")
+    with pytest.raises(UserError, match="with models 1, but mlp has some with None"):
+        draft_sweep(dataclasses.replace(request, workload="mlp", case_filter=other))
+
+
+def _with_ratio(value: int, speedup: float, **changes: Any) -> dict[str, Any]:
+    ratio = {"speedup": speedup, "low": speedup / 1.1, "high": speedup * 1.1, "counts": True}
+    return {"value": value, "ratio": {**ratio, **changes}}
+
+
+def test_the_crossing_is_of_values_that_count() -> None:
+    points = [
+        _with_ratio(1, 2.0),
+        _with_ratio(2, 0.1, counts=False),
+        _with_ratio(4, 9.0, low=None, high=None),
+        {"value": 8, "ratio": None},
+        _with_ratio(16, 0.5),
+    ]
+    found = module._find_crossing(points)
+    assert (found["before"], found["after"]) == ("a", "b")
+    assert found["value"] == pytest.approx(4.0)
+    assert found["low"] < 4.0 < found["high"]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -117,7 +117,10 @@ def _run(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProc
         ("seed0 --benchmark mnist --use-case 5", "got 'mnist' and 5"),
         ("seed0 --benchmark mnist --use-case 1 --site nope --dry-run", "no site 'nope'"),
         ("seed0 --benchmark mnist --use-case 1 --scripts nope --dry-run", "with --scripts"),
-        ("sweep mlp --a jax --b torch", "wanted one of --batches, --devices and --sizes, got 0"),
+        (
+            "sweep mlp --a jax --b torch",
+            "wanted one of --batches, --devices, --sizes and --models, got 0",
+        ),
         (
             "sweep mlp --batches 8,x --a jax --b torch",
             "wanted numbers as values of batch, got '8, x'",
