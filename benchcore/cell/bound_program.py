@@ -72,6 +72,11 @@ class BoundProgram:
         """The compiled step in the framework's own form; None where there is none."""
         return self.program.lower and self.program.lower(self.inputs)
 
+    def in_numpy(self) -> Callable[[], object] | None:
+        """The step's work in NumPy; None where it has no such form."""
+        make = self._spec.in_numpy
+        return make and make(self._case, self._start)
+
     def held(self) -> Mapping[str, Any]:
         """What the manifest is read from."""
         return self.program.held(self.inputs)

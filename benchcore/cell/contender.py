@@ -20,6 +20,7 @@ from benchcore.cell.group import Group
 from benchcore.cell.loader.client import LoaderClient
 from benchcore.cell.loader.epochs import Trainer
 from benchcore.cell.measure import energy, memory, timing
+from benchcore.cell.measure.in_numpy import time_in_numpy
 from benchcore.cell.measure.metric_probes import probe_metrics
 from benchcore.cell.measure.new_shapes import measure_new_shapes
 from benchcore.cell.proof.agreement import UNUSUAL
@@ -35,8 +36,7 @@ from benchcore.workloads.contract import Spec, import_spec
 _REWARM_NS = 20_000_000
 _STEPS_FOR_MEMORY = 5
 _PROFILED_NS = 150_000_000
-_FEWEST_PROFILED = 2
-_MOST_PROFILED = 30
+_FEWEST_PROFILED, _MOST_PROFILED = 2, 30
 
 
 class Contender:
@@ -332,7 +332,7 @@ class Contender:
         self._stage = "memory"
         for _ in range(_STEPS_FOR_MEMORY):
             self._run_steps(1)
-        measured = probe_metrics()
+        measured = probe_metrics() | time_in_numpy(self.program.in_numpy())
         found = {
             "process_baseline_bytes": self._baseline_bytes,
             "process_peak_bytes": memory.read_peak(self._device, self._group),

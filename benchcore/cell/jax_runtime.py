@@ -109,6 +109,7 @@ class JaxRuntime:
         }.get(precision, "float32")
         self._jax.config.update("jax_enable_x64", precision == REFERENCE)
         self._jax.config.update("jax_default_matmul_precision", _MATMUL_PRECISION[precision])
+        self._is_eager = settings.get("compile") == "none"
         self._num_devices, self._place = max(devices, place.size), place
         if place.size > 1:
             join_group(self._jax, place, device, threads)
@@ -232,15 +233,19 @@ class JaxRuntime:
         return {**{f"{CONFIG}{name}": value for name, value in config}, **called}
 
     def watch_step(self, program: BoundProgram) -> dict[str, str]:
-        """Whether a step returns what it replaces, and what it does on the host."""
-        return jax_watch.watch_step(self._jax, program)
+        """What a step does on the host, what it owes, and whether an eager side is one."""
+        found = jax_watch.watch_step(self._jax, program)
+        if self._is_eager:
+            found["compiled"] = jax_watch.describe_compiled(self._jax, program.plain_step)
+            program.settle(self.synchronise)
+        return found
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
         """Of what XLA made of the step, of the jaxpr of several steps, and of the values of one."""
 
         def find_needless() -> dict[str, Any]:
-            settled = program.settle(self.synchronise)
-            return describe_needless(lambda: jax_needless.record(self._jax, settled))
+            jax, settled = self._jax, program.settle(self.synchronise)
+            return describe_needless(lambda: jax_needless.record(jax, settled, self._is_eager))
 
         return describe(
             lambda: inspect_compiled(

@@ -48,6 +48,8 @@ def list_choices(workload: str, case: str, framework: str, device: str) -> Choic
             return False
         if key in _OF_SEVERAL_DEVICES and getattr(found, "devices", 1) == 1:
             return False
+        if (framework, key, value) == ("jax", "compile", "none"):
+            return False  # what NumPy's users do, and never what a search is for
         if key == "xla":
             return _is_for(value, "gpu" if on_gpu else "cpu")
         if (framework, key, value) == ("jax", "attention", "cudnn"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from benchcore.errors import UserError
-from benchcore.planning.breadth import list_breadth
+from benchcore.planning.breadth import expect_s, list_arms, list_breadth
 from benchcore.planning.seed0 import CELLS, Cell
 from benchcore.planning.tracks import (
     CONTROL_ARMS,
@@ -290,13 +290,13 @@ def breadth() -> Profile:
         Match(
             workload=workload,
             case=case,
-            arms=(JAX_NEWEST, TORCH_COMPILE, TORCH_EAGER),
-            expected_s=75,
+            arms=list_arms(workload, case),
+            expected_s=expect_s(workload, case),
         )
         for workload, case in list_breadth()
     ]
     strategies = [
-        Match(workload="small_lm", case="tiny_train_x2", arms=arms, expected_s=75)
+        Match(workload="small_lm", case="tiny_train_x2", arms=arms, expected_s=62)
         for arms in ((JAX_NEWEST, TORCH_COMPILE), *STRATEGY_ARMS)
     ]
     return _with_ceilings("breadth", [*matches, *strategies], limits)

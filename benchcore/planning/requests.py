@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
+from benchcore.planning.tracks import JAX_EAGER as EAGER_ARM
 from benchcore.planning.tracks import TRACKS, Arm
 from benchcore.workloads.settings import (
     AGGREGATE,
     BATCHING,
     JAX_ATTENTION,
-    JAX_COMPILE,
+    JAX_EAGER,
     JAX_KERNEL,
     JAX_OPTIONS,
     JAX_PER_SAMPLE,
@@ -30,7 +31,7 @@ from benchcore.workloads.settings import (
 
 _OPTIONS: Mapping[str, Options] = {
     "jax": {
-        "compile": JAX_COMPILE,
+        **JAX_EAGER,
         **JAX_OPTIONS,
         **JAX_ATTENTION,
         **JAX_PER_SAMPLE,
@@ -122,7 +123,7 @@ def list_own_settings(framework: str, settings: Mapping[str, str]) -> list[str]:
 
 def list_settings_of(framework: str, arm: str) -> list[str]:
     """The same of a track's arm, by its name; nothing for other arms."""
-    arms = {each.name: each for track in TRACKS.values() for each in track}
+    arms = {each.name: each for track in (*TRACKS.values(), (EAGER_ARM,)) for each in track}
     return list_own_settings(framework, arms[arm].settings) if arm in arms else []
 
 
@@ -160,7 +161,7 @@ def _format_options(options: Options) -> str:
 def name_arm(framework: str, settings: Mapping[str, str]) -> str:
     """The arm's name: how it compiles, and each setting that is not the default."""
     mode = settings["compile"]
-    special = {"jit": "jax-jit", "default": "torch-compile", "none": "torch-eager"}
+    special = {"jit": "jax-jit", "default": "torch-compile", "none": f"{framework}-eager"}
     name = "stdlib" if framework == "stdlib" else special.get(mode, f"torch-compile-{mode}")
     for key, values in _OPTIONS[framework].items():
         value = settings.get(key, values[0])

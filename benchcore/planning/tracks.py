@@ -25,6 +25,7 @@ JAX_PREVIOUS = Arm(name="jax-jit", request="jax@previous", settings={"compile": 
 TORCH_PREVIOUS = Arm(
     name="torch-compile", request="torch@previous", settings={"compile": "default"}
 )
+JAX_EAGER = Arm(name="jax-eager", request="jax@newest", settings={"compile": "none"})
 TORCH_EAGER = Arm(name="torch-eager", request="torch@newest", settings={"compile": "none"})
 TORCH_COMPILE = Arm(name="torch-compile", request="torch@newest", settings={"compile": "default"})
 JAX_NO_COMMAND_BUFFERS = Arm(
@@ -49,6 +50,8 @@ TORCH_CHANNELS_LAST = Arm(
 )
 CONTROL_ARMS = (JAX_PREVIOUS, TORCH_PREVIOUS)
 """Each framework's older version: what the machine does to a night cancels against it."""
+EAGER_ARMS = (JAX_EAGER, TORCH_EAGER)
+"""Each operation by itself, as in NumPy: only the workload `ops` has JAX's."""
 GRAPH_ARMS = (JAX_NO_COMMAND_BUFFERS, TORCH_REDUCE_OVERHEAD)
 """In addition to the default arms, which pair JAX's graphs with torch's lack of them: graphs on
 both sides, and on neither. Not in the tuned track, where such a difference voids a pair."""

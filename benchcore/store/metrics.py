@@ -117,6 +117,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="cold_compile_s", place="stages", unit="s",
            heading="Compilation, caches empty", noun="compile time",
            scale=SeriesScale(smallest=0.05, noise_floor=0.01)),
+    Metric(key="numpy_step_ns", place="measured.numpy_step_ns", unit="ns", over_starts="median",
+           heading="The same in NumPy", on_page=True),
     Metric(key="new_shape_s", place="measured.new_shape_s", unit="s", over_starts="max",
            heading="First step of a new shape", on_page=True, noun="first step of a new shape",
            scale=SeriesScale(smallest=0.1, noise_floor=0.02)),

@@ -95,6 +95,8 @@ class Spec:
     """Quantities by array, `gradient/NAME`, to find the one where two contenders differ."""
     reference: Callable[[Any, Arrays], Mapping[str, np.ndarray]] | None = None
     """Computes the evidence in float64 numpy, for the tests."""
+    in_numpy: Callable[[Any, Arrays], Callable[[], object]] | None = None
+    """The step in NumPy on the host, to be timed beside the frameworks; None = nobody would."""
     settings: Mapping[str, Options] = field(default_factory=dict)
     """Settings a contender accepts besides `compile`, by framework."""
     proofs: Mapping[str, Any] = field(default_factory=dict)

@@ -20,6 +20,8 @@ TORCH_COMPILE = (
 
 Options = Mapping[str, tuple[str, ...]]
 """Optional settings of an arm with their values; the first value is the default."""
+JAX_EAGER: Options = {"compile": (*JAX_COMPILE, "none")}
+"""`none` is eager, operation by operation, as NumPy is used: only single operations are."""
 WORKAROUND_FLAGS = ("none", "autotune-5", "no-triton-gemm", "no-fusion-autotuner", "autotune-0")
 """The workarounds of the crash ladder, to measure what each one costs where it is not needed."""
 XLA_FLAGS: Mapping[str, str] = {
@@ -133,8 +135,10 @@ class BuildSettings:
 def read_settings(
     settings: Mapping[str, Any], compile_modes: tuple[str, ...], options: Options | None = None
 ) -> BuildSettings:
-    """Check the settings. Raises ValueError on a missing or unknown key, or an unknown value."""
-    known = options or {}
+    """Check the settings; `options` may have other compile modes than the usual ones. Raises
+    ValueError on a missing or unknown key, or an unknown value."""
+    known = {key: values for key, values in (options or {}).items() if key != "compile"}
+    compile_modes = (options or {}).get("compile", compile_modes)
     given = set(settings)
     if not {"device", "compile"} <= given <= {"device", "compile", *known}:
         may = f", and may have {', '.join(map(repr, known))}" if known else ""

@@ -63,7 +63,14 @@ _COLUMNS = (
     column("energy", "Energy of a million", align="number", help="JAX / PyTorch."),
 )
 
-_SHARED = (
+_OPTIONAL = (
+    column(
+        "numpy_step_ns",
+        "In NumPy",
+        align="number",
+        help="The same operation in NumPy, on this host and in float32: its time in each side's "
+        "process. JAX / PyTorch.",
+    ),
     column(
         "state_bytes_per_device",
         "State per device",
@@ -78,7 +85,9 @@ _SHARED = (
         help="By all devices; each collective counts its whole tensor once. JAX / PyTorch.",
     ),
 )
-"""Of cases on several devices."""
+"""Of single operations, and of cases on several devices: shown where a row has them."""
+_FORMS: Mapping[str, Callable[[Any], str]] = {"numpy_step_ns": format_ns}
+"""Of those that are no bytes."""
 
 Answer = Mapping[str, Any]
 
@@ -257,7 +266,7 @@ def _use_case_section(use_case: str, known: Sequence[Answer], total: int) -> Blo
 def _case_table(name: str, known: Sequence[Answer]) -> Block | None:
     caption = "The newest pair that counts of each case, device and pair of settings."
     rows = [describe_answer(row) for row in known]
-    shared = [each for each in _SHARED if any(each["key"] in row for row in rows)]
+    shared = [each for each in _OPTIONAL if any(each["key"] in row for row in rows)]
     rows = [{**{each["key"]: "" for each in shared}, **row} for row in rows]
     columns = _COLUMNS
     sides = [row[side] for row in known for side in ("of_a", "of_b")]
@@ -277,8 +286,8 @@ def describe_answer(row: Answer) -> dict[str, blocks.Cell]:
     speedup = speedup.replace(" to ", "\u00a0to\u00a0")  # a narrow column breaks before it only
     of_a, of_b = row["of_a"], row["of_b"]
     shared = {
-        each["key"]: _both(of_a, of_b, each["key"], format_bytes)
-        for each in _SHARED
+        each["key"]: _both(of_a, of_b, each["key"], _FORMS.get(each["key"], format_bytes))
+        for each in _OPTIONAL
         if any(not is_missing(side.get(each["key"])) for side in (of_a, of_b))
     }
     return {

@@ -233,8 +233,11 @@ def _write_inputs(row: Answer) -> str:
     found = OPERATIONS[case.operation]
     dtype = "bfloat16" if row["precision"] == "bf16" else "float32"
     reals = [f"{name} {shape} {dtype}" for name, shape in found.floats(case.size).items()]
+    if found.draws:
+        return f"Numbers drawn: {case.size} {dtype}."
     whole = [f"{name} {shape} int32" for name, (shape, _) in found.indices(case.size).items()]
-    return f"Inputs: {', '.join([*reals, *whole])}."
+    size = [f"size {case.size}"] if found.takes_size else []
+    return f"Inputs: {', '.join([*reals, *whole, *size])}."
 
 
 def _write_call(row: Answer, side: str) -> list[str]:

@@ -9,8 +9,9 @@ from typing import Any
 from benchcore.cell.explain.hlo import list_product_dtypes
 from benchcore.cell.explain.products import Compiled, Flops, add_up, join_dtypes
 
-_CALLS = ("pjit", "jit")
-_UNCOUNTED = ("while", "pallas_call", "custom_call", "ffi_call")
+JITS = ("pjit", "jit")
+"""A compiled function that is called, by its primitive."""
+_UNCOUNTED = ("while", "custom_call", "ffi_call")
 
 
 def count_asked(jax: Any, step: Callable[[], object], steps: int = 1) -> Flops:
@@ -21,7 +22,7 @@ def count_asked(jax: Any, step: Callable[[], object], steps: int = 1) -> Flops:
     Raises ValueError where the number of products depends on values.
     """
     traced = jax.make_jaxpr(lambda: [step() for _ in range(steps)])()
-    return add_up(list(_walk(traced, runs=_CALLS)), steps)
+    return add_up(list(_walk(traced, runs=JITS)), steps)
 
 
 def _walk(
@@ -29,12 +30,12 @@ def _walk(
 ) -> Iterator[tuple[str, int]]:
     """Every product that the wanted outputs need (None = all): what else is there XLA leaves out,
     such as the forward pass of a gradient that does not need its result. Primitives that `runs`
-    names run in any case."""
+    names run in any case, and so does what has effects, such as a kernel's writes."""
     plain = getattr(jaxpr, "jaxpr", jaxpr)
     wanted = wanted or [True] * len(plain.outvars)
     needed = {id(each) for each, want in zip(plain.outvars, wanted, strict=True) if want}
     for equation in reversed(plain.eqns):
-        runs_alone = equation.primitive.name in runs
+        runs_alone = equation.primitive.name in runs or bool(equation.effects)
         live = [runs_alone or id(each) in needed for each in equation.outvars]
         if any(live):
             needed |= {id(each) for each in equation.invars}
@@ -48,13 +49,15 @@ def _count(equation: Any, live: Sequence[bool]) -> Iterator[tuple[str, int]]:
         flops = _FORMULAS[name](equation, *(each.shape for each in operands))
         yield join_dtypes([str(each.dtype) for each in operands]), flops
         return
-    wanted = live if name in _CALLS else None
+    wanted = live if name in JITS else None
     inner = [list(_walk(each, wanted)) for each in _list_inner(equation)]
     if name in _UNCOUNTED and any(inner):
         raise ValueError(f"wanted products that can be counted, got some within {name!r}")
     if name == "cond":  # the branch with the most work
         inner = [max(inner, key=lambda each: sum(flops for _, flops in each), default=[])]
     times = equation.params["length"] if name == "scan" else 1
+    if name == "pallas_call":  # and of one program of its grid
+        times = math.prod(equation.params["grid_mapping"].grid)
     if name == "shard_map":  # what is inside is one device's
         times = equation.params["mesh"].size
     yield from ((dtypes, flops * times) for each in inner for dtypes, flops in each)

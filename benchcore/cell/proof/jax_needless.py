@@ -63,11 +63,11 @@ class _Entry:
     elements: int
 
 
-def record(jax: Any, step: Callable[[], object]) -> Recorded:
-    """The operations of one step. Afterwards the program holds tracers until it is reset. Raises
-    TooLargeError."""
+def record(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Recorded:
+    """The operations of one step; if it `is_eager` they may all be outside of compiled programs.
+    Afterwards the program holds tracers until it is reset. Raises TooLargeError."""
     traced = jax.make_jaxpr(step)()
-    tracing = _Tracing(jax)
+    tracing = _Tracing(jax, is_eager=is_eager)
     lowered = jax.jit(lambda given: tracing.run(traced, given)).lower(traced.consts)
     if sum(each.elements for each in tracing.entries) > MOST_ELEMENTS:
         raise TooLargeError
@@ -111,8 +111,8 @@ def _hash(row: Any) -> int:
 class _Tracing:
     """Runs a jaxpr within a trace of JAX's, equation by equation."""
 
-    def __init__(self, jax: Any) -> None:
-        self._jax = jax
+    def __init__(self, jax: Any, *, is_eager: bool) -> None:
+        self._jax, self._is_eager = jax, is_eager
         self._rows: list[Any] = []
         self._num_keys = 0
         self.entries: list[_Entry] = []
@@ -166,7 +166,7 @@ class _Tracing:
         elements = self._count_moved(
             "copy" if same else name, [each.array for each in values], arrays
         )
-        if alone and elements > 1:
+        if alone and elements > 1 and not self._is_eager:
             self.unusual.append(f"{name} outside of a compiled program")
         text = str(params)
         self.entries.append(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from benchcore.cell.explain.jax_products import JITS
 from benchcore.cell.explain.jax_profile import Waits, size_first_copy
 from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof.host_calls import join_calls, list_host_calls
@@ -27,6 +29,13 @@ def watch_step(jax: Any, program: BoundProgram) -> dict[str, str]:
     if (size_first_copy(jax, program.plain_step) or 0) > _NUMBER_BYTES:
         calls.append("jax.device_put")
     return {"host_calls": join_calls(calls), "owed": owed}
+
+
+def describe_compiled(jax: Any, step: Callable[[], object]) -> str:
+    """`yes` if a step is one call of a compiled function, `no` if it is any other call, or several.
+    Afterwards the program may hold tracers until it is reset."""
+    names = [each.primitive.name for each in jax.make_jaxpr(step)().eqns]
+    return "yes" if len(names) == 1 and names[0] in JITS else "no"
 
 
 def _describe_owed(jax: Any, earlier: list[Any], outputs: object) -> str:

@@ -141,7 +141,7 @@ def _list_required(side: ParitySide) -> dict[str, str]:
         graphs = side.settings.get("command_buffers", "on")
         autotune = "off" if side.settings.get("workaround") == "autotune-0" else "on"
         return {
-            "compiled": "yes",
+            "compiled": "no" if side.settings.get("compile") == "none" else "yes",
             "graphs": graphs if on_gpu else "off",
             "state_update": update,
             "autotune": autotune if on_gpu else "none",

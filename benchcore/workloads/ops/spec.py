@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
 import numpy as np
 
-from benchcore.program import Arrays, Precision
-from benchcore.workloads.contract import Spec
-from benchcore.workloads.ops.table import OPERATIONS, Shape
+from benchcore.program import Arrays, Precision, State, Steps
+from benchcore.workloads.contract import Spec, stack_outputs
+from benchcore.workloads.ops.drawn import FEWEST_STEPS, NUM_NUMBERS, Shape, measure_draws
+from benchcore.workloads.ops.table import OPERATIONS
 from benchcore.workloads.rotation import roll
+from benchcore.workloads.settings import JAX_EAGER, Options
 from benchcore.workloads.starts.large_values import shrink_rows
+
+SETTINGS: Mapping[str, Options] = {"jax": JAX_EAGER}
 
 HOT_BUFFERS = 2
 """A step that returns what it computed before is found out by its second input."""
@@ -39,9 +43,17 @@ def _list_cases() -> Iterator[tuple[str, Case]]:
         for precision in row.tolerances:
             end = "" if precision == "fp32_ieee" else f"_{precision}"
             for size, numbers in row.sizes.items():
-                case = Case(batch=numbers[0], precision=precision, operation=name, size=numbers)
+                case = Case(
+                    batch=numbers[0],
+                    precision=precision,
+                    operation=name,
+                    size=numbers,
+                    buffers=1 if row.draws else HOT_BUFFERS,
+                )
                 begin = f"tiny_op_{name}" if size == "tiny" else f"{name}_{size}"
                 yield f"{begin}{end}", case
+            if row.draws:  # it reads nothing that could be in a cache
+                continue
             cold = Case(
                 batch=row.sizes["medium"][0],
                 precision=precision,
@@ -57,9 +69,12 @@ CASES: dict[str, Case] = {"tiny_op": _TABLED["tiny_op_elementwise_chain"], **_TA
 
 
 def make_arrays(case: Case, seed: int) -> Arrays:
-    """Inputs: real numbers, standard normal, float32; indices, uniform, int32."""
+    """Inputs: real numbers, standard normal, float32; indices, uniform, int32. What draws numbers
+    has none but its `seed`, which no step sees: a parameter of the start."""
     rng = np.random.Generator(np.random.PCG64(seed))
     row = OPERATIONS[case.operation]
+    if row.draws:
+        return Arrays(params={"seed": rng.integers(1 << 31, size=1, dtype=np.int32)}, inputs={})
     inputs: dict[str, np.ndarray] = {
         name: rng.standard_normal(shape, dtype=np.float32)
         for name, shape in row.floats(case.size).items()
@@ -85,17 +100,56 @@ def least_bytes(case: Case) -> int:
 
 def tolerances(case: Case) -> dict[str, float]:
     """Largest allowed max|a-b| / max(|a|, |b|) between two contenders."""
-    return {"result": OPERATIONS[case.operation].tolerances[case.precision]}
+    row = OPERATIONS[case.operation]
+    return row.draws.tolerances if row.draws else {"result": row.tolerances[case.precision]}
+
+
+def num_proof_steps(case: Case) -> int:
+    """Every set of inputs once, or as many as draw enough numbers."""
+    if OPERATIONS[case.operation].draws:
+        return max(FEWEST_STEPS, -(-NUM_NUMBERS // prod(case.size)))
+    return case.buffers
+
+
+def summarise(case: Case, steps: Steps) -> Mapping[str, np.ndarray]:
+    """The results of all steps, or what the numbers that all of them drew are like."""
+    row = OPERATIONS[case.operation]
+    if row.draws is None:
+        return stack_outputs(case, steps)
+    return measure_draws(np.concatenate([each["numbers"] for each in steps.outputs]), row.draws)
+
+
+def advance(case: Case, before: State, after: State, fresh: State) -> State:
+    """A step must lead the state of the random numbers where it leads it after a reset."""
+    return {"params": fresh["params"]}
 
 
 def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """The results of all sets of inputs in turn, in float64."""
-    compute = OPERATIONS[case.operation].reference
-    return {
-        "result": np.stack(
-            [compute(**_widen(each)) for each in roll(arrays.inputs, case.buffers)],
-        )
-    }
+    """The results of all sets of inputs in turn, in float64, or the exact distribution."""
+    row = OPERATIONS[case.operation]
+    if row.draws:
+        return row.draws.exact
+    sets = roll(arrays.inputs, case.buffers)
+    return {"result": np.stack([_compute(case, _widen(each)) for each in sets])}
+
+
+def in_numpy(case: Case, arrays: Arrays) -> Callable[[], object]:
+    """The step in NumPy, in float32 on the host: what its users compare both frameworks with."""
+    row = OPERATIONS[case.operation]
+    if row.draws:
+        draw, rng = row.draws.draw, np.random.default_rng(arrays.params["seed"])
+        return lambda: draw(rng, case.size)
+    return lambda: _compute(case, arrays.inputs)
+
+
+def _compute(case: Case, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    row = OPERATIONS[case.operation]
+    assert row.reference is not None, "what draws numbers has no result to compute"
+    return row.reference(**inputs, **({"size": case.size} if row.takes_size else {}))
+
+
+def _shrink(case: Case, arrays: Arrays) -> Arrays:
+    return shrink_rows(case, arrays) if arrays.inputs else arrays
 
 
 def _widen(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -111,7 +165,12 @@ SPEC = Spec(
     flops=flops,
     least_bytes=least_bytes,
     tolerances=tolerances,
-    shrink=shrink_rows,
+    shrink=_shrink,
     num_buffers=lambda case: case.buffers,
+    num_proof_steps=num_proof_steps,
+    summarise=summarise,
+    advance=advance,
     reference=reference,
+    in_numpy=in_numpy,
+    settings=SETTINGS,
 )

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchcore.program import Precision
+from benchcore.workloads.ops.drawn import NORMAL, UNIFORM, Distribution, Shape
 
-Shape = tuple[int, ...]
 ByPrecision = Mapping[Precision, float]
 _HALF: ByPrecision = {"fp32_ieee": 1e-5, "bf16": 2e-2}
 _FLOAT_ONLY: ByPrecision = {"fp32_ieee": 1e-5}
 LAYER_NORM_EPSILON = 1e-5
+
+
+def _no_floats(size: Shape) -> dict[str, Shape]:
+    return {}
 
 
 def _no_indices(size: Shape) -> dict[str, tuple[Shape, int]]:
@@ -30,13 +34,17 @@ class Operation:
 
     sizes: Mapping[str, Shape]
     """`tiny` for tests, `small` (launch-bound), `medium` (fits in a cache), `large` (does not)."""
-    floats: Callable[[Shape], Mapping[str, Shape]]
+    floats: Callable[[Shape], Mapping[str, Shape]] = _no_floats
     """Shapes of the arrays of real numbers, standard normal. Rotation moves the first one on."""
     indices: Callable[[Shape], Mapping[str, tuple[Shape, int]]] = _no_indices
     """Shapes of the arrays of whole numbers, and the number that each must stay below."""
     output: Callable[[Shape], Shape]
-    reference: Callable[..., np.ndarray]
-    """The result in float64, of the arrays by name."""
+    reference: Callable[..., np.ndarray] | None = None
+    """The result of the arrays by name, in their dtype; None = it draws numbers."""
+    draws: Distribution | None = None
+    """The numbers that it draws, of shape `size`; each step goes on where the last one ended."""
+    takes_size: bool = False
+    """Whether reference and calls take the keyword `size`, too."""
     flops: Callable[[Shape], int] = field(default=lambda size: 0)
     """Of matrix products and convolutions; elementwise work does not count (`Spec.flops`)."""
     tolerances: ByPrecision = field(default_factory=lambda: _HALF)
@@ -80,12 +88,20 @@ def _transposed_convolution(images: np.ndarray, weight: np.ndarray) -> np.ndarra
     return squares.reshape(batch, outputs, 2 * high, 2 * wide)
 
 
+def _linspace_chain(ends: np.ndarray, size: Shape) -> np.ndarray:
+    """Between the first two ends."""
+    return np.square(np.sin(np.linspace(ends[0], ends[1], size[1], dtype=ends.dtype))).sum()
+
+
 def _sizes(tiny: Shape, small: Shape, medium: Shape, large: Shape) -> dict[str, Shape]:
     return {"tiny": tiny, "small": small, "medium": medium, "large": large}
 
 
 _ROWS = _sizes((6, 24), (16, 128), (512, 512), (4096, 4096))
 """(rows, columns): 8 KiB, 1 MiB and 64 MiB in float32."""
+
+_DRAWN = _sizes((64, 1024), (16, 128), (512, 512), (2048, 2048))
+"""The tiny one is larger than the small one: a proof of that takes 2,048 steps."""
 
 OPERATIONS: dict[str, Operation] = {
     "elementwise_chain": Operation(  # sin, square, sum
@@ -119,6 +135,14 @@ OPERATIONS: dict[str, Operation] = {
         output=_same,
         reference=lambda x: x.cumsum(axis=1),
         tolerances=_FLOAT_ONLY,  # in bfloat16 the order of additions decides the second digit
+    ),
+    "linspace_chain": Operation(  # of an array that each step creates: linspace, sin, square, sum
+        sizes=_sizes((1, 24), (1, 2048), (1, 1 << 18), (1, 1 << 24)),
+        floats=lambda size: {"ends": (3,)},  # rotation brings another one to the front
+        output=lambda size: size[:1],
+        reference=_linspace_chain,
+        takes_size=True,
+        tolerances=_FLOAT_ONLY,
     ),
     "sort": Operation(
         sizes={**_ROWS, "large": (1024, 4096)},
@@ -172,6 +196,12 @@ OPERATIONS: dict[str, Operation] = {
         reference=_transposed_convolution,
         flops=lambda size: 4 * size[0] * size[1] ** 2 * size[2] ** 2,
         tolerances=_FLOAT_ONLY,
+    ),
+    "random_uniform": Operation(
+        sizes=_DRAWN, output=_same, draws=UNIFORM, takes_size=True, tolerances=_FLOAT_ONLY
+    ),
+    "random_normal": Operation(
+        sizes=_DRAWN, output=_same, draws=NORMAL, takes_size=True, tolerances=_FLOAT_ONLY
     ),
 }
 """By name. `matmul`, `copy` and `convolution` are workloads of their own."""

@@ -88,6 +88,12 @@ def _without_jit(runtime: Any, module: Any) -> Iterator[None]:
     module.jax.config.update("jax_disable_jit", False)
 
 
+def _jit_all_the_same(runtime: Any, module: Any) -> Any:
+    """Of a side that is to be eager."""
+    name = "elementwise_chain"
+    return mock.patch.dict(module.CALLS, {name: module.jax.jit(module.CALLS[name])})
+
+
 _EAGER, _COMPILED = {"compile": "none"}, {"compile": "default"}
 _JIT = {"compile": "jit"}
 JOBS: dict[str, dict[str, tuple[str, str, dict[str, str], Error]]] = {
@@ -101,6 +107,7 @@ JOBS: dict[str, dict[str, tuple[str, str, dict[str, str], Error]]] = {
         "autotuned": ("mlp", "tiny_infer", _EAGER, _benchmark_cudnn),
         "other layout": ("resnet50", "tiny_infer", _EAGER, _lie_channels_last),
         "compiled": ("mlp", "tiny_infer", _COMPILED, _capture_alone),
+        "eager operations": ("ops", "tiny_op", _EAGER, _nothing),
     },
     "jax": {
         "train": ("mlp", "tiny_train", _JIT, _nothing),
@@ -108,6 +115,8 @@ JOBS: dict[str, dict[str, tuple[str, str, dict[str, str], Error]]] = {
         "autocast": ("mlp", "tiny_infer_bf16_autocast", _JIT, _nothing),
         "not donated": ("mlp", "tiny_train", _JIT, _keep_buffers),
         "dropout": ("mlp", "tiny_train", _JIT, _drop_out_in_jax),
+        "eager operations": ("ops", "tiny_op", _EAGER, _nothing),
+        "jitted after all": ("ops", "tiny_op", _EAGER, _jit_all_the_same),
         "not jitted": ("mlp", "tiny_infer", _JIT, _without_jit),
     },
 }

@@ -82,6 +82,16 @@ def test_real_eager_torch_is_no_fair_pair_and_a_fallback_to_it_is_void(
     )
 
 
+def test_real_eager_sides_are_a_fair_pair_and_one_that_is_jitted_after_all_is_void(
+    read: dict[str, Read],
+) -> None:
+    eager = _compare(read, "eager operations", "eager operations")
+    assert (eager.violations, eager.labels, eager.fair) == ((), (), True)
+    assert _compare(read, "jitted after all", "eager operations").violations == (
+        "compiled of jax reads 'yes', where 'no' is required",
+    )
+
+
 def test_real_autocast_against_bf16_parameters_is_void(read: dict[str, Read]) -> None:
     assert _compare(read, "autocast", "bf16").violations == (
         "param dtype 'float32' on jax, 'bfloat16' on torch",

@@ -118,6 +118,11 @@ steps = {
     "identities": lambda: jax.jit(lambda x: jnp.sin(x**1 * 1.0 + 0.0) / 1.0)(x),
 }
 found = {name: describe_needless(lambda: record(jax, step)) for name, step in steps.items()}
+eager = {
+    "eager": lambda: forward(x, w),
+    "eager, twice": lambda: forward(x, w) + forward(x, w) / 2,
+}
+found |= {name: describe_needless(lambda: record(jax, step, True)) for name, step in eager.items()}
 jax_needless.MOST_ELEMENTS = 10
 try:
     record(jax, steps["plain"])
@@ -197,6 +202,7 @@ def test_needless_work_of_jaxs_steps_is_found(
     fair = (
         *("plain", "training", "merged by XLA", "dropped by XLA", "checkpoint", "loop"),
         "identities",
+        "eager",
     )
     assert {name: found[name]["names"] for name in fair} == {name: [] for name in fair}
     names = {name: each["names"] for name, each in found.items() if name not in fair}
@@ -208,6 +214,7 @@ def test_needless_work_of_jaxs_steps_is_found(
         "unused program": ["add", "dot_general", "neg"],
         "same program": ["add", "dot_general"],
         "not compiled": [],
+        "eager, twice": ["add", "dot_general"],
     }
     unusual = {name: each["unusual"] for name, each in found.items() if each["unusual"]}
     assert unusual.pop("fence") == ["optimization_barrier"]
@@ -215,6 +222,7 @@ def test_needless_work_of_jaxs_steps_is_found(
     assert unusual == {
         "unused program": ["a whole program in vain", "neg outside of a compiled program"],
         "same program": ["a whole program in vain"],
+        "eager, twice": ["a whole program in vain"],
     }
 
 

@@ -144,6 +144,14 @@ def test_eager_against_compiled_is_not_the_fair_pair_of_the_defaults() -> None:
     assert "where 'yes' is required" in fell_back.violations[0]
 
 
+def test_eager_sides_are_a_fair_pair_and_must_both_be_eager() -> None:
+    none = {"compile": "none"}
+    eager = compare_sides(_jax(none, compiled="no"), _torch(none, compiled="no"), "default")
+    assert (eager.violations, eager.labels, eager.fair) == ((), (), True)
+    jitted = compare_sides(_jax(none), _torch(none, compiled="no"), "default")
+    assert "where 'no' is required" in jitted.violations[0]
+
+
 def test_a_missing_manifest_proves_no_parity() -> None:
     bare = ParitySide(name="torch", framework="torch", settings={})
     assert compare_sides(_jax(), bare, "default").violations == ("torch has no manifest",)
