@@ -17,7 +17,7 @@ from benchcore.environments import release_watch
 from benchcore.environments.interpreters import find_interpreters
 from benchcore.environments.release_watch import IndexCheck, WatchedRelease
 from benchcore.environments.version_requests import pick_interpreters
-from benchcore.experiments.alerts import PAYLOAD, describe_release
+from benchcore.experiments.alerts import PAYLOAD, describe_operations, describe_release
 from benchcore.experiments.release import CERTIFICATE_COLUMNS, ReleaseVerdict, list_details
 from benchcore.state import State, open_state
 from tasks.alerts import alert
@@ -115,6 +115,7 @@ def conclude(
     text, details = "", dict[str, Any].fromkeys(PAYLOAD)
     if found is not None:
         text = describe_release(framework, version, found.request.old, found.rows, found.trends)
+        text += describe_operations(found.operations)
         details = list_details(found, state.link_page(found.request.campaign))
         show_table(f"release-{framework}", found.rows, text, CERTIFICATE_COLUMNS)
     if failure:

@@ -17,6 +17,7 @@ from benchcore.planning.requests import list_own_settings, write_extras
 from benchcore.protocol import name_case
 from benchcore.store.records import ContenderRecord, SuspicionRecord
 from benchcore.store.reports.certificates import CHANGED
+from benchcore.store.reports.operations import SLOW, find_move, measure_slowness
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.series import STEP_TIME
@@ -54,6 +55,57 @@ def describe_release(
         text += f" Over {each['num_releases']} releases since {each['since']}: "
         text += f"{describe_factors(each)}."
     return text
+
+
+def describe_operations(rows: Sequence[Mapping[str, Any]]) -> str:
+    """` One framework takes more than 2 times as long in 3 of 34 pairs of single operations. New
+    since the versions before: Operations, batch 512, fp32, FFT, medium size: PyTorch compiled takes
+    3 times as long as JAX.`, from the answers that a release's campaign gave
+    (`ReleaseVerdict.operations`); "" without any. Those that no earlier version was measured for
+    are counted apart."""
+    if not rows:
+        return ""
+    listed = [each for each in rows if measure_slowness(each).is_listed]
+    text = f" One framework takes more than {SLOW:g} times as long in {len(listed)} of "
+    text += f"{len(rows)} pairs of single operations."
+    moves = list_moves(rows)
+    for words, kinds in (
+        ("New since the versions before", _ENTERED),
+        ("Gone since then", ("left",)),
+    ):
+        named = [each["text"] for each in moves if each["move"] in kinds]
+        if named:
+            text += f" {words}: {'; '.join(named[:_MOST_NAMED])}"
+            text += f"; and {len(named) - _MOST_NAMED} more." if len(named) > _MOST_NAMED else "."
+    num_asked = sum(each["earlier"] is not None for each in rows)
+    if not num_asked:
+        return f"{text} None was measured with the versions before."
+    if not any(each["move"] != "new" for each in moves):
+        text += f" None is new or gone, of {num_asked} that were measured with the versions before."
+    first = sum(each["move"] == "new" for each in moves)
+    return text + (f" Not measured with them: {first} of those listed." if first else "")
+
+
+_ENTERED = ("entered", "turned")
+
+
+def list_moves(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """What became of the list of slow operations: the `move` of each (`reports.operations.Move`)
+    that is new or gone, with a `text` that names the operation and what it takes now."""
+    moves = [(row, find_move(row)) for row in rows]
+    return [
+        {"move": move, "text": _describe_slowness(row)}
+        for row, move in moves
+        if move not in (None, "stayed")
+    ]
+
+
+def _describe_slowness(row: Mapping[str, Any]) -> str:
+    found = measure_slowness(row)
+    slow, fast = (found.slow, "a" if found.slow == "b" else "b")
+    sides = (name_arm(row[f"{each}_framework"], row[f"{each}_arm"]) for each in (slow, fast))
+    case = _name_case(row["workload"], row["case_name"], row["track"])
+    return f"{case}: {f' takes {found.factor:.3g} times as long as '.join(sides)}"
 
 
 def name_release(framework: str, new: str, old: str) -> str:

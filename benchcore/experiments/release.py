@@ -20,10 +20,10 @@ from benchcore.environments.version_requests import (
     resolve,
 )
 from benchcore.errors import CampaignIncompleteError
-from benchcore.experiments.alerts import describe_factors, name_release
+from benchcore.experiments.alerts import describe_factors, list_moves, name_release
 from benchcore.experiments.compare import list_differences
 from benchcore.experiments.pairs import BisectTarget
-from benchcore.experiments.release_operations import add_operations
+from benchcore.experiments.release_operations import add_operations, list_asked
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.matrix import Plan, PlannedDuel, make_plan
 from benchcore.planning.profiles import Match, Profile
@@ -40,6 +40,7 @@ from benchcore.store.documents import read_document
 from benchcore.store.records import case_of
 from benchcore.store.reports.certificates import CHANGED, list_certificates
 from benchcore.store.reports.guide import list_answers
+from benchcore.store.reports.operations import Answer
 from benchcore.store.reports.release_trends import list_trends
 from benchcore.verdict.history.series import STEP_TIME
 
@@ -90,6 +91,8 @@ class ReleaseVerdict:
     environments, `lost` the reasons why cases were not measured again. `largest` is the
     largest change of a step time, or else of another metric; None = none changed. `trends` are
     small changes of several releases that add up (`benchcore.store.reports.release_trends`).
+    `operations` are the answers that the campaign gave about single operations, each with its
+    `earlier` pair.
     """
 
     request: ReleaseRequest
@@ -97,6 +100,7 @@ class ReleaseVerdict:
     differences: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     lost: list[str] = field(default_factory=list[str])
     trends: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    operations: list[Answer] = field(default_factory=list[Answer])
     largest: BisectTarget | None = None
 
     @property
@@ -173,6 +177,7 @@ def list_details(found: ReleaseVerdict, dashboard: str) -> dict[str, Any]:
         "previous": request.old,
         "certificates": [{name: row[name] for name in CERTIFICATE_COLUMNS} for row in found.rows],
         "trends": found.trends,
+        "operations": list_moves(found.operations),
         "lost": found.lost,
     }
 
@@ -235,6 +240,7 @@ def _conclude(judged: _Judged, plan: Plan, state: State, engine: Engine) -> Rele
         differences=_read_differences(plan, request, rows, state),
         lost=judged.lost,
         trends=list_trends(engine, request.framework, request.new),
+        operations=list_asked(list_answers(engine), plan.campaign),
         largest=_find_largest(plan, request, rows),
     )
 

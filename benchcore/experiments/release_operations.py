@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchcore.cell.document import spec_case
-from benchcore.planning.breadth import list_breadth
+from benchcore.planning.breadth import list_arms, list_breadth
 from benchcore.planning.catalog import list_workloads, load_spec
 from benchcore.planning.profiles import Match, Profile, breadth, list_sentinels
-from benchcore.planning.tracks import DEFAULT_TRACK, JAX_NEWEST, TORCH_COMPILE, TORCH_EAGER
+from benchcore.planning.tracks import DEFAULT_TRACK, JAX_NEWEST, TORCH_EAGER
 from benchcore.protocol import parse_device
-from benchcore.store.reports.operations import list_operations, measure_slowness
+from benchcore.store.reports.operations import Answer, list_operations, measure_slowness
 
 OPERATION_S = 75.0
 """What one operation takes: three contenders and three starts, as in the profile `breadth`."""
 OPERATIONS_S = 1800.0
 """What all operations of a release may take; the listed ones may take more."""
-_ARMS = (JAX_NEWEST, TORCH_COMPILE, TORCH_EAGER)
+_SENTINEL_ARMS = (JAX_NEWEST, TORCH_EAGER)
 Operation = tuple[str, str]
 """Workload and case."""
 
@@ -33,14 +33,20 @@ def add_operations(
     known = {(match.workload, match.case) for match in profile.matches if match.sentinel}
     matches, sentinels = list[Match](), dict[Operation, Match]()
     for workload, case in choose_operations(answers, profile.device, budget_s):
+        arms = list_arms(workload, case)
         matches.append(
-            Match(workload=workload, case=case, arms=_ARMS, expected_s=OPERATION_S, limits=limits)
+            Match(workload=workload, case=case, arms=arms, expected_s=OPERATION_S, limits=limits)
         )
         precision = load_spec(workload).cases[case].precision
-        for each in list_sentinels(profile.device, precision, _ARMS[::2], limits):
+        for each in list_sentinels(profile.device, precision, _SENTINEL_ARMS, limits):
             sentinels.setdefault((each.workload, each.case), each)
     lacking = [each for key, each in sentinels.items() if key not in known]
     return dataclasses.replace(profile, matches=(*lacking, *profile.matches, *matches))
+
+
+def list_asked(answers: Sequence[Answer], campaign: str) -> list[Answer]:
+    """The answers about single operations that a release's own campaign gave."""
+    return [each for each in list_operations(answers) if each["campaign"] == campaign]
 
 
 def choose_operations(

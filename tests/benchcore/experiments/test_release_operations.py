@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kept_histories import keep_history
+from result_documents import JAX, TORCH, make_document
 
 from benchcore.environments.version_requests import Release, Request
-from benchcore.experiments.release import plan_release
+from benchcore.experiments.alerts import describe_operations, list_moves
+from benchcore.experiments.release import (
+    ReleaseRequest,
+    judge_release,
+    list_details,
+    plan_release,
+)
 from benchcore.experiments.release_operations import (
     OPERATION_S,
     add_operations,
     choose_operations,
 )
 from benchcore.experiments.rounds import RunContext
-from benchcore.planning.matrix import Plan, PlannedDuel
+from benchcore.planning.matrix import Plan, PlannedDuel, save_plan
 from benchcore.planning.profiles import Profile, load_profile
-from benchcore.running.plans import load_campaign
+from benchcore.running.plans import campaign_folder, load_campaign
 from benchcore.state import open_state
+from benchcore.store.database import open_database
 
-ARMS = {"jax-jit", "torch-compile", "torch-eager"}
+ARMS, EAGER = {"jax-jit", "torch-compile", "torch-eager"}, {"jax-eager", "torch-eager"}
 
 
 def _answer(case: str, ratio: float, day: int = 1, **changes: Any) -> dict[str, Any]:
@@ -112,9 +122,10 @@ def test_the_campaign_of_a_release_asks_operations_as_the_newest_versions(
     """The Guide reads no versions that were named, so that the page would not change."""
     plan = _plan_release(tmp_path, monkeypatch, "0.12.0")
     asked = _list_operations(plan)
-    assert len(asked) == 17, "every one of the profile breadth"
+    assert len(asked) == 22, "every one of the profile breadth"
     for duel in asked:
-        assert {each.arm for each in duel.contenders} == ARMS
+        eager = duel.case.endswith("_small")
+        assert {each.arm for each in duel.contenders} == (EAGER if eager else ARMS)
         roles = {plan.releases[each.release].role for each in duel.contenders}
         versions = {plan.releases[each.release].version for each in duel.contenders}
         assert (roles, versions) == ({"newest"}, {"0.12.0", "2.15.0"})
@@ -139,3 +150,91 @@ def test_every_profile_can_ask_operations(profile: str) -> None:
     found: Profile = add_operations(before, [], 10 * OPERATION_S)
     more = [match for match in found.matches if match not in before.matches]
     assert len([match for match in more if not match.sentinel]) == 10
+
+
+def _moved(case: str, ratio: float, before: float | None) -> dict[str, Any]:
+    """An answer with its pair of the versions before; None = there is none."""
+    sides = {
+        f"{side}_{key}": value
+        for side, named in (("a", ("jax", "jax-jit")), ("b", ("torch", "torch-compile")))
+        for key, value in zip(("framework", "arm"), named, strict=True)
+    }
+    earlier = None if before is None else _answer(case, before)
+    return _answer(case, ratio, earlier=earlier, **sides)
+
+
+def test_the_alert_names_the_operations_that_are_new_on_the_list_or_gone_from_it() -> None:
+    rows = [
+        _moved("fft_medium", 3.0, 1.5),
+        _moved("softmax_medium", 1 / 4, 4.0),
+        _moved("sort_medium", 1.5, 1 / 3),
+        _moved("gather_medium", 5.0, 5.0),
+        _moved("sum_rows_medium", 6.0, None),
+        _moved("sum_columns_medium", 1.1, None),
+    ]
+    text = describe_operations(rows)
+    assert text.startswith(
+        " One framework takes more than 2 times as long in 4 of 6 pairs of single operations. "
+        "New since the versions before: Operations, batch 512, fp32, FFT, medium size: PyTorch "
+        "compiled takes 3 times as long as JAX; "
+    )
+    assert "softmax, medium size: JAX takes 4 times as long as PyTorch compiled. Gone " in text
+    assert text.endswith(
+        " Gone since then: Operations, batch 512, fp32, sort, medium size: PyTorch compiled takes "
+        "1.5 times as long as JAX. Not measured with them: 1 of those listed."
+    )
+    assert [each["move"] for each in list_moves(rows)] == ["entered", "turned", "left", "new"]
+    same = describe_operations([rows[3], _moved("fft_medium", 1.0, 1.5)])
+    assert same.endswith(" None is new or gone, of 2 that were measured with the versions before.")
+    first = describe_operations([rows[4]])
+    assert first.endswith(" None was measured with the versions before.")
+    assert describe_operations([]) == ""
+    many = describe_operations([_moved("fft_medium", 3.0, 1.5)] * 7)
+    assert many.count("takes 3 times") == 5 and many.endswith("; and 2 more.")
+
+
+class _MeasuresNothing:
+    def measure(self, plan: Plan, title: str) -> None:
+        raise AssertionError(f"{title} was measured")
+
+    def report(self, text: str) -> None:
+        """Nobody reads it."""
+
+
+def _measure_fft(campaign: str, run: str, version: str, ratio: float, day: int) -> dict[str, Any]:
+    jax = dataclasses.replace(JAX, version=version, name=f"jax-{version}")
+    torch = dataclasses.replace(TORCH, step_ns=JAX.step_ns * ratio)
+    document = make_document([jax, torch], duel_run=run, campaign=campaign)
+    document["duel"] |= {"workload": "ops", "case": "fft_medium", "use_case": "op"}
+    document["allocation"]["started_at"] = f"2026-11-{day:02}T03:00:00+00:00"
+    document["allocation"]["ended_at"] = f"2026-11-{day:02}T03:05:00+00:00"
+    return document
+
+
+def test_a_judged_release_has_the_operations_of_its_own_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    state, campaign = open_state(tmp_path), "release-jax-0.9.1-0"
+    plan = Plan(
+        schema=1, campaign=campaign, profile="ci", site="local", releases={}, duels=(), notes=()
+    )
+    save_plan(plan, campaign_folder(state, campaign) / "plan.json")
+    engine = open_database(state.database_url)
+    keep_history(engine, state, [_measure_fft("night", "1" * 16, "0.9.0", 1.0, 1)])
+    keep_history(engine, state, [_measure_fft(campaign, "2" * 16, "0.9.1", 3.0, 2)])
+    engine.dispose()
+    request = ReleaseRequest(
+        framework="jax", new="0.9.1", old="0.9.0", campaign=campaign, budget_s=0.0
+    )
+    found = judge_release(request, state, _MeasuresNothing())
+    assert [row["case_name"] for row in found.operations] == ["fft_medium"]
+    assert "New since the versions before: " in describe_operations(found.operations)
+    (move,) = list_details(found, "index.html")["operations"]
+    assert (move["move"], "FFT, medium size: PyTorch" in move["text"]) == ("entered", True)
+    other = dataclasses.replace(request, campaign="another")
+    save_plan(
+        dataclasses.replace(plan, campaign="another"),
+        campaign_folder(state, "another") / "plan.json",
+    )
+    assert judge_release(other, state, _MeasuresNothing()).operations == []
