@@ -100,7 +100,7 @@ def _find_varied(request: SweepRequest, value: int | str) -> str:
     cases, like = load_spec(workload).cases, find_case(workload, request.case_filter)
     alike = {
         getattr(each, varied, None): name
-        for name, each in reversed(cases.items())
+        for name, each in reversed(list(cases.items()))
         if dataclasses.replace(each, **_pick(cases[like], varied, each)) == cases[like]
     }
     if value not in alike:

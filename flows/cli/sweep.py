@@ -72,7 +72,12 @@ def sweep(
     Prints and publishes a curve. A side that fails at a value, such as out of memory, has its
     status there. Exit code 1 if no value was measured on both sides.
     """
-    lists = {"batch": batches, "devices": devices, "size": sizes, "models": models}
+    lists: dict[Varied, str | None] = {
+        "batch": batches,
+        "devices": devices,
+        "size": sizes,
+        "models": models,
+    }
     varied, values = _read_values(lists)
     request = SweepRequest(
         workload=workload,

@@ -51,7 +51,9 @@ def find_crossing(points: Sequence[Point]) -> Crossing:
     ratio: a weighted mean of two independent ratios varies no more than the mean of their widths.
     """
     ordered = sorted(points, key=lambda each: each.value)
-    shown = [(place, each.leader) for place, each in enumerate(ordered) if each.leader]
+    shown: list[tuple[int, Side]] = [
+        (place, each.leader) for place, each in enumerate(ordered) if each.leader
+    ]
     turns = [(one, two) for one, two in pairwise(shown) if one[1] != two[1]]
     if not shown:
         return Crossing(reason="neither side is shown to be faster at any value")
@@ -59,7 +61,7 @@ def find_crossing(points: Sequence[Point]) -> Crossing:
         return Crossing(reason=f"{shown[0][1]} leads wherever a lead is shown")
     if len(turns) > 1:
         return Crossing(reason="the lead changes sides more than once")
-    ((first, before), (last, after)) = turns[0]
+    (first, before), (last, after) = turns[0]
     between = ordered[first : last + 1]
     lows = _cross(between, lambda each: each.low)
     highs = _cross(between, lambda each: each.high)
