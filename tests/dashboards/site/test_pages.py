@@ -311,8 +311,11 @@ def test_hostile_text_stays_text(browser: Browser, site: Path) -> None:
     visit.context.close()
 
 
-def test_each_question_is_answered_in_two_clicks_from_tonight(browser: Browser, site: Path) -> None:
-    visit = Visit(browser)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_each_question_is_answered_in_two_clicks_from_tonight(
+    browser: Browser, site: Path, width: int
+) -> None:
+    visit = Visit(browser, width)
     nav, contents = "header nav", "nav.contents"
     for first, second, shown in (
         ("main a[href$='event-1']", None, "blamed: JAX"),  # what changed, and who did it
