@@ -9,6 +9,7 @@ from typing import Any
 
 import altair as alt
 
+from benchcore.names import name_model
 from dashboards.formatting import (
     NOT_MEASURED,
     format_bytes,
@@ -68,8 +69,9 @@ def list_pairs(points: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]
 
 
 def title_sweep(found: Mapping[str, Any]) -> str:
-    """The workload and both sides."""
-    return f"{found['workload']}: a is {found['names']['a']}, b is {found['names']['b']}"
+    """The model and both sides."""
+    names = found["names"]
+    return f"{name_model(found['workload'])}: a is {names['a']}, b is {names['b']}"
 
 
 def split_columns(found: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -212,6 +214,7 @@ def render_sweep(found: Mapping[str, Any]) -> str:
         "sweep.html.j2",
         {"sweep": chart.to_dict()},
         found=found,
+        model=name_model(found["workload"]),
         axis=_AXES[found["varied"]],
         points=points,
         pairs=list_pairs(points),

@@ -114,6 +114,8 @@ def test_what_new_shapes_cost_is_shown_of_cases_that_meet_some() -> None:
 
 def test_the_page_has_compile_times_and_what_new_shapes_cost() -> None:
     page = render_sweep(found_sweep())
+    assert "<h1>MLP: jax-jit-1 against" in page
+    assert page.index('">Speedup</th>') < page.index('">Step</th>'), "the answer comes first"
     assert '<td class="number">1.50 s</td>' in page
     assert "First step of a new shape" not in page
     found = found_sweep()
