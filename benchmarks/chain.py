@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import numpy as np
+import unsteady
 
 from benchcore.verdict.confirmation.decide import LOOKS, Finding, Start, decide
 from benchcore.verdict.history.detect import detect_shifts
@@ -62,6 +63,7 @@ class Site:
 
     The state of a night (its noise, mode and outlier) is shared by all starts of a confirmation in
     that night in the first half of each noise's series; in the others each start has its own.
+    Series have these `kinds` of noise (`unsteady.py`) in turn.
     """
 
     series: int = 500
@@ -69,6 +71,11 @@ class Site:
     shifts: int = 18
     machine_shifts: int = 6
     seed: int = 2
+    kinds: tuple[str, ...] = (unsteady.STEADY,)
+
+
+SHORT = Site(series=48, nights=26, shifts=6, machine_shifts=2, seed=5)
+"""A small site with shifts of both kinds, which the tests run: `verdicts.py chain --short`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +97,8 @@ class SimulatedSeries:
     apart: float
     truths: list[Truth]
     state_of_night: np.ndarray
+    kind: str = unsteady.STEADY
+    unsteadiness: unsteady.Unsteadiness | None = None
     nights: tuple[Night, ...] = ()
     known: dict[int, Kept] = field(default_factory=dict[int, "Kept"])
 
@@ -137,8 +146,11 @@ def _draw_series(rng: np.random.Generator, site: Site) -> Iterator[SimulatedSeri
             apart=rng.uniform(*APART),
             truths=truths.get(number, []),
             state_of_night=np.zeros(site.nights),
+            kind=site.kinds[number // (len(NOISES) * len(STATES)) % len(site.kinds)],
         )
-        one.state_of_night = np.array([_draw_state(rng, one) for _ in range(site.nights)])
+        if one.kind != unsteady.STEADY:
+            one.unsteadiness = unsteady.draw(rng, one.kind, site.nights)
+        one.state_of_night = np.array([_draw_state(rng, one, n) for n in range(site.nights)])
         one.nights = tuple(_make_nights(rng, one, number))
         yield one
 
@@ -161,9 +173,12 @@ def _draw_truths(rng: np.random.Generator, site: Site) -> Mapping[int, list[Trut
     return truths
 
 
-def _draw_state(rng: np.random.Generator, one: SimulatedSeries) -> float:
+def _draw_state(rng: np.random.Generator, one: SimulatedSeries, night: int) -> float:
     """What moves the ratio of a night, or of a start, whatever the environments are."""
     state = rng.normal(0, one.noise)
+    if one.unsteadiness is not None:
+        state *= one.unsteadiness.scale[night]
+        state += one.noise * one.unsteadiness.common[night]
     if one.bimodal and rng.random() < one.share:
         state += one.apart * one.noise
     if rng.random() < OUTLIERS:
@@ -222,7 +237,7 @@ def _draw_start(
 ) -> Start:
     """A fresh start in this night of the environments of before and after the suspected change."""
     old, new = _index(suspicion.before), _index(suspicion.after)
-    state = one.state_of_night[night] if one.state == "shared" else _draw_state(rng, one)
+    state = one.state_of_night[night] if one.state == "shared" else _draw_state(rng, one, night)
     shared = rng.normal(0, _SHARED_BY_ALL)
     ratio = {"a": 0.0, "b": float(state) + _machine_level(one, night)}
     start: dict[str, Mapping[int, float]] = {}
@@ -339,6 +354,8 @@ def rate(outcome: Outcome) -> list[dict[str, Any]]:
         ]
     modes = [number for number, one in enumerate(outcome.series) if one.bimodal]
     groups.append(("two modes", modes))
+    for kind in outcome.site.kinds if len(outcome.site.kinds) > 1 else ():
+        groups.append((kind, [n for n, one in enumerate(outcome.series) if one.kind == kind]))
     rows = [{"series of": name, **_count(outcome, members)} for name, members in groups]
     rows[0] |= {
         "starts": outcome.starts,

@@ -35,6 +35,7 @@ import machine_limit
 import numpy as np
 import quiet_nights
 import real_histories
+import unsteady
 from histories import SHIFTED, History, simulate
 from judges import JUDGES, KINDS, TRUTHS, Answer, PairedTimes, judge_folders
 from judges import simulate as simulate_trials
@@ -73,6 +74,8 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=60, help="of the chain")
     parser.add_argument("--shifts", type=int, default=18, help="of frameworks, of the chain")
     parser.add_argument("--machine-shifts", type=int, default=6, help="of the chain")
+    parser.add_argument("--unsteady", action="store_true", help="the chain with more noises")
+    parser.add_argument("--short", action="store_true", help="the chain as the tests run it")
     parser.add_argument("--trials", type=int, default=20, help="of each number of pairs and so on")
     parser.add_argument("--peer", action="append", help="default: all; none = ours alone")
     parser.add_argument("--duels", type=int, default=1000, help="of each row of coverage")
@@ -80,7 +83,8 @@ def main() -> None:
     for table in options.tables:
         rows = made[table](options)
         _print(table, rows)
-        store_results(f"verdicts-{table}", rows)
+        kind = "-short" if options.short else "-unsteady" if options.unsteady else ""
+        store_results(f"verdicts-{table}{kind if table == 'chain' else ''}", rows)
 
 
 def report_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -297,9 +301,11 @@ def report_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
         shifts=options.shifts,
         machine_shifts=options.machine_shifts,
         seed=options.seed,
+        kinds=(unsteady.STEADY, *unsteady.KINDS) if options.unsteady else (unsteady.STEADY,),
     )
+    site = chain.SHORT if options.short else site
     rows = chain.rate(chain.simulate(site))
-    rows[0] |= {"seed": options.seed, "seconds": time.process_time() - began}
+    rows[0] |= {"seed": site.seed, "seconds": time.process_time() - began}
     return rows
 
 

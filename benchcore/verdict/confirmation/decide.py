@@ -185,7 +185,8 @@ def _judge_all(starts: Sequence[Start], history: HistoryLevels) -> Finding:
     if not _is_still(judged):
         return judged
     levels = [float(pairs.mean()) for pairs in _contrasts(starts, {"b_new": 1, "a_new": -1})]
-    return replace(judged, machine_level=judge_machine_level(levels, history))
+    level = judge_machine_level(levels, history, judged.change)
+    return replace(judged, machine_level=level)
 
 
 _Claim = Literal["change", "control", "machine_level"]

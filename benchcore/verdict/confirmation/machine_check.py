@@ -124,7 +124,9 @@ def describe_machine(machine: MachineCheck) -> str:
     )
 
 
-def judge_machine_level(levels: Sequence[float], history: HistoryLevels) -> Judgement | None:
+def judge_machine_level(
+    levels: Sequence[float], history: HistoryLevels, change: Judgement | None = None
+) -> Judgement | None:
     """Test whether these starts' level is off the nights before by more than the scale's smallest.
 
     `levels` is log(T_b / T_a) of each start of one night, with today's environments. The starts of
@@ -134,35 +136,56 @@ def judge_machine_level(levels: Sequence[float], history: HistoryLevels) -> Judg
     the freedom of the nights before, times the nights at which the change could have been seen:
     they were searched for it (Bonferroni).
 
+    `change` is what the environments themselves changed in these starts. If that is significant,
+    the machine moved only the rest, however small the change is. The rest is `different` if its
+    interval clears the smallest change, if it is beyond the bound within which starts are the same,
+    without that change too, and if it has lasted for longer than any earlier spell near this level.
+
     None if it can't be tested: the spread is unknown, the new level has lasted for less than
     `LASTING_NIGHTS`, or there are fewer than two starts.
     """
     if history.spread is None or history.num_after < LASTING_NIGHTS or len(levels) < 2:
         return None
-    since = np.array([*history.since[:-1], float(np.mean(levels))])
+    today = float(np.mean(levels))
+    since = np.array([*history.since[:-1], today])
     middle, far = float(np.median(since)), _FAR * history.spread
-    moved = middle + float((since - middle).clip(-far, far).mean()) - history.before
+    expected = history.before + _find_own(change)
+    moved = middle + float((since - middle).clip(-far, far).mean()) - expected
     starts = float(np.std(levels, ddof=1)) / math.sqrt(len(levels)) / len(since)
     nights = history.spread * math.sqrt(
         history.share(history.num_before) + history.share(len(since))
     )
     error = math.hypot(nights, starts)
-    smallest = history.scale.smallest
-    freedom, least = history.num_before - 1, math.log1p(smallest)
+    scale = history.scale
+    freedom, least = history.num_before - 1, math.log1p(scale.smallest)
     if error == 0.0:
         return None
     places = history.num_before + history.num_after
     p = min(1.0, 2 * t_tail(abs(moved) / error, freedom) * places)
     half = t_quantile(1 - ALPHA / 2, freedom) * error
-    shift = history.after - history.before
+    shift = history.after - expected
     agrees = moved * shift > 0 and abs(shift) > least
-    clears = abs(moved) - half > least
+    left = today - expected
+    rest = moved + _find_own(change) - (change.log_ratio or 0.0 if change else 0.0)
+    clears = abs(moved) - half > least and min(abs(moved), abs(rest)) > math.log1p(scale.bound)
     verdict: Verdict = "unknown"
     reason = f"the nights before spread by {math.expm1(history.spread):.1%}"
-    if clears and agrees:
-        verdict, reason = "different", f"beyond {smallest:.0%} from the nights before"
-    elif abs(moved) <= least or (clears and not agrees):
+    if abs(moved) <= least or (clears and not agrees):
         verdict, reason = "same", "as it was before"
+    elif clears and (moved * left < 0 or abs(left) <= least):
+        reason = "these starts do not show it"
+    elif clears and history.num_after <= history.longest_spell:
+        reason = f"a spell of {history.longest_spell} nights there ended before"
+    elif clears:
+        verdict, reason = "different", f"beyond {scale.smallest:.0%} from the nights before"
     return Judgement(
         verdict=verdict, log_ratio=moved, low=moved - half, high=moved + half, p=p, reason=reason
     )
+
+
+def _find_own(change: Judgement | None) -> float:
+    """What the environments certainly changed, as a log ratio: 0 if the 95 % interval includes
+    0."""
+    if change is None or change.log_ratio is None or change.low is None or change.high is None:
+        return 0.0
+    return change.log_ratio if change.low > 0 or change.high < 0 else 0.0

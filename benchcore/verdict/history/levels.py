@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.noise import MOST_OUTLIERS
 from benchcore.verdict.history.series import Series
-from benchcore.verdict.history.thresholds import LEVEL_NIGHTS, STEP_SCALE, SeriesScale
+from benchcore.verdict.history.thresholds import (
+    LEVEL_NIGHTS,
+    SAME_SHIFT_NIGHTS,
+    STEP_SCALE,
+    SeriesScale,
+)
 from benchcore.verdict.samples import robust_deviation
 
 _FAR = 3.5
 """Robust standard deviations at which a night's distance is cut off: an outlier night counts as a
 far one, and a second mode counts whole."""
 _MOST_CORRELATED = 0.8
+_RECENT, _GROWN = 20, 1.3
+"""Last nights whose spread counts if it is this many times that of all: the noise has grown. Of
+twenty nights of the same noise it is by chance in one of a hundred cases."""
 _LASTING = ("shift", "drift", "bridge")
 """Triggers of a level that has lasted; after the others only a framework can be blamed."""
 
@@ -27,8 +37,9 @@ class HistoryLevels:
 
     `num_before` and `num_after` nights are at these levels. `spread` is the standard deviation of a
     night about its level, with its modes; None = unknown, and nothing is concluded from levels.
-    `correlation` is that of neighbouring nights. `since` holds the nights from the change on.
-    `noun` names the metric, and `scale` is that of its series.
+    `correlation` is that of neighbouring nights. `since` holds the nights from the change on with
+    the new environments, and the last one. `longest_spell` is for how many nights the series was
+    near the new level before. `noun` names the metric, and `scale` is that of its series.
     """
 
     before: float
@@ -40,6 +51,7 @@ class HistoryLevels:
     spread: float | None = None
     correlation: float = 0.0
     since: tuple[float, ...] = ()
+    longest_spell: int = 0
     noun: str = "step time"
     scale: SeriesScale = STEP_SCALE
 
@@ -93,22 +105,61 @@ def measure_levels(
     shifts = [shift.index for shift in found.shifts]
     if nights.trigger == "drift":
         old = logs[since : since + LEVEL_NIGHTS]
-        new = logs[max(since + LEVEL_NIGHTS, len(logs) - LEVEL_NIGHTS) :]
-        changed = new
+        begin, end = max(since + LEVEL_NIGHTS, len(logs) - LEVEL_NIGHTS), len(logs)
+        new = logs[begin:end]
     else:
         first = max((each for each in shifts if each <= before), default=0)
-        end = min((each for each in shifts if each > after), default=len(logs))
-        old, new, changed = logs[first : before + 1], logs[after:end], logs[since:end]
+        begin, end = since, min((each for each in shifts if each > after), default=len(logs))
+        old, new = logs[first : before + 1], logs[after:end]
+    middle, changed = measure_level(old), logs[begin:end]
+    levels = np.split(logs, shifts)
+    residuals = np.concatenate([each - np.median(each) for each in levels])
+    of_after = series.nights[after].environments
+    compared = [row for row in range(begin, end - 1) if series.nights[row].environments == of_after]
     return HistoryLevels(
-        before=float(np.median(old)),
+        before=middle,
         after=float(np.median(new)),
         num_before=len(old),
         num_after=len(changed),
-        spread=measure_spread(old) if nights.trigger in _LASTING else None,
-        correlation=measure_correlation(old),
-        since=tuple(changed.tolist()),
+        spread=_measure_both(old, changed) if nights.trigger in _LASTING else None,
+        correlation=max(measure_correlation(old), measure_correlation(residuals)),
+        since=tuple(logs[[*compared, end - 1]].tolist()),
+        longest_spell=find_longest_spell(
+            logs[:since], middle, float(np.median(changed)), series.list_releases()
+        ),
         scale=series.scale,
     )
+
+
+def _measure_both(old: np.ndarray, changed: np.ndarray) -> float | None:
+    """The spread of the nights before, or if it grew that of the last nights about their levels."""
+    before = measure_spread(old)
+    last = np.concatenate([old - np.median(old), changed - np.median(changed)])[-_RECENT:]
+    recent = measure_spread(last)
+    if before is None or recent is None or recent < _GROWN * before:
+        return before
+    return recent
+
+
+def find_longest_spell(
+    logs: np.ndarray, old: float, new: float, releases: Sequence[int] = ()
+) -> int:
+    """The most nights in a row that were nearer to the new level than to the old one, before others
+    followed; a single night neither makes nor ends a spell.
+
+    The history's first nights are no spell if a release, by its row, may have ended them.
+    """
+    if len(logs) < 5 or old == new:
+        return 0
+    smooth = np.median(np.lib.stride_tricks.sliding_window_view(logs, 3), axis=1)
+    near = (smooth - (old + new) / 2) * (new - old) > 0
+    ends = [0, *(np.flatnonzero(np.diff(near)) + 1).tolist()]
+    spells = [(start, end) for start, end in pairwise(ends) if near[start]]
+    if spells and spells[0][0] == 0:
+        end = spells[0][1] + 1  # the median of three nights has the row of the middle one
+        if any(abs(end - row) <= SAME_SHIFT_NIGHTS for row in releases):
+            del spells[0]
+    return max((end - start for start, end in spells), default=0)
 
 
 def measure_spread(logs: np.ndarray) -> float | None:

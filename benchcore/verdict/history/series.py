@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from itertools import pairwise
 
 import numpy as np
 
@@ -149,6 +150,11 @@ class Series:
     def numbers(self) -> np.ndarray:
         """The nights' dates as days."""
         return np.array([night.number for night in self.nights], float)
+
+    def list_releases(self) -> list[int]:
+        """The rows of the nights with a new environment."""
+        pairs = enumerate(pairwise(self.nights), start=1)
+        return [row for row, (old, new) in pairs if old.environments != new.environments]
 
 
 def make_series(

@@ -89,7 +89,7 @@ def suspect(
     suspicions += [
         _place(series, each.index, "edge", each.ratio, each.reason) for each in found.edges
     ]
-    releases = _list_changes(series)
+    releases = series.list_releases()
     conditions = find_new_conditions([night.conditions for night in series.nights])
     changes = [row for row in range(len(conditions)) if row in releases or conditions[row]]
     known = [row for row in changes if _is_explained(series.nights[row].number, explained)]
@@ -168,15 +168,6 @@ def _place(series: Series, index: int, trigger: Trigger, ratio: float, reason: s
         ratio=ratio,
         reason=reason,
     )
-
-
-def _list_changes(series: Series) -> list[int]:
-    """The rows of the nights with a new environment."""
-    return [
-        row
-        for row in range(1, len(series.nights))
-        if series.nights[row - 1].environments != series.nights[row].environments
-    ]
 
 
 def _is_explained(number: int, explained: Sequence[tuple[int, int]]) -> bool:
@@ -302,7 +293,7 @@ def _list_anchors(series: Series, first: int) -> list[tuple[int, str]]:
     if nights[0].number <= quarter:
         year_ago = next(index for index, night in enumerate(nights) if night.number >= quarter)
         anchors.append((year_ago, "the quarter a year ago"))
-    if new := _list_changes(series):
+    if new := series.list_releases():
         anchors.append((new[-1], "the last release"))
     return anchors
 

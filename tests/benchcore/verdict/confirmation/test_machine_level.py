@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from benchcore.verdict.confirmation.machine_check import judge_machine_level
 from benchcore.verdict.history.levels import HistoryLevels, measure_spread
+from benchcore.verdict.samples import Judgement
 
 
 def _levels(**given: object) -> HistoryLevels:
@@ -57,6 +59,44 @@ def _judge_split(nights: np.ndarray, since: int) -> float:
     found = judge_machine_level([nights[-1], nights[-1]], levels)
     assert found is not None and found.p is not None
     return found.p
+
+
+def test_a_level_that_was_left_before_must_last_longer_than_then() -> None:
+    given = {"since": (0.05,) * 5, "longest_spell": 5}
+    found = judge_machine_level([0.051, 0.049], _levels(**given))  # type: ignore[arg-type]
+    assert found is not None and found.verdict == "unknown"
+    assert "a spell of 5 nights there ended before" in found.reason
+    longer = _levels(num_after=6, since=(0.05,) * 6, longest_spell=5)
+    found = judge_machine_level([0.051, 0.049], longer)
+    assert found is not None and found.verdict == "different"
+
+
+def test_what_the_environments_changed_is_not_the_machines() -> None:
+    """A release by 1 % is the same as before, but two of them are no machine."""
+    levels = _levels(after=0.025, spread=0.002, since=(0.025,) * 5)
+    alone = judge_machine_level([0.0251, 0.0249], levels)
+    assert alone is not None and alone.verdict == "different"
+    own = Judgement(verdict="same", log_ratio=0.012, low=0.01, high=0.014, reason="")
+    found = judge_machine_level([0.0251, 0.0249], levels, own)
+    assert found is not None and found.verdict == "unknown"
+    assert found.log_ratio == pytest.approx(0.013)
+    unsure = replace(own, low=-0.001)
+    found = judge_machine_level([0.0251, 0.0249], levels, unsure)
+    assert found is not None and found.verdict == "unknown"
+    assert found.log_ratio == pytest.approx(0.025)
+
+
+def test_a_level_that_starts_do_not_show_today_is_open() -> None:
+    levels = _levels(since=(0.05,) * 12, num_after=12)
+    found = judge_machine_level([0.001, -0.001], levels)
+    assert found is not None and found.verdict == "unknown"
+    assert found.reason == "these starts do not show it"
+
+
+def test_a_level_within_what_fresh_starts_call_the_same_is_open() -> None:
+    levels = _levels(after=0.018, spread=0.001, since=(0.018,) * 5)
+    found = judge_machine_level([0.0181, 0.0179], levels)
+    assert found is not None and found.verdict == "unknown" and (found.low or 0) > 0.01
 
 
 @pytest.mark.parametrize(

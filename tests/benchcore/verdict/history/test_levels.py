@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
-from benchcore.verdict.history.levels import SuspectedNights, measure_levels, measure_spread
+from benchcore.verdict.history.levels import (
+    SuspectedNights,
+    find_longest_spell,
+    measure_levels,
+    measure_spread,
+)
 from benchcore.verdict.history.series import Night, Series, SeriesKey, make_series
 
 _FIRST = datetime(2026, 1, 1, 3, tzinfo=UTC)
@@ -82,3 +88,45 @@ def test_correlated_nights_carry_less_information() -> None:
     assert measure_levels(_series(logs), nights).share(5) > 0.4
     plain = measure_levels(_series(rng.normal(0, 0.005, 60)), nights)
     assert plain.share(5) == pytest.approx(0.2, abs=0.1)
+
+
+def test_noise_that_grew_in_the_last_nights_sets_the_spread() -> None:
+    logs = np.random.default_rng(8).normal(0, 0.005, 60)
+    logs[40:] *= 4
+    logs[54:] += 0.04
+    nights = SuspectedNights(trigger="shift", before="51", since="54", after="56")
+    spread = measure_levels(_series(logs), nights).spread
+    assert spread is not None and spread > 0.014
+
+
+def test_a_level_that_was_left_without_a_release_is_a_spell() -> None:
+    noise = np.random.default_rng(9).normal(0, 0.003, 60)
+    rows = np.arange(60)
+    spells = noise + 0.04 * ((rows >= 20) & (rows < 27)) + 0.04 * (rows == 40)
+    assert find_longest_spell(spells, 0.0, 0.04) == 7
+    assert find_longest_spell(spells, 0.0, -0.04) == 0
+    first = noise - 0.04 * (rows < 30)
+    assert find_longest_spell(first, 0.0, -0.04) == 29  # medians of three have two rows fewer
+    assert find_longest_spell(first, 0.0, -0.04, releases=[32]) == 0
+    assert find_longest_spell(noise, 0.0, 0.04) == 0
+    assert find_longest_spell(spells[:4], 0.0, 0.04) == 0
+
+
+def test_only_nights_with_the_new_environments_show_the_new_level() -> None:
+    series = _series(_logs())
+    nights = [
+        night if row < 55 else replace(night, b_environment="b2")
+        for row, night in enumerate(series.nights)
+    ]
+    since = measure_levels(make_series(nights), SHIFT).since
+    assert since == pytest.approx([*_logs()[50:55], _logs()[59]])
+
+
+def test_two_modes_have_one_level_however_many_nights_are_at_either() -> None:
+    """The median of a few nights may be at one mode, that of many at the other."""
+    logs = np.random.default_rng(10).normal(0, 0.004, 60)
+    logs[:30][::5] += 0.03
+    logs[:30][1::5] += 0.03
+    logs[30:][np.arange(30) % 5 < 3] += 0.03
+    nights = SuspectedNights(trigger="shift", before="29", since="30", after="59")
+    assert measure_levels(_series(logs), nights).before == pytest.approx(0.012, abs=0.003)
