@@ -115,8 +115,9 @@ def _connect(key: SeriesKey, nights: Iterable[Night], scale: SeriesScale) -> Ser
 def _match(only: SeriesKey | None) -> Iterable[ColumnElement[bool]]:
     if only is None:
         return
-    for name in _OF_DUEL:
-        yield getattr(DuelRun, name).is_not_distinct_from(getattr(only, name))
+    for name in _OF_CASE:
+        yield getattr(DuelRun, name) == getattr(only, name)
+    yield DuelRun.checkpoint.is_not_distinct_from(only.checkpoint)
     yield PairRatio.a_arm == only.a_arm
     yield PairRatio.b_arm == only.b_arm
     if only.control is None:

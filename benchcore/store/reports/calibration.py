@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, and_, func, select
 from sqlalchemy.orm import Session
 
 from benchcore.store.duels import read_calibration_runs
@@ -182,20 +182,31 @@ def _why_lost(record: DuelRecord, slowdowns: _Slowdowns) -> str | None:
 def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
     """The newest nights of each series across frameworks, and the smallest effect, as a share, that
     a confirmation's first look detects in four of five cases."""
-    query = (
-        select(DuelRun, PairRatio)
-        .join(PairRatio, PairRatio.duel_run == DuelRun.id)
+    series = (
+        *(DuelRun.workload, DuelRun.case_name, PairRatio.a_arm, PairRatio.b_arm),
+        DuelRun.device_fingerprint,
+    )
+    newest_first = (DuelRun.started_at.desc(), DuelRun.id)
+    place = func.row_number().over(partition_by=series, order_by=newest_first).label("place")
+    ranked = (
+        select(PairRatio.duel_run, PairRatio.a, PairRatio.b, *series, place)
+        .join(DuelRun, DuelRun.id == PairRatio.duel_run)
         .where(*IN_SERIES, PairRatio.kind == "cross_framework")
-        .order_by(DuelRun.started_at.desc(), DuelRun.id)
+        .subquery()
+    )
+    same = [getattr(PairRatio, name) == ranked.c[name] for name in ("duel_run", "a", "b")]
+    query = (
+        select(*(ranked.c[each.key] for each in series), PairRatio.start_log_ratios)
+        .join(ranked, and_(*same))
+        .where(ranked.c.place <= _NEWEST_NIGHTS)
+        .order_by(ranked.c.place)
     )
     nights = defaultdict[tuple[str, str], list[Sequence[float]]](list)
     with Session(engine) as session:
-        for duel, ratio in session.execute(query):
-            title = f"{duel.workload} {duel.case_name}: {ratio.a_arm} against {ratio.b_arm}"
-            nights[title, duel.device_fingerprint].append(ratio.start_log_ratios)
+        for workload, case, a, b, device, logs in session.execute(query):
+            nights[f"{workload} {case}: {a} against {b}", device].append(logs)
     listed = []
-    for (title, device), of_series in sorted(nights.items()):
-        newest = of_series[:_NEWEST_NIGHTS]
+    for (title, device), newest in sorted(nights.items()):
         smallest = find_smallest_visible(newest)
         listed.append(
             {
