@@ -305,7 +305,8 @@ def find_runs(shards: Collection[Shard], client: SyncPrefectClient) -> list[tupl
 
 
 def _key(shard: Shard) -> str:
-    return f"{_key_campaign(shard.campaign)}{shard.id}"
+    """Of one state folder: others may have a campaign of that name and those duels."""
+    return f"{_key_campaign(shard.campaign)}{shard.id}-{shard.token}"
 
 
 def _key_campaign(campaign: str) -> str:

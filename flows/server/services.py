@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchcore.errors import UserError
+from benchcore.running.slurm.scheduler import OF_SERVICES
 from flows.server import supervisor
 
-_MARK = "DEADHEAT_SERVICE"
 _GRACE_S = 15.0
 _MAX_TEXT = 600
 _started: dict[str, subprocess.Popen[bytes]] = {}
@@ -67,7 +67,7 @@ def start(service: Service) -> int:
     with service.log.open("ab") as log:
         process = subprocess.Popen(
             [*supervise, str(service.log), str(service.first_pause_s), *service.command],
-            env={**os.environ, **service.environment, _MARK: service.mark},
+            env={**os.environ, **service.environment, OF_SERVICES: service.mark},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -84,7 +84,7 @@ def find(service: Service) -> list[int]:
 
 
 def _find(service: Service) -> set[_Process]:
-    mark = f"{_MARK}={service.mark}".encode()
+    mark = f"{OF_SERVICES}={service.mark}".encode()
     listed = set(_list_processes())
     found = {each for each in listed if mark in each.environment}
     while more := {each for each in listed if each.parent in {e.pid for e in found}} - found:

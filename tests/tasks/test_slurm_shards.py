@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 from uuid import uuid4
 
 import pytest
@@ -25,13 +28,15 @@ SHARD = Shard(
 
 
 class _Nothing(BaseHTTPRequestHandler):
-    """A server that has no flow runs."""
+    """A server that has no flow runs, and keeps what it is asked."""
+
+    asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         self._answer(404, b"{}")  # of tokens, too
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
         self._answer(200, b"[]")
 
     def _answer(self, status: int, body: bytes) -> None:
@@ -73,6 +78,17 @@ def test_a_server_that_is_restarted_is_waited_for(port: int) -> None:
         assert time.monotonic() - began >= 4.0
     back[0].shutdown()
     back[0].server_close()
+
+
+def test_another_state_folder_with_such_a_campaign_has_flow_runs_of_its_own(port: int) -> None:
+    server = _serve(port)
+    _Nothing.asked.clear()
+    with connect() as client:
+        find_runs([replace(SHARD, token="one"), replace(SHARD, token="other")], client)
+    server.shutdown()
+    server.server_close()
+    (keys,) = (json.loads(each)["flow_runs"]["idempotency_key"]["any_"] for each in _Nothing.asked)
+    assert len({*keys}) == 2
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ _SECONDS = 30
 _REFUSED = ("SBATCH_", "SLURM_", "LD_", "PYTHON")
 _CODE = frozenset({"PATH", "BASH_ENV", "ENV"})
 """With LD_* and PYTHON*, what decides which code runs."""
+OF_SERVICES = "DEADHEAT_SERVICE"
+"""Marks the processes of a service of `deadheat up`. A job is none of the worker that submits it:
+it outlives the worker."""
 _UNREACHABLE = re.compile(r"unable to contact|timed out|connection refused|slurmdbd", re.IGNORECASE)
 
 
@@ -39,7 +42,8 @@ def submit(script: str, environment: Mapping[str, str]) -> str:
     Raises SlurmRefusedError with sbatch's message, and SlurmUnreachableError; in that case the job
     may have been accepted.
     """
-    printed = _call(["sbatch", "--parsable"], script, {**os.environ, **check_environ(environment)})
+    own = {key: value for key, value in os.environ.items() if key != OF_SERVICES}
+    printed = _call(["sbatch", "--parsable"], script, {**own, **check_environ(environment)})
     return printed.split(";", 1)[0].strip()
 
 

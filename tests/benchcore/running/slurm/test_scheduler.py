@@ -67,6 +67,16 @@ def test_the_environment_is_passed_beside_the_script(script: Script, slurm: Loca
     assert "SECRET=" not in text
 
 
+def test_a_job_is_no_process_of_the_service_that_submits_it(
+    script: Script, slurm: LocalSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(scheduler.OF_SERVICES, "worker")
+    text = script("deadheat-mark", "bash", "-c", f'echo "<${scheduler.OF_SERVICES}>"')
+    job = scheduler.submit(text, {})
+    slurm.run("sbatch", "--wait", f"--dependency=afterany:{job}", *NOTHING)
+    assert (slurm.folder / "slurm-jobs" / f"{job}.log").read_text() == "<>\n"
+
+
 _LOADED = ["LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV"]
 
 
