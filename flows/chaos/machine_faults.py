@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flows.chaos.fault import Fault
-from flows.chaos.trial import Trial
+from flows.chaos.trial import MissedError, Trial
 
 _DISK_BYTES = 60_000_000
 _LEFT_BYTES = 20_000
@@ -88,12 +88,35 @@ time.time = lambda: _real() + ({jump} if time.monotonic() - _began > {after} els
 
 def _jump_clock(trial: Trial) -> None:
     """The clock is set, an hour back or three days on, while the night runs."""
-    folder = trial.folder / "jump"
-    folder.mkdir()
     jump, after = trial.random.choice((-3600, 3 * 86400)), trial.random.uniform(0.2, 3)
-    (folder / "sitecustomize.py").write_text(_JUMP.format(jump=jump, after=after))
+    _customize(trial, _JUMP.format(jump=jump, after=after))
+
+
+_SLOW_RENAMES = """
+import os, random, time
+_rename, _replace, _chance = os.rename, os.replace, random.Random({seed})
+def _slowly(call):
+    def move(*arguments, **options):
+        time.sleep(_chance.uniform(0, {most_s}))
+        call(*arguments, **options)
+        time.sleep(_chance.uniform(0, {most_s}))
+    return move
+os.rename, os.replace = _slowly(_rename), _slowly(_replace)
+"""
+
+
+def _customize(trial: Trial, code: str) -> None:
+    """Run code at the start of every Python process of the first run that keeps PYTHONPATH."""
+    folder = trial.folder / "customize"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code)
     rest = os.environ.get("PYTHONPATH")
     trial.environ["PYTHONPATH"] = f"{folder}:{rest}" if rest else str(folder)
+
+
+def _slow_renames(trial: Trial) -> None:
+    """Renames take up to a second, as on a network's file system."""
+    _customize(trial, _SLOW_RENAMES.format(seed=trial.random.random(), most_s=0.5))
 
 
 def _limit(*options: str) -> Callable[[Trial], None]:
@@ -101,6 +124,46 @@ def _limit(*options: str) -> Callable[[Trial], None]:
         trial.prefix = ("prlimit", *options, "--")
 
     return prepare
+
+
+_GROUPS = Path("/sys/fs/cgroup/memory")
+_GROUP_BYTES = 65536
+
+
+def _use_group(trial: Trial) -> None:
+    """A control group whose processes get no more memory. Raises MissedError where this machine
+    has none that this process may use."""
+    group = _find_group(trial)
+    try:
+        group.mkdir()
+        trial.until_rerun.callback(_remove_group, group)
+        (group / "memory.limit_in_bytes").write_text(str(_GROUP_BYTES))
+    except OSError as error:
+        raise MissedError(f"no control group for memory: {error}") from error
+
+
+def _find_group(trial: Trial) -> Path:
+    return _GROUPS / f"deadheat-chaos-{trial.folder.parent.parent.name}-{trial.folder.name}"
+
+
+def _remove_group(group: Path) -> None:
+    """Its processes belong to the group above again."""
+    for pid in (group / "cgroup.procs").read_text().split():
+        (_GROUPS / "cgroup.procs").write_text(pid)
+    group.rmdir()
+
+
+def _starve(word: str) -> Callable[[Trial], None]:
+    """The kernel kills a process at its next page of memory."""
+
+    def inject(trial: Trial) -> None:
+        pid = trial.night.pid if word == "night" else trial.find(word).pid
+        try:
+            (_find_group(trial) / "cgroup.procs").write_text(str(pid))
+        except OSError as error:  # it has ended
+            raise MissedError from error
+
+    return inject
 
 
 def _measure_at_once(trial: Trial) -> None:
@@ -185,7 +248,12 @@ MACHINE_FAULTS = (
     Fault(name="disk: full from the start", prepare=_chain(_on_disk, _fill)),
     Fault(name="disk: full in the middle", prepare=_on_disk, inject=_fill),
     Fault(name="disk: read-only from the start", prepare=_chain(_on_disk, _make_readonly)),
+    Fault(name="disk: renames take a second", prepare=_slow_renames),
     Fault(name="clock: jumps", prepare=_jump_clock),
+    *(
+        Fault(name=f"control group: {word} out of memory", prepare=_use_group, inject=_starve(word))
+        for word in ("contender", "conductor", "night")
+    ),
     Fault(name="limit: 40 open files", prepare=_limit("--nofile=40")),
     Fault(name="limit: files of 100 kB", prepare=_limit("--fsize=100000")),
     Fault(name="limit: 300 MB of memory", prepare=_limit("--as=300000000")),

@@ -4,6 +4,7 @@ CAMPAIGN`. It costs a twentieth of a whole command."""
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from benchcore.errors import CampaignIncompleteError, EnvironmentBuildError
@@ -32,14 +33,21 @@ _LIMITS = DuelLimits(
 )
 
 
-def draft_chaos() -> Plan:
-    """Two duels of the workload `noop`: one with two contenders, and one with one."""
+def draft_chaos(site: str = "local", num: int = 2) -> Plan:
+    """Duels of the workload `noop`: one with two contenders, and others with one."""
+    sides = [(STDLIB, STDLIB), *[(STDLIB,)] * (num - 1)]
     matches = tuple(
-        Match(workload="noop", case="bare", arms=arms, expected_s=1)
-        for arms in ((STDLIB, STDLIB), (STDLIB,))
+        Match(
+            workload="noop",
+            case="bare",
+            arms=arms,
+            expected_s=1,
+            limits=replace(_LIMITS, budget_s=_LIMITS.budget_s + number),  # each its own duel
+        )
+        for number, arms in enumerate(sides)
     )
     profile = Profile(name="chaos", matches=matches, limits=_LIMITS)
-    return draft_plan(profile, site="local", campaign=CAMPAIGN)
+    return draft_plan(profile, site=site, campaign=CAMPAIGN)
 
 
 def measure_night(state: State, campaign: str) -> None:

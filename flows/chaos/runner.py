@@ -8,6 +8,7 @@ import random
 import shutil
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -21,19 +22,33 @@ from benchcore.running.duels import provision_release
 from benchcore.running.plans import progress_log, save_campaign
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
+from flows.chaos.environment_faults import ENVIRONMENT_FAULTS
 from flows.chaos.fault import Fault, do_nothing
 from flows.chaos.file_faults import FILE_FAULTS
 from flows.chaos.machine_faults import MACHINE_FAULTS
 from flows.chaos.night import CAMPAIGN, draft_chaos
+from flows.chaos.own_slurm import SITE, OwnSlurm, serve_slurm
 from flows.chaos.postgres_faults import POSTGRES_FAULTS
 from flows.chaos.process_faults import PROCESS_FAULTS
 from flows.chaos.server_faults import SERVER_FAULTS
+from flows.chaos.slurm_faults import SLURM_FAULTS
 from flows.chaos.trial import Layer, MissedError, Outcome, Server, Trial, run_trial
+from flows.chaos.up_faults import UP_FAULTS
 from flows.server.temporary_api import settle_prefect, start_temporary_api
 
-FAULTS = (*PROCESS_FAULTS, *FILE_FAULTS, *MACHINE_FAULTS, *POSTGRES_FAULTS, *SERVER_FAULTS)
-_LIMIT_S: dict[Layer, float] = {"measuring": 240.0, "command": 420.0}
+FAULTS = (
+    *(*PROCESS_FAULTS, *FILE_FAULTS, *MACHINE_FAULTS, *POSTGRES_FAULTS, *SERVER_FAULTS),
+    *(*SLURM_FAULTS, *UP_FAULTS, *ENVIRONMENT_FAULTS),
+)
+_LIMIT_S: dict[Layer, float] = {
+    "measuring": 240.0,
+    "command": 420.0,
+    "slurm": 420.0,
+    "up": 420.0,
+    "environments": 600.0,
+}
 """A night that takes longer hangs. A stopped conductor is noticed after a minute, twice."""
+_NUM_JOBS = 2
 _MOST_MISSED = 3
 _LATER_S = 0.3
 
@@ -46,6 +61,7 @@ class Template:
     state: Path
     events: int = 0
     server: Server | None = None
+    slurm: OwnSlurm | None = None
 
 
 def choose_faults(layer: Layer, only: str | None, *, short: bool) -> list[Fault]:
@@ -62,15 +78,10 @@ def choose_faults(layer: Layer, only: str | None, *, short: bool) -> list[Fault]
     return chosen
 
 
-def make_template(layer: Layer, folder: Path) -> Template:
-    """Plan a night, provide what it needs, and run it once without a fault."""
-    state = open_state(folder / "template")
-    plan = save_campaign(draft_chaos(), state)
-    for request in plan.releases:
-        provision_release(plan, request, state, lambda text: None)
-    take_snapshot(state.snapshots)
-    open_database(state.database_url).dispose()
-    template = Template(layer, state.root, server=_serve(folder) if layer == "command" else None)
+def make_template(layer: Layer, folder: Path, stack: ExitStack) -> Template:
+    """Plan a night, provide what it needs, and run it once without a fault. Services of all trials
+    end with `stack`."""
+    template = _plan(layer, folder, stack)
     trial = _make_trial(template, folder / "reference", random.Random(0))
     outcome = run_trial("none", do_nothing, do_nothing, trial)
     if not outcome.is_good:
@@ -80,6 +91,24 @@ def make_template(layer: Layer, folder: Path) -> Template:
         )
     events = ProgressReader(progress_log(trial.state, CAMPAIGN).path).read_new()
     return dataclasses.replace(template, events=len(events) // 2)
+
+
+def _plan(layer: Layer, folder: Path, stack: ExitStack) -> Template:
+    state = open_state(folder / "template")
+    if layer == "environments":
+        return Template(layer, state.root)
+    server = _serve(folder) if layer in ("command", "slurm") else None
+    slurm = None
+    if layer == "slurm":
+        assert server is not None
+        slurm = serve_slurm(folder / "slurm", server.variables, stack)
+        os.environ |= {**server.variables, **slurm.variables}
+    plan = save_campaign(draft_chaos(SITE, _NUM_JOBS) if slurm else draft_chaos(), state)
+    for request in plan.releases:
+        provision_release(plan, request, state, lambda text: None)
+    take_snapshot(state.snapshots)
+    open_database(state.database_url).dispose()
+    return Template(layer, state.root, server=server, slurm=slurm)
 
 
 def _serve(folder: Path) -> Server:
@@ -95,9 +124,10 @@ def _serve(folder: Path) -> Server:
 def _make_trial(template: Template, folder: Path, chance: random.Random) -> Trial:
     folder.mkdir(parents=True)
     shutil.copytree(template.state, folder / "state", symlinks=True)
-    shutil.copy(template.state / "campaigns" / CAMPAIGN / "plan.json", folder)
+    if template.layer != "environments":
+        shutil.copy(template.state / "campaigns" / CAMPAIGN / "plan.json", folder)
     limit_s = _LIMIT_S[template.layer]
-    return Trial(folder, template.layer, chance, limit_s, template.server)
+    return Trial(folder, template.layer, chance, limit_s, template.server, template.slurm)
 
 
 def run_trials(
@@ -140,7 +170,8 @@ def _at_random(fault: Fault, events: int) -> Callable[[Trial], None]:
         return do_nothing
 
     def inject(trial: Trial) -> None:
-        trial.wait_for_event(trial.random.randint(0, events))
+        if events:
+            trial.wait_for_event(trial.random.randint(0, events))
         trial.sleep(trial.random.uniform(0, _LATER_S))
         fault.inject(trial)
 

@@ -66,7 +66,7 @@ def _damage_database(trial: Trial) -> None:
     path.write_bytes(path.read_bytes()[:1000] + secrets.token_bytes(50_000))
 
 
-def _behind_proxy(trial: Trial) -> None:
+def use_proxy(trial: Trial) -> None:
     """Use the server of all trials, through a proxy."""
     assert trial.server is not None, "the runner of the layer started one"
     proxy = Proxy(trial.server.port)
@@ -75,7 +75,9 @@ def _behind_proxy(trial: Trial) -> None:
     trial.proxy = proxy
 
 
-def _fail(failure: Failure, seconds: float = _OUTAGE_S) -> Callable[[Trial], None]:
+def fail(failure: Failure, seconds: float = _OUTAGE_S) -> Callable[[Trial], None]:
+    """Let the server of a night behind a proxy fail."""
+
     def inject(trial: Trial) -> None:
         assert trial.proxy is not None, "it was prepared"
         trial.proxy.fail(failure)
@@ -95,8 +97,8 @@ def _no_server(trial: Trial) -> None:
 
 
 def _outage(name: str, failure: Failure, **options: float) -> Fault:
-    inject = _fail(failure, **options)
-    return Fault(name=name, layers=("command",), prepare=_behind_proxy, inject=inject)
+    inject = fail(failure, **options)
+    return Fault(name=name, layers=("command",), prepare=use_proxy, inject=inject)
 
 
 def _use_own_server(trial: Trial) -> None:

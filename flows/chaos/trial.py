@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
+from benchcore.environments.build import is_whole, list_environments
 from benchcore.running.plans import load_campaign
 from benchcore.state import State, open_state
 from benchcore.store.database import open_database
@@ -23,13 +24,20 @@ from benchcore.store.frames.duels import duel_frame
 from benchcore.store.transfer import find_damage
 from flows.chaos.night import CAMPAIGN
 from flows.chaos.own_postgres import OwnPostgres
+from flows.chaos.own_slurm import OwnSlurm, RefusedError
 from flows.chaos.processes import Process, end_orphans, list_processes
 from flows.chaos.proxy import Proxy
 from flows.chaos.starting import ForkedNight, Night, start_command
 
-Layer = Literal["measuring", "command"]
-"""What a trial runs: duels and ingest alone, or a whole `deadheat run` with its server."""
+Layer = Literal["measuring", "command", "slurm", "up", "environments"]
+"""What a trial runs: duels and ingest alone; a whole `deadheat run` with a Prefect server, in jobs
+of Slurm, or with the services of `deadheat up`; a build of an environment."""
+RELEASE = "jax"
+"""What the layer `environments` builds."""
 _POLL_S = 0.002
+_Found = TypeVar("_Found")
+_SETTLING_S = 30.0
+"""Jobs of Slurm end a moment after their campaign."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,10 @@ class Trial:
     random: random.Random
     limit_s: float
     server: Server | None = None
+    slurm: OwnSlurm | None = None
+    """Where the duels of the layer `slurm` run, with a worker of that server."""
+    options: tuple[str, ...] = ()
+    """Of `deadheat up`, in trials of its services."""
     proxy: Proxy | None = None
     """Before that server, in trials in which it fails."""
     environ: dict[str, str] = field(default_factory=dict)
@@ -93,6 +105,7 @@ class Trial:
             **own,
             "DEADHEAT_LOCKS": str(self.folder / "locks"),
             **(self.server.variables if self.server else {}),
+            **(self.slurm.variables if self.slurm else {}),
             **({"DEADHEAT_DATABASE_URL": self.postgres.url} if self.postgres else {}),
             **self.environ,
         }
@@ -102,8 +115,14 @@ class Trial:
         """What is run, and run again."""
         if self.layer == "measuring":
             return (sys.executable, "-P", "-m", "flows.chaos.night", *self.arguments)
-        run = ("run", str(self.folder / "plan.json"), "--state", str(self.state.root))
-        return (sys.executable, "-P", "-m", "flows.cli.main", *run)
+        builds = self.layer == "environments"
+        what = ("environments", RELEASE) if builds else ("run", str(self.folder / "plan.json"))
+        return self.deadheat(*what)
+
+    def deadheat(self, *words: str) -> tuple[str, ...]:
+        """A command line of `deadheat` for this state folder."""
+        state = ("--state", str(self.state.root))
+        return (sys.executable, "-P", "-m", "flows.cli.main", *words, *state)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -130,15 +149,20 @@ class Trial:
     def find(self, word: str) -> Process:
         """The night's first process with this word among its arguments. Waits for one; raises
         MissedError if the night ends before there is one."""
-        found: list[Process] = []
 
-        def look() -> bool:
+        def look() -> list[Process]:
             processes = sorted(list_processes(self.state.root), key=lambda each: each.pid)
-            found[:] = [each for each in processes if word in each.arguments]
-            return bool(found)
+            return [each for each in processes if word in each.arguments]
 
-        self.wait_until(look)
-        return found[0]
+        return self.wait_for(look)[0]
+
+    def wait_for(self, look: Callable[[], list[_Found]], every_s: float = _POLL_S) -> list[_Found]:
+        """What `look` finds, once it is something. Raises MissedError if the night ends first."""
+        while not (found := look()):
+            if self.night.poll() is not None:
+                raise MissedError
+            time.sleep(every_s)
+        return found
 
 
 @dataclass(frozen=True)
@@ -190,6 +214,8 @@ def run_trial(
         again = _run(trial, lambda trial: None, "again")
         open_state(trial.state.root)
         lost, doubled = find_lost(trial), find_doubled(trial, before)
+    left = end_orphans(trial.state.root, services=True) if trial.layer == "up" else []
+    again = replace(again, orphans=(*again.orphans, *(" ".join(each.arguments) for each in left)))
     return Outcome(name, first, again, tuple(lost), tuple(doubled))
 
 
@@ -205,8 +231,26 @@ def _run(trial: Trial, inject: Callable[[Trial], None], name: str) -> Run:
         trial.night.send_signal(signal.SIGKILL)
         code = trial.night.wait()
     seconds = time.monotonic() - began
-    orphans = tuple(" ".join(each.arguments) for each in end_orphans(trial.state.root))
-    return Run(code, log.read_text(errors="replace"), seconds, hung, orphans)
+    return Run(code, log.read_text(errors="replace"), seconds, hung, tuple(_end_left(trial, name)))
+
+
+def _end_left(trial: Trial, name: str) -> list[str]:
+    """What outlives a run of the command. Jobs of Slurm go on without the command that submitted
+    them, and the next one finds them: they are left over after that."""
+    if trial.slurm is not None and name == "first":
+        return []
+    jobs = [] if trial.slurm is None else _end_jobs(trial.slurm)
+    return [*jobs, *(" ".join(each.arguments) for each in end_orphans(trial.state.root))]
+
+
+def _end_jobs(slurm: OwnSlurm) -> list[str]:
+    until = time.monotonic() + _SETTLING_S
+    while (left := slurm.list_jobs("R", "PD", "CG", "S")) and time.monotonic() < until:
+        time.sleep(0.5)
+    for job, _ in left:
+        with suppress(RefusedError):
+            slurm.run("scancel", job)
+    return [f"Slurm job {job}" for job, _ in left]
 
 
 def _start(trial: Trial, log: Path) -> Night:
@@ -231,8 +275,12 @@ def _hash(path: Path) -> str:
 
 
 def find_lost(trial: Trial) -> list[str]:
-    """Planned duels without a whole document, or without all of its rows."""
+    """Planned duels without a whole document, or without all of its rows; or an environment that
+    is not whole."""
     state = trial.state
+    if trial.layer == "environments":
+        built = [each for each in list_environments(state) if is_whole(each)]
+        return [] if built else ["environment"]
     planned = {each.duel_run for each in load_campaign(state, CAMPAIGN).duels}
     try:
         engine = open_database(trial.postgres.url if trial.postgres else state.database_url)
@@ -246,7 +294,10 @@ def find_lost(trial: Trial) -> list[str]:
 
 def find_doubled(trial: Trial, before: dict[str, str]) -> list[str]:
     """Duels that had a whole document and were measured again, and what nobody planned. One that
-    others disturbed from begin to end is set aside, and measured again on purpose."""
+    others disturbed from begin to end is set aside, and measured again on purpose. Of environments:
+    all but one."""
+    if trial.layer == "environments":
+        return [each.key for each in list_environments(trial.state)[1:]]
     after = hash_documents(trial.state)
     planned = {each.duel_run for each in load_campaign(trial.state, CAMPAIGN).duels}
     void = {_hash(path) for path in (trial.state.spool / CAMPAIGN).glob("void/*.json")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,10 @@ _TIMES = "Repeat each fault this many times, at random moments."
 _SEED = "Choose the moments and files by this seed."
 _SHORT = "Leave out faults that take minutes."
 _LIST = "Show the faults, and inject none."
-_LAYER = "Run duels and ingest alone (measuring), or a whole `deadheat run` (command)."
+_LAYER = (
+    "Run duels and ingest alone (measuring); a whole `deadheat run` with a server (command), in a "
+    "local Slurm (slurm), or with `deadheat up` (up); or build an environment (environments)."
+)
 
 
 def chaos(
@@ -41,8 +45,8 @@ def chaos(
         print_json(rows) if as_json else print_rows(rows, ("fault", "layers"), title="faults")
         return
     faults = choose_faults(layer, only, short=short)
-    with tempfile.TemporaryDirectory(prefix="deadheat-chaos-") as folder:
-        template = make_template(layer, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="deadheat-chaos-") as folder, ExitStack() as stack:
+        template = make_template(layer, Path(folder), stack)
         where = Path(folder) / "trials"
         outcomes = run_trials(
             template, faults, times=times, seed=seed, folder=where, report=report_line
