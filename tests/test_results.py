@@ -64,7 +64,7 @@ def _figures(engine: Engine, folder: Path) -> Iterator[str]:
     documents = [read_document(path) for path in sorted(folder.glob("*.json"))]
     if folder.name.startswith("waterfall-"):
         yield from _figures_of_waterfall(engine, documents)
-    elif folder.name.startswith(("train-", "nightly-")):
+    elif folder.name.startswith(("train-", "nightly-", "sweep-")):
         for row in ratio_frame(engine, folder.name).to_dict("records"):
             assert row["counts"] or folder.name.startswith("nightly-")
             if not row["counts"]:
