@@ -235,10 +235,11 @@ def summarise(
     """The result of a comparison: which side is faster, for what it holds, and what differed.
 
     `document` is the duel's result, `ratios` and `contenders` are the rows from `list_ratios` and
-    `list_contenders`. Every number is for a against b in the requested order.
+    `list_contenders`, whose other duels, such as the device's ceilings, can have the same
+    contenders. Every number is for a against b in the requested order.
     """
     a, b = document["contenders"]
-    listed = {each["name"]: each for each in contenders}
+    listed = {each["name"]: each for each in contenders if each["duel_run"] == document["duel_run"]}
     return {
         "case": name_case(document["duel"]["workload"], document["duel"]["case"]),
         "checkpoint": document["duel"].get("checkpoint"),

@@ -92,7 +92,7 @@ def list_contenders(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     return [
         {
             "case": case_of(row),
-            **{key: row[key] for key in ("name", "status")},
+            **{key: row[key] for key in ("duel_run", "name", "status")},
             **{key: None if math.isnan(row[key]) else row[key] for key in _MEASURED},
         }
         for row in drop_calibration_runs(contender_frame(engine, campaign)).to_dict("records")

@@ -163,6 +163,17 @@ def test_numbers_compare_a_with_b_in_the_order_given() -> None:
     assert summarise(make_document((OLD_JAX, JAX)), one_start)["high"] is None
 
 
+def test_a_contender_of_the_same_name_that_measured_a_ceiling_is_not_the_side() -> None:
+    document = make_document((JAX, TORCH))
+    own = {"duel_run": document["duel_run"], "name": JAX.name, "status": "ok"}
+    own |= {"median_step_ns": 7e7, "limit_share": 0.2}
+    ceiling = {**own, "duel_run": "c" * 16, "median_step_ns": 1e7, "limit_share": 0.9}
+    for rows in ([own, ceiling], [ceiling, own]):
+        side = summarise(document, [ROW], rows)["a"]
+        assert (side["median_step_ns"], side["limit_share"]) == (7e7, 0.2)
+    assert summarise(document, [ROW], [ceiling])["a"]["median_step_ns"] is None
+
+
 def test_agreement_comes_from_the_outputs_alone() -> None:
     assert summarise(make_document((JAX, TORCH)), [])["outputs_agree"] is True
     assert summarise(make_document((JAX, TORCH), agrees=False), [])["outputs_agree"] is False
