@@ -20,6 +20,7 @@ CONSTANTS: tuple[tuple[ModuleType, str], ...] = (
     (change_points, "SPELL_GAIN"),
     (certainty, "_LAGS"),
     (certainty, "_LAG_BIAS"),
+    (certainty, "_NEAR"),
     (detect, "_LINE_COSTS"),
     (detect, "_BEND_COSTS"),
     (detect, "EDGE_DEVIATIONS"),

@@ -13,6 +13,9 @@ _LAG_BIAS = 2.0
 """Fitted levels make neighbours look less correlated, by about lags * levels / nights. Twice that
 is added back: half of it left 5.8 % of unchanged AR(2) series with a shift (seed 11)."""
 
+_NEAR = 10
+"""Nights on either side of a change point whose noise counts for it."""
+
 
 def keep_certain(series: Whitened, change_points: Sequence[int], degree: int) -> list[int]:
     """Remove change points whose gain is below the threshold under a robust variance, the weakest
@@ -66,10 +69,12 @@ def long_run(residuals: np.ndarray, num_levels: int) -> float:
 
 def _local(residuals: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """By how much the variance of each jump exceeds the model's, at least 1: `ends` are the first
-    night, the change points, and the number of nights."""
+    night, the change points, and the number of nights. A side is at least as noisy as the nights
+    around the jump: a few nights show little of their own noise."""
     factors = []
     for start, at, end in zip(ends[:-2], ends[1:-1], ends[2:], strict=True):
         shares = np.array([1 / (at - start), 1 / (end - at)])
         squares = np.array([np.mean(residuals[start:at] ** 2), np.mean(residuals[at:end] ** 2)])
-        factors.append(float(shares @ np.maximum(squares, 1.0) / shares.sum()))
+        near = float(np.mean(residuals[max(0, at - _NEAR) : at + _NEAR] ** 2))
+        factors.append(float(shares @ np.maximum(squares, max(near, 1.0)) / shares.sum()))
     return np.array(factors)

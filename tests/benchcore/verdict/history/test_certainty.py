@@ -47,6 +47,16 @@ def test_a_change_point_whose_own_side_is_noisy_is_removed() -> None:
     assert keep_certain(_whiten(logs), [100], 0) == []
 
 
+def test_a_few_nights_are_as_noisy_as_those_before_them() -> None:
+    """Three nights that agree by chance, after ten noisy ones."""
+    logs = 0.01 * _draw(3)
+    logs[107:117] *= 4
+    logs[117:] = 0.04 + 0.001 * _draw(4, 3)
+    assert keep_certain(_whiten(logs), [117], 0) == []
+    logs[107:117] /= 4
+    assert keep_certain(_whiten(logs), [117], 0) == [117]
+
+
 def test_a_change_point_in_correlated_noise_is_removed() -> None:
     logs = 0.01 * _draw(0, rho=0.9)
     at = int(np.argmax([abs(logs[:k].mean() - logs[k:].mean()) for k in range(20, 100)])) + 20
