@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import add, mul, sub
 from typing import Any
 
 from benchcore.cell.proof.needless import (
@@ -40,10 +41,21 @@ _LONGEST = 2000
 """Characters of parameters that are compared."""
 
 
+_NEUTRAL: Mapping[str, tuple[float, tuple[int, ...]]] = {
+    "add": (0.0, (0, 1)),
+    "sub": (0.0, (1,)),
+    "mul": (1.0, (0, 1)),
+    "div": (1.0, (1,)),
+}
+"""The number that leaves another one as it is, and the places where it may stand."""
+
+
 @dataclass(frozen=True)
 class _Value:
     array: Any
     key: Hashable
+    constant: float | None = None
+    """The number that all its elements are, where the program says so."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +150,9 @@ class _Tracing:
             if not hasattr(variable, "val"):
                 return known[id(variable)]
             array = self._jax.numpy.asarray(variable.val)
-            return _Value(array, ("literal", str(variable.val), str(array.dtype)))
+            key = ("literal", str(variable.val), str(array.dtype))
+            is_real = array.ndim == 0 and array.dtype.kind in "iuf"
+            return _Value(array, key, float(variable.val) if is_real else None)
 
         for place, equation in _list_live(jaxpr, whole=program is None):
             values = [read(each) for each in equation.invars]
@@ -161,11 +175,13 @@ class _Tracing:
         before, given = bound if isinstance(bound, tuple) else ((), bound)
         found = equation.primitive.bind(*before, *(each.array for each in values), **given)
         arrays = found if equation.primitive.multiple_results else [found]
-        same = _is_identity(name, params, values)
-        outputs = [self._name("copy" if same else name, params, values, each) for each in arrays]
-        elements = self._count_moved(
-            "copy" if same else name, [each.array for each in values], arrays
-        )
+        constant, left = _fold(name, values), _find_unchanged(name, params, values)
+        outputs = [self._name(name, params, values, each) for each in arrays]
+        elements = self._count_moved(name, [each.array for each in values], arrays)
+        if constant is not None or left is not None:  # XLA leaves it out
+            outputs, elements = [replace(outputs[0], constant=constant)], 0
+        if left is not None:
+            outputs = [replace(outputs[0], key=left.key)]
         if alone and elements > 1 and not self._is_eager:
             self.unusual.append(f"{name} outside of a compiled program")
         text = str(params)
@@ -213,15 +229,31 @@ class _Tracing:
         return f"value {self._num_keys}"
 
 
-def _is_identity(name: str, params: Mapping[str, Any], values: Sequence[_Value]) -> bool:
-    """What XLA's simplifier drops: optax's Adam has `g**1`, and `nu + 0.0`."""
+def _fold(name: str, values: Sequence[_Value]) -> float | None:
+    """The constant that an operation makes of constants: JAX's `uniform` has `floats * (1 - 0)`."""
+    numbers = [each.constant for each in values]
+    if None in numbers or not numbers:
+        return None
+    if name in (*_SAME, "broadcast_in_dim", "convert_element_type"):
+        return numbers[0]
+    return _FOLDED[name](*numbers) if name in _FOLDED else None
+
+
+_FOLDED: Mapping[str, Callable[..., float]] = {"add": add, "sub": sub, "mul": mul}
+
+
+def _find_unchanged(
+    name: str, params: Mapping[str, Any], values: Sequence[_Value]
+) -> _Value | None:
+    """What an operation leaves as it is, so that XLA's simplifier drops it: optax's Adam has
+    `g**1`, and `nu + 0.0`."""
     if name == "integer_pow":
-        return params["y"] == 1
-    neutral = {"add": "0.0", "sub": "0.0", "mul": "1.0", "div": "1.0"}.get(name)
-    if neutral is None:
-        return False
-    key = values[1].key
-    return isinstance(key, tuple) and key[:2] == ("literal", neutral)
+        return values[0] if params["y"] == 1 else None
+    neutral, places = _NEUTRAL.get(name, (None, ()))
+    for place in places:
+        if values[place].constant == neutral:
+            return values[1 - place]
+    return None
 
 
 def _list_live(jaxpr: Any, *, whole: bool) -> Iterator[tuple[int, Any]]:
