@@ -22,6 +22,9 @@ this bound the machine counts as changed."""
 _ALPHA = 0.05
 _FEWEST_ROUNDS = 3
 _FAR = 3.0
+_LONGER = 2.0
+"""How many times as long as any earlier spell near it a new level must last. Where two machines
+alternate, the longest stay so far is often exceeded a little."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +142,7 @@ def judge_machine_level(
     `change` is what the environments themselves changed in these starts. If that is significant,
     the machine moved only the rest, however small the change is. The rest is `different` if its
     interval clears the smallest change, if it is beyond the bound within which starts are the same,
-    without that change too, and if it has lasted for longer than any earlier spell near this level.
+    without that change too, and if it has outlasted any earlier spell near its level twice.
 
     None if it can't be tested: the spread is unknown, the new level has lasted for less than
     `LASTING_NIGHTS`, or there are fewer than two starts.
@@ -174,7 +177,7 @@ def judge_machine_level(
         verdict, reason = "same", "as it was before"
     elif clears and (moved * left < 0 or abs(left) <= least):
         reason = "these starts do not show it"
-    elif clears and history.num_after <= history.longest_spell:
+    elif clears and history.num_after <= _LONGER * history.longest_spell:
         reason = f"a spell of {history.longest_spell} nights there ended before"
     elif clears:
         verdict, reason = "different", f"beyond {scale.smallest:.0%} from the nights before"

@@ -24,9 +24,9 @@ _FAR = 3.5
 """Robust standard deviations at which a night's distance is cut off: an outlier night counts as a
 far one, and a second mode counts whole."""
 _MOST_CORRELATED = 0.8
-_RECENT, _GROWN = 20, 1.3
-"""Last nights whose spread counts if it is this many times that of all: the noise has grown. Of
-twenty nights of the same noise it is by chance in one of a hundred cases."""
+_RECENT, _GROWN = 10, 1.4
+"""Last nights, or all since the change if more, whose spread counts if it is this many times that
+of the nights before: the noise has grown. By chance it is in 5 of 100 cases."""
 _LASTING = ("shift", "drift", "bridge")
 """Triggers of a level that has lasted; after the others only a framework can be blamed."""
 
@@ -133,8 +133,8 @@ def measure_levels(
 
 def _measure_both(old: np.ndarray, changed: np.ndarray) -> float | None:
     """The spread of the nights before, or if it grew that of the last nights about their levels."""
-    before = measure_spread(old)
-    last = np.concatenate([old - np.median(old), changed - np.median(changed)])[-_RECENT:]
+    before, nights = measure_spread(old), max(_RECENT, len(changed))
+    last = np.concatenate([old - np.median(old), changed - np.median(changed)])[-nights:]
     recent = measure_spread(last)
     if before is None or recent is None or recent < _GROWN * before:
         return before

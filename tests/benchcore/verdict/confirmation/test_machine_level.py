@@ -61,12 +61,12 @@ def _judge_split(nights: np.ndarray, since: int) -> float:
     return found.p
 
 
-def test_a_level_that_was_left_before_must_last_longer_than_then() -> None:
-    given = {"since": (0.05,) * 5, "longest_spell": 5}
+def test_a_level_that_was_left_before_must_last_twice_as_long_as_then() -> None:
+    given = {"num_after": 10, "since": (0.05,) * 10, "longest_spell": 5}
     found = judge_machine_level([0.051, 0.049], _levels(**given))  # type: ignore[arg-type]
     assert found is not None and found.verdict == "unknown"
     assert "a spell of 5 nights there ended before" in found.reason
-    longer = _levels(num_after=6, since=(0.05,) * 6, longest_spell=5)
+    longer = _levels(num_after=11, since=(0.05,) * 11, longest_spell=5)
     found = judge_machine_level([0.051, 0.049], longer)
     assert found is not None and found.verdict == "different"
 
