@@ -128,12 +128,20 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
         )
     print_bottlenecks(found["why"])
     print_line(f"Program: {found['program']['words']}.")
-    _print_differences(found["differences"])
+    across = found["a"]["framework"] != found["b"]["framework"]
+    _print_differences(
+        [each for each in found["differences"] if not (across and _is_of_one_framework(each))]
+    )
     print_line(f"Dashboard: {outcome['dashboard']}")
 
 
 def _list_settings(side: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in side["settings"].items())
+
+
+def _is_of_one_framework(row: Mapping[str, Any]) -> bool:
+    """What the other framework lacks, such as cuDNN's benchmark: nothing to compare."""
+    return row["kind"] == "effective" and None in (row["a"], row["b"])
 
 
 def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:
@@ -150,7 +158,7 @@ def _print_differences(differences: Sequence[Mapping[str, Any]]) -> None:
         print_line(f"and {len(hidden)} more packages (--json lists them)")
 
 
-_WORDS = {"effective": "read back", "lock_sha256": "lock"}
+_WORDS = {"effective": "read back", "lock_sha256": "lock", "owed": "results that a step returns"}
 _PREFIX = re.compile(r"^(manifest|counts)\.")
 
 
@@ -161,5 +169,6 @@ def _shorten(row: Mapping[str, Any]) -> dict[str, Any]:
         a, b = (value and value[:12] for value in (a, b))
     elif row["kind"] == "setting":
         a, b = ("not set" if value is None else value for value in (a, b))
-    name = _WORDS.get(row["name"], _PREFIX.sub("", row["name"]).replace("_", " "))
+    name = _PREFIX.sub("", row["name"])
+    name = _WORDS.get(name, name.replace("_", " "))
     return {"kind": _WORDS.get(row["kind"], row["kind"]), "name": name, "a": a, "b": b}

@@ -62,7 +62,13 @@ def test_a_verdict_names_its_scope_and_one_start_is_a_suspicion() -> None:
 
 
 def _found(**changes: Any) -> dict[str, Any]:
-    side = {"name": "jax-jit", "status": "ok", "median_step_ns": 1.5e6, "limit_share": None}
+    side = {
+        "name": "jax-jit",
+        "framework": "jax",
+        "status": "ok",
+        "median_step_ns": 1.5e6,
+        "limit_share": None,
+    }
     side["settings"] = {"compile": "jit"}
     sides = {"a": side, "b": {**side, "name": "torch-eager", "median_step_ns": None}}
     rest = {"case": "mlp tiny", "outputs_agree": None, "outputs": [], "differences": [], "why": []}
@@ -97,6 +103,23 @@ def test_the_bottleneck_of_each_side_is_shown(capsys: pytest.CaptureFixture[str]
     printed = _print(capsys, _found(why=[{**row, **shares, **words}]))
     for text in ("sync", "91.3 (20)", "60 %", "8 %", "not measured", "[of] a step", "less arit"):
         assert text in printed
+
+
+def test_what_only_one_framework_can_be_asked_is_no_difference(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [
+        {"kind": "effective", "name": name, "a": a, "b": b}
+        for name, a, b in (("cudnn_benchmark", None, False), ("manifest.layout", "NHWC", "NCHW"))
+    ]
+    found = _found(differences=rows)
+    found["a"]["framework"], found["b"]["framework"] = "jax", "torch"
+    printed = _print(capsys, found)
+    assert "layout" in printed and "cudnn benchmark" not in printed
+    found["a"]["framework"] = "torch"
+    rows.append({"kind": "effective", "name": "manifest.owed", "a": "all but 1", "b": "all"})
+    printed = _print(capsys, found)
+    assert "cudnn benchmark" in printed and "results that a step returns" in printed
 
 
 def test_outputs_without_any_difference_are_called_identical(
