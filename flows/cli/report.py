@@ -151,14 +151,20 @@ def print_costs(contenders: Sequence[Mapping[str, Any]]) -> None:
     for case, of_case in groupby(contenders, key=lambda row: row["case"]):
         rows = list(of_case)
         names = [row["name"] for row in rows]
+        measured = [
+            metric for metric in METRICS if any(row[metric.key] is not None for row in rows)
+        ]
         table = [
             {
                 "": metric.title.lower(),
                 **{row["name"]: format_metric(metric, row[metric.key]) for row in rows},
             }
-            for metric in METRICS
+            for metric in measured
         ]
         remarks = {row["name"]: describe_unsteady(row) for row in rows}
         if any(remarks.values()):
             table.append({"": "when its clock began", **remarks})
         print_rows(table, ("", *names), title=f"{case}: what a step took")
+        missing = "; ".join(each.title.lower() for each in METRICS if each not in measured)
+        if missing:
+            print_line(f"Not measured: {missing}.")

@@ -324,6 +324,17 @@ def test_a_report_names_unsteady_contenders(
     assert ("not steady in 1 of 3 starts" in capsys.readouterr().out) == expected
 
 
+def test_a_report_names_in_one_line_what_no_contender_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = dict.fromkeys(each.key for each in METRICS) | {"case": "mlp train_b128", "name": "jax"}
+    row |= {"num_unsteady": 0, "num_starts": 3}
+    print_costs([row | {"median_step_ns": 2e6}, row | {"name": "torch", "warm_compile_s": 0.2}])
+    table, _, line = capsys.readouterr().out.partition("Not measured: ")
+    assert "2.00 ms" in table and "200 ms" in table and table.count("not measured") == 2
+    assert "latency, p95; " in line and "step, queued" not in line
+
+
 @pytest.mark.parametrize(
     ("factor", "expected"),
     [(1.0449, "1.04x"), (16.34, "16.3x"), (364.99, "365x"), (None, "not measured")],
