@@ -131,6 +131,32 @@ def test_devices_that_share_work_show_what_each_holds_and_all_exchange(
     )
 
 
+def test_single_operations_show_what_numpy_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEADHEAT_DATABASE_URL", raising=False)
+    eager = [
+        replace(JAX, arm="jax-eager", name="jax-eager-0.9"),
+        replace(TORCH, arm="torch-eager", name="torch-eager-2.10", step_ns=JAX.step_ns / 2),
+    ]
+    document = make_document(eager, duel_run="1" * 16)
+    document["duel"] |= {"workload": "ops", "case": "linspace_chain_small", "use_case": "op"}
+    for contender, took in zip(document["contenders"], (12e3, 13e3), strict=True):
+        contender["starts"][-1]["measured"] = {"numpy_step_ns": took}
+    engine = open_history(open_state(tmp_path), [document])
+    (answer,) = list_answers(engine)
+    engine.dispose()
+    (table,) = [
+        each["blocks"][0]
+        for each in guide_page([answer])["blocks"]
+        if str(each.get("id")).startswith("use-")
+    ]
+    assert [each["name"] for each in table["columns"]][-1] == "In NumPy"
+    (row,) = table["rows"]
+    assert row["numpy_step_ns"] == "12.0\u00a0\u00b5s / 13.0\u00a0\u00b5s"
+    assert "JAX eager against PyTorch eager" in list_sentences([answer])[0]
+
+
 def test_what_is_not_measured_is_named_with_its_reason_and_without_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
