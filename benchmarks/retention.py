@@ -53,12 +53,16 @@ def main() -> None:
     parser.add_argument("--keep", type=int, default=30)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="deadheat-retention-") as folder:
-        rows = list(live(open_state(Path(folder)), options.nights, options.keep))
-    for row in rows:
-        parts = ", ".join(f"{name} {size:.1f}" for name, size in row["mb"].items())
-        steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in row["seconds"].items())
-        print(f"{row['nights']} nights: {row['total_mb']:.1f} MB; {parts}; seconds: {steps}")
+        lived = live(open_state(Path(folder)), options.nights, options.keep)
+        rows = [_print(row) for row in lived]
     store_results("retention", {"host": describe_host(), "keep": options.keep, "rows": rows})
+
+
+def _print(row: dict[str, Any]) -> dict[str, Any]:
+    parts = ", ".join(f"{name} {size:.1f}" for name, size in row["mb"].items())
+    steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in row["seconds"].items())
+    print(f"{row['nights']} nights: {row['total_mb']:.1f} MB; {parts}; s: {steps}", flush=True)
+    return row
 
 
 def live(

@@ -19,7 +19,13 @@ def _build(trial: Trial) -> None:
     """A whole environment, before the night."""
     log = trial.folder / "before.log"
     with log.open("wb") as stream:
-        built = subprocess.run(trial.command, env=trial.variables, stderr=stream, check=False)
+        built = subprocess.run(
+            trial.command,
+            env=trial.variables,
+            stdout=subprocess.DEVNULL,
+            stderr=stream,
+            check=False,
+        )
     if built.returncode:
         raise UserError(f"wanted {trial.command} to succeed, but {log.read_text()[-1000:]}")
 

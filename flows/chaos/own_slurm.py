@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,7 @@ minutes = 5
 """
 """Each duel is a shard of its own, and its job requests one of four simulated GPUs."""
 _STARTING_S = 120.0
+UNFINISHED = ("R", "PD", "CG", "S")
 
 
 def list_variables(folder: Path) -> dict[str, str]:
@@ -78,6 +79,14 @@ class OwnSlurm:
         lines = self.run(*command).splitlines()
         return [(job, node) for job, _, node in (line.partition("|") for line in lines)]
 
+    def cancel_jobs(self) -> list[str]:
+        """Cancel all jobs that have not ended; their ids."""
+        found = [job for job, _ in self.list_jobs(*UNFINISHED)]
+        for job in found:
+            with suppress(RefusedError):
+                self.run("scancel", job)
+        return found
+
     def kill_daemon(self, program: str, *words: str) -> Callable[[], None]:
         """Kill one of the daemons; how to start it again. Raises LookupError."""
         mark = f"SLURM_CONF={self.variables['SLURM_CONF']}".encode()
@@ -114,12 +123,12 @@ def serve_slurm(folder: Path, server: Mapping[str, str], stack: ExitStack) -> Ow
     (folder / "sites").mkdir(parents=True)
     (folder / "sites" / f"{SITE}.toml").write_text(_SITE)
     prefect = (sys.executable, "-m", "prefect", "worker", "start", "--type", "slurm")
-    fast = {"PREFECT_WORKER_QUERY_SECONDS": "1"}
+    own = {"PREFECT_WORKER_QUERY_SECONDS": "1", "DEADHEAT_LOCKS": str(folder / "locks")}
     worker = Service(
         name="worker",
         folder=folder / "worker",
         command=(*prefect, "--pool", _POOL),
-        environment={**server, **list_variables(folder), **fast},
+        environment={**server, **list_variables(folder), **own},
     )
     _call("start", folder)
     stack.callback(_call, "stop", folder)

@@ -160,6 +160,8 @@ def _hit(template: Template, fault: Fault, seed: int, folder: Path) -> Iterator[
             missed = 0
         except MissedError:
             missed += 1
+            if trial.slurm is not None:
+                trial.slurm.cancel_jobs()
             if missed == _MOST_MISSED:
                 return
         shutil.rmtree(trial.folder)

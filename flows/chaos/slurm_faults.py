@@ -182,7 +182,6 @@ SLURM_FAULTS = (
     _fault("job cancelled", _command("scancel")),
     _fault("job killed", _command("scancel", "--signal=KILL", "--full")),
     _fault("job cancelled before it runs", prepare=_cancel_waiting),
-    _fault("job requeued", _command("scontrol", "requeue")),
     _fault("job suspended and resumed", _suspend),
     _fault("jobs preempted", _preempt),
     _fault("job at its time limit", _reach_limit),

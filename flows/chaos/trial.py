@@ -24,7 +24,7 @@ from benchcore.store.frames.duels import duel_frame
 from benchcore.store.transfer import find_damage
 from flows.chaos.night import CAMPAIGN
 from flows.chaos.own_postgres import OwnPostgres
-from flows.chaos.own_slurm import OwnSlurm, RefusedError
+from flows.chaos.own_slurm import UNFINISHED, OwnSlurm
 from flows.chaos.processes import Process, end_orphans, list_processes
 from flows.chaos.proxy import Proxy
 from flows.chaos.starting import ForkedNight, Night, start_command
@@ -245,12 +245,9 @@ def _end_left(trial: Trial, name: str) -> list[str]:
 
 def _end_jobs(slurm: OwnSlurm) -> list[str]:
     until = time.monotonic() + _SETTLING_S
-    while (left := slurm.list_jobs("R", "PD", "CG", "S")) and time.monotonic() < until:
+    while slurm.list_jobs(*UNFINISHED) and time.monotonic() < until:
         time.sleep(0.5)
-    for job, _ in left:
-        with suppress(RefusedError):
-            slurm.run("scancel", job)
-    return [f"Slurm job {job}" for job, _ in left]
+    return [f"Slurm job {job}" for job in slurm.cancel_jobs()]
 
 
 def _start(trial: Trial, log: Path) -> Night:
