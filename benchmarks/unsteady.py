@@ -9,7 +9,7 @@ import numpy as np
 
 STEADY = "independent nights"
 KINDS = (
-    "correlated", "two machines", "grows", "smooth variance", "weeks", "tails", "two modes",
+    "correlated", "two machines", "grows", "smooth variance", "weeks", "tails", "nightly modes",
 )  # fmt: skip
 _RHO = 0.5
 _STAYS = (5, 15)
@@ -31,7 +31,7 @@ def draw(rng: np.random.Generator, kind: str, nights: int) -> Unsteadiness:
     `correlated`: neighbouring nights by 0.5. `two machines` 2 to 5 apart, each of which stays for
     5 or 15 nights on average. `grows`: three times as much in the last 30 nights. `smooth
     variance`: from half to twice as much, over 90 to 200 nights. `weeks`: a sine of 7 nights, 1.2
-    high. `tails`: exponential on one side in a quarter of nights. `two modes` each night, 3 to 6
+    high. `tails`: exponential on one side in a quarter of nights. `nightly modes`, 3 to 6
     apart.
     """
     number, scale, common = np.arange(nights), np.ones(nights), np.zeros(nights)
@@ -52,6 +52,6 @@ def draw(rng: np.random.Generator, kind: str, nights: int) -> Unsteadiness:
         common = 1.2 * np.sin(2 * math.pi * (number / 7 + rng.random()))
     elif kind == "tails":
         common = rng.exponential(1.5, nights) * (rng.random(nights) < 0.25)
-    elif kind == "two modes":
+    elif kind == "nightly modes":
         common = rng.uniform(3, 6) * (rng.random(nights) < rng.uniform(0.2, 0.5))
     return Unsteadiness(scale=scale, common=common)
