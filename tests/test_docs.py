@@ -131,6 +131,7 @@ def test_no_undocumented_variable_is_read() -> None:
         "DEADHEAT_SERVICE": "flows/server/services.py marks what it starts",
         "DEADHEAT_SLOT_CPUS": "a shard passes its slots to its duels",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "of runs of a deployment",
+        "PREFECT_WORKER_QUERY_SECONDS": "of the worker that chaos starts",
         "PREFECT__FLOW_RUN_ID": "Prefect sets it for a job",
         "PREFECT_SERVER_API_AUTH_STRING": "of Prefect's server",
         "PREFECT_API_DATABASE_CONNECTION_URL": "of Prefect's server",

@@ -32,6 +32,9 @@ class Operation:
     """Of the largest array that it reads or writes; 0 = it moves none, as a view does."""
     call: object
     """Operations of one call are needless together."""
+    updates: bool = False
+    """Whether it changed what stood there before the step, such as one of many counters: needed
+    also where others hold the same number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,7 @@ def list_needless(recorded: Recorded) -> list[Operation]:
         known.update(each.reads)
         known.difference_update(recorded.overwritten)
         results = set(each.results)
-        new.append(results - known if each.reads else results)
+        new.append(results - known if each.reads and not each.updates else results)
         known.update(results)
     wanted, live = set(recorded.needed), set()
     for each, results in zip(reversed(recorded.operations), reversed(new), strict=True):

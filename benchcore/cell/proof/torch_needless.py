@@ -11,6 +11,8 @@ from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof.needless import MOST_ELEMENTS, Operation, Recorded, TooLargeError
 
 _CREATING = ("arange", "empty", "fill_", "full", "new_", "ones", "rand", "zero")
+_REPLACING = ("copy_", "fill_", "zero_")
+"""What writes in place without the number that stood there."""
 _ENGINE = ("torch.autograd", "torch.autograd.graph")
 """Modules that call the autograd engine."""
 _WIDE = ("float64", "complex128")
@@ -78,12 +80,14 @@ class _Recording:
         written = self._list_tensors(out)
         writes = func._schema.is_mutable or "batch_norm" in name
         results = [self._number(each) for each in written]
+        updates = False
         for each, was in zip(read, before, strict=True):
             self._first.setdefault(was, _find_storage(each))
             now = self._number(each) if writes else was
             if was != now:
                 results.append(now)
                 self._note_change(each, was)
+                updates |= _find_storage(each) not in self._made
         here = {_find_storage(each) for each in read}
         added = {_find_storage(each) for each in written} - here
         for each, number in zip(written, results, strict=False):
@@ -103,6 +107,7 @@ class _Recording:
                 results=tuple(results),
                 elements=max(sizes, default=0) if added or writes else 0,
                 call=call,
+                updates=updates and not name.startswith(_REPLACING),
             )
         )
         return out
