@@ -18,7 +18,7 @@ from benchcore.planning.snapshot import take_snapshot
 from benchcore.state import State
 from benchcore.store.database import is_disk_full
 
-NO_DOCUMENT, NO_PAGE = 70_000, 870_000
+NO_DOCUMENT, NO_PAGE = 70_000, 950_000
 """Bytes: too few for a duel and its document, and enough for them but not for the page."""
 
 DEADHEAT = str(Path(sys.executable).parent / "deadheat")
