@@ -29,8 +29,8 @@ os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")  # the tests fetch no Pyth
 # other at every tiny operation, and Inductor's pool imports torch once more.
 os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE", TORCHINDUCTOR_COMPILE_THREADS="1")
 _MINUTES = """
-test_programs test_up test_plants test_slurm_campaign test_compare test_deployments test_bisect
-test_tune test_real_metrics test_ladder test_nightly test_physics test_setting_effects
+test_programs test_up test_plants test_slurm_campaign test_compare test_sweep test_deployments
+test_bisect test_tune test_real_metrics test_ladder test_nightly test_physics test_setting_effects
 test_real_epochs test_real_duel test_wandb_runs test_confirm test_real_programs
 test_conductor test_defects test_suites test_equivalence test_docs test_disk_full
 test_canary test_proofs test_profiles test_real_checkpoints test_slurm_worker test_real_products

@@ -37,7 +37,7 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("compare", "Measure which of two versions or settings is faster on one case."),
         (
             "sweep",
-            "Compare two sides over several batch sizes, devices or model sizes.",
+            "Compare two sides over several batch sizes, devices, sizes or numbers of models.",
         ),
         ("backfill", "Measure past versions of a framework, and list what each changed."),
         ("train", "Train on a data set on both sides, and compare their epochs."),

@@ -67,7 +67,7 @@ def sweep(
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two sides over several batch sizes, devices, model sizes or numbers of models.
+    """Compare two sides over several batch sizes, devices, sizes or numbers of models.
 
     Prints and publishes a curve. A side that fails at a value, such as out of memory, has its
     status there. Exit code 1 if no value was measured on both sides.

@@ -25,7 +25,7 @@ def _ask(**changes: Any) -> Sweep:
 def _read_artifacts(campaign: str) -> dict[str, Any]:
     with get_client(sync_client=True) as client:
         listed = client.request("POST", "/artifacts/filter", json={}).json()
-    return {each["key"]: each for each in listed if campaign in each["key"]}
+    return {each["key"]: each for each in listed if campaign in (each["key"] or "")}
 
 
 @pytest.mark.provisions
