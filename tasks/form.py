@@ -134,10 +134,10 @@ class Side(BaseModel):
         default=[],
         title="Settings",
         description=(
-            "Non-default settings. compile, layout, cudnn_benchmark and optimizer are PyTorch's; "
-            "donate, command_buffers, processes, workaround and xla are JAX's; aggregate, "
-            "attention, batching, chunk, kernel and strategy are of both; per_sample and shapes "
-            "are PyTorch's."
+            "Non-default settings. compile (in single operations also JAX's), layout, "
+            "cudnn_benchmark and optimizer are PyTorch's; donate, command_buffers, processes, "
+            "workaround and xla are JAX's; aggregate, attention, batching, chunk, kernel and "
+            "strategy are of both; per_sample and shapes are PyTorch's."
         ),
         max_length=6,
     )
@@ -194,6 +194,15 @@ class Sweep(_Duel):
             "at once."
         ),
     )
+    values: list[Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]] = Field(
+        title="Values",
+        description=(
+            "Batch sizes (1, 8, 32), numbers of devices (1, 2) or models (1, 8), or sizes (base, "
+            "large), each with a case of the workload; the run names those it has."
+        ),
+        min_length=2,
+        max_length=MOST_VALUES,
+    )
     case: str = Field(
         "",
         title="Case",
@@ -202,15 +211,6 @@ class Sweep(_Duel):
             "ensemble. Empty: chosen by the fields above."
         ),
         pattern=r"^[a-z0-9_]{0,60}$",
-    )
-    values: list[Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]] = Field(
-        title="Its values",
-        description=(
-            "Batch sizes (1, 8, 32), numbers of devices (1, 2) or sizes (base, large), each with a "
-            "case of the workload; the run names those it has."
-        ),
-        min_length=2,
-        max_length=MOST_VALUES,
     )
     starts: int = Field(
         3,
