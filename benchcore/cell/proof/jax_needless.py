@@ -73,6 +73,8 @@ class _Entry:
     reads: Sequence[Hashable]
     results: Sequence[Hashable]
     elements: int
+    moves: bool
+    """Also what XLA leaves out within a larger program: alone it is a copy."""
 
 
 def record(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Recorded:
@@ -106,9 +108,9 @@ def record(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Reco
     recorded = Recorded(operations=operations, needed=needed)
     useless = set(map(id, list_needless(recorded)))
     works = [
-        (entry.program, id(each) not in useless)
+        (entry.program, each.elements > 0 and id(each) not in useless)
         for entry, each in zip(tracing.entries, operations, strict=True)
-        if each.elements and not each.name.startswith(CHOOSING)
+        if entry.moves and not each.name.startswith(CHOOSING)
     ]
     moving, useful = {place for place, _ in works}, {place for place, use in works if use}
     vain = ["a whole program in vain"] if moving - useful else []
@@ -178,6 +180,7 @@ class _Tracing:
         constant, left = _fold(name, values), _find_unchanged(name, params, values)
         outputs = [self._name(name, params, values, each) for each in arrays]
         elements = self._count_moved(name, [each.array for each in values], arrays)
+        moves = elements > 0
         if constant is not None or left is not None:  # XLA leaves it out
             outputs, elements = [replace(outputs[0], constant=constant)], 0
         if left is not None:
@@ -193,6 +196,7 @@ class _Tracing:
                 reads=[each.key for each in values],
                 results=[each.key for each in outputs],
                 elements=elements,
+                moves=moves,
             )
         )
         return outputs

@@ -111,6 +111,7 @@ steps = {
     "there and back": lambda: jax.jit(lambda x, w: forward(-(-x), w))(x, w),
     "unused program": lambda: (plain(x, w), plain(-x, w))[0],
     "same program": lambda: (plain(x, w), plain(x, w))[0],
+    "copied first": lambda: plain(x + 0, w),
     "not compiled": lambda: forward(x, w),
     "fence": lambda: jax.jit(lambda x: jnp.sin(jax.lax.optimization_barrier(jnp.cos(x))))(x),
     "checkpoint": lambda: jax.jit(jax.grad(jax.checkpoint(loss)))(w, x),
@@ -228,6 +229,7 @@ def test_needless_work_of_jaxs_steps_is_found(
         "there and back": ["neg"],
         "unused program": ["add", "dot_general", "neg"],
         "same program": ["add", "dot_general"],
+        "copied first": [],
         "not compiled": [],
         "eager, twice": ["add", "dot_general"],
     }
@@ -237,6 +239,7 @@ def test_needless_work_of_jaxs_steps_is_found(
     assert unusual == {
         "unused program": ["a whole program in vain", "neg outside of a compiled program"],
         "same program": ["a whole program in vain"],
+        "copied first": ["a whole program in vain"],
         "eager, twice": ["a whole program in vain"],
     }
 
