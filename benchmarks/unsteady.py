@@ -28,7 +28,7 @@ class Unsteadiness:
 def draw(rng: np.random.Generator, kind: str, nights: int) -> Unsteadiness:
     """One of `KINDS` or `STEADY`.
 
-    `correlated`: neighbouring nights by 0.5. `two machines` 2 to 5 apart, each of which stays for
+    `correlated`: neighbouring nights by 0.5. `two machines` are 2 to 5 apart, and one stays for
     5 or 15 nights on average. `grows`: three times as much in the last 30 nights. `smooth
     variance`: from half to twice as much, over 90 to 200 nights. `weeks`: a sine of 7 nights, 1.2
     high. `tails`: exponential on one side in a quarter of nights. `nightly modes`, 3 to 6

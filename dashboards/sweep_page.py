@@ -74,15 +74,15 @@ def title_sweep(found: Mapping[str, Any]) -> str:
     return f"{name_model(found['workload'])}: a is {names['a']}, b is {names['b']}"
 
 
-def split_columns(found: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The keys of the rows of `list_points` as two tables for text: speeds, with the efficiency
+def split_columns(varied: str, points: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """The keys of these rows of `list_points` as two tables for text: speeds, with the efficiency
     over devices, and what compiling and new shapes cost."""
-    varied, num_speeds = found["varied"], _NUM_SPEEDS
+    num_speeds = _NUM_SPEEDS
     speeds = [varied, "a", "b", "a per s", "b per s", "speedup", "verdict", "counts"]
     if varied == "devices":
         num_speeds += 1
         speeds[5:5] = ["a efficiency", "b efficiency"]
-    costs = [key for _, *keys in list_pairs(list_points(found))[num_speeds:] for key in keys]
+    costs = [key for _, *keys in list_pairs(points)[num_speeds:] for key in keys]
     return speeds, [varied, *costs]
 
 

@@ -90,7 +90,7 @@ def publish_curve(
     publish_sweep(found, state.site / campaign)
     publish_campaign(state, campaign)  # once more: now there is a page to link to
     title, points = title_sweep(found), list_points(found)
-    speeds, costs = split_columns(found)
+    speeds, costs = split_columns(sweep.varied, points)
     crossing = "" if found["crossing"] is None else f" {describe_crossing(found)}"
     link = f"{title}.{crossing} [Its page]({state.link_page(campaign)})"
     columns = [*speeds, "note", *costs[1:]]

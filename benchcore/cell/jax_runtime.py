@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from benchcore.cell.explain.products import MOST_COUNTED, describe
 from benchcore.cell.jax_group import join_group
 from benchcore.cell.measure.gpu_libraries import read_versions
 from benchcore.cell.measure.host import usable_cpus
+from benchcore.cell.measure.nested_clock import NestedClock
 from benchcore.cell.measure.timing import run_window
 from benchcore.cell.proof import jax_needless, jax_watch
 from benchcore.cell.proof.canary import STRIDE, Operands, Products
@@ -351,43 +351,6 @@ class JaxRuntime:
             return "1"
         cpus = usable_cpus()
         return str(self._place.count_threads(int(os.environ.get("NPROC") or cpus), cpus))
-
-
-@dataclass(frozen=True)
-class _Span:
-    began: float
-    ended: float
-
-    @property
-    def middle(self) -> float:
-        return (self.began + self.ended) / 2
-
-
-class NestedClock:
-    """Seconds per stage. Each instant counts for the innermost stage only.
-
-    JAX reports a trace's duration at its end. A jitted function traced within another one, or
-    compiled during another trace, would otherwise count twice.
-    """
-
-    def __init__(self, stages: tuple[str, ...]) -> None:
-        self.seconds = dict.fromkeys(stages, 0.0)
-        self._outermost: list[_Span] = []
-
-    def record(self, stage: str, duration_s: float, ended: float) -> None:
-        """Add a duration of `stage` that has just ended, at `ended` seconds of a steady clock.
-
-        A span is inside this one if its middle is after this one's start. End times are read a
-        little late, so comparing starts would miss an inner span that started together with the
-        outer.
-        """
-        span = _Span(ended - duration_s, ended)
-        inner = 0.0
-        while self._outermost and self._outermost[-1].middle > span.began:
-            each = self._outermost.pop()
-            inner += each.ended - each.began
-        self.seconds[stage] += max(0.0, duration_s - inner)
-        self._outermost.append(span)
 
 
 def _autotune(cpu: bool) -> str:

@@ -181,7 +181,7 @@ def _find_crossing(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 _CROSSED = ("batch", "models")
-"""What varies in numbers of which any in between makes sense."""
+"""What varies in numbers that can also lie between two measured ones."""
 _LOGS = ("log_ratio", "low", "high")
 
 

@@ -63,15 +63,7 @@ def _lose_index_and_cache(trial: Trial) -> None:
 
 def _build_twice(trial: Trial) -> None:
     """The same command is started a second time while the first one builds."""
-    other = subprocess.Popen(
-        trial.command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=trial.variables,
-        start_new_session=True,
-    )
-    trial.until_rerun.callback(other.wait)
+    trial.start_second(trial.limit_s)
 
 
 def _interrupt(number: signal.Signals) -> Callable[[Trial], None]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flows.chaos.fault import Fault
-from flows.chaos.trial import MissedError, Trial
+from flows.chaos.trial import MissedError, Trial, end_process
 
 _DISK_BYTES = 60_000_000
 _LEFT_BYTES = 20_000
@@ -168,23 +168,7 @@ def _starve(word: str) -> Callable[[Trial], None]:
 
 def _measure_at_once(trial: Trial) -> None:
     """The same command is started a second time while the first one measures."""
-    other = subprocess.Popen(
-        trial.command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=trial.variables,
-        start_new_session=True,
-    )
-    trial.until_rerun.callback(_end, other)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(60)
-    finally:
-        process.kill()
-        process.wait()
+    trial.start_second(60)
 
 
 def _hold_device(trial: Trial) -> None:
@@ -198,7 +182,7 @@ def _hold_device(trial: Trial) -> None:
     )
     assert other.stdout is not None
     other.stdout.readline()
-    trial.until_rerun.callback(_end, other)
+    trial.until_rerun.callback(end_process, other, 60)
 
 
 def _block_locks(trial: Trial) -> None:

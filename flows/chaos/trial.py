@@ -124,6 +124,19 @@ class Trial:
         state = ("--state", str(self.state.root))
         return (sys.executable, "-P", "-m", "flows.cli.main", *words, *state)
 
+    def start_second(self, limit_s: float) -> None:
+        """Start the command once more beside the night. It ends before the command runs again,
+        after this long by SIGKILL."""
+        other = subprocess.Popen(
+            self.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self.variables,
+            start_new_session=True,
+        )
+        self.until_rerun.callback(end_process, other, limit_s)
+
     @property
     def arguments(self) -> tuple[str, ...]:
         """Of the measuring layer."""
@@ -300,3 +313,12 @@ def find_doubled(trial: Trial, before: dict[str, str]) -> list[str]:
     void = {_hash(path) for path in (trial.state.spool / CAMPAIGN).glob("void/*.json")}
     changed = [each for each, sha in before.items() if after.get(each) != sha and sha not in void]
     return sorted({*changed, *(after.keys() - planned)})
+
+
+def end_process(process: subprocess.Popen[bytes], limit_s: float) -> None:
+    """Wait for a process, and kill it after this long."""
+    try:
+        process.wait(limit_s)
+    finally:
+        process.kill()
+        process.wait()

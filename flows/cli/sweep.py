@@ -134,8 +134,8 @@ def _write_csv(found: Mapping[str, Any], path: Path) -> None:
 
 
 def _print(found: Mapping[str, Any], page: Path) -> None:
-    columns, costs = split_columns(found)
     points = list_points(found)
+    columns, costs = split_columns(found["varied"], points)
     print_rows(points, columns, title=title_sweep(found))
     print_rows(points, costs, title="What compiling and new shapes cost")
     if found["crossing"] is not None:

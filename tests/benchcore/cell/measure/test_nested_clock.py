@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchcore.cell.jax_runtime import NestedClock
+from benchcore.cell.measure.nested_clock import NestedClock
 
 
 def _seconds(*spans: tuple[str, float, float]) -> dict[str, float]:
