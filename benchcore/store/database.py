@@ -44,6 +44,7 @@ __all__ = [
     "downgrade",
     "is_database_error",
     "is_disk_full",
+    "newest_revision",
     "open_database",
     "upgrade",
 ]
@@ -86,6 +87,13 @@ def _bring_up_to_date(engine: Engine) -> None:
         )
     if current != scripts.get_current_head():
         upgrade(engine)
+
+
+def newest_revision() -> str:
+    """The revision of the tables that this version makes."""
+    head = ScriptDirectory.from_config(_alembic_config()).get_current_head()
+    assert head is not None
+    return head
 
 
 def check_database(url: str) -> str:

@@ -16,26 +16,38 @@ from benchcore.store.parts import list_incomplete
 _ROWS = 500
 """Rows that are read and written at once: 500 of the widest take some 5 MB."""
 
+Rows = list[dict[str, Any]]
+Reader = Callable[[Table], Iterator[Rows]]
+"""Reads a table's rows, in parts, a dict of its columns each."""
+
 
 def copy_database(
     source: Engine, target: Engine, report: Callable[[str], None] = lambda text: None
 ) -> dict[str, int]:
-    """Copy every row to a database without rows, read all back, and compare; rows of each table.
+    """`fill_database` with every row of another one."""
+    with source.connect() as reading:
+        return fill_database(lambda table: read_parts(reading, table), target, report)
+
+
+def fill_database(
+    read: Reader, target: Engine, report: Callable[[str], None] = lambda text: None
+) -> dict[str, int]:
+    """Write rows to a database without rows, read all back, and compare; rows of each table.
 
     One transaction: interrupted, it leaves the target empty. Raises UserError if the target holds
     rows, and DamagedFileError if what was read back differs.
     """
     tables = Base.metadata.sorted_tables
     counts = dict.fromkeys((table.name for table in tables), 0)
-    with source.connect() as reading, begin_writing(target) as session:
+    with begin_writing(target) as session:
         writing = session.connection()
         _check_empty(writing, tables)
         for table in tables:
-            for rows in _read_parts(reading, table):
+            for rows in read(table):
                 writing.execute(insert(table), rows)
                 counts[table.name] += len(rows)
             continue_numbers(writing, table)
-            _compare(reading, writing, table)
+            _compare(read, lambda table: read_parts(writing, table), table)
             report(f"{table.name}: {counts[table.name]} rows")
     return counts
 
@@ -70,16 +82,17 @@ def _check_empty(connection: Connection, tables: list[Table]) -> None:
         )
 
 
-def _read_parts(connection: Connection, table: Table) -> Iterator[list[dict[str, Any]]]:
+def read_parts(connection: Connection, table: Table) -> Iterator[Rows]:
+    """A table's rows, in the order of their keys."""
     query = select(table).order_by(*table.primary_key)
     streamed = connection.execute(query, execution_options={"stream_results": True})
     for part in streamed.mappings().partitions(_ROWS):
         yield [dict(row) for row in part]
 
 
-def _compare(reading: Connection, writing: Connection, table: Table) -> None:
-    """Texts may sort in another order there, so both sides are read by keys from the source."""
-    pairs = zip_longest(_read_parts(reading, table), _read_parts(writing, table), fillvalue=[])
+def _compare(read: Reader, written: Reader, table: Table) -> None:
+    """Texts may sort in another order there, so rows are matched by their keys."""
+    pairs = zip_longest(read(table), written(table), fillvalue=[])
     ours: dict[tuple[Any, ...], Any] = {}
     theirs: dict[tuple[Any, ...], Any] = {}
     for left, right in pairs:

@@ -106,7 +106,11 @@ _TABLE: Mapping[str, Sequence[tuple[str, ...]]] = {
             "Load result documents and proofs from the state folder into the database.",
             "cli.report",
         ),
-        ("db", "Check the database, and copy it.", "cli.database"),
+        (
+            "db",
+            "Check the database, copy it, export and import its tables.",
+            "cli.database",
+        ),
         ("chaos", "Inject faults into nights of the workload noop, and count what is lost."),
         ("prune", "Remove files that no recent night needs, and show the size of what remains."),
         ("rebuild", "Rebuild the database from documents alone."),

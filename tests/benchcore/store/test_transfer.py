@@ -1,12 +1,15 @@
-"""A database is copied row by row to either engine, and damage is found."""
+"""A database is copied row by row to either engine, goes to files and back; damage is found."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from command_line import run_here
 from postgres_server import make_database
@@ -21,6 +24,7 @@ from benchcore.store.database import Engine, begin_writing, count_rows, open_dat
 from benchcore.store.duels import judge_campaign
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.models import Base, ContenderRun, DuelRun, FailedCheckRow, StartRun
+from benchcore.store.parquet import MANIFEST, export_tables, import_tables
 from benchcore.store.transfer import copy_database, find_damage
 from data_checks.check import check_campaign
 
@@ -102,8 +106,8 @@ def test_a_copy_that_differs_is_refused_and_leaves_nothing(
             changed = connection.engine.url.database == other.url.database
             yield [{**row, "batch": 17} if changed and "batch" in row else row for row in rows]
 
-    parts = transfer._read_parts
-    monkeypatch.setattr(transfer, "_read_parts", read)
+    parts = transfer.read_parts
+    monkeypatch.setattr(transfer, "read_parts", read)
     with pytest.raises(DamagedFileError, match="of 'duel_run' differs; nothing was written"):
         copy_database(filled, other)
     assert sum(count_rows(url).values()) == 1  # the revision of the tables
@@ -162,3 +166,98 @@ def test_the_commands_check_and_copy(filled: Engine, state: State, tmp_path: Pat
         session.execute(delete(StartRun))
     checked = run_here("db", "check", "--state", str(state.root))
     assert checked.returncode == 1 and "deadheat rebuild" in checked.stdout
+
+
+def test_tables_go_to_files_and_to_either_engine(
+    filled: Engine, other: Engine, tmp_path: Path
+) -> None:
+    before = _dump(filled)
+    counts = export_tables(filled, tmp_path / "tables")
+    assert counts == {name: len(rows) for name, rows in before.items()}
+    assert import_tables(tmp_path / "tables", other) == counts
+    # From there through files again: rows of PostgreSQL are those that SQLite had.
+    export_tables(other, tmp_path / "again")
+    back = open_database(f"sqlite:///{tmp_path / 'back.db'}")
+    import_tables(tmp_path / "again", back)
+    assert _dump(back) == before
+    back.dispose()
+
+
+def test_other_programs_read_plain_columns(filled: Engine, tmp_path: Path) -> None:
+    export_tables(filled, tmp_path / "tables")
+    starts = pyarrow.parquet.read_table(tmp_path / "tables" / "start_run.parquet")
+    assert str(starts.schema.field("warm_up").type) == "string"
+    assert isinstance(json.loads(starts["warm_up"][0].as_py()), dict)
+    duels = pyarrow.parquet.read_table(tmp_path / "tables" / "duel_run.parquet")
+    assert {str(each.type) for each in duels.schema} >= {"int64", "timestamp[us, tz=UTC]"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "can't be read"),
+        (lambda path: path.unlink(), "No such file"),
+        (lambda path: _flip(path), "can't be read"),
+        (lambda path: _drop_rows(path), r"wanted 3 rows, got 2"),
+    ],
+    ids=["truncated", "missing", "flipped", "fewer rows"],
+)
+def test_a_damaged_file_is_refused_and_nothing_is_written(
+    damage, reason: str, filled: Engine, tmp_path: Path
+) -> None:
+    export_tables(filled, tmp_path / "tables")
+    damage(tmp_path / "tables" / "duel_run.parquet")
+    url = f"sqlite:///{tmp_path / 'other.db'}"
+    other = open_database(url)
+    with pytest.raises(DamagedFileError, match=reason):
+        import_tables(tmp_path / "tables", other)
+    assert sum(count_rows(url).values()) == 1  # the revision of the tables
+    other.dispose()
+
+
+def _flip(path: Path) -> None:
+    """Change one bit of the first page's data, which its checksum covers."""
+    data = bytearray(path.read_bytes())
+    first = pyarrow.parquet.ParquetFile(path).metadata.row_group(0).column(0)
+    data[first.dictionary_page_offset + first.total_compressed_size // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def _drop_rows(path: Path) -> None:
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(table.slice(1), path)
+
+
+def test_a_folder_of_another_kind_or_version_is_refused(filled: Engine, tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    with pytest.raises(UserError, match="wanted a folder that `deadheat db export` wrote"):
+        import_tables(folder, filled)
+    export_tables(filled, folder)
+    with pytest.raises(UserError, match="wanted a new or empty folder"):
+        export_tables(filled, folder)
+    with pytest.raises(UserError, match="without rows, got one with rows in duel_run, "):
+        import_tables(folder, filled)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "revision": "0001"}))
+    with pytest.raises(UserError, match="of revision 0001; import it with the version"):
+        import_tables(folder, filled)
+
+
+def test_without_pyarrow_both_say_what_to_install(
+    filled: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(UserError, match=r"install deadheat\[parquet\]"):
+        export_tables(filled, tmp_path / "tables")
+    assert not (tmp_path / "tables").exists()
+
+
+def test_the_commands_export_and_import(filled: Engine, state: State, tmp_path: Path) -> None:
+    folder, new = str(tmp_path / "tables"), str(tmp_path / "new")
+    done = run_here("db", "export", folder, "--state", str(state.root))
+    assert done.returncode == 0 and "rows exported" in done.stdout, done
+    back = run_here("db", "import", folder, "--state", new, "--json")
+    assert back.returncode == 0 and json.loads(back.stdout)["duel_run"] == 3, back
+    again = run_here("db", "import", folder, "--state", new)
+    assert again.returncode == 2 and "without rows" in again.stderr
