@@ -379,10 +379,10 @@ def _list_of_profiles() -> Iterator[Expectation]:
 
 
 def _list_of_proofs() -> Iterator[Expectation]:
-    """The float64 oracles are one function, and each side's error is within its bound, also by the
-    numbers: `passed` is only a claim."""
+    """The float64 references are one function, and each side's error is within its bound, also by
+    the numbers: `passed` is only a claim."""
     yield _one_of("passed", [True], "proven equal", "not proven to compute the same: {reason}")
-    for of in ("oracle", "a", "b"):
+    for of in ("reference", "a", "b"):
         yield _at_least(
             f"{of}_bound",
             f"{of}_error",

@@ -11,21 +11,21 @@ from typing import Any
 
 from benchcore.errors import UserError
 from benchcore.planning.catalog import list_workloads, load_spec
-from tasks.plants import VAIN, Outcome, Plant
+from tasks.plants import NEEDLESS, Outcome, Plant
 
 _SIDES = ("jax", "torch")
 _DIFFERS = "' differs|could not be compared"
 _STATE = "timed step"
 _WORK = "the work of its case"
-_VAIN, _UNUSUAL = VAIN
+_NEEDLESS, _UNUSUAL = NEEDLESS
 
 _GUARDS = {
     "' differs": "numerics",
     "could not be compared": "numerics",
     _STATE: "later steps",
     _WORK: "products",
-    _VAIN: "in vain",
-    _UNUSUAL: "in vain",
+    _NEEDLESS: "needless work",
+    _UNUSUAL: "needless work",
     "input_buffers": "input buffers",
     "owed": "owed",
     "host calls": "host calls",
@@ -145,12 +145,12 @@ KINDS = (
     Kind(
         name="does its work twice",
         wrapper="work_twice",
-        guard=f"{_DIFFERS}|{_WORK}|{_VAIN}",
+        guard=f"{_DIFFERS}|{_WORK}|{_NEEDLESS}",
     ),
     Kind(
-        name="work in vain",
-        wrapper="work_in_vain",
-        guard=f"{_VAIN}|{_UNUSUAL}",
+        name="needless work",
+        wrapper="needless_work",
+        guard=f"{_NEEDLESS}|{_UNUSUAL}",
         fits=attrgetter("has_floats"),
     ),
 )

@@ -211,7 +211,7 @@ def work_twice(build: Build, given: Given) -> Program:
     return replace(program, step=step)
 
 
-def work_in_vain(build: Build, given: Given) -> Program:
+def needless_work(build: Build, given: Given) -> Program:
     """Compute something more of the inputs, and add none of it, which slows its side."""
     program, burdened = build(), _make_burden(given.framework)
     return replace(program, step=lambda inputs: program.step(burdened(inputs)))
@@ -295,6 +295,6 @@ WRAPPERS: Mapping[str, Wrapper] = {
     for each in (
         repeat_first_output, keep_output_of_each_input, repeat_outputs_by_count, round_inputs,
         round_outputs, compute_half_of_the_batch, use_first_inputs, place_inputs_once, keep_params,
-        return_early, compute_when_read, skip_the_optimizer, work_twice, work_in_vain,
+        return_early, compute_when_read, skip_the_optimizer, work_twice, needless_work,
     )
 }  # fmt: skip

@@ -41,7 +41,7 @@ _LIMITS = DuelLimits(
 _SETTING = "plant"
 _ADDED = [Path(__file__).with_name(f"planted_{each}.py") for each in ("programs", "starts")]
 _BUILD = 'module.build(case, arrays, {**given, "device": order["device"]})'
-VAIN = ("of its work in vain", "does what none needs")
+NEEDLESS = ("of its work needlessly", "does what none needs")
 """Parts of the reasons that come from following values, which takes JAX a second compilation: only
 duels with a plant that needs it do so."""
 _FOLLOW = "find_needless if self._num_devices == 1 else None"
@@ -329,7 +329,7 @@ def _plant(state: State, plants: Mapping[str, Plant], imports: Mapping[str, Sequ
         {"subprocess.Popen(\n": "planted_starts.start(\n            _IMPORTS[python],\n"},
         f"\n\nfrom benchcore.cell import planted_starts\n\n_IMPORTS = {imports!r}\n",
     )
-    if not any(each in plant.guard for each in VAIN for plant in plants.values()):
+    if not any(each in plant.guard for each in NEEDLESS for plant in plants.values()):
         _replace(cell / "jax_runtime.py", {_FOLLOW: "None"})
     _replace(cell / "start.py", {"_FEWEST_LATENCIES = 50": "_FEWEST_LATENCIES = 2"})
     _replace(cell / "stopping.py", {"MIN_STEPS = 50": "MIN_STEPS = 2"})

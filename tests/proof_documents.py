@@ -18,8 +18,8 @@ def make_proof(document: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     row = {
         "use_case": document["duel"]["use_case"],
         "quantity": "logits",
-        "oracle_error": 1e-15,
-        "oracle_bound": 2e-8,
+        "reference_error": 1e-15,
+        "reference_bound": 2e-8,
         "a_error": 1e-7,
         "a_bound": 1e-6,
         "b_error": 1e-7,

@@ -255,8 +255,8 @@ class Proof(Base):
     b: Mapped[str] = mapped_column(String(100))
     quantity: Mapped[str] = mapped_column(Text)
     num_seeds: Mapped[int]
-    oracle_error: Mapped[float | None]
-    oracle_bound: Mapped[float | None]
+    reference_error: Mapped[float | None]
+    reference_bound: Mapped[float | None]
     a_error: Mapped[float | None]
     a_bound: Mapped[float | None]
     b_error: Mapped[float | None]

@@ -27,7 +27,7 @@ _SHOWN = (
     *(BarColumn(), TaskProgressColumn(), TimeElapsedColumn()),
 )
 _COLUMNS = (
-    *("use_case", "quantity", "oracles_apart", "of_at_most"),
+    *("use_case", "quantity", "references_apart", "of_at_most"),
     *("a_error", "a_bound", "b_error", "b_bound", "passed"),
 )
 _PRECISION = "Prove in this precision; repeat for more (default: all of the device)."
@@ -88,7 +88,11 @@ def _print(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         return
     tables: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        shown = {**row, "oracles_apart": row["oracle_error"], "of_at_most": row["oracle_bound"]}
+        shown = {
+            **row,
+            "references_apart": row["reference_error"],
+            "of_at_most": row["reference_bound"],
+        }
         named = tuple(row[key] for key in ("workload", "precision", "a", "b"))
         tables.setdefault(named, []).append(shown)
     for (workload, precision, a, b), of_pair in tables.items():

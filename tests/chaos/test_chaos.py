@@ -80,7 +80,7 @@ def test_there_are_thirty_kinds_with_names_of_their_own() -> None:
         ({"first": replace(WELL, orphans=("a",))}, "orphans"),
         ({"again": replace(WELL, hung=True)}, "hung"),
         ({"first": replace(WELL, code=1, stderr="Traceback (most")}, "unexplained"),
-        ({"first": replace(WELL, code=1, stderr="no cure")}, "unexplained"),
+        ({"first": replace(WELL, code=1, stderr="no advice")}, "unexplained"),
         ({"again": replace(WELL, code=1, stderr="deadheat: x")}, "recovered"),
     ],
 )

@@ -281,7 +281,7 @@ def test_a_malformed_project_is_refused(text: str, monkeypatch: pytest.MonkeyPat
         name_project()
 
 
-def test_a_missing_package_is_reported_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEADHEAT_WANDB", "dead-heat")
     monkeypatch.setattr("dashboards.wandb_runs.importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"install deadheat\[wandb\]"):

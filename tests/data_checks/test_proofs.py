@@ -78,11 +78,11 @@ def test_an_environment_compared_with_itself_needs_no_proof(state: State, engine
     ("wrong", "check"),
     [
         ({"passed": False, "reason": "not the same function"}, "proven equal"),
-        ({"oracle_error": 1e-4}, "oracle within bound"),
+        ({"reference_error": 1e-4}, "reference within bound"),
         ({"a_error": 1e-3}, "a within bound"),
         ({"b_error": 2e-6}, "b within bound"),
         ({"b_error": None}, "b within bound"),
-        ({"oracle_bound": None}, "oracle within bound"),
+        ({"reference_bound": None}, "reference within bound"),
     ],
     ids=str,
 )

@@ -35,7 +35,7 @@ def describe(
     find_needless: Callable[[], Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """What a result document holds as `effective.products`: what the step asks for, by `count`,
-    before that what was compiled, and last what the step does in vain. What raises is null with
+    before that what was compiled, and last what the step does needlessly. What raises is null with
     its reason; so is what can't be found (None)."""
     found: dict[str, Any] = {"flops": None, "compiled_dtypes": None, "compiled_share": None}
     found["needless"] = None

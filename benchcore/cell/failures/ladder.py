@@ -55,7 +55,9 @@ class CrashLadder:
         for workaround in self._list_untried(order):
             if workaround == WORKAROUNDS[-1]:
                 record["highest"] = self._try_highest(order)
-            report_progress(event="rung", contender=name, start=index, rung=workaround.number)
+            report_progress(
+                event="workaround", contender=name, start=index, workaround=workaround.number
+            )
             starts.launcher.workarounds[name] = workaround
             starts.forget(order)
             for again in range(index + 1):
@@ -77,7 +79,7 @@ class CrashLadder:
                 starts.order.device,
                 xla_flags_of(order.settings, starts.order.device),
             )
-        return {"cure": None, "attempts": [], "highest": None, "hlo": hlo}
+        return {"helped": None, "attempts": [], "highest": None, "hlo": hlo}
 
     def _describe_attempt(self, name: str, workaround: Workaround) -> dict[str, Any]:
         contender = self._starts.contenders[name]
@@ -106,7 +108,7 @@ class CrashLadder:
         for name, workaround in self._starts.launcher.workarounds.items():
             contender, clean = self._starts.contenders[name], self._crashed[name]
             held = contender["status"] == "ok"
-            contender["ladder"] = {**clean["ladder"], "cure": workaround.number if held else None}
+            contender["ladder"] = {**clean["ladder"], "helped": workaround.number if held else None}
             if held:
                 for each in (contender, *contender["starts"]):
                     each["status"] = "workaround"

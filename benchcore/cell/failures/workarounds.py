@@ -35,7 +35,7 @@ def describe_attempt(
 ) -> dict[str, Any]:
     """The end of an attempt, in the format of results."""
     ended = failure or {}
-    tried = workaround and {"rung": workaround.number, "flags": list(workaround.flags)}
+    tried = workaround and {"workaround": workaround.number, "flags": list(workaround.flags)}
     return {
         **(tried or {}),
         "status": status,

@@ -90,11 +90,11 @@ def judge_quantity(
     is not finite, or the reference is all zeros, which proves nothing.
     """
     exact, kind = b.exact.get(quantity), quantity.partition("/")[0]
-    sides = {"oracle": a.exact, "a": a.found, "b": b.found}
+    sides = {"reference": a.exact, "a": a.found, "b": b.found}
     errors = {of: measure(side.get(quantity), exact, kind, scale) for of, side in sides.items()}
     floor, ceiling = rule.floor(quantity), _CEILINGS[rule.precision].get(kind)
     bounds = {
-        "oracle": REFERENCE_BOUND,
+        "reference": REFERENCE_BOUND,
         "a": _bound(errors["b"], floor, ceiling),
         "b": _bound(errors["a"], floor, ceiling),
     }

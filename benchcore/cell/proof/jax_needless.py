@@ -113,8 +113,8 @@ def record(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Reco
         if entry.moves and not each.name.startswith(CHOOSING)
     ]
     moving, useful = {place for place, _ in works}, {place for place, use in works if use}
-    vain = ["a whole program in vain"] if moving - useful else []
-    return replace(recorded, unusual=[*tracing.unusual, *vain])
+    needless = ["a needless program"] if moving - useful else []
+    return replace(recorded, unusual=[*tracing.unusual, *needless])
 
 
 def _hash(row: Any) -> int:

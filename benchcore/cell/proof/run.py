@@ -217,7 +217,7 @@ class ProofRun:
 
 _NOTHING = {
     "quantity": "evidence",
-    **{f"{of}_{what}": None for of in ("oracle", "a", "b") for what in ("error", "bound")},
+    **{f"{of}_{what}": None for of in ("reference", "a", "b") for what in ("error", "bound")},
     "passed": False,
 }
 
@@ -225,10 +225,10 @@ _NOTHING = {
 def _explain_bound(row: Mapping[str, Any], a: str, b: str) -> str:
     """Which of the three bounds is exceeded."""
     quantity = row["quantity"]
-    if any(row[f"{of}_error"] is None for of in ("oracle", "a", "b")):
+    if any(row[f"{of}_error"] is None for of in ("reference", "a", "b")):
         return f"{quantity!r} can't be compared: missing, another shape, not finite or all zeros"
-    if row["oracle_error"] > row["oracle_bound"]:
-        apart = f"{row['oracle_error']:.2g}, more than the allowed {row['oracle_bound']:.2g}"
+    if row["reference_error"] > row["reference_bound"]:
+        apart = f"{row['reference_error']:.2g}, more than the allowed {row['reference_bound']:.2g}"
         return f"not the same function: {quantity!r} of {a} and {b} differs in float64 by {apart}"
     of, name = ("a", a) if row["a_error"] > row["a_bound"] else ("b", b)
     error, bound = row[f"{of}_error"], row[f"{of}_bound"]

@@ -67,7 +67,7 @@ class Trial:
 class Attempt:
     """The result of a crashed contender's retry with one workaround."""
 
-    rung: Positive
+    workaround: Positive
     """Number of the workaround in the ladder."""
     flags: list[str]
     status: Status
@@ -92,7 +92,7 @@ class HloDump:
 class Ladder:
     """The workarounds tried after a crash."""
 
-    cure: Positive | None
+    helped: Positive | None
     """The workaround under which all starts were measured; null: none helped."""
     attempts: list[Attempt]
     highest: Trial | None

@@ -33,8 +33,8 @@ class ProofRow:
     a: str
     b: str
     quantity: str
-    oracle_error: Amount | None
-    oracle_bound: Amount | None
+    reference_error: Amount | None
+    reference_bound: Amount | None
     a_error: Amount | None
     a_bound: Amount | None
     b_error: Amount | None

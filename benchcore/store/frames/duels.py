@@ -17,7 +17,7 @@ from benchcore.store.frames.reading import (
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, FailedCheckRow, Proof
 
 _OF_PROOF = (
-    *("quantity", "oracle_error", "oracle_bound", "a_error", "a_bound", "b_error", "b_bound"),
+    *("quantity", "reference_error", "reference_bound", "a_error", "a_bound", "b_error", "b_bound"),
     *("passed", "reason", "first_drift"),
 )
 _PROVEN = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")

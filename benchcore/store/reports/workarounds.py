@@ -87,8 +87,8 @@ def _describe(
 ) -> dict[str, Any]:
     last = [each for each in of_series if each["ladder"]][-1]
     ladder = last["ladder"]
-    avoided = [each for each in of_series if each["ladder"] and each["ladder"]["cure"]]
-    number = avoided[-1]["ladder"]["cure"] if avoided else None
+    avoided = [each for each in of_series if each["ladder"] and each["ladder"]["helped"]]
+    number = avoided[-1]["ladder"]["helped"] if avoided else None
     workaround = next((each for each in WORKAROUNDS if each.number == number), None)
     flag = _FLAGS.get(number or 0)
     hlo = ladder["hlo"]

@@ -76,7 +76,7 @@ CHECKS = {
     "dtype": "products in the case's precision",
     "compiled_dtype": "compiled in the case's precision",
     "compiled_work": "compiled without leaving work out",
-    "needless": "no work in vain",
+    "needless": "no needless work",
     "unusual": "no operation that its step does not need",
 }
 """The name of each check."""
@@ -122,7 +122,7 @@ def _judge_needless(name: str, found: Mapping[str, Any], framework: str, *, on_g
     if elements <= MOST_NEEDLESS.get(framework, 0.0) and not too_many:
         return ""
     return (
-        f"{name}'s step does {elements:.2g} of its work in vain ({operations:.2g} of its "
+        f"{name}'s step does {elements:.2g} of its work needlessly ({operations:.2g} of its "
         f"operations: {', '.join(needless['names'][:5])}): their results are not used, or were "
         "there before"
     )

@@ -166,8 +166,8 @@ def test_a_nightly_profile_measures_each_framework_beside_its_previous_version(n
 
 
 def test_h100_measures_what_each_basic_setting_gains() -> None:
-    """The other settings are left to searches, for the tuned track; cures are prices, and defects a
-    study of their own."""
+    """The other settings are left to searches, for the tuned track; workarounds are prices, and
+    defects a study of their own."""
     played = {
         (key, value)
         for match in load_profile("h100").matches

@@ -56,7 +56,7 @@ def test_both_frameworks_are_proven_to_compute_the_same(proven: tuple[State, Pro
     }
     for row in rows.values():
         assert row["passed"], row["reason"]
-        assert row["oracle_error"] < 1e-12
+        assert row["reference_error"] < 1e-12
         assert 1e-9 < row["a_error"] < 1e-4
 
 
@@ -137,7 +137,7 @@ def test_a_side_that_computes_coarser_than_its_label_fails(
     settings = {"use_cases": ("infer",)}
     rows = _prove_broken(framework_environment, tmp_path, monkeypatch, change, **settings)
     row = rows["infer", "logits"]
-    assert row["oracle_error"] < 1e-12
+    assert row["reference_error"] < 1e-12
     assert not row["passed"]
     assert "errs by" in row["reason"] and "jax" in row["reason"]
 

@@ -186,7 +186,7 @@ PROVEN = {
     ("mlp", "tiny_train_bf16_autocast"),
 }
 """Cases that are held against float64 too, right and with every mistake: one for each mistake, and
-one of the precision that no other test of the oracle computes in."""
+one of the precision that no other test of the reference computes in."""
 PROVEN_SMALLER = {"wrong_epsilon", "norm_momentum", "biased_variance"}
 """Mistakes in training ResNet-50, 6 s each in float64, that its inference and `cifar_resnet` make
 too."""
@@ -509,8 +509,9 @@ def test_program_agrees_with_the_float64_reference(job: Job, outcomes: Outcomes)
     spec = _spec(job.workload)
     case = spec.cases[job.case]
     arrays = spec.make_arrays(case, SEED)
-    oracle = spec.reference(case, spec.smooth(case, arrays) if case.use_case == "train" else arrays)
-    assert _disagreements(job, oracle, outcomes[job.key].before) == {}
+    smooth = spec.smooth(case, arrays) if case.use_case == "train" else arrays
+    reference = spec.reference(case, smooth)
+    assert _disagreements(job, reference, outcomes[job.key].before) == {}
 
 
 @pytest.mark.parametrize("job", [OWN_NORMS], ids=_key)

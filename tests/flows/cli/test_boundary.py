@@ -58,7 +58,7 @@ def test_a_damaged_database_ends_a_command_with_one_paragraph(tmp_path: Path) ->
         run_here("events", "--state", str(tmp_path), "--debug")
 
 
-def test_a_truncated_plan_ends_a_command_with_its_cure(tmp_path: Path) -> None:
+def test_a_truncated_plan_ends_a_command_with_what_to_do(tmp_path: Path) -> None:
     plan = tmp_path / "campaigns" / "night" / "plan.json"
     plan.parent.mkdir(parents=True)
     plan.write_text('{"campaign": "ni')

@@ -151,7 +151,7 @@ import ctypes, os, sys
 
 LOG = {log!r}
 FLAGS = os.environ.get("XLA_FLAGS", "")
-AVOIDED = {cure!r} in FLAGS
+AVOIDED = {flag!r} in FLAGS
 SHAKEN = "benchcore.cell.jax_runtime" in sys.modules
 PRECISION = None
 VALUE = 1.0 if SHAKEN and not AVOIDED else 2.0
@@ -178,7 +178,7 @@ class Shake:
     stage: str = "build"
     when: str = "True"
     how: str = 'raise RuntimeError("INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal address")'
-    cure: str = FLAG
+    flag: str = FLAG
     precision: str = "fp32_ieee"
     dumps: Mapping[str, int] = field(default_factory=dict)
     """What XLA dumps of it: bytes by file name."""
@@ -268,11 +268,11 @@ def test_a_crash_is_avoided_by_the_narrowest_workaround_and_reported(folder: Pat
     # Clean, a plain retry, the flag: start 0, start 1, and the pass for memory.
     assert found["launches"] == ["", "", FLAG, FLAG, FLAG]
     tried = [
-        (each["rung"], each["flags"], each["status"], each["cause"])
+        (each["workaround"], each["flags"], each["status"], each["cause"])
         for each in jax["ladder"]["attempts"]
     ]
     assert tried == [(1, [], "crash", "illegal_address"), (3, [FLAG], "ok", None)]
-    assert (jax["ladder"]["cure"], jax["ladder"]["highest"]) == (3, None)
+    assert (jax["ladder"]["helped"], jax["ladder"]["highest"]) == (3, None)
     assert bare["ladder"] is None
     assert "failed_passes" not in jax["effective"]
 
@@ -338,14 +338,14 @@ def test_a_crash_under_a_workaround_continues_with_the_next(
     _prepare(folder, Shake(stage="block", when=when))
     found = _run(folder, _order())
     assert found["jax"]["failure"]["reason"].startswith("workaround 3 (")
-    ends = [(each["rung"], each["status"]) for each in found["jax"]["ladder"]["attempts"]]
+    ends = [(each["workaround"], each["status"]) for each in found["jax"]["ladder"]["attempts"]]
     assert ends == [(1, "crash"), (3, "ok")]
     assert found["launches"] == [*[""] * without, FLAG, FLAG, FLAG]
     assert found["jax"]["failure"]["start"] == start
 
 
 def test_measurements_survive_a_crash_that_no_workaround_avoids(folder: Path) -> None:
-    shake = Shake(stage="block", when="LAUNCH > 1", cure="--no-such-flag")
+    shake = Shake(stage="block", when="LAUNCH > 1", flag="--no-such-flag")
     _prepare(folder, shake)
     found = _run(folder, _order())
     jax = found["jax"]
@@ -357,7 +357,7 @@ def test_measurements_survive_a_crash_that_no_workaround_avoids(folder: Path) ->
     ]
     assert len([flags for flags in found["launches"] if flags]) == 3
     assert [each["status"] for each in jax["ladder"]["attempts"]] == ["crash"] * 4
-    assert jax["ladder"]["cure"] is None
+    assert jax["ladder"]["helped"] is None
     assert found["equivalence"] == []
 
 
@@ -437,23 +437,23 @@ def test_precision_highest_is_tried_before_the_last_workaround_as_advice(
     folder: Path, when: str, highest: tuple[str, str | None]
 ) -> None:
     """It is a different case: what it computed takes no part, and the ladder goes on."""
-    _prepare(folder, Shake(when=when, cure=LAST, precision="tf32"))
+    _prepare(folder, Shake(when=when, flag=LAST, precision="tf32"))
     found = _run(folder, _order(starts=1))
     jax = found["jax"]
     assert (jax["ladder"]["highest"]["status"], jax["ladder"]["highest"]["cause"]) == highest
-    assert (jax["status"], jax["ladder"]["cure"], len(jax["starts"])) == ("workaround", 5, 1)
+    assert (jax["status"], jax["ladder"]["helped"], len(jax["starts"])) == ("workaround", 5, 1)
     # Clean, four workarounds but the one that this XLA does not know, highest, the last workaround.
     assert [flags.count("=") for flags in found["launches"]] == [0, 0, 1, 1, 0, 1, 1]
     assert [each["agrees"] for each in found["equivalence"]] == [True]
 
 
-@pytest.mark.parametrize(("precision", "cure"), [("fp32_ieee", LAST), ("tf32", FLAG)])
+@pytest.mark.parametrize(("precision", "flag"), [("fp32_ieee", LAST), ("tf32", FLAG)])
 def test_highest_is_not_tried_if_in_force_or_a_narrower_workaround_helped(
-    folder: Path, precision: str, cure: str
+    folder: Path, precision: str, flag: str
 ) -> None:
-    _prepare(folder, Shake(cure=cure, precision=precision))
+    _prepare(folder, Shake(flag=flag, precision=precision))
     ladder_of_jax = _run(folder, _order(starts=1))["jax"]["ladder"]
-    assert (ladder_of_jax["cure"] is not None, ladder_of_jax["highest"]) == (True, None)
+    assert (ladder_of_jax["helped"] is not None, ladder_of_jax["highest"]) == (True, None)
 
 
 _BEFORE, _AFTER = ".before_optimizations.txt", ".sm_90_gpu_after_optimizations.txt"

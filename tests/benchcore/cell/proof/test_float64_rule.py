@@ -27,7 +27,7 @@ def _passes(a: Evidence, b: Evidence, precision: str = "fp32_ieee") -> bool:
 def test_two_sides_with_equal_errors_pass() -> None:
     (row,) = judge(_side(5e-7), _side(1e-6), FP32)
     assert row["passed"]
-    assert (row["oracle_error"], row["oracle_bound"]) == (0.0, 2e-8)
+    assert (row["reference_error"], row["reference_bound"]) == (0.0, 2e-8)
     assert row["a_error"] == pytest.approx(5e-7)
     assert row["a_bound"] == pytest.approx(3 * 1e-6 + 1e-6)
     assert row["b_bound"] == pytest.approx(3 * 5e-7 + 1e-6)

@@ -16,9 +16,9 @@ from benchcore.store.ingest import ingest_spool
 from benchcore.store.reports.workarounds import list_workarounds
 from dashboards.workarounds import describe_workarounds
 
-_CURED = dataclasses.replace(OLD_JAX, status="workaround")
+_AVOIDED = dataclasses.replace(OLD_JAX, status="workaround")
 _LADDER = {
-    "cure": 3,
+    "helped": 3,
     "attempts": [],
     "highest": {"status": "ok", "cause": None, "stage": None, "reason": None},
     "hlo": {
@@ -53,7 +53,7 @@ def _list(engine: Engine, state: State, campaign: str) -> list[dict[str, Any]]:
 def test_an_earlier_workaround_is_reported_in_the_night_that_no_longer_needs_it(
     engine: Engine, state: State
 ) -> None:
-    _spool(state, 1, _CURED)
+    _spool(state, 1, _AVOIDED)
     _spool(state, 2, JAX)
     rows = _list(engine, state, "night-2")
     assert len(rows) == 1
@@ -69,7 +69,7 @@ def test_an_earlier_workaround_is_reported_in_the_night_that_no_longer_needs_it(
 def test_a_case_that_never_crashed_is_not_listed_nor_one_of_another_campaign(
     engine: Engine, state: State
 ) -> None:
-    _spool(state, 1, _CURED)
+    _spool(state, 1, _AVOIDED)
     _spool(state, 2, JAX, case="other")
     assert _list(engine, state, "night-2") == []
 
@@ -77,7 +77,7 @@ def test_a_case_that_never_crashed_is_not_listed_nor_one_of_another_campaign(
 def test_the_price_is_measured_on_a_healthy_case_of_the_same_campaign(
     engine: Engine, state: State
 ) -> None:
-    _spool(state, 1, _CURED)
+    _spool(state, 1, _AVOIDED)
     _spool(state, 2, OLD_JAX, campaign="night-1", workload="matmul")
     _spool(state, 3, OLD_JAX, campaign="night-1", workload="resnet50", case="infer_b8")
     _spool(state, 4, JAX, campaign="night-1", workload="resnet50")
@@ -92,7 +92,7 @@ def test_the_price_is_measured_on_a_healthy_case_of_the_same_campaign(
 
 
 def test_without_a_healthy_sibling_there_is_no_command(engine: Engine, state: State) -> None:
-    _spool(state, 1, _CURED)
+    _spool(state, 1, _AVOIDED)
     (row,) = _list(engine, state, "night-1")
     assert (row["price"], row["price_command"]) == (None, None)
     _spool(state, 2, OLD_JAX, campaign="night-1", workload="matmul")  # lacks the setting
@@ -105,7 +105,7 @@ def test_without_a_healthy_sibling_there_is_no_command(engine: Engine, state: St
 def test_the_price_is_the_time_with_the_flag_over_the_time_without(
     engine: Engine, state: State, counts: bool
 ) -> None:
-    _spool(state, 1, _CURED)
+    _spool(state, 1, _AVOIDED)
     slower = dataclasses.replace(
         OLD_JAX, name="jax-workaround", arm="jax-jit-workaround-no-triton-gemm", step_ns=1.5e6
     )

@@ -134,7 +134,7 @@ def test_undecided_ends_end_the_search() -> None:
     assert [each.num_starts for each in found.rounds] == [12]
 
 
-def _oracle(answers: Callable[[str, str, bool], float]) -> Callable[..., Judgement]:
+def _answer_with(answers: Callable[[str, str, bool], float]) -> Callable[..., Judgement]:
     def judge(old: str, new: str, num_starts: int, fresh: bool) -> Judgement:
         level = answers(old, new, fresh)
         rng = np.random.default_rng(num_starts)
@@ -146,14 +146,14 @@ def _oracle(answers: Callable[[str, str, bool], float]) -> Callable[..., Judgeme
 
 def test_a_culprit_that_fresh_starts_do_not_show_is_not_named() -> None:
     """One wrong answer on the way, such as of a node that was slow for an hour."""
-    misled = _oracle(lambda old, new, fresh: 0.0 if fresh else 0.05)
+    misled = _answer_with(lambda old, new, fresh: 0.0 if fresh else 0.05)
     found = bisect(VERSIONS[:5], misled)
     assert (found.verdict, found.culprits) == ("unverified", ())
     assert "fresh starts of 1.0 and 1.1 contradict it" in found.reason
 
 
 def test_a_culprit_whose_effect_changes_sign_in_fresh_starts_is_not_named() -> None:
-    found = bisect(VERSIONS[:2], _oracle(lambda old, new, fresh: -0.05 if fresh else 0.05))
+    found = bisect(VERSIONS[:2], _answer_with(lambda old, new, fresh: -0.05 if fresh else 0.05))
     assert (found.verdict, found.culprits) == ("unverified", ())
 
 

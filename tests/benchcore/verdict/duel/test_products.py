@@ -96,22 +96,23 @@ def _needless(elements: float, operations: float = 0.0, *unusual: str) -> dict[s
         {"needless": None, "missing": {"needless": "ValueError: odd"}, "on_gpu": True},
     ],
 )
-def test_little_work_in_vain_passes(right: dict[str, Any]) -> None:
+def test_little_needless_work_passes(right: dict[str, Any]) -> None:
     assert _find(**right) == {}
 
 
 @pytest.mark.parametrize(
     ("wrong", "check", "reason"),
     [
-        ({"needless": _needless(0.006)}, "needless", "0.006 of its work in vain"),
+        ({"needless": _needless(0.006)}, "needless", "0.006 of its work needlessly"),
         ({"needless": _needless(0.0, 0.06)}, "needless", "(0.06 of its operations: mul, sin)"),
-        ({"needless": _needless(0.05), "framework": "jax"}, "needless", "0.05 of its work in vain"),
+        ({"needless": _needless(0.05), "framework": "jax"}, "needless",
+         "0.05 of its work needlessly"),
         ({"needless": _needless(0.0, 0.0, "a fence")}, "unusual", "what none needs: a fence"),
         ({"needless": None, "missing": {"needless": "ValueError: odd"}}, "needless",
          "values could not be followed: ValueError: odd"),
     ],
 )  # fmt: skip
-def test_work_in_vain_fails_by_name(wrong: dict[str, Any], check: str, reason: str) -> None:
+def test_needless_work_fails_by_name(wrong: dict[str, Any], check: str, reason: str) -> None:
     found = _find(**wrong)
     assert list(found) == [check]
     assert reason in found[check]

@@ -94,7 +94,7 @@ def test_without_strength_nothing_is_dropped(found: Arrays) -> None:
 def test_depthwise_by_taps_is_the_same_function_forward_and_backward(
     found: Arrays, work: str, name: str
 ) -> None:
-    """The float64 oracle's, against the convolution that every other precision is run with."""
+    """The float64 reference's, against the convolution that every other precision is run with."""
     taps, whole = (found[f"depthwise_{work}_{name}_{by}"] for by in ("taps", "whole"))
     assert taps.shape == whole.shape
     assert np.abs(whole).max() > 0.1
