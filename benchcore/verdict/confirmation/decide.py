@@ -17,6 +17,7 @@ from benchcore.verdict.confirmation.machine_check import (
     describe_machine,
     judge_machine_level,
 )
+from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.thresholds import LASTING_NIGHTS, STEP_SCALE, SeriesScale
 from benchcore.verdict.samples import Judgement, Preference, swap_sides
@@ -260,11 +261,14 @@ def _attribute(
     still = f"old and new environments have the same {history.noun}"
     level = judged.machine_level
     if level is None or level.verdict == "same":
-        return "neither", f"{still}, so no framework changed"
+        where = "" if level is None else f"; the ratio is {level.reason}"
+        return "neither", f"{still}, so no framework changed{where}"
     if "machine_level" in sure:
+        changes = describe_changes(history.changes)
+        together = f"; with all its nights and no earlier one: {changes}" if changes else ""
         return "infrastructure", (
             f"{still}, but the ratio is still at the new level: "
-            f"{_format_change(level)} from the level before"
+            f"{_format_change(level)} from the level before{together}"
         )
     return "unknown", (
         f"{still}; whether the machine changed the ratio is open: "

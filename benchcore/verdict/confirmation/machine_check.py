@@ -142,7 +142,8 @@ def judge_machine_level(
     `change` is what the environments themselves changed in these starts. If that is significant,
     the machine moved only the rest, however small the change is. The rest is `different` if its
     interval clears the smallest change, if it is beyond the bound within which starts are the same,
-    without that change too, and if it has outlasted any earlier spell near its level twice.
+    without that change too, and if it has outlasted any earlier spell near its level twice. A level
+    at which the series certainly was before is `same`: it returned, and nothing is new.
 
     None if it can't be tested: the spread is unknown, the new level has lasted for less than
     `LASTING_NIGHTS`, or there are fewer than two starts.
@@ -177,6 +178,8 @@ def judge_machine_level(
         verdict, reason = "same", "as it was before"
     elif clears and (moved * left < 0 or abs(left) <= least):
         reason = "these starts do not show it"
+    elif clears and history.known:
+        verdict, reason = "same", f"at a level where it already was for {history.known} nights"
     elif clears and history.num_after <= _LONGER * history.longest_spell:
         reason = f"a spell of {history.longest_spell} nights there ended before"
     elif clears:

@@ -30,6 +30,21 @@ def list_condition_changes(before: Conditions, after: Conditions) -> list[Condit
     ]
 
 
+def list_lasting_changes(
+    before: Sequence[Conditions], since: Sequence[Conditions]
+) -> list[ConditionChange]:
+    """The conditions with one value in all nights `since` that none of the nights `before` had, by
+    name; `old` is the last value before. One that a night does not know divides nothing."""
+    if not before or not since:
+        return []
+    return [
+        change
+        for change in list_condition_changes(before[-1], since[0])
+        if {night.get(change.name) for night in since} == {change.new}
+        and not {night.get(change.name) for night in before} & {change.new, None}
+    ]
+
+
 def find_new_conditions(nights: Sequence[Conditions]) -> list[list[ConditionChange]]:
     """For each night, oldest first, the conditions with a value that no earlier night had; `old` is
     the last value before it.

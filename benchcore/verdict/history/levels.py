@@ -9,10 +9,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchcore.verdict.history.conditions import ConditionChange, list_lasting_changes
 from benchcore.verdict.history.detect import Detection, detect_series
 from benchcore.verdict.history.noise import MOST_OUTLIERS
 from benchcore.verdict.history.series import Series
 from benchcore.verdict.history.thresholds import (
+    LASTING_NIGHTS,
     LEVEL_NIGHTS,
     SAME_SHIFT_NIGHTS,
     STEP_SCALE,
@@ -27,6 +29,11 @@ _MOST_CORRELATED = 0.8
 _RECENT, _GROWN = 10, 1.4
 """Last nights, or all since the change if more, whose spread counts if it is this many times that
 of the nights before: the noise has grown. By chance it is in 5 of 100 cases."""
+_CERTAIN = 4.0
+"""Standard errors from the old level from which on a spell was certainly at another one. A history
+has many places for a spell, so it is strict."""
+_ALIKE = 1 / 3
+"""A spell was at the new level if its distance from it is at most this share of the change."""
 _LASTING = ("shift", "drift", "bridge")
 """Triggers of a level that has lasted; after the others only a framework can be blamed."""
 
@@ -39,7 +46,9 @@ class HistoryLevels:
     night about its level, with its modes; None = unknown, and nothing is concluded from levels.
     `correlation` is that of neighbouring nights. `since` holds the nights from the change on with
     the new environments, and the last one. `longest_spell` is for how many nights the series was
-    near the new level before. `noun` names the metric, and `scale` is that of its series.
+    near the new level before, `known` for how many it certainly was at it (0 = the level is new).
+    `changes` are the conditions that divide the nights before from those since. `noun` names the
+    metric, and `scale` is that of its series.
     """
 
     before: float
@@ -52,6 +61,8 @@ class HistoryLevels:
     correlation: float = 0.0
     since: tuple[float, ...] = ()
     longest_spell: int = 0
+    known: int = 0
+    changes: tuple[ConditionChange, ...] = ()
     noun: str = "step time"
     scale: SeriesScale = STEP_SCALE
 
@@ -104,7 +115,7 @@ def measure_levels(
     logs = np.log(series.values)
     shifts = [shift.index for shift in found.shifts]
     if nights.trigger == "drift":
-        old = logs[since : since + LEVEL_NIGHTS]
+        first, old = since, logs[since : since + LEVEL_NIGHTS]
         begin, end = max(since + LEVEL_NIGHTS, len(logs) - LEVEL_NIGHTS), len(logs)
         new = logs[begin:end]
     else:
@@ -112,23 +123,31 @@ def measure_levels(
         begin, end = since, min((each for each in shifts if each > after), default=len(logs))
         old, new = logs[first : before + 1], logs[after:end]
     middle, changed = measure_level(old), logs[begin:end]
+    spread = _measure_both(old, changed) if nights.trigger in _LASTING else None
     levels = np.split(logs, shifts)
     residuals = np.concatenate([each - np.median(each) for each in levels])
     of_after = series.nights[after].environments
     compared = [row for row in range(begin, end - 1) if series.nights[row].environments == of_after]
-    return HistoryLevels(
+    found_levels = HistoryLevels(
         before=middle,
         after=float(np.median(new)),
         num_before=len(old),
         num_after=len(changed),
-        spread=_measure_both(old, changed) if nights.trigger in _LASTING else None,
+        spread=spread,
         correlation=max(measure_correlation(old), measure_correlation(residuals)),
         since=tuple(logs[[*compared, end - 1]].tolist()),
         longest_spell=find_longest_spell(
             logs[:since], middle, float(np.median(changed)), series.list_releases()
         ),
+        changes=_list_changes(series, range(first, before + 1), range(after, end)),
         scale=series.scale,
     )
+    return replace(found_levels, known=find_known_level(logs[:since], found_levels))
+
+
+def _list_changes(series: Series, old: range, new: range) -> tuple[ConditionChange, ...]:
+    of_old, of_new = ([series.nights[row].conditions for row in rows] for rows in (old, new))
+    return tuple(list_lasting_changes(of_old, of_new))
 
 
 def _measure_both(old: np.ndarray, changed: np.ndarray) -> float | None:
@@ -149,17 +168,45 @@ def find_longest_spell(
 
     The history's first nights are no spell if a release, by its row, may have ended them.
     """
-    if len(logs) < 5 or old == new:
+    spells = _list_spells(logs, old, new)
+    if spells and spells[0][0] == 0:
+        first_end = spells[0][1]
+        if any(abs(first_end - row) <= SAME_SHIFT_NIGHTS for row in releases):
+            del spells[0]
+    return max((end - start for start, end in spells), default=0)
+
+
+def find_known_level(logs: np.ndarray, levels: HistoryLevels) -> int:
+    """For how many nights, at most, the series was certainly at the new level before: a return to
+    it changes nothing that was not there before. `logs` are the nights before the change.
+
+    Certain is a spell of `LASTING_NIGHTS` or more that is `_CERTAIN` standard errors off the old
+    level, and over for more than `SAME_SHIFT_NIGHTS`: until then noise may split one change in two.
+    """
+    if levels.spread is None:
         return 0
+    known = 0
+    for start, end in _list_spells(logs, levels.before, levels.after):
+        count, level = end - start, float(np.median(logs[start:end]))
+        error = levels.spread * math.sqrt(levels.share(count))
+        is_certain = abs(level - levels.before) >= _CERTAIN * error
+        is_alike = abs(level - levels.after) <= _ALIKE * abs(levels.after - levels.before)
+        is_over = len(logs) - end > SAME_SHIFT_NIGHTS
+        if count >= LASTING_NIGHTS and is_certain and is_alike and is_over:
+            known = max(known, count)
+    return known
+
+
+def _list_spells(logs: np.ndarray, old: float, new: float) -> list[tuple[int, int]]:
+    """The rows, from and to before, of nights in a row that were nearer to the new level than to
+    the old one before others followed, by medians of three nights."""
+    if len(logs) < 5 or old == new:
+        return []
     smooth = np.median(np.lib.stride_tricks.sliding_window_view(logs, 3), axis=1)
     near = (smooth - (old + new) / 2) * (new - old) > 0
     ends = [0, *(np.flatnonzero(np.diff(near)) + 1).tolist()]
-    spells = [(start, end) for start, end in pairwise(ends) if near[start]]
-    if spells and spells[0][0] == 0:
-        end = spells[0][1] + 1  # the median of three nights has the row of the middle one
-        if any(abs(end - row) <= SAME_SHIFT_NIGHTS for row in releases):
-            del spells[0]
-    return max((end - start for start, end in spells), default=0)
+    # A median has the row of its middle night; the first night belongs to the first median.
+    return [(start + (start > 0), end + 1) for start, end in pairwise(ends) if near[start]]
 
 
 def measure_spread(logs: np.ndarray) -> float | None:

@@ -14,6 +14,7 @@ from benchcore.verdict.confirmation.decide import (
     decide,
     pass_false_discovery,
 )
+from benchcore.verdict.history.conditions import ConditionChange
 from benchcore.verdict.history.levels import HistoryLevels
 from benchcore.verdict.history.thresholds import SeriesScale
 
@@ -100,6 +101,21 @@ def test_a_lasting_level_with_equal_environments_is_infrastructure() -> None:
     found = _decide(_starts(level=0.26), levels=MOVED)
     assert (found.verdict, found.culprit) == ("confirmed", "infrastructure")
     assert "the ratio is still at the new level: +6" in found.reason
+
+
+def test_a_lasting_level_names_the_node_that_came_with_it() -> None:
+    node = ConditionChange(name="node", old="n1", new="n2")
+    found = _decide(_starts(level=0.26), levels=replace(MOVED, changes=(node,)))
+    assert found.culprit == "infrastructure"
+    assert found.reason.endswith("; with all its nights and no earlier one: node n1 to n2")
+    alone = _decide(_starts(level=0.26), levels=MOVED)
+    assert "earlier one" not in alone.reason
+
+
+def test_a_return_to_a_level_of_before_is_refuted() -> None:
+    found = _decide(_starts(level=0.26), levels=replace(MOVED, known=7))
+    assert (found.verdict, found.culprit) == ("refuted", "neither")
+    assert found.reason.endswith("the ratio is at a level where it already was for 7 nights")
 
 
 def test_without_a_new_environment_only_the_level_decides() -> None:

@@ -71,6 +71,15 @@ def test_a_level_that_was_left_before_must_last_twice_as_long_as_then() -> None:
     assert found is not None and found.verdict == "different"
 
 
+def test_a_return_to_a_level_of_before_is_the_same_however_long_it_lasts() -> None:
+    levels = _levels(num_after=90, since=(0.05,) * 90, longest_spell=7, known=7)
+    found = judge_machine_level([0.051, 0.049], levels)
+    assert found is not None and found.verdict == "same"
+    assert found.reason == "at a level where it already was for 7 nights"
+    unclear = judge_machine_level([0.051, 0.049], _levels(known=7, spread=0.03))
+    assert unclear is not None and unclear.verdict == "unknown"
+
+
 def test_what_the_environments_changed_is_not_the_machines() -> None:
     """A release by 1 % is the same as before, but two of them are no machine."""
     levels = _levels(after=0.025, spread=0.002, since=(0.025,) * 5)

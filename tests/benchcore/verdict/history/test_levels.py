@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from benchcore.verdict.history.conditions import describe_changes
 from benchcore.verdict.history.levels import (
     SuspectedNights,
     find_longest_spell,
@@ -106,10 +107,54 @@ def test_a_level_that_was_left_without_a_release_is_a_spell() -> None:
     assert find_longest_spell(spells, 0.0, 0.04) == 7
     assert find_longest_spell(spells, 0.0, -0.04) == 0
     first = noise - 0.04 * (rows < 30)
-    assert find_longest_spell(first, 0.0, -0.04) == 29  # medians of three have two rows fewer
+    assert find_longest_spell(first, 0.0, -0.04) == 30
     assert find_longest_spell(first, 0.0, -0.04, releases=[32]) == 0
     assert find_longest_spell(noise, 0.0, 0.04) == 0
     assert find_longest_spell(spells[:4], 0.0, 0.04) == 0
+
+
+def _return(nights_there: int, *, ended: int = 40, level: float = 0.04) -> int:
+    """For how many nights the new level is known, of a series at it from night 60 on."""
+    logs = np.random.default_rng(11).normal(0, 0.005, 66)
+    logs[60:] += 0.04
+    logs[ended - nights_there : ended] += level
+    nights = SuspectedNights(trigger="shift", before="58", since="60", after="62")
+    return measure_levels(_series(logs), nights).known
+
+
+def test_a_level_is_known_if_the_series_was_certainly_there_before() -> None:
+    assert (_return(0), _return(2)) == (0, 0)
+    assert (_return(7), _return(30)) == (7, 30)
+    assert _return(7, level=0.022) == 0  # too far from the new level
+    assert _return(4, ended=57) == 0  # noise may have split one change in two
+
+
+def test_noise_near_the_new_level_makes_it_no_known_one() -> None:
+    """A shift of one and a half standard deviations: nights beyond half of it are common."""
+    known = 0
+    for seed in range(40):
+        logs = np.random.default_rng(seed).normal(0, 0.02, 66)
+        logs[60:] += 0.03
+        nights = SuspectedNights(trigger="shift", before="58", since="60", after="62")
+        known += measure_levels(_series(logs), nights).known > 0
+    assert known <= 1
+
+
+def test_conditions_of_all_nights_since_and_of_none_before_are_named() -> None:
+    series = _series(_logs())
+    nodes = ["n1" if row < 50 else "n2" for row in range(60)]
+
+    def find(nodes: list[str]) -> str:
+        nights = [
+            replace(night, conditions={"node": node, "driver": "570"})
+            for night, node in zip(series.nights, nodes, strict=True)
+        ]
+        return describe_changes(measure_levels(make_series(nights), SHIFT).changes)
+
+    assert find(nodes) == "node n1 to n2"
+    assert find([*nodes[:10], "n2", *nodes[11:]]) == "node n1 to n2"  # of an earlier level
+    assert find([*nodes[:30], "n2", *nodes[31:]]) == ""
+    assert find([*nodes[:57], "n1", "n2", "n2"]) == ""
 
 
 def test_only_nights_with_the_new_environments_show_the_new_level() -> None:
