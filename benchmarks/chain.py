@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import unsteady
 
-from benchcore.verdict.confirmation.decide import LOOKS, Finding, Start, decide
-from benchcore.verdict.history.detect import detect_shifts
+from benchcore.verdict.confirmation.decide import ALPHA, LOOKS, Finding, Start, decide
+from benchcore.verdict.history.detect import Detection, detect_shifts
 from benchcore.verdict.history.levels import HistoryLevels, SuspectedNights, measure_levels
 from benchcore.verdict.history.matching import (
     State,
@@ -44,7 +44,6 @@ _OWN = 0.5
 cancel between the old and the new environment; the state of the night or machine does."""
 _WITHIN, _ROUNDS = 0.003, 6
 _SHARED_BY_ALL = 0.03
-_NEAR = 5
 _FIRST_NIGHT = datetime(2026, 1, 1, 3, tzinfo=UTC)
 
 
@@ -100,6 +99,7 @@ class SimulatedSeries:
     kind: str = unsteady.STEADY
     unsteadiness: unsteady.Unsteadiness | None = None
     nights: tuple[Night, ...] = ()
+    shown: Detection | None = None
     known: dict[int, Kept] = field(default_factory=dict[int, "Kept"])
 
 
@@ -131,7 +131,7 @@ def simulate(site: Site) -> Outcome:
     rng = np.random.default_rng(site.seed)
     outcome = Outcome(site=site, series=list(_draw_series(rng, site)))
     for night in range(site.nights):
-        _run_night(rng, outcome, night)
+        _run_night(outcome, night)
     return outcome
 
 
@@ -262,23 +262,29 @@ def _index(night: Night) -> int:
     return (night.at - _FIRST_NIGHT).days
 
 
-def _run_night(rng: np.random.Generator, outcome: Outcome, night: int) -> None:
-    """Bring the suspicions up to date, and confirm all that are open, look by look."""
+def _run_night(outcome: Outcome, night: int) -> None:
+    """Bring the suspicions up to date, and confirm all that are open, look by look.
+
+    Starts are drawn for each suspicion by itself, so that a rule that changes one of them leaves
+    all others as they are.
+    """
     open_ones: list[tuple[int, int]] = []
     for number, one in enumerate(outcome.series):
         open_ones += [(number, each) for each in _refresh(one, night)]
     starts: dict[tuple[int, int], list[Start]] = {each: [] for each in open_ones}
     levels = {each: _levels(outcome.series[each[0]], each[1], night) for each in open_ones}
     findings: dict[tuple[int, int], Finding] = {}
+    drawn = {each: np.random.default_rng((outcome.site.seed, night, *each)) for each in open_ones}
     for look in LOOKS:
         for each in open_ones:
             if each in findings and findings[each].verdict != "more":
                 continue
             one = outcome.series[each[0]]
             while len(starts[each]) < look:
-                starts[each].append(_draw_start(rng, one, one.known[each[1]].found, night))
+                starts[each].append(_draw_start(drawn[each], one, one.known[each[1]].found, night))
         given = [(starts[each], levels[each]) for each in starts]
-        for each, found in zip(starts, decide(given, final=look == LOOKS[-1]), strict=True):
+        judged = decide(given, final=look == LOOKS[-1], num_looks=len(LOOKS), alpha=ALPHA)
+        for each, found in zip(starts, judged, strict=True):
             if each not in findings or findings[each].verdict == "more":
                 findings[each] = found
     outcome.starts += sum(map(len, starts.values()))
@@ -291,8 +297,8 @@ def _refresh(one: SimulatedSeries, night: int) -> list[int]:
     nights = one.nights[: night + 1]
     series = Series(key=nights[0].key, nights=nights)
     known, today = [each.stored for each in one.known.values()], nights[-1].number
-    history = detect_shifts(series.values, series.numbers)
-    found = suspect(series, None, history, list_explained(known))
+    one.shown = detect_shifts(series.values, series.numbers)
+    found = suspect(series, None, one.shown, list_explained(known))
     for change in reconcile(found, known, today):
         number = len(one.known) if change.known is None else change.known
         if change.found is None:
@@ -321,7 +327,7 @@ def _levels(one: SimulatedSeries, number: int, night: int) -> HistoryLevels:
     kept, nights = one.known[number], one.nights[: night + 1]
     names = {name: getattr(kept.found, name).duel_run for name in ("before", "since", "after")}
     suspected = SuspectedNights(trigger=kept.found.trigger, **names)
-    return measure_levels(Series(key=nights[0].key, nights=nights), suspected)
+    return measure_levels(Series(key=nights[0].key, nights=nights), suspected, one.shown)
 
 
 def _record(outcome: Outcome, which: tuple[int, int], found: Finding, night: int) -> None:
@@ -340,59 +346,3 @@ def _record(outcome: Outcome, which: tuple[int, int], found: Finding, night: int
             culprit=found.culprit,
         )
         outcome.events.append(event)
-
-
-def rate(outcome: Outcome) -> list[dict[str, Any]]:
-    """A row per noise and state of nights, and one for all: what was found, and what was false."""
-    groups: list[tuple[str, list[int]]] = [("all", list(range(len(outcome.series))))]
-    for state in STATES:
-        of_state = [n for n, one in enumerate(outcome.series) if one.state == state]
-        groups.append((state, of_state))
-        groups += [
-            (f"{state}, {noise:.1%}", [n for n in of_state if outcome.series[n].noise == noise])
-            for noise in NOISES
-        ]
-    modes = [number for number, one in enumerate(outcome.series) if one.bimodal]
-    groups.append(("two modes", modes))
-    for kind in outcome.site.kinds if len(outcome.site.kinds) > 1 else ():
-        groups.append((kind, [n for n, one in enumerate(outcome.series) if one.kind == kind]))
-    rows = [{"series of": name, **_count(outcome, members)} for name, members in groups]
-    rows[0] |= {
-        "starts": outcome.starts,
-        **{f"suspicions by {name}": count for name, count in sorted(outcome.suspicions.items())},
-        **dict(sorted(outcome.verdicts.items())),
-    }
-    return rows
-
-
-def _count(outcome: Outcome, members: Sequence[int]) -> dict[str, Any]:
-    tally: Counter[str] = Counter()
-    delays: list[int] = []
-    for number in members:
-        events = [event for event in outcome.events if event.series == number]
-        for truth in outcome.series[number].truths:
-            kind = "machine" if truth.culprit == "infrastructure" else "framework"
-            tally[f"{kind} shifts"] += 1
-            near = [
-                event
-                for event in events
-                if abs(event.since - truth.night) <= _NEAR and event.night >= truth.night
-            ]
-            right = [event for event in near if event.culprit == truth.culprit]
-            if right:
-                delays.append(right[0].night - truth.night)
-                tally[f"{kind} found"] += 1
-                tally[f"{kind} in 3 nights"] += delays[-1] <= 3
-            tally["opened again"] += max(len(near) - 1, 0)
-            tally["wrongly blamed"] += bool(near) and not right
-            events = [event for event in events if event not in near]
-        tally["false"] += len(events)
-        tally["false infrastructure"] += sum(e.culprit == "infrastructure" for e in events)
-    names = ("framework shifts", "framework found", "framework in 3 nights", "machine shifts")
-    names += ("machine found", "machine in 3 nights", "wrongly blamed", "opened again", "false")
-    nights = len(members) * outcome.site.nights
-    return {
-        **{name: tally[name] for name in (*names, "false infrastructure")},
-        "false per 1,000 series-nights": 1000 * tally["false"] / max(nights, 1),
-        "mean delay": float(np.mean(delays)) if delays else None,
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from scipy import stats
 from benchcore.cell.stopping import PlayedStart, why_stop
 from benchcore.protocol import DuelLimits
 from benchcore.verdict.samples import Judgement
-from benchcore.verdict.starts import judge_starts
+from benchcore.verdict.starts import StartsOfDuel, judge_starts
 
 _NAMES = ("a", "b")
 LIMITS: Mapping[str, DuelLimits] = {
@@ -27,6 +27,9 @@ NOISES = (0.003, 0.01)
 """Standard deviation between starts of one compilation."""
 _SLOW_SHARE, _SLOW = 0.1, math.log1p(0.05)
 _MODE = math.log1p(0.02)
+_EARLIER, _MODERATED = 20, 600
+"""Earlier duels that inform a verdict, and the verdicts at the end of each row that they inform."""
+_DIFFERENCE = math.log1p(0.02)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class Draw:
     """The mean of starts that are not slow, where some are."""
 
 
-def _offset(deviation: float) -> Callable[[np.random.Generator, tuple[int, int]], Draw]:
+def _offset(deviation: float) -> _Kind:
     def draw(rng: np.random.Generator, shape: tuple[int, int]) -> Draw:
         offsets = rng.normal(0, deviation, shape[0]) if deviation else np.zeros(shape[0])
         return Draw(starts=np.tile(offsets, (shape[1], 1)).T, truth=0.0, within=offsets)
@@ -66,7 +69,8 @@ def _two_kernels(rng: np.random.Generator, shape: tuple[int, int]) -> Draw:
     return Draw(starts=np.tile(offsets, (shape[1], 1)).T, truth=_MODE / 2, within=offsets)
 
 
-KINDS: Mapping[str, Callable[[np.random.Generator, tuple[int, int]], Draw]] = {
+_Kind = Callable[[np.random.Generator, tuple[int, int]], Draw]
+KINDS: Mapping[str, _Kind] = {
     "no offset": _offset(0.0),
     "0.3 % per compilation": _offset(0.003),
     "1 % per compilation": _offset(0.01),
@@ -77,32 +81,90 @@ KINDS: Mapping[str, Callable[[np.random.Generator, tuple[int, int]], Draw]] = {
 
 
 def measure(seed: int, trials: int) -> Iterator[dict[str, Any]]:
-    """A row per limits, kind and noise: coverage of each truth, width and starts."""
+    """A row per limits, kind and noise: coverage of each truth, width, power and starts; and what
+    earlier duels change."""
     for name, limits in LIMITS.items():
-        for kind, draw in KINDS.items():
-            for noise in NOISES:
-                rng = np.random.default_rng(seed)
-                found = [_play(rng, limits, draw, noise) for _ in range(trials)]
-                yield {
-                    "limits": name,
-                    "kind": kind,
-                    "noise": noise,
-                    "seed": seed,
-                    "trials": trials,
-                    **_rate(limits, found),
-                }
+        played = {
+            (kind, noise): _play_all(seed, limits, draw, noise, trials)
+            for kind, draw in KINDS.items()
+            for noise in NOISES
+        }
+        others = [duel for found in played.values() for duel in found]
+        for (kind, noise), found in played.items():
+            quieter = played[kind, min(NOISES)] if noise > min(NOISES) else None
+            yield {
+                "limits": name,
+                "kind": kind,
+                "noise": noise,
+                "seed": seed,
+                "trials": trials,
+                **_rate(limits, found),
+                **_rate_moderated(seed, found, others, quieter),
+            }
 
 
-_Played = tuple[Draw, Judgement, int]
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """A duel that ended: its truths, its starts with their compilations, and its verdict."""
+
+    drawn: Draw
+    starts: StartsOfDuel
+    judged: Judgement
 
 
-def _play(
-    rng: np.random.Generator,
-    limits: DuelLimits,
-    draw: Callable[[np.random.Generator, tuple[int, int]], Draw],
-    noise: float,
-) -> _Played:
-    """One duel until it ends; its truths, its verdict and how many starts it took."""
+def _play_all(
+    seed: int, limits: DuelLimits, draw: _Kind, noise: float, trials: int
+) -> list[Played]:
+    rng = np.random.default_rng(seed)
+    return [_play(rng, limits, draw, noise) for _ in range(trials)]
+
+
+def _rate_moderated(
+    seed: int, found: list[Played], others: list[Played], quieter: list[Played] | None
+) -> dict[str, Any]:
+    """Coverage, width and power where `_EARLIER` duels inform the variance: the duels before of the
+    same kind; those of all kinds, as a device's other cases would; and quieter ones, as if the
+    noise had grown since. Power: of a difference of 2 %, the share of intervals without 0."""
+    rng = np.random.default_rng(seed)
+    first = len(found) - _MODERATED if len(found) > _MODERATED + _EARLIER else _EARLIER
+    rates: dict[str, Any] = {"power at 2%": _find_power(found[first:])}
+    sources: dict[str, Callable[[int], list[Played]]] = {
+        "earlier": lambda number: found[number - _EARLIER : number],
+        "other cases": lambda _: [
+            others[each] for each in rng.integers(len(others), size=_EARLIER)
+        ],
+    }
+    if quieter is not None:
+        sources["quieter"] = lambda number: quieter[number - _EARLIER : number]
+    for name, choose in sources.items():
+        moderated = [
+            replace(duel, judged=_judge(duel.starts, [each.starts for each in choose(number)]))
+            for number, duel in enumerate(found[first:], start=first)
+        ]
+        covered = [_contains(each.judged, each.drawn.truth) for each in moderated]
+        rates[f"coverage, {name}"] = float(np.mean(covered))
+        rates[f"half width, {name}"] = _find_half_width(moderated)
+        rates[f"power at 2%, {name}"] = _find_power(moderated)
+    return rates
+
+
+def _find_power(found: list[Played]) -> float:
+    moved = [(each.judged, each.drawn.truth - _DIFFERENCE) for each in found]
+    return float(np.mean([not _contains(judged, without) for judged, without in moved]))
+
+
+def _find_half_width(found: list[Played]) -> float:
+    widths = [(each.judged.high or 0.0) - (each.judged.low or 0.0) for each in found]
+    return float(np.median(widths)) / 2
+
+
+def _judge(starts: StartsOfDuel, earlier: list[StartsOfDuel]) -> Judgement:
+    logs, compilations = starts
+    return judge_starts(logs, compilations=compilations, earlier=earlier)
+
+
+def _play(rng: np.random.Generator, limits: DuelLimits, draw: _Kind, noise: float) -> Played:
+    """One duel until it ends."""
     drawn = draw(rng, (limits.compilations, limits.most_starts))
     logs = drawn.starts + rng.normal(0, noise, drawn.starts.shape)
     starts: list[PlayedStart] = []
@@ -118,14 +180,12 @@ def _play(
             )
         )
     compilations = [limits.compilation_of(index) for index in range(len(starts))]
-    judged = judge_starts(
-        [math.log(start.times["b"][0]) for start in starts], compilations=compilations
-    )
-    return drawn, judged, len(starts)
+    of_starts = ([math.log(start.times["b"][0]) for start in starts], compilations)
+    return Played(drawn=drawn, starts=of_starts, judged=_judge(of_starts, []))
 
 
-def _rate(limits: DuelLimits, found: list[_Played]) -> dict[str, Any]:
-    covered = [_contains(judged, drawn.truth) for drawn, judged, _ in found]
+def _rate(limits: DuelLimits, found: list[Played]) -> dict[str, Any]:
+    covered = [_contains(each.judged, each.drawn.truth) for each in found]
     error = stats.binomtest(sum(covered), len(covered)).proportion_ci(0.95)
     rates: dict[str, Any] = {
         "coverage": float(np.mean(covered)),
@@ -133,16 +193,15 @@ def _rate(limits: DuelLimits, found: list[_Played]) -> dict[str, Any]:
         "coverage_high": float(error.high),
     }
     if limits.compilations == 1:
-        own = [_contains(judged, float(drawn.within[0])) for drawn, judged, _ in found]
+        own = [_contains(each.judged, float(each.drawn.within[0])) for each in found]
         rates["coverage of this compilation"] = float(np.mean(own))
-    if found[0][0].usual is not None:
-        usual = [_contains(judged, drawn.usual or 0.0) for drawn, judged, _ in found]
+    if found[0].drawn.usual is not None:
+        usual = [_contains(each.judged, each.drawn.usual or 0.0) for each in found]
         rates["coverage of starts that are not slow"] = float(np.mean(usual))
-    widths = [(judged.high or 0.0) - (judged.low or 0.0) for _, judged, _ in found]
     return {
         **rates,
-        "half width": float(np.median(widths)) / 2,
-        "starts": float(np.mean([count for _, _, count in found])),
+        "half width": _find_half_width(found),
+        "starts": float(np.mean([len(each.starts[0]) for each in found])),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,16 +14,19 @@ KINDS = (
 )  # fmt: skip
 _RHO = 0.5
 _STAYS = (5, 15)
+_STAY = 3
 _GROWTH, _LAST = 3.0, 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unsteadiness:
     """In units of a series' noise, by night: the standard deviation of what is drawn anew, and what
-    stays the same for all starts of a night."""
+    stays the same for all starts of a night. `machine` is the number of the one that ran, of two
+    machines that alternate."""
 
     scale: np.ndarray
     common: np.ndarray
+    machine: np.ndarray | None = None
 
 
 def draw(rng: np.random.Generator, kind: str, nights: int) -> Unsteadiness:
@@ -35,6 +39,7 @@ def draw(rng: np.random.Generator, kind: str, nights: int) -> Unsteadiness:
     apart.
     """
     number, scale, common = np.arange(nights), np.ones(nights), np.zeros(nights)
+    machine: np.ndarray | None = None
     if kind == "correlated":
         scale = np.zeros(nights)
         for night in number:
@@ -42,7 +47,8 @@ def draw(rng: np.random.Generator, kind: str, nights: int) -> Unsteadiness:
             common[night] = _RHO * before + math.sqrt(1 - _RHO**2) * rng.normal()
     elif kind == "two machines":
         moves = rng.random(nights) < 1 / rng.choice(_STAYS)
-        common = rng.uniform(2, 5) * (np.cumsum(moves) % 2)
+        machine = np.cumsum(moves) % 2
+        common = rng.uniform(2, 5) * machine
     elif kind == "grows":
         scale = np.where(number >= nights - _LAST, _GROWTH, 1.0)
     elif kind == "smooth variance":
@@ -54,4 +60,12 @@ def draw(rng: np.random.Generator, kind: str, nights: int) -> Unsteadiness:
         common = rng.exponential(1.5, nights) * (rng.random(nights) < 0.25)
     elif kind == "nightly modes":
         common = rng.uniform(3, 6) * (rng.random(nights) < rng.uniform(0.2, 0.5))
-    return Unsteadiness(scale=scale, common=common)
+    return Unsteadiness(scale=scale, common=common, machine=machine)
+
+
+def has_returned(machine: np.ndarray, night: int) -> bool:
+    """Whether the machine that stays in this night stayed before, with another one since; fewer
+    than `_STAY` nights in a row are no stay."""
+    ends = [0, *(np.flatnonzero(np.diff(machine[: night + 1])) + 1).tolist(), night + 1]
+    stays = [int(machine[start]) for start, end in pairwise(ends) if end - start >= _STAY]
+    return any(one != stays[-1] for one in stays[stays.index(stays[-1]) :]) if stays else False

@@ -28,6 +28,7 @@ from typing import Any
 
 import attributions
 import chain
+import chain_rates
 import constants
 import coverage
 import harder_histories
@@ -74,7 +75,9 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=60, help="of the chain")
     parser.add_argument("--shifts", type=int, default=18, help="of frameworks, of the chain")
     parser.add_argument("--machine-shifts", type=int, default=6, help="of the chain")
-    parser.add_argument("--unsteady", action="store_true", help="the chain with more noises")
+    kinds = ("all", *unsteady.KINDS)
+    more = "the chain with more noises, or with this one alone"
+    parser.add_argument("--unsteady", nargs="?", const="all", choices=kinds, help=more)
     parser.add_argument("--short", action="store_true", help="the chain as the tests run it")
     parser.add_argument("--trials", type=int, default=20, help="of each number of pairs and so on")
     parser.add_argument("--peer", action="append", help="default: all; none = ours alone")
@@ -83,8 +86,15 @@ def main() -> None:
     for table in options.tables:
         rows = made[table](options)
         _print(table, rows)
-        kind = "-short" if options.short else "-unsteady" if options.unsteady else ""
-        store_results(f"verdicts-{table}{kind if table == 'chain' else ''}", rows)
+        store_results(f"verdicts-{table}{_name_site(options) if table == 'chain' else ''}", rows)
+
+
+def _name_site(options: argparse.Namespace) -> str:
+    """The end of the file's name for the chain's results."""
+    if options.short or not options.unsteady:
+        return "-short" if options.short else ""
+    alone = "" if options.unsteady == "all" else "-" + options.unsteady.replace(" ", "-")
+    return f"-unsteady{alone}"
 
 
 def report_detection(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -295,16 +305,17 @@ def _find(values: np.ndarray) -> tuple[list[int], int]:
 def report_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row for all series and for each kind of them: shifts found, false events, starts spent."""
     began = time.process_time()
+    kinds = (unsteady.STEADY, *unsteady.KINDS)
     site = chain.Site(
         series=options.series,
         nights=options.nights,
         shifts=options.shifts,
         machine_shifts=options.machine_shifts,
         seed=options.seed,
-        kinds=(unsteady.STEADY, *unsteady.KINDS) if options.unsteady else (unsteady.STEADY,),
+        kinds=kinds if options.unsteady == "all" else (options.unsteady or unsteady.STEADY,),
     )
     site = chain.SHORT if options.short else site
-    rows = chain.rate(chain.simulate(site))
+    rows = chain_rates.rate(chain.simulate(site))
     rows[0] |= {"seed": site.seed, "seconds": time.process_time() - began}
     return rows
 

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from benchcore.cell.measure.degraded import find_degraded
 from benchcore.planning.matrix import PlannedDuel
 from benchcore.store.database import begin_writing
+from benchcore.store.earlier_starts import EarlierStarts
 from benchcore.store.models import (
     IS_CALIBRATION_RUN,
     ContenderRun,
@@ -207,11 +208,17 @@ def replace_ratios(engine: Engine, ratios: Mapping[str, Iterable[Ratio]]) -> Non
 def judge_campaign(
     engine: Engine, *campaigns: str, equivalence_bound: float = EQUIVALENCE_BOUND
 ) -> list[Ratio]:
-    """Judge every duel run of these campaigns again, and store the ratios."""
-    ratios = {
-        record.duel_run: judge_duel(record.sides, record.exclusions, equivalence_bound)
-        for record in _read_records(engine, DuelRun.campaign.in_(campaigns))
-    }
+    """Judge every duel run of these campaigns again, and store the ratios.
+
+    The duels of the same environments before it, from at least five on, inform the variance.
+    """
+    earlier = EarlierStarts.read(engine, campaigns)
+    ratios = dict[str, list[Ratio]]()
+    for record in _read_records(engine, DuelRun.campaign.in_(campaigns)):
+        run = record.duel_run
+        known = earlier.of(run)
+        ratios[run] = judge_duel(record.sides, record.exclusions, equivalence_bound, known)
+        earlier.add(run, ratios[run])
     replace_ratios(engine, ratios)
     return [ratio for of_duel in ratios.values() for ratio in of_duel]
 

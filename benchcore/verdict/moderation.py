@@ -21,6 +21,8 @@ MOST_FREEDOM = 60.0
 """Degrees of freedom that other cases are worth at most: a case may still be one of its own."""
 _FAR = 5.0
 _ROUNDS = 5
+_UNLIKE = 0.05
+"""Significance at which samples spread more than their prior explains."""
 
 
 def fit_spread(cases: Sequence[np.ndarray]) -> SpreadPrior | None:
@@ -44,7 +46,7 @@ def fit_spread(cases: Sequence[np.ndarray]) -> SpreadPrior | None:
         squares = sum(float(each.var()) * len(each) for each in kept)
         spread = math.sqrt(squares / sum(len(each) - 1 for each in kept))
     variances = np.array([float(each.var(ddof=1)) for each in kept])
-    return _fit(variances, np.array([len(each) - 1.0 for each in kept]))
+    return fit_variances(variances, np.array([len(each) - 1.0 for each in kept]), MOST_FREEDOM)
 
 
 def drop_far(means: np.ndarray, far: float) -> np.ndarray:
@@ -71,8 +73,10 @@ def _first_guess(means: Sequence[np.ndarray]) -> float:
     return 2 * robust_deviation(np.concatenate(residuals))
 
 
-def _fit(variances: np.ndarray, freedom: np.ndarray) -> SpreadPrior | None:
-    """Smyth's moments of the logs of the variances, which an outlier hardly moves."""
+def fit_variances(variances: np.ndarray, freedom: np.ndarray, most: float) -> SpreadPrior | None:
+    """The prior of these variances, each of so many degrees of freedom, by Smyth's moments of their
+    logs, which an outlier hardly moves. It is worth `most` degrees of freedom at most. None for
+    fewer than `FEWEST_CASES` variances above 0."""
     from scipy.special import digamma, polygamma
 
     positive = variances > 0
@@ -82,9 +86,33 @@ def _fit(variances: np.ndarray, freedom: np.ndarray) -> SpreadPrior | None:
     logs = np.log(variances[positive]) - digamma(half) + np.log(half)
     middle = float(logs.mean())
     excess = float(logs.var(ddof=1) - polygamma(1, half).mean())
-    worth = min(2 * _inverse_trigamma(excess), MOST_FREEDOM) if excess > 0 else MOST_FREEDOM
+    worth = min(2 * _inverse_trigamma(excess), most) if excess > 0 else most
     log_variance = middle + float(digamma(worth / 2)) - math.log(worth / 2)
     return SpreadPrior(variance=math.exp(log_variance), freedom=worth)
+
+
+def learn_spread(
+    samples: Sequence[float], earlier: Sequence[Sequence[float]]
+) -> SpreadPrior | None:
+    """The prior that earlier samples of the same kind give to these; one sequence per occasion.
+
+    An occasion's outliers belong to its spread. It is worth no more than what it was estimated
+    from. None for too few occasions, and if these samples spread more than theirs explain, by an F
+    test at 5 %: then something is new, and the samples must be judged alone.
+    """
+    from scipy.special import fdtrc
+
+    known = [np.asarray(each, float) for each in earlier if len(each) > 1]
+    if len(samples) < 2 or len(known) < FEWEST_CASES:
+        return None
+    freedom = np.array([len(each) - 1.0 for each in known])
+    variances = np.array([float(each.var(ddof=1)) for each in known])
+    prior = fit_variances(variances, freedom, float(freedom.sum()))
+    if prior is None:
+        return None
+    ratio = float(np.var(samples, ddof=1)) / prior.variance
+    unlike = fdtrc(len(samples) - 1, prior.freedom, ratio) < _UNLIKE
+    return None if unlike else prior
 
 
 def _inverse_trigamma(value: float) -> float:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from benchcore.cell.stopping import average_compilations
+from benchcore.verdict.moderation import learn_spread
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, judge_samples
 
 Certificate = Literal["better", "worse", "unchanged", "not shown"]
 """What a release did to one metric of a case."""
+StartsOfDuel = tuple[Sequence[float], Sequence[int | None]]
+"""The log ratios of a duel's starts, and the compilation of each; None = it compiled nothing."""
 FEWEST_STARTS = 3
 
 
@@ -41,12 +45,17 @@ def judge_starts(
     equivalence_bound: float = EQUIVALENCE_BOUND,
     *,
     compilations: Sequence[int | None] = (),
+    earlier: Sequence[StartsOfDuel] = (),
 ) -> Judgement:
     """The verdict over starts: Student's t over the starts' log ratios, never over rounds.
 
     `compilations` are those of the starts; none given = they share one. Of the intervals over the
     starts and over the compilations' means the wider one counts, as when a duel stops
     (`benchcore.cell.stopping.nested_half_width`).
+
+    `earlier` are duels of the same two environments on the same device: how far their starts and
+    compilations spread moderates the variance (`benchcore.verdict.moderation`). Other cases don't
+    serve: their spread differs, so the intervals of the noisier ones would be too narrow.
 
     `same` wins: a difference within the bound may be significant, but is too small to matter.
     """
@@ -55,12 +64,29 @@ def judge_starts(
     if len(log_ratios) == 1:
         reason = "one start only raises a suspicion: it has no interval"
         return Judgement(log_ratio=float(log_ratios[0]), reason=reason)
-    means = average_compilations(log_ratios, compilations or [0] * len(log_ratios))
+    of_starts = compilations or [0] * len(log_ratios)
+    alike = [each for each in earlier if len({*each[1]}) == len({*of_starts})]
     found = [
-        judge_samples(np.array(samples, float), equivalence_bound, prefer="same")
-        for samples in (means, log_ratios)
+        _judge_moderated(samples, equivalence_bound, others)
+        for samples, others in (
+            (
+                average_compilations(log_ratios, of_starts),
+                [average_compilations(*each) for each in alike],
+            ),
+            (log_ratios, [logs for logs, _ in alike]),
+        )
     ]
     return max(found, key=_width)
+
+
+def _judge_moderated(
+    samples: Sequence[float], bound: float, earlier: Sequence[Sequence[float]]
+) -> Judgement:
+    prior = learn_spread(samples, earlier)
+    found = judge_samples(np.array(samples, float), bound, prefer="same", prior=prior)
+    if prior is None:
+        return found
+    return replace(found, reason=f"{found.reason}, with the spread of {len(earlier)} earlier duels")
 
 
 def _width(found: Judgement) -> float:

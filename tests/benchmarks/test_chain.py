@@ -8,7 +8,8 @@ from dataclasses import replace
 import chain
 import numpy as np
 import pytest
-from chain import Event, Outcome, SimulatedSeries, Site, Truth, rate, simulate
+from chain import Event, Outcome, SimulatedSeries, Site, Truth, simulate
+from chain_rates import rate
 
 SMALL = chain.SHORT
 
@@ -41,6 +42,20 @@ def test_false_and_repeated_events_are_counted() -> None:
     assert rate(outcome)[0]["wrongly blamed"] == 1
 
 
+def test_false_events_of_returns_and_of_first_stays_are_counted_apart() -> None:
+    site = Site(series=6, nights=10, shifts=0, machine_shifts=0, kinds=("two machines",))
+    outcome = simulate(site)
+    one = outcome.series[0]
+    assert one.unsteadiness is not None
+    machine = np.repeat([0, 1, 0], [8, 6, 6])
+    one.unsteadiness = replace(one.unsteadiness, machine=machine)
+    first = Event(series=0, night=11, since=8, trigger="shift", culprit="infrastructure")
+    outcome.events = [first, replace(first, night=17, since=14), replace(first, culprit="a")]
+    row = rate(outcome)[0]
+    assert (row["false"], row["false infrastructure"]) == (3, 2)
+    assert row["false of a machine's first stay"] == row["false of a machine's return"] == 1
+
+
 def _run(
     monkeypatch: pytest.MonkeyPatch, releases: tuple[int, ...], truths: list[Truth], off: int = 0
 ) -> list[tuple[int, str]]:
@@ -66,7 +81,7 @@ def _run(
         one.nights = tuple(chain._make_nights(rng, one, number))
         outcome.series.append(one)
     for night in range(site.nights):
-        chain._run_night(rng, outcome, night)
+        chain._run_night(outcome, night)
     return [(event.since, event.culprit) for event in outcome.events]
 
 

@@ -23,3 +23,12 @@ def test_two_machines_stay_for_days_and_correlated_nights_are_correlated() -> No
     nights = unsteady.draw(rng, "correlated", 3650).common
     assert np.corrcoef(nights[1:], nights[:-1])[0, 1] == pytest.approx(0.5, abs=0.05)
     assert nights.std() == pytest.approx(1.0, abs=0.08)
+
+
+def test_a_machine_that_stays_again_has_returned() -> None:
+    """Two nights in a row are no stay."""
+    machine = np.array([0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1])
+    found = [unsteady.has_returned(machine, night) for night in (3, 8, 11, 15, 18)]
+    assert found == [False, False, False, True, True]
+    assert not unsteady.has_returned(machine, 13)  # one night is no stay: that of before goes on
+    assert not unsteady.has_returned(machine[:2], 1)

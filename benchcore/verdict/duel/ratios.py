@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from types import MappingProxyType
 from typing import Literal
 
 from packaging.version import Version
 
 from benchcore.protocol import ContenderIdentity
 from benchcore.verdict.samples import EQUIVALENCE_BOUND, Judgement, Verdict
-from benchcore.verdict.starts import judge_starts, log_ratios_by_start
+from benchcore.verdict.starts import StartsOfDuel, judge_starts, log_ratios_by_start
 
 Kind = Literal["cross_framework", "cross_version", "cross_setting"]
 PairKind = Kind | Literal["replicate"]
@@ -93,11 +94,13 @@ def judge_duel(
     sides: Sequence[ContenderTimes],
     exclusions: Iterable[Exclusion] = (),
     equivalence_bound: float = EQUIVALENCE_BOUND,
+    earlier: Mapping[tuple[str, str], Sequence[StartsOfDuel]] = MappingProxyType({}),
 ) -> list[Ratio]:
     """A ratio for every meaningful pair of a duel, across frameworks or versions.
 
     A duel of two contenders also has a ratio across settings, or of a contender against itself
-    (A/A). In a larger duel such pairs would hide the others.
+    (A/A). In a larger duel such pairs would hide the others. `earlier` are, by the names of a pair,
+    the duels of its two environments on that device before this one.
     """
     exclusions = tuple(exclusions)
     ratios = []
@@ -106,7 +109,8 @@ def judge_duel(
         if kind is not None and kind != "replicate":
             a, b = (one, other) if _is_first(one, other, kind) else (other, one)
             reasons = [each.reason for each in exclusions if each.concerns(a.name, b.name)]
-            ratios.append(_judge_pair(kind, a, b, reasons, equivalence_bound))
+            known = earlier.get((a.name, b.name), ())
+            ratios.append(_judge_pair(kind, a, b, reasons, equivalence_bound, known))
     return ratios
 
 
@@ -144,10 +148,11 @@ def _judge_pair(
     b: ContenderTimes,
     reasons: Sequence[str],
     equivalence_bound: float,
+    earlier: Sequence[StartsOfDuel],
 ) -> Ratio:
     log_ratios = log_ratios_by_start(a.valid_starts, b.valid_starts)
     logs, compilations = tuple(log_ratios.values()), _compilations(log_ratios, a, b)
-    finding = judge_starts(logs, equivalence_bound, compilations=compilations)
+    finding = judge_starts(logs, equivalence_bound, compilations=compilations, earlier=earlier)
     left_out = _describe_degraded(a, b)
     if left_out and not logs:
         finding = Judgement(reason="no valid block")
