@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchcore.verdict.confirmation.decide import LOOKS, Finding, Start, decide
+from benchcore.verdict.confirmation.machine_check import PROBES
 from benchcore.verdict.history.detect import detect_shifts
 from benchcore.verdict.history.levels import HistoryLevels, SuspectedNights, measure_levels
 from benchcore.verdict.history.series import Night, Series, SeriesKey
@@ -30,6 +31,9 @@ EFFECTS = (0.0, 0.005, 0.01)
 _SHARED = 0.03
 _WITHIN = 0.003
 _ROUNDS = 6
+_SLOW_SHARE, _SLOWER, _SLOW_MOVES = 0.25, (0.05, 0.4), 0.08
+_OF_PROBE = 0.01
+"""Spread of a probe's rounds."""
 _LEVEL = 0.2
 _NIGHTS, _RELEASE = 40, 37
 _OFF, _APART, _SHARE = (0.02, 0.10), 4.0, 0.3
@@ -63,6 +67,28 @@ def simulate(seed: int, repeats: int) -> Iterator[Suspected]:
             starts=[_start(rng, moved, effect) for _ in range(LOOKS[-1])],
             levels=levels if moved else _draw_null_levels(rng, effect, bool(number % 2)),
         )
+
+
+def simulate_slow(seed: int, repeats: int) -> Iterator[Suspected]:
+    """Suspicions with a probe of the machine, of which a quarter of the starts run on one that
+    copies 5 to 40 % slower. Nothing moved, but such a machine moves the new environment by 8 %; or
+    side b moved by 3 %, whatever the machine."""
+    rng = np.random.default_rng(seed)
+    for culprit, _ in product(("nothing", "b"), range(repeats)):
+        starts: list[Start] = []
+        for _ in range(LOOKS[-1]):
+            slower = rng.uniform(*_SLOWER) if rng.random() < _SLOW_SHARE else 0.0
+            moved = TRUTHS["b"] if culprit == "b" else {"b_new": _SLOW_MOVES * (slower > 0)}
+            start = _start(rng, moved, EFFECTS[1])
+            probes = {name: slower * (name == "copy") for name in PROBES}
+            start |= {name: _draw_probe(rng, level) for name, level in probes.items()}
+            starts.append(start)
+        levels = HistoryLevels(before=_LEVEL, after=_LEVEL + 0.03)
+        yield Suspected(culprit=culprit, effect=EFFECTS[1], starts=starts, levels=levels)
+
+
+def _draw_probe(rng: np.random.Generator, level: float) -> dict[int, float]:
+    return dict(enumerate(np.exp(level + rng.normal(0, _OF_PROBE, _ROUNDS)).tolist()))
 
 
 def _draw_null_levels(rng: np.random.Generator, effect: float, bimodal: bool) -> HistoryLevels:
@@ -104,10 +130,12 @@ def _make_series(logs: np.ndarray) -> Series:
     return Series(key=key, nights=tuple(nights))
 
 
-def _start(rng: np.random.Generator, moved: Mapping[str, float], effect: float) -> Start:
+def _start(
+    rng: np.random.Generator, moved: Mapping[str, float], effect: float
+) -> dict[str, Mapping[int, float]]:
     shared = rng.normal(0, _SHARED)
     own = rng.normal(0, effect / math.sqrt(2), len(CELLS))
-    start = {}
+    start: dict[str, Mapping[int, float]] = {}
     for cell, of_cell in zip(CELLS, own, strict=True):
         level = shared + of_cell + moved.get(cell, 0.0) + (_LEVEL if cell[0] == "b" else 0.0)
         times = np.exp(level + rng.normal(0, _WITHIN, _ROUNDS))

@@ -4,7 +4,8 @@
 
 `detection`: shifts in histories of nights, against detectors from their own packages (taken from
 the package index into a temporary environment) and published rules. `harder`: ours on histories
-that break what a detector assumes. `constants`: ours with half and double of each constant. `real`:
+that break what a detector assumes. `constants`: ours with half and double of each constant, and
+`chain-constants` those of suspicions and confirmations. `real`:
 the same detectors on what `quiet_nights.py` measured, as it is and with shifts put in. `judging`:
 paired times of several allocations. `attribution`: fresh starts of old and new environments, and
 which culprit is named. `coverage`: how often the interval of a duel contains the truth. `chain`:
@@ -59,6 +60,7 @@ def main() -> None:
         "detection": report_detection,
         "harder": report_harder,
         "constants": report_constants,
+        "chain-constants": report_chain_constants,
         "real": report_real,
         "judging": report_judging,
         "attribution": report_attribution,
@@ -294,7 +296,13 @@ def report_constants(options: argparse.Namespace) -> list[dict[str, Any]]:
             "harder alarmed": float(np.mean([row["null series alarmed"] for row in rows])),
         }
 
-    return [{"seed": options.seed, **row} for row in constants.vary(measure)]
+    rows = constants.vary(measure, constants.DETECTOR)
+    return [{"seed": options.seed, **row} for row in rows]
+
+
+def report_chain_constants(_options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row per constant of suspicions and confirmations and factor: shifts found, false events."""
+    return constants.vary_confirmation()
 
 
 def _find(values: np.ndarray) -> tuple[list[int], int]:

@@ -1,21 +1,59 @@
-"""Every constant is varied both ways, and put back."""
+"""Every constant is varied both ways in all its modules, and put back."""
 
 from __future__ import annotations
 
-from constants import CONSTANTS, vary
+import chain
+import constants
+import pytest
+from constants import CONFIRMATION, DETECTOR, PROBE, vary
 
-from benchcore.verdict.history import change_points
+from benchcore.verdict.history import change_points, levels, suspicions
 
 
-def test_each_constant_has_half_and_double_and_is_put_back() -> None:
-    before = [getattr(module, name) for module, name in CONSTANTS]
-    seen: list[float] = []
+@pytest.mark.parametrize("of_part", [DETECTOR, CONFIRMATION, PROBE])
+def test_each_constant_has_half_and_double_and_is_put_back(
+    of_part: tuple[constants.Constant, ...],
+) -> None:
+    before = [[getattr(module, name) for module in modules] for modules, name in of_part]
+    assert all(len({*values}) == 1 for values in before)  # one value in all of its modules
+    rows = vary(lambda: {"macro": 1.0}, of_part)
+    assert len(rows) == 1 + 2 * len(of_part)
+    after = [[getattr(module, name) for module in modules] for modules, name in of_part]
+    assert after == before
+
+
+def test_the_figures_are_taken_with_the_constant_changed() -> None:
+    margins: list[float] = []
 
     def measure() -> dict[str, float]:
-        seen.append(change_points.SHIFT_MARGIN)
-        return {"macro": 1.0}
+        margins.append(change_points.SHIFT_MARGIN)
+        return {}
 
-    rows = vary(measure)
-    assert len(rows) == 1 + 2 * len(CONSTANTS)
-    assert seen[:3] == [before[0], before[0] / 2, before[0] * 2]
-    assert [getattr(module, name) for module, name in CONSTANTS] == before
+    vary(measure, DETECTOR[:1])
+    assert margins == [margins[0], margins[0] / 2, margins[0] * 2]
+    nights: list[tuple[int, int]] = []
+    of_levels = [each for each in CONFIRMATION if each[1] in ("LEVEL_NIGHTS", "LOOKS")]
+
+    def look() -> dict[str, float]:
+        assert suspicions.LEVEL_NIGHTS == levels.LEVEL_NIGHTS
+        nights.append((levels.LEVEL_NIGHTS, chain.LOOKS[0]))
+        return {}
+
+    vary(look, of_levels)
+    assert nights == [(10, 5), (10, 2), (10, 10), (5, 5), (20, 5)]
+
+
+def test_a_small_site_is_rated_with_its_detector_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sites = tuple(
+        chain.Site(series=6, nights=14, shifts=0, machine_shifts=0, seed=seed) for seed in (1, 2)
+    )
+    monkeypatch.setattr(constants, "SITES", sites)
+    monkeypatch.setattr(constants, "CONFIRMATION", CONFIRMATION[4:6])
+    monkeypatch.setattr(constants, "PROBE", ())
+    monkeypatch.setattr(constants, "_REPEATS", 8)
+    constants._detect_once.cache_clear()
+    rows = constants.vary_confirmation()
+    assert [row["factor"] for row in rows] == [1.0, 0.5, 2.0, 0.5, 2.0, 1.0]
+    assert constants._detect_once.cache_info().misses == 2 * 6 * 14
+    assert rows[0]["false"] == 0 and rows[0]["starts"] >= 0
+    assert rows[-1]["b is blamed, truth b"] > 0.7 > 0.3 > rows[-1]["b is blamed, truth nothing"]
