@@ -21,8 +21,10 @@ LIMITS: Mapping[str, DuelLimits] = {
     "a night, one compilation": DuelLimits(max_starts=10, compilations=1),
     "a night": DuelLimits(max_starts=10),
     "compare": DuelLimits(starts=5, max_starts=20, compilations=5),
+    "five starts": DuelLimits(starts=5, max_starts=5, compilations=5),
 }
-"""Of profiles and of `deadheat compare`; the target is 1 %, and time never ends a duel here."""
+"""Of profiles, of `deadheat compare`, and of a confirmation's first look, in which each start
+compiles; the target is 1 %, and time never ends a duel here."""
 NOISES = (0.003, 0.01)
 """Standard deviation between starts of one compilation."""
 _SLOW_SHARE, _SLOW = 0.1, math.log1p(0.05)

@@ -76,14 +76,15 @@ def _answer(found: Judgement) -> Answer:
     return Answer(found.verdict, found.low, found.high)
 
 
-def judge_folders(trials: Sequence[PairedTimes], seed: int) -> list[Answer]:
+def judge_folders(trials: Sequence[PairedTimes], seed: int, *, mixed: bool = False) -> list[Answer]:
     """The verdicts of `deadheat judge` on folders of 20 cases of a machine. Trials differ in
-    truth and number of pairs, and share the kind, the number of allocations and how these vary."""
+    truth and number of pairs, and share the kind, the number of allocations and, unless `mixed`,
+    how these vary."""
     rng = np.random.default_rng(seed)
     answers = [Answer("unknown")] * len(trials)
-    machines: dict[tuple[str, float, int], list[int]] = {}
+    machines: dict[tuple[str, float | None, int], list[int]] = {}
     for number, trial in enumerate(trials):
-        machine = (trial.kind, trial.effect, len(trial.allocations))
+        machine = (trial.kind, None if mixed else trial.effect, len(trial.allocations))
         machines.setdefault(machine, []).append(number)
     for members in machines.values():
         shuffled = rng.permutation(members).tolist()

@@ -232,6 +232,7 @@ def report_judging(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     by_judge = {who: [judge(trial) for trial in trials] for who, judge in JUDGES.items()}
     by_judge["ours, folders"] = judge_folders(trials, options.seed)
+    by_judge["ours, mixed folders"] = judge_folders(trials, options.seed, mixed=True)
     for who, answers in by_judge.items():
         rows += [
             {"who": who, "kind": kind, "seed": options.seed, **_rate(kind, trials, answers)}
@@ -255,8 +256,11 @@ def _rate(
     few = [each for each in several if len(each[0].allocations) == _FEW]
     verdicts = [a.verdict for trial, a in few if np.isclose(trial.truth, np.log1p(0.02))]
     rates["different at 2%, 3 allocations"] = verdicts.count("different") / len(verdicts)
-    held = [answer.low <= trial.truth <= answer.high for trial, answer in several]
-    rates["coverage"] = None if np.isnan(several[0][1].low) else float(np.mean(held))
+    most = max(trial.effect for trial, _ in several)
+    for name, least in (("coverage", 0.0), ("coverage where allocations vary most", most)):
+        of_name = [each for each in several if each[0].effect >= least]
+        held = [answer.low <= trial.truth <= answer.high for trial, answer in of_name]
+        rates[name] = None if np.isnan(several[0][1].low) else float(np.mean(held))
     rates["different, one allocation"] = float(np.mean([a.verdict == "different" for a in alone]))
     return rates
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from detectors import hud, perfherder, rustc_perf, torchbench
 from histories import History, simulate
-from judges import JUDGES, PairedTimes
+from judges import JUDGES, PairedTimes, judge_folders
 from judges import simulate as simulate_trials
 from verdicts import _rate, count_hits, score
 
@@ -61,6 +61,15 @@ def test_rates_are_by_truth_and_single_allocations_are_separate() -> None:
     assert rates["different, one allocation"] == 0.0
     on_pairs = [JUDGES["Wilcoxon on pairs"](trial) for trial in trials]
     assert _rate("clean", trials, on_pairs)["different, one allocation"] > 0.3  # type: ignore[operator]
+
+
+def test_a_mixed_folder_has_cases_that_vary_differently() -> None:
+    trials = [trial for trial in simulate_trials(1, 1) if trial.kind == "clean"]
+    alike, mixed = (judge_folders(trials, 1, mixed=mixed) for mixed in (False, True))
+    assert len(mixed) == len(alike) == len(trials)
+    assert mixed != alike
+    rates = _rate("clean", trials, mixed)
+    assert rates["coverage where allocations vary most"] <= rates["coverage"]  # type: ignore[operator]
 
 
 def test_every_judge_answers_a_plain_difference() -> None:
