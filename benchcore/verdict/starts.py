@@ -66,17 +66,11 @@ def judge_starts(
         return Judgement(log_ratio=float(log_ratios[0]), reason=reason)
     of_starts = compilations or [0] * len(log_ratios)
     alike = [each for each in earlier if len({*each[1]}) == len({*of_starts})]
-    found = [
-        _judge_moderated(samples, equivalence_bound, others)
-        for samples, others in (
-            (
-                average_compilations(log_ratios, of_starts),
-                [average_compilations(*each) for each in alike],
-            ),
-            (log_ratios, [logs for logs, _ in alike]),
-        )
-    ]
-    return max(found, key=_width)
+    means = average_compilations(log_ratios, of_starts)
+    means_of_earlier = [average_compilations(*each) for each in alike]
+    over_means = _judge_moderated(means, equivalence_bound, means_of_earlier)
+    over_starts = _judge_moderated(log_ratios, equivalence_bound, [logs for logs, _ in alike])
+    return max(over_means, over_starts, key=_width)
 
 
 def _judge_moderated(
