@@ -59,6 +59,7 @@ CONFIRMATION: Sequence[Constant] = (
     ((machine_check,), "_LONGER"),
     ((levels,), "_CERTAIN"),
     ((levels,), "_ALIKE"),
+    ((levels,), "_KNOWN_NIGHTS"),
     ((levels,), "_FAR"),
     ((levels,), "_MOST_CORRELATED"),
     ((levels,), "_RECENT"),

@@ -32,6 +32,9 @@ of the nights before: the noise has grown. By chance it is in 5 of 100 cases."""
 _CERTAIN = 4.0
 """Standard errors from the old level from which on a spell was certainly at another one. A history
 has many places for a spell, so it is strict."""
+_KNOWN_NIGHTS = 7
+"""Nights at a level that make it a known one: an incident of a few nights must not hide a change
+that lasts."""
 _ALIKE = 1 / 3
 """A spell was at the new level if its distance from it is at most this share of the change."""
 _LASTING = ("shift", "drift", "bridge")
@@ -46,7 +49,7 @@ class HistoryLevels:
     night about its level, with its modes; None = unknown, and nothing is concluded from levels.
     `correlation` is that of neighbouring nights. `since` holds the nights from the change on with
     the new environments, and the last one. `longest_spell` is for how many nights the series was
-    near the new level before, `known` for how many it certainly was at it (0 = the level is new).
+    near the new level before, `known` in how many it certainly was at it (0 = the level is new).
     `changes` are the conditions that divide the nights before from those since. `noun` names the
     metric, and `scale` is that of its series.
     """
@@ -177,8 +180,9 @@ def find_longest_spell(
 
 
 def find_known_level(logs: np.ndarray, levels: HistoryLevels) -> int:
-    """For how many nights, at most, the series was certainly at the new level before: a return to
-    it changes nothing that was not there before. `logs` are the nights before the change.
+    """In how many nights the series was certainly at the new level before, 0 for less than
+    `_KNOWN_NIGHTS`: a return changes nothing that was not there before. `logs` are the nights
+    before the change.
 
     Certain is a spell of `LASTING_NIGHTS` or more that is `_CERTAIN` standard errors off the old
     level, and over for more than `SAME_SHIFT_NIGHTS`: until then noise may split one change in two.
@@ -193,8 +197,8 @@ def find_known_level(logs: np.ndarray, levels: HistoryLevels) -> int:
         is_alike = abs(level - levels.after) <= _ALIKE * abs(levels.after - levels.before)
         is_over = len(logs) - end > SAME_SHIFT_NIGHTS
         if count >= LASTING_NIGHTS and is_certain and is_alike and is_over:
-            known = max(known, count)
-    return known
+            known += count
+    return known if known >= _KNOWN_NIGHTS else 0
 
 
 def _list_spells(logs: np.ndarray, old: float, new: float) -> list[tuple[int, int]]:

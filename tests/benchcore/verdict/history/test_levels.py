@@ -113,20 +113,23 @@ def test_a_level_that_was_left_without_a_release_is_a_spell() -> None:
     assert find_longest_spell(spells[:4], 0.0, 0.04) == 0
 
 
-def _return(nights_there: int, *, ended: int = 40, level: float = 0.04) -> int:
-    """For how many nights the new level is known, of a series at it from night 60 on."""
+def _return(nights_there: int, *, ended: int = 40, level: float = 0.04, first: int = 0) -> int:
+    """For how many nights the new level is known, of a series at it from night 60 on, and for the
+    first nights."""
     logs = np.random.default_rng(11).normal(0, 0.005, 66)
     logs[60:] += 0.04
     logs[ended - nights_there : ended] += level
+    logs[:first] += level
     nights = SuspectedNights(trigger="shift", before="58", since="60", after="62")
     return measure_levels(_series(logs), nights).known
 
 
 def test_a_level_is_known_if_the_series_was_certainly_there_before() -> None:
-    assert (_return(0), _return(2)) == (0, 0)
+    assert (_return(0), _return(6)) == (0, 0)  # an incident hides no change
     assert (_return(7), _return(30)) == (7, 30)
+    assert _return(4, first=4) == 8
     assert _return(7, level=0.022) == 0  # too far from the new level
-    assert _return(4, ended=57) == 0  # noise may have split one change in two
+    assert _return(8, ended=57) == 0  # noise may have split one change in two
 
 
 def test_noise_near_the_new_level_makes_it_no_known_one() -> None:
