@@ -1,4 +1,4 @@
-"""Measuring processes of one machine wait for each other: one lock per device."""
+"""Measuring processes of one machine wait for each other: one lock per CPU or GPU (its UUID)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from benchcore import variables
-from benchcore.running.slurm.slots import name_slot
+from benchcore.cell.measure import gpu
+from benchcore.protocol import parse_device
+from benchcore.running.slurm.slots import list_gpus, name_slot
 
 _POLL_S = 0.2
 _MOST_S = 12 * 3600.0
@@ -22,42 +24,62 @@ _MOST_S = 12 * 3600.0
 
 @contextmanager
 def hold_device(
-    device: str, waiting: Callable[[], None], ends_at: float | None = None
+    device: str, waiting: Callable[[], None], ends_at: float | None = None, *, count: int = 1
 ) -> Iterator[bool]:
-    """Hold the device while the body measures; False if it was not free before `ends_at` (seconds
-    since the epoch), or for _MOST_S seconds. `waiting` is called once if another process holds it.
+    """Hold the device while the body measures, or `count` GPUs from this one on; False if they were
+    not free before `ends_at` (seconds since the epoch), or for _MOST_S seconds. `waiting` is called
+    for each that another process holds.
 
-    The kernel frees the lock of a process that dies.
+    The kernel frees the locks of a process that dies.
     """
-    path = _lock_folder() / f"{_identify(device)}.lock"
-    lock = FileLock(path, mode=0o666)
-    try:
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            waiting()
-            left_s = _MOST_S if ends_at is None else max(0.0, ends_at - time.time())
-            lock.acquire(timeout=min(left_s, _MOST_S), poll_interval=_POLL_S)
-    except Timeout:
-        yield False
-        return
-    try:
+    over = time.time() + _MOST_S
+    over = over if ends_at is None else min(over, ends_at)
+    with ExitStack() as held:
+        for name in _identify(device, count):
+            lock = FileLock(_lock_folder() / f"{name}.lock", mode=0o666)
+            if not _acquire(lock, waiting, over):
+                yield False
+                return
+            held.callback(lock.release)
         yield True
-    finally:
-        lock.release()
 
 
-def _identify(device: str) -> str:
-    """A GPU by its name and by which GPUs are visible; a CPU by the cores that this process may
-    use, as two allocations on one node don't share theirs, and by its slot, as an allocation with
-    fewer cores than GPUs shares them on purpose."""
-    if device == "cpu":
-        cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-        facts = f"{cores}{name_slot()}"
-    else:
-        facts = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    shown = device.replace(":", "-")
-    return f"{shown}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+def _acquire(lock: FileLock, waiting: Callable[[], None], over: float) -> bool:
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        waiting()
+        try:
+            lock.acquire(timeout=max(0.0, over - time.time()), poll_interval=_POLL_S)
+        except Timeout:
+            return False
+    return True
+
+
+def _identify(device: str, count: int) -> list[str]:
+    """The names of the locks, in the same order for every process. A GPU is its UUID; a CPU is the
+    cores that this process may use, as two allocations on one node don't share theirs, and its
+    slot, as an allocation with fewer cores than GPUs shares them on purpose."""
+    found = parse_device(device)
+    facts = [""]
+    if found.kind == "cpu":
+        facts = [",".join(map(str, sorted(os.sched_getaffinity(0)))) + name_slot()]
+    elif found.kind == "cuda":
+        first = found.ordinal
+        facts = _list_gpus()[first : first + count] or [f"absent {first}"]
+    return sorted(f"{found.kind}-{hashlib.sha256(e.encode()).hexdigest()[:12]}" for e in facts)
+
+
+def _list_gpus() -> list[str]:
+    """The UUIDs of this process's GPUs, in CUDA's order. Their numbers name nothing: Slurm may
+    count the GPUs of every job from 0. Without NVML, as CUDA_VISIBLE_DEVICES names them."""
+    boards = [each["uuid"] for each in gpu.list_gpus()] if gpu.survey()[0] else []
+    if "CUDA_VISIBLE_DEVICES" not in os.environ:
+        return boards
+    return [
+        boards[int(each)] if each.isdigit() and int(each) < len(boards) else each
+        for each in list_gpus(os.environ)
+    ]
 
 
 def _lock_folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcore.cell.launch import inherited_environ
+from benchcore.planning.catalog import count_devices
 from benchcore.protocol import DuelOrder, encode, write_json
 from benchcore.running.device_lock import hold_device
 from benchcore.running.heartbeat import StuckProcessError, follow_progress
@@ -59,7 +61,9 @@ def run_duel(
     result = result_path(state, order.campaign, order.duel_run)
     if result.exists():
         return result
-    with hold_device(order.device, lambda: report({"event": "waiting"}), ends_at) as held:
+    count = count_devices(order.workload, order.case)
+    waiting = functools.partial(report, {"event": "waiting"})
+    with hold_device(order.device, waiting, ends_at, count=count) as held:
         if not held:
             raise OutOfTimeError("another process used the device until the time limit")
         if not result.exists():  # it was measured while this process waited

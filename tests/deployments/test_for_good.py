@@ -183,3 +183,11 @@ def test_the_page_names_every_required_secret() -> None:
     for block in find_blocks(PAGE, "ini"):
         for line in block.splitlines():
             _check_variable(line.partition("=")[0])
+
+
+def test_a_terminal_and_a_worker_with_a_private_tmp_share_their_locks() -> None:
+    worker = _read_units(UNITS)["deadheat-worker.service"]
+    assert ("PrivateTmp", "true") in worker and ("RuntimeDirectoryMode", "0777") in worker
+    (folder,) = (value for key, value in worker if key == "RuntimeDirectory")
+    locks = f"DEADHEAT_LOCKS=/run/{folder}"
+    assert ("Environment", locks) in worker and f"export {locks}" in PAGE.read_text()
