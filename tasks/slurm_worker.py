@@ -108,9 +108,10 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         configuration: SlurmJobConfiguration,
         grace_seconds: int = 30,
     ) -> None:
-        """Cancel a job; Slurm itself grants the time to end."""
+        """Cancel a flow run's job; Slurm itself grants the time to end."""
+        name = _name_job(configuration.env["PREFECT__FLOW_RUN_ID"])
         try:
-            await run_sync(scheduler.cancel, infrastructure_pid)
+            await run_sync(scheduler.cancel, infrastructure_pid, name)
         except SlurmRefusedError as error:
             raise InfrastructureNotFound(str(error)) from error
 
@@ -123,7 +124,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         return await super().get_and_submit_flow_runs()
 
     async def _submit_once(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> str:
-        name = _name_job(flow_run)
+        name = _name_job(flow_run.id)
         job = BatchJob(
             name=name,
             allocation=configuration.allocation,
@@ -137,8 +138,8 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         until = anyio.current_time() + _PATIENCE_S
         while True:
             try:
-                jobs = await run_sync(scheduler.list_jobs, [name])
-                alive = [each for each in jobs.get(name, []) if _is_alive(each)]
+                jobs = await run_sync(scheduler.list_queued, name)
+                alive = [each for each in jobs if _is_alive(each)]
                 if alive:
                     return alive[-1].job_id
                 return await run_sync(scheduler.submit, script, environment)
@@ -153,10 +154,10 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         runs = [
             run for run in await self._list_runs() if run.id not in self._submitting_flow_run_ids
         ]
-        jobs = await run_sync(scheduler.list_jobs, [_name_job(run) for run in runs])
+        jobs = await run_sync(scheduler.list_jobs, [_name_job(run.id) for run in runs])
         for run in runs:
             view = await self._view(run)
-            decision = decide(view, jobs.get(_name_job(run), []))
+            decision = decide(view, jobs.get(_name_job(run.id), []))
             if decision.action is not Action.WAIT:
                 await self._carry_out(run, decision)
 
@@ -210,7 +211,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         self.get_flow_run_logger(run).info("%s", decision.message)
         if decision.action in (Action.SCANCEL, Action.CRASHED) and decision.job_id:
             try:
-                await run_sync(scheduler.cancel, decision.job_id)
+                await run_sync(scheduler.cancel, decision.job_id, _name_job(run.id))
             except SlurmRefusedError as error:  # the other flow runs go on
                 self.get_flow_run_logger(run).warning("scancel refused: %s", error)
         if decision.action is Action.ATTACH:
@@ -232,8 +233,9 @@ def is_confirmed(state: State[Any]) -> bool:
     return state.type is StateType.CRASHED and (state.message or "").startswith("Slurm ")
 
 
-def _name_job(run: FlowRun) -> str:
-    return f"deadheat-{run.id}"
+def _name_job(run: object) -> str:
+    """The name of the jobs of the flow run with this id."""
+    return f"deadheat-{run}"
 
 
 def _name_page(run: FlowRun) -> str | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import anyio
@@ -261,16 +262,37 @@ def order(slurm: LocalSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_submitting_twice_is_submitting_once(order: Order, slurm: LocalSlurm) -> None:
     worker, run, configuration = order
+    name = f"deadheat-{run.id}"
+    ours = configuration.model_copy(update={"env": {"PREFECT__FLOW_RUN_ID": str(run.id)}})
     slurm.run("scontrol", "update", "partitionname=gpu", "state=down")
     try:
         first = anyio.run(worker.run, run, configuration)
         second = anyio.run(worker.run, run, configuration)
-        scheduler.cancel(first.identifier)
+        scheduler.cancel(first.identifier, name)
         after = anyio.run(worker.run, run, configuration)  # such as retried by hand
-        scheduler.cancel(after.identifier)
+        anyio.run(worker.kill_infrastructure, after.identifier, ours)
+        [gone] = [job for job in scheduler.list_queued(name) if job.job_id == after.identifier]
+        assert gone.state == "CANCELLED"
     finally:
         slurm.run("scontrol", "update", "partitionname=gpu", "state=up")
     assert first.identifier == second.identifier != after.identifier
+
+
+def test_a_job_is_submitted_while_the_accounts_are_away(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, run, configuration = order
+    call = scheduler._call
+
+    def refuse_sacct(command: list[str], *given: Any) -> str:
+        if command[0] == "sacct":
+            raise SlurmUnreachableError("sacct did not end within 30 s")
+        return call(command, *given)
+
+    monkeypatch.setattr(scheduler, "_call", refuse_sacct)
+    monkeypatch.setattr("tasks.slurm_worker._PATIENCE_S", 0.0)
+    taken = anyio.run(worker.run, run, configuration)
+    scheduler.cancel(taken.identifier, f"deadheat-{run.id}")
 
 
 def test_a_controller_that_is_away_for_a_while_loses_nothing(
@@ -286,7 +308,7 @@ def test_a_controller_that_is_away_for_a_while_loses_nothing(
 
     monkeypatch.setattr(scheduler, "submit", submit_when_there)
     taken = anyio.run(worker.run, run, configuration)
-    scheduler.cancel(taken.identifier)
+    scheduler.cancel(taken.identifier, f"deadheat-{run.id}")
     assert not away
     monkeypatch.setattr("tasks.slurm_worker._PATIENCE_S", 0.0)
     away.append(True)
@@ -313,7 +335,7 @@ def test_a_flow_run_that_moved_on_is_left_alone(
 ) -> None:
     worker, _, _ = order
     cancelled: list[str] = []
-    monkeypatch.setattr(scheduler, "cancel", cancelled.append)
+    monkeypatch.setattr(scheduler, "cancel", lambda job, _: cancelled.append(job))
     seen = FlowRun(flow_id=uuid4(), state=Running())
     crashed = Decision(Action.CRASHED, "Slurm job 7 ended by itself", "7")
     for state, expected in ((Completed(), []), (seen.state, ["Crashed"])):
@@ -329,7 +351,7 @@ def test_a_refused_scancel_keeps_no_other_flow_run_waiting(
 ) -> None:
     worker, _, _ = order
 
-    def refuse(job_id: str) -> None:
+    def refuse(job_id: str, name: str) -> None:
         raise SlurmRefusedError("Access/permission denied")
 
     monkeypatch.setattr(scheduler, "cancel", refuse)

@@ -48,11 +48,12 @@ _STATES = {
     "REVOKED": (Fate.LOST, "was taken away by another cluster of the federation"),
     "CANCELLED": (Fate.CANCELLED, "was cancelled"),
 }
-_NEVER_STARTS = (
-    *("BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS"),
-    *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit"),
+_NEVER_STARTS = re.compile(
+    "BadConstraints|DependencyNeverSatisfied|InvalidAccount|InvalidQOS|AccountNotAllowed"
+    "|PartitionConfig|PartitionNodeLimit|PartitionTimeLimit"
+    r"|(Assoc|QOS)Max\w+PerJob(Limit)?|QOSNotAllowed|QOSMinCpuNotSatisfied|QOSMinGRES"
 )
-"""Reasons why a waiting job will never start."""
+"""Reasons why a waiting job will never start. A limit of all jobs of a user or account is none."""
 
 
 def judge_state(state: str, reason: str = "") -> Fate:
@@ -70,7 +71,7 @@ def describe_job(job_id: str, state: str, reason: str = "") -> str:
 
 def never_starts(state: str, reason: str) -> bool:
     """Whether a waiting job will never start."""
-    return judge_state(state) is Fate.WAITS and reason in _NEVER_STARTS
+    return judge_state(state) is Fate.WAITS and bool(_NEVER_STARTS.fullmatch(reason))
 
 
 def _look_up(state: str, reason: str) -> tuple[Fate, str]:

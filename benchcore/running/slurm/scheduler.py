@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _SECONDS = 30
+_DIRECTIVE = "#SBATCH "
 _REFUSED = ("SBATCH_", "SLURM_", "LD_", "PYTHON")
 _CODE = frozenset({"PATH", "BASH_ENV", "ENV"})
 """With LD_* and PYTHON*, what decides which code runs."""
@@ -16,6 +17,10 @@ OF_SERVICES = "DEADHEAT_SERVICE"
 """Marks the processes of a service of `deadheat up`. A job is none of the worker that submits it:
 it outlives the worker."""
 _UNREACHABLE = re.compile(r"unable to contact|timed out|connection refused|slurmdbd", re.IGNORECASE)
+
+_NO_JOB = re.compile("invalid job id specified", re.IGNORECASE)
+"""scancel's answer if no job that waits or runs has both the id and the name."""
+_NO_ACCOUNTING = re.compile("accounting storage is disabled", re.IGNORECASE)
 
 
 class SlurmRefusedError(Exception):
@@ -38,39 +43,72 @@ class Job:
 
 def submit(script: str, environment: Mapping[str, str]) -> str:
     """Submit a batch script with our environment, updated with `environment`; returns the job's id.
+    The script's options are given to sbatch as well: otherwise SBATCH_* variables of our shell,
+    such as SBATCH_PARTITION, would override them.
 
     Raises SlurmRefusedError with sbatch's message, and SlurmUnreachableError; in that case the job
     may have been accepted.
     """
     own = {key: value for key, value in os.environ.items() if key != OF_SERVICES}
-    printed = _call(["sbatch", "--parsable"], script, {**own, **check_environ(environment)})
+    lines = (line.partition(_DIRECTIVE) for line in script.splitlines())
+    options = [option for before, _, option in lines if option and not before]
+    command = ["sbatch", "--parsable", *options]
+    printed = _call(command, script, {**own, **check_environ(environment)})
     return printed.split(";", 1)[0].strip()
 
 
-def cancel(job_id: str) -> None:
-    """Cancel a job in any state; no effect on one that has ended."""
-    _call(["scancel", _check_id(job_id)])
+def cancel(job_id: str, name: str) -> None:
+    """Cancel a job with this name in any state; no effect on one that has ended, nor on another job
+    that has got its id, as after Slurm was set up anew."""
+    try:
+        _call(["scancel", f"--name={name}", _check_id(job_id)])
+    except SlurmRefusedError as error:
+        if not _NO_JOB.search(str(error)):
+            raise
 
 
 def list_jobs(names: Iterable[str]) -> dict[str, list[Job]]:
     """Every job with one of the names, by name, oldest first: one squeue and one sacct for all.
 
-    squeue is up to date but forgets ended jobs; sacct lags but remembers them.
+    squeue is up to date but forgets ended jobs; sacct lags but remembers them. A cluster without
+    accounting has only what squeue remembers.
     """
     wanted = sorted(set(names))
     if not wanted:
         return {}
-    chosen = f"--name={','.join(wanted)}"
-    queued = _call(["squeue", "--noheader", "--states=all", chosen, "--format=%i|%T|%r|%j"])
-    fields = "--format=jobid,state,reason,jobname%120"
-    sacct = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", chosen]
-    ended = _call([*sacct, "--starttime=now-30days", fields])
-    jobs = {job.job_id: job for text in (ended, queued) for job in _read_jobs(text)}
+    queued = _list_queued(wanted)
+    try:
+        ended = _list_accounted(wanted)
+    except SlurmRefusedError as error:
+        if not _NO_ACCOUNTING.search(str(error)):
+            raise
+        ended = []
+    jobs = {job.job_id: job for job in (*ended, *queued)}
     found: dict[str, list[Job]] = {}
     for job in sorted(jobs.values(), key=lambda job: int(job.job_id)):
         if job.name in wanted:
             found.setdefault(job.name, []).append(job)
     return found
+
+
+def list_queued(name: str) -> list[Job]:
+    """The jobs with this name that squeue knows, oldest first: all that wait or run. sacct, which
+    may be slow or away, is not needed."""
+    jobs = (job for job in _list_queued([name]) if job.name == name)
+    return sorted(jobs, key=lambda job: int(job.job_id))
+
+
+def _list_queued(names: Sequence[str]) -> list[Job]:
+    chosen = f"--name={','.join(names)}"
+    squeue = ["squeue", "--noheader", "--states=all", chosen, "--format=%i|%T|%r|%j"]
+    return _read_jobs(_call(squeue))
+
+
+def _list_accounted(names: Sequence[str]) -> list[Job]:
+    chosen = f"--name={','.join(names)}"
+    fields = "--format=jobid,state,reason,jobname%120"
+    sacct = ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", chosen]
+    return _read_jobs(_call([*sacct, "--starttime=now-30days", fields]))
 
 
 def list_nodes(partition: str) -> list[str]:

@@ -56,6 +56,23 @@ def test_every_job_state_has_a_meaning_and_a_message(
     assert describe_job("7", state, reason).startswith(f"Slurm job 7 {words}")
 
 
+@pytest.mark.parametrize(
+    ("reason", "never"),
+    [
+        *(("QOSMaxWallDurationPerJobLimit", True), ("AssocMaxNodePerJobLimit", True)),
+        *(("QOSMaxGRESPerJob", True), ("QOSMinCpuNotSatisfied", True), ("InvalidQOS", True)),
+        *(("QOSMaxJobsPerUserLimit", False), ("AssocMaxJobsLimit", False), ("Resources", False)),
+        *(("AssocGrpGRES", False), ("QOSMaxGRESPerUser", False), ("JobHeldAdmin", False)),
+    ],
+)
+def test_a_job_over_a_limit_per_job_never_starts_and_one_over_a_limit_of_jobs_waits(
+    reason: str, never: bool
+) -> None:
+    found = _decide(_job("PENDING", reason), phase="pending")
+    assert found.action is (Action.CRASHED if never else Action.WAIT)
+    assert found.message.endswith("it would never start") is never
+
+
 @pytest.mark.parametrize("state", ["FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED"])
 def test_a_job_that_failed_by_itself_is_never_retried(state: str) -> None:
     for phase in ("running", "pending"):

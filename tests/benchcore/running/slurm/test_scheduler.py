@@ -37,14 +37,46 @@ def test_jobs_are_found_by_name_oldest_first(script: Script) -> None:
     first = scheduler.submit(script("deadheat-twice", "sleep", "60"), {})
     second = scheduler.submit(script("deadheat-twice", "sleep", "60"), {})
     other = scheduler.submit(script("deadheat-other", "sleep", "60"), {})
-    scheduler.cancel(first)
+    scheduler.cancel(first, "deadheat-twice")
     found = scheduler.list_jobs(["deadheat-twice", "deadheat-none"])
     assert [job.job_id for job in found["deadheat-twice"]] == [first, second]
     assert found["deadheat-twice"][0].state.split()[0] in ("CANCELLED", "COMPLETING")
     assert "deadheat-other" not in found and "deadheat-none" not in found
-    for job in (second, other, other):  # twice is as good as once
-        scheduler.cancel(job)
-    assert scheduler.list_jobs([]) == {}
+    assert [job.job_id for job in scheduler.list_queued("deadheat-twice")] == [first, second]
+    for _ in range(2):  # twice is as good as once
+        scheduler.cancel(second, "deadheat-twice")
+        scheduler.cancel(other, "deadheat-other")
+    assert scheduler.list_jobs([]) == {} and scheduler.list_queued("deadheat-none") == []
+
+
+def test_another_job_that_has_got_the_id_is_not_cancelled(script: Script) -> None:
+    job = scheduler.submit(script("deadheat-others", "sleep", "60"), {})
+    scheduler.cancel(job, "deadheat-ours")
+    [found] = scheduler.list_queued("deadheat-others")
+    assert (found.job_id, found.state) in ((job, "PENDING"), (job, "RUNNING"))
+    scheduler.cancel(job, "deadheat-others")
+    assert scheduler.list_queued("deadheat-others")[0].state in ("CANCELLED", "COMPLETING")
+
+
+def test_variables_of_the_workers_shell_override_nothing_of_the_site(
+    script: Script, slurm: LocalSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = script("deadheat-shell", "bash", "-c", 'echo "<$ASKED>"', minutes=7)
+    with monkeypatch.context() as shell:
+        for name, value in {
+            "SBATCH_PARTITION": "nowhere",
+            "SBATCH_TIMELIMIT": "1",
+            "SBATCH_EXPORT": "NONE",
+            "SBATCH_REQUEUE": "1",
+            "SBATCH_JOB_NAME": "mine",
+        }.items():
+            shell.setenv(name, value)
+        job = scheduler.submit(text, {"ASKED": "yes"})
+    slurm.run("sbatch", "--wait", f"--dependency=afterany:{job}", *NOTHING)
+    shown = slurm.run("scontrol", "show", "job", job)
+    for words in ("JobName=deadheat-shell", "Partition=gpu", "TimeLimit=00:07:00", "Requeue=0"):
+        assert words in shown
+    assert (slurm.folder / "slurm-jobs" / f"{job}.log").read_text() == "<yes>\n"
 
 
 @pytest.mark.usefixtures("script")
@@ -104,7 +136,7 @@ def test_a_refusal_is_reported_with_the_message_of_slurm(
 def test_jobs_that_slurm_accepts_but_never_starts_are_recognised(script: Script) -> None:
     submitted = scheduler.submit(script("deadheat-long", "true", minutes=9000), {})
     [job] = scheduler.list_jobs(["deadheat-long"])["deadheat-long"]
-    scheduler.cancel(submitted)
+    scheduler.cancel(submitted, "deadheat-long")
     assert job.state == "PENDING"
     assert job.reason in ("PartitionConfig", "PartitionTimeLimit")  # the first check that fails
     assert never_starts(job.state, job.reason)
@@ -113,7 +145,26 @@ def test_jobs_that_slurm_accepts_but_never_starts_are_recognised(script: Script)
 def test_a_malformed_job_id_is_refused(script: Script) -> None:
     for job_id in ("--user=root", "7 8", ""):
         with pytest.raises(SlurmRefusedError):
-            scheduler.cancel(job_id)
+            scheduler.cancel(job_id, "deadheat-1")
+
+
+def _fake(folder: Path, name: str, text: str, code: int) -> None:
+    (folder / name).write_text(f"#!/bin/sh\necho {text!r} >&{1 if code == 0 else 2}\nexit {code}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_a_cluster_without_accounting_is_asked_for_what_squeue_remembers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _fake(tmp_path, "squeue", "7|NODE_FAIL|NodeDown|deadheat-1", 0)
+    _fake(tmp_path, "sacct", "Slurm accounting storage is disabled", 1)
+    [job] = scheduler.list_jobs(["deadheat-1"])["deadheat-1"]
+    assert (job.job_id, job.state, job.reason) == ("7", "NODE_FAIL", "NodeDown")
+    _fake(tmp_path, "sacct", "Invalid user id", 1)
+    with pytest.raises(SlurmRefusedError, match="Invalid user id"):
+        scheduler.list_jobs(["deadheat-1"])
+    assert scheduler.list_queued("deadheat-1") == [job]  # asks no sacct
 
 
 def test_a_missing_answer_is_not_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
