@@ -14,6 +14,8 @@ from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
+from benchcore.store.database import open_database
+from benchcore.store.reports.campaign import list_failures
 from tasks import release_watch
 from tasks.campaign_run import TaskMeasurer, run_campaign
 from tasks.form import Attempt, ConfirmMinutes, Framework, ProfileName, PublishedVersion, SiteName
@@ -40,16 +42,22 @@ def release(
         attempt: Number of earlier attempts; each attempt is a separate campaign.
     """
     state = open_state(default_root())
-    found = None
+    found, failures = None, list[str]()
     try:
         check_site(site)
         context = RunContext(profile=load_profile(profile), site=site)
         request = plan_release(framework, version, attempt, context, 60 * budget_minutes, state)
-        outcome = run_campaign(request.campaign, str(state.root))
-        failure = describe_failures(outcome["failures"], version)
+        try:
+            run_campaign(request.campaign, str(state.root))
+        except CampaignIncompleteError as error:  # no fault of the release; the rest is judged
+            failures.append(f"was not measured completely: {error}")
+        failed = list_failures(open_database(state.database_url), request.campaign)
+        if crashed := describe_failures(failed, version):
+            failures.insert(0, f"failed: {crashed}")
         found = judge_release(request, state, TaskMeasurer(state))
-    except (UserError, CampaignIncompleteError) as error:
-        failure = str(error)
+    except UserError as error:
+        failures.append(f"failed: {error}")
+    failure = "; it ".join(failures)
     text = release_watch.conclude(
         framework, version, attempt, failure=failure, found=found, state=state
     )

@@ -21,8 +21,10 @@ def watch_releases(profile: ProfileName = "laptop", site: SiteName = "local") ->
         profile: Profile whose cases are measured.
         site: Where to measure.
     """
-    root = str(open_state(default_root()).root)
-    release_watch.find_lost(root)
+    state = open_state(default_root())
+    root = str(state.root)
+    for lost, reason in release_watch.find_lost(root):
+        release_watch.give_up(lost, reason, state)
     found = release_watch.look(root)
     for each in found.pending:
         release_watch.send(each, profile=profile, site=site, root=root)

@@ -10,12 +10,13 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
+from prefect.client.schemas.objects import State as RunState
 from prefect.deployments import run_deployment
 from prefect.events import emit_event
 
 from benchcore.environments import release_watch
 from benchcore.environments.interpreters import find_interpreters
-from benchcore.environments.release_watch import IndexCheck, WatchedRelease
+from benchcore.environments.release_watch import MAX_TRIES, IndexCheck, WatchedRelease
 from benchcore.environments.version_requests import pick_interpreters
 from benchcore.experiments.alerts import PAYLOAD, describe_operations, describe_release
 from benchcore.experiments.release import CERTIFICATE_COLUMNS, ReleaseVerdict, list_details
@@ -34,12 +35,14 @@ def look(root: str) -> IndexCheck:
 
 @task(task_run_name="send-{seen.package}-{seen.version}", cache_policy=NO_CACHE)
 def send(seen: WatchedRelease, *, profile: str, site: str, root: str) -> None:
-    """Start the measurement of a release; once only, as its run has an idempotency key."""
-    emit_event(
-        "deadheat.release.published",
-        resource={"prefect.resource.id": f"deadheat.release.{seen.package}.{seen.version}"},
-        payload={"package": seen.package, "version": seen.version},
-    )
+    """Start the measurement of a release; once only, as its run has an idempotency key. Emits an
+    event before the first attempt."""
+    if seen.tries == 0:
+        emit_event(
+            "deadheat.release.published",
+            resource={"prefect.resource.id": f"deadheat.release.{seen.package}.{seen.version}"},
+            payload={"package": seen.package, "version": seen.version},
+        )
     run_deployment(
         "release/release",
         parameters={
@@ -58,24 +61,50 @@ def send(seen: WatchedRelease, *, profile: str, site: str, root: str) -> None:
 
 
 @task(task_run_name="find-lost", cache_policy=NO_CACHE)
-def find_lost(root: str) -> list[str]:
-    """Releases whose flow run ended without an outcome, or was deleted: they will be retried."""
-    state, lost = State(Path(root)), list[str]()
+def find_lost(root: str) -> list[tuple[WatchedRelease, str]]:
+    """Find releases whose flow run ended without an outcome, or was deleted: they are retried. One
+    that a person cancelled is not. Returns those whose last attempt is lost, with the reason."""
+    state, given_up = State(Path(root)), list[tuple[WatchedRelease, str]]()
     sent = {each.key: each for each in release_watch.list_watched(state) if each.status == "sent"}
     if not sent:
-        return lost
+        return given_up
     with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(
+        found = client.read_flow_runs(
             flow_run_filter=FlowRunFilter(
                 idempotency_key=FlowRunFilterIdempotencyKey(any_=list(sent))
             )
         )
-    alive = {run.idempotency_key for run in runs if run.state and not run.state.is_final()}
+    ends = {run.idempotency_key: run.state for run in found}
     for key, each in sent.items():
-        if key not in alive:
-            release_watch.retry_release(state, each, "its flow run ended without an outcome")
-            lost.append(f"{each.package} {each.version}")
-    return lost
+        end = ends.get(key)
+        if end is not None and not end.is_final():
+            continue
+        if end is not None and end.is_cancelled():
+            reason = "its flow run was cancelled"
+            release_watch.record_status(state, each.package, each.version, "failed", reason)
+            continue
+        reason = f"its flow run {_describe_end(end)} without an outcome"
+        if not release_watch.retry_release(state, each, reason):
+            given_up.append((each, reason))
+    return given_up
+
+
+def _describe_end(end: RunState[Any] | None) -> str:
+    if end is None:
+        return "was deleted"
+    return f"ended as {end.name}" + (f" ({end.message:.300})" if end.message else "")
+
+
+def give_up(lost: WatchedRelease, reason: str, state: State) -> str:
+    """Record a release as failed whose last attempt was lost, and send the alert; its text."""
+    by_hand = (
+        f"prefect deployment run release/release --param framework={lost.package} "
+        f"--param version={lost.version} --param attempt={lost.tries + 1}"
+    )
+    failure = f"failed {MAX_TRIES} times: {reason}; correct that, then start it: {by_hand}"
+    return conclude(
+        lost.package, lost.version, lost.tries, failure=failure, found=None, state=state
+    )
 
 
 @task(task_run_name="record-{package}-{version}", cache_policy=NO_CACHE)
@@ -110,7 +139,8 @@ def conclude(
 ) -> str:
     """Show the certificates on the run's page, record the outcome and send the alert; its text.
 
-    `failure` is empty if all went well; `found` is None if nothing was judged.
+    `failure` is empty if all went well, else a verb and its reason (`failed: ...`); `found` is None
+    if nothing was judged.
     """
     text, details = "", dict[str, Any].fromkeys(PAYLOAD)
     if found is not None:
@@ -119,7 +149,7 @@ def conclude(
         details = list_details(found, state.link_page(found.request.campaign))
         show_table(f"release-{framework}", found.rows, text, CERTIFICATE_COLUMNS)
     if failure:
-        text = f"{framework} {version} failed: {failure}" + (f". {text}" if text else "")
+        text = f"{framework} {version} {failure}" + (f". {text}" if text else "")
     root, payload = str(state.root), {"text": text, **details}
     record_outcome(framework, version, failure=failure, root=root, details=payload)
     named = {"framework": framework, "version": version, **details}

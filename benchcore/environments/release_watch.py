@@ -109,13 +109,15 @@ def record_status(
         )
 
 
-def retry_release(state: State, lost: WatchedRelease, reason: str) -> None:
-    """Retry a release whose flow run was lost; after MAX_TRIES it counts as failed."""
+def retry_release(state: State, lost: WatchedRelease, reason: str) -> bool:
+    """Retry a release whose flow run was lost; False, and nothing is recorded, after MAX_TRIES."""
+    tries = lost.tries + 1
+    if tries >= MAX_TRIES:
+        return False
     with _locked(state) as document:
-        tries = lost.tries + 1
-        status: Status = "new" if tries < MAX_TRIES else "failed"
-        again = dataclasses.replace(lost, status=status, tries=tries, reason=reason[:_MAX_MESSAGE])
+        again = dataclasses.replace(lost, status="new", tries=tries, reason=reason[:_MAX_MESSAGE])
         _write_seen(document, [again if each == lost else each for each in _read_seen(document)])
+    return True
 
 
 def _find_new(
