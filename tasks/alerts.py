@@ -9,29 +9,50 @@ from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.blocks.system import Secret
+from prefect.blocks.webhook import Webhook
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
 from benchcore import variables
 from benchcore.errors import UserError
-from benchcore.experiments.outbox import send_waiting, write_alert
+from benchcore.experiments.outbox import send_waiting, set_picture, write_alert
 from benchcore.state import State
 from dashboards.pictures import draw_forest_png, draw_series_png
 
 BLOCK = "deadheat-notify"
 """The secret block with the addresses, where DEADHEAT_NOTIFY is unset."""
+WEBHOOK_BLOCK = "deadheat-alerts"
+"""The block with the webhook that was set when `deadheat deploy` ran."""
 
 
 def use_stored_addresses() -> None:
-    """Take the addresses of the secret block for this process, unless DEADHEAT_NOTIFY is set."""
-    if variables.NOTIFY.read() or not os.environ.get("PREFECT_API_URL"):
+    """Take the addresses that the server stores for this process, unless its own variables name
+    some: a worker may lack those that were set for `deadheat deploy`."""
+    if not os.environ.get("PREFECT_API_URL"):
         return
+    if not variables.NOTIFY.read() and (secret := _load_secret()):
+        os.environ[variables.NOTIFY.name] = secret
+    if not variables.WEBHOOK_URL.read() and (webhook := load_webhook()):
+        os.environ[variables.WEBHOOK_URL.name] = webhook.url.get_secret_value()
+
+
+def _load_secret() -> str | None:
     try:
-        block = Secret.load(BLOCK)
+        found = Secret.load(BLOCK)
     except ValueError:  # there is no such block
-        return
-    assert isinstance(block, Secret)
-    os.environ[variables.NOTIFY.name] = str(block.get())
+        return None
+    assert isinstance(found, Secret)
+    return str(found.get())
+
+
+def load_webhook() -> Webhook | None:
+    """The webhook that the server stores, if there is one."""
+    try:
+        found = Webhook.load(WEBHOOK_BLOCK)
+    except ValueError:  # there is no such block
+        return None
+    assert isinstance(found, Webhook)
+    return found
 
 
 def draw_suspicion(state: State) -> Callable[[int], Path | None]:
@@ -67,11 +88,19 @@ def alert(
     key: str, text: str, details: Mapping[str, Any], root: str, *, campaign: str | None = None
 ) -> None:
     """Send an alert, with the forest of a campaign, and those that wait. One that is refused waits
-    for the next."""
+    for the next; one whose picture can't be drawn is sent without."""
     state = State(Path(root))
-    picture = None if campaign is None else _save(state, key, draw_forest_png(state, campaign))
-    write_alert(state, key, text, details, picture)
-    use_stored_addresses()
+    write_alert(state, key, text, details)
+    try:
+        picture = None if campaign is None else _save(state, key, draw_forest_png(state, campaign))
+        if picture is not None:
+            set_picture(state, key, picture)
+    finally:
+        use_stored_addresses()
+        _send(state)
+
+
+def _send(state: State) -> None:
     try:
         refused = send_waiting(state)
     except UserError as error:

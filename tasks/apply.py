@@ -22,13 +22,13 @@ from prefect.schedules import Cron, Schedule
 from benchcore.errors import UserError
 from benchcore.experiments.outbox import find_webhook
 from tasks import prefect_server
+from tasks.alerts import WEBHOOK_BLOCK, load_webhook
 from tasks.measurement import MEASURE_LIMIT
 from tasks.prefect_server import list_our_automations, list_our_deployments
 
 QUEUES = ("people", "releases", "night", "backlog")
 """The pool's work queues, first served first: a person who waits goes before the night, and the
 night before work that can wait for days."""
-_BLOCK = "deadheat-alerts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,24 +172,15 @@ def _apply_deployment(client: SyncPrefectClient, wanted: RunnerDeployment, pause
 def _save_webhook() -> UUID | None:
     """Store DEADHEAT_WEBHOOK_URL on the server, which posts to it: when a night is missing there
     may be no worker. Without that variable the stored address is deleted."""
-    url, stored = find_webhook(), _load_webhook()
+    url, stored = find_webhook(), load_webhook()
     if url is None:
         if stored is not None:
-            Webhook.delete(_BLOCK)
+            Webhook.delete(WEBHOOK_BLOCK)
         return None
     if stored is None or stored.url.get_secret_value() != url:
         stored = Webhook(url=url)  # type: ignore[arg-type]
-        stored.save(_BLOCK, overwrite=True)
+        stored.save(WEBHOOK_BLOCK, overwrite=True)
     return stored._block_document_id
-
-
-def _load_webhook() -> Webhook | None:
-    try:
-        found = Webhook.load(_BLOCK)
-    except ValueError:  # there is no such block
-        return None
-    assert isinstance(found, Webhook)
-    return found
 
 
 def _apply_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:

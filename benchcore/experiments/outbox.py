@@ -84,16 +84,27 @@ def _open(url: str) -> Any:
     return apprise.Apprise.instantiate(url, suppress_exceptions=True)
 
 
-def write_alert(
-    state: State, key: str, text: str, details: Mapping[str, Any], picture: Path | None = None
-) -> None:
+def _notify(url: str, body: str, attached: str | None) -> bool:
+    """Whether the service took it. A mail is HTML, in which the text's own marks mean nothing."""
+    import apprise
+
+    service = apprise.Apprise()
+    service.add(_open(url))
+    text = apprise.NotifyFormat.TEXT
+    return bool(service.notify(body=body, title=_TITLE, body_format=text, attach=attached))
+
+
+def write_alert(state: State, key: str, text: str, details: Mapping[str, Any]) -> None:
     """Queue an alert for all addresses. A key that was used before is not queued again."""
-    name = f"{re.sub(r'[^a-z0-9.-]+', '-', key.lower())}.json"
+    name = _name_file(key)
     if any((folder / name).exists() for folder in _folders(state)):
         return
-    shown = None if picture is None else str(picture)
-    alert = {"text": text, "details": dict(details), "picture": shown, "taken": []}
+    alert = {"text": text, "details": dict(details), "picture": None, "taken": []}
     write_json(_folders(state)[0] / name, alert)
+
+
+def _name_file(key: str) -> str:
+    return f"{re.sub(r'[^a-z0-9.-]+', '-', key.lower())}.json"
 
 
 def send_waiting(state: State) -> list[str]:
@@ -136,9 +147,8 @@ def _send(address: Address, alert: Mapping[str, Any]) -> None:
         return
     picture = alert["picture"]
     attached = picture if picture and Path(picture).exists() else None
-    service = _open(address.url)
     body = write_body(alert["text"], alert["details"])
-    if not service.notify(body=body, title=_TITLE, attach=attached):
+    if not _notify(address.url, body, attached):
         scheme = address.url.partition(":")[0]
         raise AlertFailedError(f"the {scheme} address {address.digest} did not accept it")
 
@@ -234,10 +244,12 @@ def _list_queued(state: State) -> set[int]:
 
 def set_picture(state: State, key: str, picture: Path) -> None:
     """Add a picture to an alert that waits."""
-    path = _folders(state)[0] / f"{key}.json"
-    if path.exists():
-        alert = json.loads(path.read_text(encoding="utf-8"))
-        write_json(path, {**alert, "picture": str(picture)})
+    waiting = _folders(state)[0]
+    path = waiting / _name_file(key)
+    with FileLock(waiting.parent / ".lock"):  # who has accepted it is in the same file
+        if path.exists():
+            alert = json.loads(path.read_text(encoding="utf-8"))
+            write_json(path, {**alert, "picture": str(picture)})
 
 
 def _folders(state: State) -> Sequence[Path]:

@@ -14,7 +14,13 @@ from webhooks import serve_webhook
 
 from benchcore.errors import UserError
 from benchcore.experiments import outbox
-from benchcore.experiments.outbox import find_addresses, queue_events, send_waiting, write_alert
+from benchcore.experiments.outbox import (
+    find_addresses,
+    queue_events,
+    send_waiting,
+    set_picture,
+    write_alert,
+)
 from benchcore.state import State, open_state
 
 DETAILS = {
@@ -56,6 +62,18 @@ def test_a_program_gets_json_and_people_get_text(
     ]
 
 
+def test_marks_in_a_framework_s_message_are_no_html_in_a_mail(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve_webhook() as (people, posted):
+        mail = f"{people.replace('http', 'json')}?format=html"
+        monkeypatch.setenv("DEADHEAT_NOTIFY", mail)
+        write_alert(state, "event-3", "failed: <img src=x> & co", {"dashboard": "http://x/"})
+        assert send_waiting(state) == []
+    [got] = posted
+    assert got["message"].startswith("failed:&nbsp;&lt;img&nbsp;src=x&gt;&nbsp;&amp;&nbsp;co<br/>")
+
+
 def test_the_picture_is_attached(
     state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,7 +81,8 @@ def test_the_picture_is_attached(
     picture.write_bytes(b"png")
     with serve_webhook() as (people, posted):
         monkeypatch.setenv("DEADHEAT_NOTIFY", people.replace("http", "json"))
-        write_alert(state, "event-3", "slower", {}, picture)
+        write_alert(state, "Event 3", "slower", {})
+        set_picture(state, "Event 3", picture)
         assert send_waiting(state) == []
     assert [each["filename"] for each in posted[0]["attachments"]] == ["series.png"]
 
