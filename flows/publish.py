@@ -11,14 +11,14 @@ from prefect.states import Completed, Failed
 from benchcore.errors import UserError
 from benchcore.state import default_root, open_state
 from tasks import pipeline
-from tasks.campaign_run import conclude_campaign
+from tasks.campaign_run import conclude_campaign, end_run
 from tasks.form import CampaignName
 
 
 @flow(name="publish", validate_parameters=True)
 def publish(campaign: CampaignName | None = None) -> RunState[Any]:
     """Ingest the spool, then check, judge and publish a campaign again. Measures
-    nothing.
+    nothing. Fails if its night would: where duels lack a result, or nothing counts (`Void`).
 
     Args:
         campaign: Name of the campaign; empty for the newest.
@@ -30,6 +30,8 @@ def publish(campaign: CampaignName | None = None) -> RunState[Any]:
         outcome = conclude_campaign(chosen, root)
     except UserError as error:
         return Failed(message=str(error))
-    if refused:
-        return Failed(message=f"{chosen} is published; refused: {'; '.join(refused)}")
+    if lacks := [*(f"refused: {each}" for each in refused), *outcome["problems"]]:
+        return Failed(message=f"{chosen} is published; {'; '.join(lacks)}")
+    if outcome["void"]:
+        return end_run(outcome)
     return Completed(message=f"{chosen}: {len(outcome['ratios'])} pairs")

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import CoreSchema, core_schema
 
 from benchcore.experiments.compare import MIN_STARTS, CompareRequest
@@ -45,6 +46,14 @@ def _list_device_counts() -> list[str]:
     return [str(count) for count in sorted({catalog.count_devices(*each) for each in cases})]
 
 
+def _check_time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, KeyError, OSError) as error:  # there is none, or it is a folder of them
+        raise ValueError("wanted a time zone such as Europe/Berlin; choose one") from error
+    return name
+
+
 class _OneOf:
     """A `Literal` whose names are known only at import; the UI shows it as a list."""
 
@@ -76,6 +85,9 @@ EventId = Annotated[int, Field(ge=1)]
 CampaignName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,79}$")]
 SuspicionIds = Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=100)]
 Hours = Annotated[float, Field(ge=0.01, le=1000)]
+TimeZone = Annotated[
+    str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]{0,63}$"), AfterValidator(_check_time_zone)
+]
 WaitMinutes = Annotated[float, Field(ge=0, le=1440)]
 ConfirmMinutes = Annotated[float, Field(ge=0, le=1440)]
 Starts = Annotated[list[Annotated[int, Field(ge=2, le=100)]], Field(min_length=1, max_length=5)]

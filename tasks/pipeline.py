@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,12 @@ _PATIENT: dict[str, Any] = {
 
 
 @task(task_run_name="plan-{profile}", **_PATIENT)
-def plan_campaign(profile: str, place: Placement, *, root: str, hours: float | None = None) -> None:
-    """Plan the campaign with today's versions, unless it has a plan."""
-    plans.plan_campaign(load_profile(profile), place, open_state(Path(root)), hours=hours)
+def plan_campaign(
+    profile: str, place: Placement, *, root: str, hours: float | None, night: date
+) -> None:
+    """Plan the campaign of a night with today's versions, unless it has a plan."""
+    state = open_state(Path(root))
+    plans.plan_campaign(load_profile(profile), place, state, hours=hours, night=night)
 
 
 @task(

@@ -104,19 +104,24 @@ def save_campaign(plan: Plan, state: State, pool: str | None = None) -> Plan:
 
 
 def plan_campaign(
-    profile: Profile, place: Placement, state: State, *, hours: float | None = None
+    profile: Profile,
+    place: Placement,
+    state: State,
+    *,
+    hours: float | None = None,
+    night: date | None = None,
 ) -> Plan:
-    """The plan of a night: the saved one, else a new one with today's versions and tonight's
-    calibration runs, fitted into `hours`, which is then saved.
+    """The plan of a night (default: the UTC date): the saved one, else a new one with today's
+    versions and the calibration runs of that date, fitted into `hours`, which is then saved.
 
     Raises UserError if the saved plan has another profile, site or pool.
     """
-    path = campaign_folder(state, place.campaign or name_night(profile.name)) / "plan.json"
+    path = campaign_folder(state, place.campaign or name_night(profile.name, night)) / "plan.json"
     if path.exists():
         plan = _load_saved(path)
         _check_same_request(plan, profile, place)
         return plan
-    plan = draft_night(profile, place, state, hours=hours)
+    plan = draft_night(profile, place, state, hours=hours, night=night)
     plan = dataclasses.replace(plan, pool=place.pool, duels=_add_earlier_passes(plan, state))
     matrix.save_plan(plan, path)
     return plan
@@ -132,28 +137,33 @@ def _check_same_request(plan: Plan, profile: Profile, place: Placement) -> None:
         )
 
 
-def name_night(profile: str) -> str:
-    """The name of tonight's campaign, by the UTC date: a second run resumes it."""
-    return f"nightly-{profile}-{today().isoformat()}"
+def name_night(profile: str, night: date | None = None) -> str:
+    """The name of a night's campaign (default: the UTC date's): a second run resumes it."""
+    return f"nightly-{profile}-{(night or today()).isoformat()}"
 
 
 def today() -> date:
-    """The UTC date, which names a night."""
+    """The UTC date, which names a night that no schedule starts."""
     return datetime.now(UTC).date()
 
 
 def draft_night(
-    profile: Profile, place: Placement, state: State, *, hours: float | None = None
+    profile: Profile,
+    place: Placement,
+    state: State,
+    *,
+    hours: float | None = None,
+    night: date | None = None,
 ) -> Plan:
     """The plan of a night as `plan_campaign` makes it, not saved. Its notes name the duels that are
     left out: tuned ones without known best settings, and those for which `hours` are too few."""
     plan = draft_plan(
         profile,
         site=place.site,
-        campaign=place.campaign or name_night(profile.name),
+        campaign=place.campaign or name_night(profile.name, night),
         state=state,
         python=place.python,
-        calibration=number_tonight(profile, today()),
+        calibration=number_tonight(profile, night or today()),
     )
     if hours is None:
         return plan

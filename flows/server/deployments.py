@@ -129,8 +129,8 @@ def _version() -> str:
 
 
 def _fill_in(flow: Flow[..., Any], wanted: DeployOptions) -> dict[str, Any]:
-    """Profile and site, for flows that have these parameters."""
-    known = {"profile": wanted.profile, "site": wanted.site.name}
+    """Profile, site and time zone, for flows that have these parameters."""
+    known = {"profile": wanted.profile, "site": wanted.site.name, "timezone": wanted.timezone}
     return {name: value for name, value in known.items() if name in flow.parameters.properties}
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import prefect.runtime
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
@@ -16,7 +18,7 @@ from result_documents import make_plan
 from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.alerts import PAYLOAD
 from benchcore.planning.matrix import save_plan
-from benchcore.running.plans import campaign_folder
+from benchcore.running.plans import campaign_folder, name_night
 from benchcore.state import open_state
 from tasks import pipeline
 from tasks.campaign_run import VOID, read_outcome
@@ -25,19 +27,69 @@ pytestmark = pytest.mark.usefixtures("prefect_api")
 BUSY = "Nothing counts: the machine was busy: others used 38 to 62 % of its CPUs."
 
 
-def _run_night(ended: dict[str, Any] | Exception, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The state of a night that measures nothing but ends so."""
+def _run_night(
+    ended: dict[str, Any] | Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    called: list[str] | None = None,
+    **given: Any,
+) -> Any:
+    """The state of a night that measures nothing but ends so; what it `called`."""
     module = importlib.import_module("flows.nightly")
+    called = [] if called is None else called
 
-    def run(*_: Any, **__: Any) -> dict[str, Any]:
+    def run(campaign: str, *_: Any, **__: Any) -> dict[str, Any]:
+        called.append(campaign)
         if isinstance(ended, Exception):
             raise ended
         return ended
 
     monkeypatch.setattr(module, "run_campaign", run)
-    for name in ("plan_campaign", "report_void", "report_suspicions"):
-        monkeypatch.setattr(module.pipeline, name, lambda *_, **__: None)
-    return module.nightly(profile="ci", campaign="void-night", return_state=True)
+    monkeypatch.setattr(module.pipeline, "plan_campaign", lambda *_, **__: None)
+    for name in ("report_void", "report_suspicions", "prune_state"):
+        monkeypatch.setattr(module.pipeline, name, lambda *_, name=name, **__: called.append(name))
+    return module.nightly(profile="ci", return_state=True, **{"campaign": "void-night", **given})
+
+
+def test_a_lost_duel_keeps_no_suspicion_from_being_confirmed_and_no_file_from_being_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
+    monkeypatch.setenv("DEADHEAT_KEEP_NIGHTS", "7")
+    called = list[str]()
+    ended = _run_night(CampaignIncompleteError("mlp infer: lost"), monkeypatch, called)
+    assert ended.is_failed() and "mlp infer: lost" in str(ended.message)
+    assert called == ["void-night", "report_suspicions", "prune_state"]
+
+
+@pytest.mark.parametrize(
+    ("timezone", "scheduled", "night"),
+    [
+        ("Europe/Berlin", "2027-03-28T00:00:00+00:00", "2027-03-28"),
+        ("Europe/Berlin", "2027-03-28T23:00:00+00:00", "2027-03-29"),  # the same hour there
+        ("Pacific/Auckland", "2026-11-26T13:00:00+00:00", "2026-11-27"),
+        ("UTC", "2026-11-25T23:30:00+00:00", "2026-11-25"),  # it starts now, long after that
+    ],
+)
+def test_two_nights_of_a_schedule_never_share_a_name(
+    timezone: str, scheduled: str, night: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
+    moment = datetime.fromisoformat(scheduled)
+    monkeypatch.setitem(vars(prefect.runtime.flow_run), "scheduled_start_time", moment)
+    called, outcome = list[str](), {"campaign": "", "void": None}
+    _run_night(outcome, monkeypatch, called, campaign=None, timezone=timezone)
+    assert called[0] == f"nightly-ci-{night}"
+
+
+def test_a_night_that_nobody_scheduled_has_the_date_of_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEADHEAT_STATE", str(tmp_path))
+    called, outcome, before = list[str](), {"campaign": "", "void": None}, name_night("ci")
+    _run_night(outcome, monkeypatch, called, campaign=None)
+    assert called[0] in (before, name_night("ci"))
+    refused = _run_night(outcome, monkeypatch, timezone="Mars/Base")
+    assert refused.is_failed() and "wanted a time zone such as" in str(refused.message)
 
 
 def test_prefect_shows_a_void_night_as_failed_with_its_reason(

@@ -149,7 +149,8 @@ def test_deploying_again_changes_only_what_differs(
     assert (schedule.cron, schedule.timezone, active, slug) == (
         *("0 2 * * *", "Asia/Tokyo", True, "night"),
     )
-    assert night["parameters"] == {"profile": "ci", "site": "local"} and night["limit"] == 1
+    given = {"profile": "ci", "site": "local", "timezone": "Asia/Tokyo"}
+    assert night["parameters"] == given and night["limit"] == 1
     assert night["job_variables"]["env"]["DEADHEAT_STATE"] == str(wanted.root)
     assert all(each["enforce_parameter_schema"] and each["description"] for each in first.values())
     apply(list_deployments(wanted), make_pool(wanted.site))
