@@ -20,6 +20,7 @@ from prefect.client.schemas.objects import StateType
 
 from benchcore.experiments.alerts import template_failed_night, template_missing_night
 from flows.confirm import confirm
+from flows.measure_shard import measure_shard
 from flows.nightly import nightly
 from tasks.apply import Targets
 from tasks.campaign_run import VOID
@@ -44,6 +45,10 @@ _OF_NIGHT = ResourceSpecification(
 _OURS = ResourceSpecification(
     {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
 )
+_NO_SHARD = ResourceSpecification(
+    {"prefect.resource.role": "flow", "prefect.resource.name": f"!{measure_shard.name}"}
+)
+"""A shard is silent while Slurm suspends its job. Its worker knows whether the job has ended."""
 
 
 def find_patience(cron: str, timezone: str) -> timedelta:
@@ -68,12 +73,12 @@ def _list(targets: Targets, patience: timedelta, silence: timedelta) -> Iterator
         name="deadheat: zombie runs",
         description=(
             f"A run without a heartbeat for {_format_span(silence)} is set to Crashed, which frees "
-            "its slot in the pool. Start it again to resume."
+            "its slot in the pool. Start it again to resume. Shards are left to their worker."
         ),
         tags=[TAG],
         trigger=EventTrigger(
             match=_RUNS,
-            match_related=_OURS,
+            match_related=[_OURS, _NO_SHARD],
             for_each={"prefect.resource.id"},
             after={_HEARTBEAT},
             expect={_HEARTBEAT, *(f"prefect.flow-run.{end}" for end in _ENDS)},

@@ -600,7 +600,7 @@ def test_a_run_without_heartbeats_has_crashed(
     watched: list[dict[str, Any]], server: dict[str, str]
 ) -> None:
     """A process that is killed, and one whose run's state changes after its last heartbeat;
-    another run is heard of all the time."""
+    another run is heard of all the time, and a shard's job is suspended by Slurm."""
     alive = run_deployment("nightly/nightly", timeout=0).id
     question = {"question": {"workload": "noop", "use_case": "op"}}
     changed = run_deployment("compare/compare", parameters=question, timeout=0).id
@@ -619,6 +619,7 @@ def test_a_run_without_heartbeats_has_crashed(
         dead.kill()
         dead.communicate()
         _send_heartbeat(changed)
+        _send_heartbeat(shard := _start_shard(client), measure_shard.name)
         _wait(lambda: _has_event(changed, "prefect.flow-run.heartbeat"))
         client.set_flow_run_state(changed, Running(message="so they say"), force=True)
 
@@ -632,8 +633,9 @@ def test_a_run_without_heartbeats_has_crashed(
             found = client.read_flow_run(each).state
             assert found is not None and found.message is not None
             assert found.message.startswith("no heartbeat for 10 seconds")
-        assert client.read_flow_run(alive).state_type is StateType.RUNNING
-        client.set_flow_run_state(alive, Completed(), force=True)
+        for each in (alive, shard):
+            assert client.read_flow_run(each).state_type is StateType.RUNNING
+            client.set_flow_run_state(each, Completed(), force=True)
 
 
 @pytest.mark.usefixtures("watched")
@@ -776,12 +778,24 @@ def _has_event(run: UUID, event: str) -> bool:
         )
 
 
-def _send_heartbeat(run: UUID) -> None:
+def _start_shard(client: SyncPrefectClient) -> UUID:
+    """A shard's run that runs, with our tag, as a deployment's has."""
+    parameters = {"campaign": "night", "shard": "0" * 16, "token": "0" * 16}
+    run = client.create_flow_run(measure_shard, parameters=parameters, tags=[TAG])
+    client.set_flow_run_state(run.id, Running(), force=True)
+    return run.id
+
+
+def _send_heartbeat(run: UUID, flow_name: str = "nightly") -> None:
     """As Prefect's engine does."""
+    named = {"prefect.resource.role": "flow", "prefect.resource.name": flow_name}
     emit_event(
         "prefect.flow-run.heartbeat",
         resource={"prefect.resource.id": f"prefect.flow-run.{run}"},
-        related=[{"prefect.resource.id": f"prefect.tag.{TAG}", "prefect.resource.role": "tag"}],
+        related=[
+            {"prefect.resource.id": f"prefect.flow.{flow_name}", **named},
+            {"prefect.resource.id": f"prefect.tag.{TAG}", "prefect.resource.role": "tag"},
+        ],
     )
 
 
