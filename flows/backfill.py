@@ -26,7 +26,7 @@ from benchcore.planning.profiles import load_profile
 from benchcore.running.plans import is_planned
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
-from tasks.artifacts import name_key, show_table
+from tasks.artifacts import name_key, shorten_id, show_table
 from tasks.campaign_run import TaskMeasurer, run_campaign
 from tasks.form import (
     ConfirmMinutes,
@@ -59,7 +59,7 @@ def backfill(
         budget_minutes: Measure apparent changes again; start none after this many minutes.
     """
     state = open_state(default_root())
-    name = f"backfill-{framework}-{str(flow_run.id)[:8]}"
+    name = f"backfill-{framework}-{shorten_id(flow_run.id)}"
     try:
         check_site(site)
         if not is_planned(state, name):

@@ -35,6 +35,12 @@ def name_key(kind: str, campaign: str) -> str:
     return re.sub("[^a-z0-9]+", "-", f"{kind}-{family}")
 
 
+def shorten_id(run: object) -> str:
+    """The end of a flow run's id, which names its campaign. All runs that a schedule creates in one
+    minute have the same beginning."""
+    return str(run)[-8:]
+
+
 def show_table(
     key: str,
     rows: Sequence[Mapping[str, Any]],

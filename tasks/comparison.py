@@ -28,7 +28,7 @@ from dashboards.sweep_page import (
     split_columns,
     title_sweep,
 )
-from tasks.artifacts import name_key, show_table
+from tasks.artifacts import name_key, shorten_id, show_table
 from tasks.form import Comparison
 from tasks.slurm_shards import cancel_shards
 
@@ -111,4 +111,4 @@ def cancel_measurement(flow: Flow[..., Any], flow_run: FlowRun, state: RunState[
 
 
 def _name(kind: str, workload: str, run: object) -> str:
-    return f"{kind}-{workload}-{str(run)[:8]}".replace("_", "-")
+    return f"{kind}-{workload}-{shorten_id(run)}".replace("_", "-")

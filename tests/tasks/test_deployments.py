@@ -29,6 +29,7 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments import run_deployment
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events import emit_event
@@ -64,6 +65,7 @@ from flows.server.automations import (
 from flows.server.deployments import DeployOptions, list_deployments, list_shard_pools, make_pool
 from flows.server.temporary_api import _free_measure_limit
 from tasks.apply import Applied, Targets, apply, read_schedule
+from tasks.artifacts import shorten_id
 from tasks.available_versions import offer_built_versions
 from tasks.campaign_run import VOID
 from tasks.measurement import MEASURE_LIMIT
@@ -378,14 +380,33 @@ def test_deployments_paused_by_people_stay_paused_after_resume(wanted: DeployOpt
 
 
 @pytest.mark.usefixtures("server")
+def test_every_tick_of_a_scheduled_question_has_a_campaign_of_its_own(
+    wanted: DeployOptions,
+) -> None:
+    apply(_few(wanted), make_pool(wanted.site))
+    question = {"question": {"workload": "noop", "use_case": "op"}}
+    weekly = CronSchedule(cron="0 3 * * 0", timezone="UTC")
+    with get_client(sync_client=True) as client:
+        asked = client.read_deployment_by_name("compare/compare").id
+        schedule = {"schedule": weekly.model_dump(mode="json"), "parameters": question}
+        path = f"/deployments/{asked}/schedules"
+        (made,) = client.request("POST", path, json=[schedule]).json()
+        client.request("POST", f"/deployments/{asked}/schedule", json={"min_runs": 3})
+        runs = client.read_flow_runs(flow_filter=_named("compare"))
+        runs = [each for each in runs if each.auto_scheduled]
+        client.request("DELETE", f"{path}/{made['id']}")  # and its runs
+    assert len(runs) >= 3 and len({shorten_id(each.id) for each in runs}) == len(runs)
+
+
+@pytest.mark.usefixtures("server")
 def test_a_cancelled_question_returns_its_allocations(pools: DeployOptions) -> None:
     _apply(pools)
     question = {"question": {"workload": "noop", "use_case": "op"}}
     requested = run_deployment("compare/compare", parameters=question, timeout=0)
     (hook,) = compare.on_cancellation_hooks
     with get_client(sync_client=True) as client:
-        waits = _hand_over(pools, client, "3", f"compare-noop-{str(requested.id)[:8]}")
-        runs = _hand_over(pools, client, "4", f"compare-noop-{str(requested.id)[:8]}")
+        waits = _hand_over(pools, client, "3", f"compare-noop-{shorten_id(requested.id)}")
+        runs = _hand_over(pools, client, "4", f"compare-noop-{shorten_id(requested.id)}")
         other = _hand_over(pools, client, "5", "compare-noop-0")
         client.set_flow_run_state(runs.id, Running(), force=True)
         hook(compare, client.read_flow_run(requested.id), Cancelling())
