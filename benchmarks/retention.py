@@ -131,7 +131,7 @@ def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> dic
 
 
 def _ingest(state: State, engine: Engine) -> None:
-    report = ingest_spool(engine, state)
+    report = ingest_spool(engine, state, only_new=True)
     assert not report.rejected, report.rejected
 
 

@@ -31,7 +31,7 @@ from benchcore.running.plans import load_campaign, progress_log
 from benchcore.running.retention import list_unneeded, remove
 from benchcore.state import State, open_state
 from benchcore.store.database import is_unreachable, open_database
-from benchcore.store.frames.duels import duel_frame
+from benchcore.store.duels import find_newest_campaign
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
 from benchcore.store.proofs import ingest_proofs
@@ -105,7 +105,8 @@ def ingest_results(*, root: str) -> list[str]:
     """Ingest spool and proofs into the database; the rejected documents, each with its reason."""
     state = open_state(Path(root))
     engine = open_database(state.database_url)
-    report, refused = ingest_spool(engine, state), ingest_proofs(engine, state)
+    report = ingest_spool(engine, state, only_new=True)
+    refused = ingest_proofs(engine, state)
     refused += load_history(engine, state)  # into a new database
     return [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]
 
@@ -158,10 +159,10 @@ def _withdraw(transaction: Transaction) -> None:
 
 def find_newest(root: str) -> str:
     """The newest campaign of the database. Raises UserError if there is none."""
-    duels = duel_frame(open_database(open_state(Path(root)).database_url))
-    if duels.empty:
+    found = find_newest_campaign(open_database(open_state(Path(root)).database_url))
+    if found is None:
         raise UserError("wanted a campaign to publish, but none has left a result; run one first")
-    return str(duels.sort_values("started_at", kind="stable")["campaign"].iloc[-1])
+    return found
 
 
 def report_suspicions(campaign: str, root: str) -> int:

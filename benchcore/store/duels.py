@@ -44,6 +44,13 @@ def list_campaigns(engine: Engine) -> list[str]:
         return list(session.scalars(query))
 
 
+def find_newest_campaign(engine: Engine) -> str | None:
+    """The campaign of the newest duel run; None = there is none."""
+    newest = select(DuelRun.campaign).order_by(DuelRun.started_at.desc(), DuelRun.id.desc())
+    with Session(engine) as session:
+        return session.scalar(newest.limit(1))
+
+
 def read_duels(engine: Engine, campaign: str) -> list[DuelRecord]:
     """Every duel run of a campaign with its raw times and its failed checks, oldest first."""
     return _read_records(engine, DuelRun.campaign == campaign)

@@ -15,7 +15,8 @@ from benchcore.errors import UserError
 from benchcore.store.conditions import read_conditions
 from benchcore.store.database import begin_writing
 from benchcore.store.models import EventChange, EventRow, SuspicionRow
-from benchcore.store.suspicions import changed_conditions, series_key
+from benchcore.store.series import series_key
+from benchcore.store.suspicions import changed_conditions
 from benchcore.verdict.confirmation.decide import Finding
 from benchcore.verdict.confirmation.event_states import BASELINES, check_move, first_state
 

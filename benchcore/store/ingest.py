@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -20,9 +20,13 @@ from benchcore.state import State
 from benchcore.store import packs
 from benchcore.store.database import begin_writing
 from benchcore.store.documents import read_document
+from benchcore.store.metric_values import measure_amounts
 from benchcore.store.metrics import IN_COLUMNS
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, StartRun
 from benchcore.store.parts import list_incomplete
+
+_AT_ONCE = 500
+"""Duel runs of one query: SQLite limits its variables."""
 
 
 @dataclass(frozen=True)
@@ -45,35 +49,28 @@ class IngestReport:
     """Those that lacked rows of their documents."""
 
 
-def ingest_spool(engine: Engine, state: State) -> IngestReport:
+def ingest_spool(engine: Engine, state: State, *, only_new: bool = False) -> IngestReport:
     """Ingest every new document of the spool, one transaction each.
 
     Documents stay in the spool: the database can be rebuilt from them. A duel run that the
     database has with all its rows is not read again, so ingesting twice, or after a crash, changes
     nothing; rows that one lacks are added. Where file locks work, one ingester at a time goes
     through the spool; where they don't, each document is still taken once.
+
+    `only_new` skips each pack of which the database has as many duel runs, without a look at their
+    rows: then a night's ingest takes no longer as nights are added and packed.
     """
     with FileLock(state.spool / ".ingest.lock", is_singleton=True):
-        return _ingest_spool(engine, state)
+        return _ingest_spool(engine, state, only_new=only_new)
 
 
-def _ingest_spool(engine: Engine, state: State) -> IngestReport:
-    with Session(engine) as session:
-        known = {
-            each.id: each.campaign for each in session.execute(select(DuelRun.id, DuelRun.campaign))
-        }
-        incomplete = {each.duel_run for each in list_incomplete(session.connection())}
+def _ingest_spool(engine: Engine, state: State, *, only_new: bool) -> IngestReport:
     ingested: list[str] = []
-    already: list[str] = []
     healed: list[str] = []
-    rejected: list[Rejection] = []
-    for pack in sorted({*state.spool.glob(f"*/{packs.NAME}")} - {state.rejected / packs.NAME}):
-        try:
-            already += _unpack_new(pack.parent, known, incomplete)
-        except DamagedFileError as error:
-            rejection = _set_aside(pack, state.rejected, str(error))
-            rejected += [rejection] if rejection else []
-    for path in _documents(state):
+    already, rejected = _read_packs(engine, state, only_new=only_new)
+    paths = _documents(state)
+    known, incomplete = _find_known(engine, [each.stem for each in paths])
+    for path in paths:
         there = known.get(path.stem) == path.parent.name
         if there:
             already.append(path.stem)
@@ -98,9 +95,49 @@ def _ingest_spool(engine: Engine, state: State) -> IngestReport:
     return IngestReport(tuple(ingested), tuple(already), tuple(rejected), tuple(healed))
 
 
-def _unpack_new(folder: Path, known: Mapping[str, str], incomplete: Collection[str]) -> list[str]:
+def _find_known(engine: Engine, runs: Sequence[str]) -> tuple[dict[str, str], set[str]]:
+    """Of these duel runs: the campaigns of those that the database has, and those without all
+    their rows."""
+    known, incomplete = dict[str, str](), set[str]()
+    with Session(engine) as session:
+        for first in range(0, len(runs), _AT_ONCE):
+            part = runs[first : first + _AT_ONCE]
+            query = select(DuelRun.id, DuelRun.campaign).where(DuelRun.id.in_(part))
+            known |= dict(session.execute(query).tuples().all())
+            incomplete |= {each.duel_run for each in list_incomplete(session.connection(), part)}
+    return known, incomplete
+
+
+def _read_packs(
+    engine: Engine, state: State, *, only_new: bool
+) -> tuple[list[str], list[Rejection]]:
+    """The duel runs of packs whose rows are all there, and the damaged packs; other packs are
+    unpacked."""
+    already: list[str] = []
+    rejected: list[Rejection] = []
+    counts = _count_runs(engine) if only_new else {}
+    for pack in sorted({*state.spool.glob(f"*/{packs.NAME}")} - {state.rejected / packs.NAME}):
+        if only_new and packs.count_packed(pack.parent) == counts.get(pack.parent.name):
+            continue
+        try:
+            already += _unpack_new(engine, pack.parent)
+        except DamagedFileError as error:
+            rejection = _set_aside(pack, state.rejected, str(error))
+            rejected += [rejection] if rejection else []
+    return already, rejected
+
+
+def _count_runs(engine: Engine) -> dict[str, int]:
+    """By campaign, its duel runs."""
+    query = select(DuelRun.campaign, func.count()).group_by(DuelRun.campaign)
+    with Session(engine) as session:
+        return dict(session.execute(query).tuples().all())
+
+
+def _unpack_new(engine: Engine, folder: Path) -> list[str]:
     """The duel runs of a pack whose rows are all there; any other pack is unpacked instead."""
     packed = packs.list_packed(folder)
+    known, incomplete = _find_known(engine, packed)
     missing = [each for each in packed if known.get(each) != folder.name or each in incomplete]
     if packed and not missing:
         return packed
@@ -136,42 +173,42 @@ def _insert(engine: Engine, document: Mapping[str, Any]) -> bool:
 
 def insert_documents(engine: Engine, documents: Sequence[Mapping[str, Any]]) -> None:
     """Store new, valid documents in one transaction."""
+    parts = [_list_parts(each) for each in documents]
     with begin_writing(engine) as session:
         session.add_all(_duel_run(each) for each in documents)
         session.flush()
-        for list_parts in (_list_contenders, _list_starts, _list_equivalence):
-            for document in documents:
-                session.add_all(list_parts(document))
+        for of_table in zip(*parts, strict=True):
+            session.add_all(row for of_document in of_table for row in of_document)
             session.flush()
 
 
 def _heal(engine: Engine, document: Mapping[str, Any]) -> None:
     """Add the rows that a duel run lacks. What was judged and found of it stays."""
     with begin_writing(engine) as session:
-        for list_parts in (_list_contenders, _list_starts, _list_equivalence):
-            for part in list_parts(document):
-                session.merge(part)
+        for of_table in _list_parts(document):
+            for row in of_table:
+                session.merge(row)
             session.flush()
 
 
-def _list_contenders(document: Mapping[str, Any]) -> Iterator[ContenderRun]:
-    for position, contender in enumerate(document["contenders"]):
-        yield _contender_run(document["duel_run"], position, contender)
-
-
-def _list_starts(document: Mapping[str, Any]) -> Iterator[StartRun]:
-    for contender in document["contenders"]:
-        for start in contender["starts"]:
-            yield _start_run(document, contender["name"], start)
-
-
-def _list_equivalence(document: Mapping[str, Any]) -> Iterator[Equivalence]:
-    for each in document["equivalence"]:
-        yield Equivalence(duel_run=document["duel_run"], **each)
+def _list_parts(
+    document: Mapping[str, Any],
+) -> tuple[list[ContenderRun], list[StartRun], list[Equivalence]]:
+    """The rows of a document besides its duel run. Later ones refer to earlier ones."""
+    run = document["duel_run"]
+    on_gpu = document["allocation"]["device"]["kind"] == "gpu"
+    contenders, starts = list[ContenderRun](), list[StartRun]()
+    for position, each in enumerate(document["contenders"]):
+        row = _contender_run(run, position, each)
+        own = [_start_run(run, each["name"], start, on_gpu=on_gpu) for start in each["starts"]]
+        row.amounts = measure_amounts(row, own, on_gpu=on_gpu)
+        contenders.append(row)
+        starts += own
+    return contenders, starts, [Equivalence(duel_run=run, **e) for e in document["equivalence"]]
 
 
 def _count_parts(document: Mapping[str, Any]) -> int:
-    """Rows of the three kinds above."""
+    """How many rows `_list_parts` gives."""
     starts = sum(len(each["starts"]) for each in document["contenders"])
     return len(document["contenders"]) + starts + len(document["equivalence"])
 
@@ -228,11 +265,12 @@ def _contender_run(duel_run: str, position: int, contender: Mapping[str, Any]) -
     )
 
 
-def _start_run(document: Mapping[str, Any], contender: str, start: Mapping[str, Any]) -> StartRun:
+def _start_run(
+    duel_run: str, contender: str, start: Mapping[str, Any], *, on_gpu: bool
+) -> StartRun:
     same = ("status", "caches", "stages", "warm_up", "steps_per_block", "compilations_in_blocks")
     rest = ("blocks", "latency_ns", "energy", "inputs_sha256")
     valid = leave_out_degraded(start["blocks"])
-    on_gpu = document["allocation"]["device"]["kind"] == "gpu"
     unwatched = list_unwatched(start["blocks"], on_gpu=on_gpu)
     return StartRun(
         **{key: start[key] for key in (*same, *rest)},
@@ -244,7 +282,7 @@ def _start_run(document: Mapping[str, Any], contender: str, start: Mapping[str, 
         profile=start.get("profile"),
         epochs=start.get("epochs"),
         clock_resolution_ns=start.get("clock_resolution_ns"),
-        duel_run=document["duel_run"],
+        duel_run=duel_run,
         contender=contender,
         start_index=start["index"],
         started_at=datetime.fromisoformat(start["started_at"]),

@@ -12,10 +12,10 @@ from itertools import groupby
 from statistics import fmean, median
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Select, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Select, and_, case, func, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
-from benchcore.store.metrics import ERRORS, Metric
+from benchcore.store.metrics import ERRORS, TRACKED, Metric, find_tracked
 from benchcore.store.models import ContenderRun, DuelRun, PairRatio, Proof, StartRun
 from benchcore.verdict.duel.latency import summarise_latency
 from benchcore.verdict.duel.step_profile import profile_step, step_energy
@@ -27,6 +27,13 @@ _DISPATCH = "profile.dispatch"
 _OF_PROOF = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
 _PROVEN_ARMS = ("jax-jit", "torch-eager")
 """Proofs compute with the settings of these arms (`benchcore.running.equivalence`)."""
+_AT_ONCE = 500
+STORED = tuple(
+    each for each in map(find_tracked, TRACKED) if each.key != STEP_TIME and each not in ERRORS
+)
+"""The metrics of the column `contender_run.amounts`."""
+Amounts = Mapping[tuple[str, str], Mapping[str, float | None]]
+"""By duel run and contender, its value of each metric over its starts; None = not measured."""
 _Untimed = Mapping[str, Mapping[str, Any] | None]
 _OVER_STARTS: Mapping[str, Callable[[Iterable[float]], float]] = {
     "max": max,
@@ -106,16 +113,82 @@ def _list_on_gpu(session: Session, runs: Select[tuple[str]]) -> set[str]:
     return set(session.scalars(select(DuelRun.id).where(DuelRun.id.in_(runs), is_gpu)))
 
 
-def read_sides(
+def measure_amounts(
+    contender: ContenderRun, starts: Iterable[StartRun], *, on_gpu: bool
+) -> dict[str, float | None]:
+    """What the column `contender_run.amounts` holds: the contender's tracked metrics from its
+    starts; None = not measured. Step times are in ratios, errors in proofs."""
+    ordered = sorted(starts, key=lambda start: start.start_index)
+    if not ordered:
+        return dict.fromkeys(each.key for each in STORED)
+    untimed: _Untimed = {"cold": contender.cold, "warm": contender.warm}
+    return {
+        each.key: aggregate(each, read_values(each, ordered, untimed, on_gpu)) for each in STORED
+    }
+
+
+def fill_amounts(session: Session) -> None:
+    """Compute the amounts of the contenders without any from their starts."""
+    lacking = select(ContenderRun.duel_run).where(ContenderRun.amounts.is_(None)).distinct()
+    runs = list(session.scalars(lacking.order_by(ContenderRun.duel_run)))
+    contender = (ContenderRun.duel_run, ContenderRun.name)
+    for part in _split(runs):
+        of_part = ContenderRun.duel_run.in_(part)
+        found = _compute_amounts(session, STORED, part)
+        unmeasured = dict.fromkeys(each.key for each in STORED)
+        session.execute(
+            update(ContenderRun),
+            [
+                {
+                    "duel_run": run,
+                    "name": name,
+                    "amounts": {**unmeasured, **found.get((run, name), {})},
+                }
+                for run, name in session.execute(select(*contender).where(of_part)).all()
+            ],
+        )
+
+
+def read_amounts(
     session: Session, metrics: Sequence[Metric], condition: ColumnElement[bool]
-) -> Iterator[tuple[tuple[str, str], dict[str, dict[int, float]]]]:
-    """As `read_contenders`, of every contender of the duel runs with such a pair; step times are
-    in their ratios."""
-    read = [each for each in metrics if each.key != STEP_TIME]
-    if not read:
-        return iter(())
+) -> Amounts:
+    """The amounts of every contender of the duel runs with such a pair; step times are in their
+    ratios. A metric that is newer than the rows is computed from their starts."""
+    errors = [each for each in metrics if each in ERRORS]
+    stored = [each for each in metrics if each.key != STEP_TIME and each not in ERRORS]
     runs = select(PairRatio.duel_run).join(DuelRun, DuelRun.id == PairRatio.duel_run)
-    return read_contenders(session, read, runs.where(condition))
+    runs = runs.where(condition)
+    found, lacking = dict[tuple[str, str], dict[str, float | None]](), set[str]()
+    wanted = {each.key for each in stored}
+    columns = (ContenderRun.duel_run, ContenderRun.name, ContenderRun.amounts)
+    query = select(*columns).where(ContenderRun.duel_run.in_(runs))
+    for run, name, amounts in session.execute(query) if stored else ():
+        found[run, name] = amounts or {}
+        if not wanted <= found[run, name].keys():
+            lacking.add(run)
+    for part in _split(sorted(lacking)):
+        for contender, amounts in _compute_amounts(session, stored, part).items():
+            found[contender].update(amounts)
+    for contender, of_metrics in _read_errors(session, errors, runs).items():
+        amounts = found.setdefault(contender, {})
+        amounts.update({key: values[0] for key, values in of_metrics.items() if values})
+    return found
+
+
+def _compute_amounts(
+    session: Session, metrics: Sequence[Metric], runs: Sequence[str]
+) -> dict[tuple[str, str], dict[str, float | None]]:
+    """Of the contenders with starts in these duel runs."""
+    chosen = select(DuelRun.id).where(DuelRun.id.in_(runs))
+    return {
+        contender: {each.key: aggregate(each, values[each.key]) for each in metrics}
+        for contender, values in read_contenders(session, metrics, chosen)
+    }
+
+
+def _split(runs: Sequence[str]) -> Iterator[Sequence[str]]:
+    """SQLite limits the variables of a query."""
+    return (runs[first : first + _AT_ONCE] for first in range(0, len(runs), _AT_ONCE))
 
 
 def read_campaign_values(

@@ -169,6 +169,8 @@ class ContenderRun(Base):
     ladder: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     cold: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     warm: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    amounts: Mapped[dict[str, Any] | None] = mapped_column(_Json)
+    """By tracked metric its value over the starts; None = not measured. Histories read these."""
 
 
 class StartRun(Base):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from struct import Struct
 from zipfile import ZIP_LZMA, BadZipFile, ZipFile
 
 from benchcore.errors import DamagedFileError
@@ -12,6 +13,9 @@ from benchcore.protocol import name_part
 
 NAME = "documents.zip"
 """Beside the documents in the campaign's folder of the spool. `unzip` and Python can open it."""
+_END = Struct("<4s6xH10x")
+"""The last record of a zip file without a comment: its signature, and how many files it holds."""
+_MOST = 0xFFFF
 
 
 def pack(folder: Path) -> int:
@@ -67,6 +71,18 @@ def list_packed(folder: Path) -> list[str]:
             return [Path(each).stem for each in packed.namelist()]
     except (OSError, BadZipFile):  # damaged: `unpack` reports that
         return []
+
+
+def count_packed(folder: Path) -> int | None:
+    """How many documents a campaign's pack holds, by its last bytes; None = it has no whole pack,
+    or 65,535 documents or more."""
+    try:
+        with (folder / NAME).open("rb") as stream:
+            stream.seek(-_END.size, os.SEEK_END)
+            signature, number = _END.unpack(stream.read(_END.size))
+    except OSError:
+        return None
+    return number if signature == b"PK\5\6" and number < _MOST else None
 
 
 def _write(path: Path, content: bytes) -> None:

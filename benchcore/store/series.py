@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Engine, and_, func, or_, select, tuple_
-from sqlalchemy.orm import Session, aliased, load_only
+from sqlalchemy import ColumnElement, Engine, Row, and_, func, or_, select, tuple_
+from sqlalchemy.orm import Session, aliased
 
 from benchcore.protocol import Role
 from benchcore.store.conditions import read_conditions
-from benchcore.store.metric_values import aggregate, read_sides
+from benchcore.store.metric_values import Amounts, read_amounts
 from benchcore.store.metrics import Metric, find_tracked
-from benchcore.store.models import IS_NO_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio
+from benchcore.store.models import (
+    IS_NO_CALIBRATION_RUN,
+    ContenderRun,
+    DuelRun,
+    PairRatio,
+    SuspicionRow,
+)
 from benchcore.verdict.history.bridges import bridge_conditions
+from benchcore.verdict.history.conditions import Conditions
 from benchcore.verdict.history.series import (
     STEP_TIME,
     Night,
@@ -45,11 +52,13 @@ IN_SERIES = (
 framework's newest against its control."""
 _OF_CASE = ("workload", "case_name", "track", "device_fingerprint")
 """An index begins with them."""
+_CASE_COLUMNS = [getattr(DuelRun, name) for name in _OF_CASE]
+CaseOnDevice = tuple[str, str, str, str]
+"""Workload, case, track and device fingerprint."""
 _OF_DUEL = (*_OF_CASE, "checkpoint")
+KEY_COLUMNS = tuple(each.name for each in fields(SeriesKey))
 _Pair = tuple[str, str, str, str, float | None]
 """Both contenders, their environments, and the log ratio of their step times."""
-_Values = Mapping[tuple[str, str, str], float]
-"""By duel run, contender and metric."""
 
 
 def read_series(
@@ -57,52 +66,103 @@ def read_series(
     only: SeriesKey | None = None,
     metrics: Sequence[str] = (STEP_TIME,),
     *,
-    campaign: str | None = None,
+    cases: Sequence[CaseOnDevice] | None = None,
     days: int | None = None,
 ) -> list[Series]:
-    """Every series of these tracked metrics, less what does not count, in order of their keys; or
-    `only` one, or those of the cases and devices of a `campaign`. `days` leaves out what is older
+    """Every series of these tracked metrics, less what does not count, in order of their titles; or
+    `only` one, or those of the `cases`, as `list_cases` gives them. `days` leaves out what is older
     than the newest duel run by more. A night in which a side's metric was not measured is left out.
 
     An A/A duel has no series, nor has a calibration run. Raises UserError for another metric.
     """
     wanted = [find_tracked(each) for each in ((only.metric,) if only else metrics)]
-    nights = defaultdict[SeriesKey, list[Night]](list)
     with Session(engine) as session:
         recent = _match_days(session, days) if days is not None else []
-        condition = and_(*IN_SERIES, *_match(only), *_match_campaign(session, campaign), *recent)
-        values = _read_values(session, wanted, condition)
+        of_cases = [] if cases is None else [tuple_(*_CASE_COLUMNS).in_(cases)]
+        condition = and_(*IN_SERIES, *_match(only), *of_cases, *recent)
+        amounts = read_amounts(session, wanted, condition)
         others = _read_controls(session, condition)
         found = list(_read_pairs(session, condition))
-        runs = sorted({duel.id for duel, *_ in found})
-        conditions = read_conditions(engine, runs=runs)
-        for duel, ratio, a_environment, b_environment in found:
-            pairs = others.get((duel.id, ratio.a_arm, ratio.b_arm), ())
-            pairs = pairs if ratio.kind == "cross_framework" else ()
-            for metric in wanted:
-                sides = [values.get((duel.id, name, metric.key)) for name in (ratio.a, ratio.b)]
-                log_ratio = _measure_ratio(metric, ratio, sides)
-                if log_ratio is not None:
-                    key = _key_of(duel, ratio, metric.key)
-                    night = Night(
-                        key=key,
-                        at=duel.started_at,
-                        duel_run=duel.id,
-                        log_ratio=log_ratio,
-                        a=ratio.a,
-                        b=ratio.b,
-                        a_environment=a_environment,
-                        b_environment=b_environment,
-                        a_version=ratio.a_version,
-                        b_version=ratio.b_version,
-                        conditions=conditions[duel.id],
-                        controls=_measure_controls(metric, duel.id, pairs, values),
-                        values=None if None in sides else cast(tuple[float, float], tuple(sides)),
-                    )
-                    nights[key].append(night)
-    scales = {each.key: each.scale for each in wanted if each.scale is not None}
-    keys = sorted(nights, key=lambda key: key.title)
-    return [_connect(key, nights[key], scale) for key in keys if (scale := scales[key.metric])]
+    conditions = read_conditions(engine, runs=sorted({pair.id for pair in found}))
+    of_keys = defaultdict[SeriesKey, list[_MeasuredPair]](list)
+    for pair in found:
+        key = _key_of(pair)
+        controls = others.get((pair.id, pair.a_arm, pair.b_arm), ())
+        measured = _MeasuredPair(
+            pair=pair,
+            sides=(amounts.get((pair.id, pair.a), {}), amounts.get((pair.id, pair.b), {})),
+            conditions=conditions[pair.id],
+            controls=controls if key.control is None else (),
+        )
+        of_keys[key].append(measured)
+    series: list[Series] = []
+    for of_step_time, pairs in of_keys.items():
+        for metric in wanted:
+            key = replace(of_step_time, metric=metric.key)
+            if nights := [*_list_nights(key, metric, pairs, amounts)]:
+                series.append(_connect(key, nights, metric.tracked_scale))
+    return sorted(series, key=lambda each: each.key.title)
+
+
+def series_key(row: SuspicionRow) -> SeriesKey:
+    """The series that a suspicion is about."""
+    return SeriesKey(**{name: getattr(row, name) for name in KEY_COLUMNS})
+
+
+def list_cases(engine: Engine, campaign: str | None = None) -> list[CaseOnDevice]:
+    """The cases and devices that a campaign measured, or (None) all."""
+    query = select(*_CASE_COLUMNS).where(IS_NO_CALIBRATION_RUN).distinct()
+    if campaign is not None:
+        query = query.where(DuelRun.campaign == campaign)
+    with Session(engine) as session:
+        rows = session.execute(query.order_by(*_CASE_COLUMNS))
+        return [cast(CaseOnDevice, tuple(row)) for row in rows]
+
+
+def find_newest_day(engine: Engine) -> int:
+    """The day of the newest duel run, as `Night.number` has it; 0 = there is none."""
+    with Session(engine) as session:
+        newest = session.scalar(select(func.max(DuelRun.started_at)))
+    return newest.date().toordinal() if newest is not None else 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _MeasuredPair:
+    """A pair of a duel run with both sides' amounts, what it ran under, and the duel's other pairs
+    of the same arms."""
+
+    pair: Row[Any]
+    sides: tuple[Mapping[str, float | None], Mapping[str, float | None]]
+    conditions: Conditions
+    controls: Sequence[_Pair]
+
+
+def _list_nights(
+    key: SeriesKey, metric: Metric, pairs: Iterable[_MeasuredPair], amounts: Amounts
+) -> Iterator[Night]:
+    """The nights in which both sides' metric was measured."""
+    of_step = metric.key == STEP_TIME
+    for each in pairs:
+        pair = each.pair
+        a, b = (side.get(metric.key) for side in each.sides)
+        log_ratio = pair.log_ratio if of_step else _compare_amounts(metric, a, b)
+        assert log_ratio is not None or not of_step, "what counts has a ratio"
+        if log_ratio is not None:
+            yield Night(
+                key=key,
+                at=pair.started_at,
+                duel_run=pair.id,
+                log_ratio=log_ratio,
+                a=pair.a,
+                b=pair.b,
+                a_environment=pair.a_environment,
+                b_environment=pair.b_environment,
+                a_version=pair.a_version,
+                b_version=pair.b_version,
+                conditions=each.conditions,
+                controls=_measure_controls(metric, pair.id, each.controls, amounts),
+                values=None if a is None or b is None else (a, b),
+            )
 
 
 def _connect(key: SeriesKey, nights: Iterable[Night], scale: SeriesScale) -> Series:
@@ -127,40 +187,32 @@ def _match(only: SeriesKey | None) -> Iterable[ColumnElement[bool]]:
         yield PairRatio.b_role == only.control
 
 
-def _match_campaign(session: Session, campaign: str | None) -> Iterator[ColumnElement[bool]]:
-    if campaign is None:
-        return
-    columns = [getattr(DuelRun, name) for name in _OF_CASE]
-    query = select(*columns).where(DuelRun.campaign == campaign).distinct()
-    yield tuple_(*columns).in_([tuple(row) for row in session.execute(query)])
-
-
 def _match_days(session: Session, days: int) -> Iterator[ColumnElement[bool]]:
     newest = session.scalar(select(func.max(DuelRun.started_at)))
     if newest is not None:
         yield DuelRun.started_at >= newest - timedelta(days=days)
 
 
-def _read_pairs(session: Session, condition: ColumnElement[bool]) -> Iterable[Any]:
+def _read_pairs(session: Session, condition: ColumnElement[bool]) -> Iterable[Row[Any]]:
     one, other = aliased(ContenderRun), aliased(ContenderRun)
     query = (
-        select(DuelRun, PairRatio, one.environment_key, other.environment_key)
+        select(
+            *(getattr(DuelRun, name) for name in _DUEL_COLUMNS),
+            *(getattr(PairRatio, name) for name in _PAIR_COLUMNS),
+            one.environment_key.label("a_environment"),
+            other.environment_key.label("b_environment"),
+        )
         .join(PairRatio, PairRatio.duel_run == DuelRun.id)
         .join(one, and_(one.duel_run == DuelRun.id, one.name == PairRatio.a))
         .join(other, and_(other.duel_run == DuelRun.id, other.name == PairRatio.b))
         .where(condition)
-        .options(
-            load_only(*(getattr(DuelRun, name) for name in _DUEL_COLUMNS), raiseload=True),
-            load_only(*(getattr(PairRatio, name) for name in _PAIR_COLUMNS), raiseload=True),
-        )
     )
     return session.execute(query)
 
 
 _DUEL_COLUMNS = ("id", "started_at", *_OF_DUEL)
 _PAIR_COLUMNS = (
-    *("duel_run", "a", "b", "kind", "a_arm", "b_arm", "a_version", "b_version", "b_role"),
-    "log_ratio",
+    *("a", "b", "kind", "a_arm", "b_arm", "a_version", "b_version", "b_role", "log_ratio"),
 )
 
 
@@ -192,52 +244,32 @@ def _read_controls(
 
 
 def _measure_controls(
-    metric: Metric, duel_run: str, pairs: Iterable[_Pair], values: _Values
+    metric: Metric, duel_run: str, pairs: Iterable[_Pair], amounts: Amounts
 ) -> dict[tuple[str, str], float]:
     """The log ratio of these pairs of a duel run, by their environments."""
     found: dict[tuple[str, str], float] = {}
     for a, b, a_environment, b_environment, of_step in pairs:
         log_ratio = of_step
         if metric.key != STEP_TIME:
-            sides = [values.get((duel_run, name, metric.key)) for name in (a, b)]
-            log_ratio = _measure_amounts(metric, sides)
+            sides = (amounts.get((duel_run, name), {}).get(metric.key) for name in (a, b))
+            log_ratio = _compare_amounts(metric, *sides)
         if log_ratio is not None:
             found[a_environment, b_environment] = log_ratio
     return found
 
 
-def _key_of(duel: DuelRun, ratio: PairRatio, metric: str) -> SeriesKey:
-    control = None if ratio.kind == "cross_framework" else cast(Role, ratio.b_role)
+def _key_of(pair: Row[Any]) -> SeriesKey:
+    """Of its step time."""
     return SeriesKey(
-        **{name: getattr(duel, name) for name in _OF_DUEL},
-        a_arm=ratio.a_arm,
-        b_arm=ratio.b_arm,
-        metric=metric,
-        control=control,
+        **{name: getattr(pair, name) for name in _OF_DUEL},
+        a_arm=pair.a_arm,
+        b_arm=pair.b_arm,
+        control=None if pair.kind == "cross_framework" else cast(Role, pair.b_role),
     )
 
 
-def _measure_ratio(metric: Metric, ratio: PairRatio, sides: Sequence[float | None]) -> float | None:
-    if metric.key == STEP_TIME:
-        assert ratio.log_ratio is not None, "what counts has a ratio"
-        return ratio.log_ratio
-    return _measure_amounts(metric, sides)
-
-
-def _measure_amounts(metric: Metric, sides: Sequence[float | None]) -> float | None:
-    a, b = sides
+def _compare_amounts(metric: Metric, a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else metric.log_ratio(a, b)
-
-
-def _read_values(
-    session: Session, metrics: Sequence[Metric], condition: ColumnElement[bool]
-) -> _Values:
-    return {
-        (*contender, metric.key): value
-        for contender, of_metrics in read_sides(session, metrics, condition)
-        for metric in metrics
-        if (value := aggregate(metric, of_metrics.get(metric.key, {}))) is not None
-    }
 
 
 def describe_series(series: Series) -> dict[str, Any]:
@@ -251,7 +283,7 @@ def describe_series(series: Series) -> dict[str, Any]:
         }
         for each in series.bridges
     ]
-    key = dataclasses.asdict(series.key)
+    key = asdict(series.key)
     return {**key, "nights": len(series.nights), "bridges": bridges}
 
 
@@ -260,7 +292,7 @@ def list_short(series: Sequence[Series]) -> Iterator[str]:
     short = [each for each in series if len(each.nights) < FEWEST_NIGHTS]
     seen = set[tuple[SeriesKey, int]]()
     for each in short:
-        pair = (dataclasses.replace(each.key, metric=STEP_TIME), len(each.nights))
+        pair = (replace(each.key, metric=STEP_TIME), len(each.nights))
         if pair not in seen:
             seen.add(pair)
             yield f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes"

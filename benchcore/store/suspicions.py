@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -17,9 +17,9 @@ from sqlalchemy.orm import Session
 from benchcore.errors import UserError
 from benchcore.store.conditions import read_conditions
 from benchcore.store.database import begin_writing
+from benchcore.store.gone import end_gone
 from benchcore.store.metrics import TRACKED, find_tracked
 from benchcore.store.models import (
-    IS_NO_CALIBRATION_RUN,
     ContenderRun,
     DuelRun,
     EventRow,
@@ -27,7 +27,13 @@ from benchcore.store.models import (
     SuspicionRow,
 )
 from benchcore.store.records import ContenderRecord, SuspicionRecord
-from benchcore.store.series import read_series
+from benchcore.store.series import (
+    KEY_COLUMNS,
+    find_newest_day,
+    list_cases,
+    read_series,
+    series_key,
+)
 from benchcore.verdict.confirmation.event_states import BASELINES
 from benchcore.verdict.history.conditions import (
     ConditionChange,
@@ -51,11 +57,11 @@ from benchcore.verdict.history.suspicions import (
     rank_by_priority,
     suspect,
 )
-from benchcore.verdict.history.thresholds import GONE_NIGHTS, HISTORY_DAYS
+from benchcore.verdict.history.thresholds import HISTORY_DAYS
 
-_KEY = tuple(field.name for field in dataclasses.fields(SeriesKey))
 _SIDE = tuple(field.name for field in dataclasses.fields(ContenderRecord))
 _ANSWERED = ("confirmed", "refuted", "unknown")
+_CASES_AT_ONCE = 20
 _LISTED = (
     *("id", "state", "trigger", "ratio", "low", "high", "reason", "before_run", "since_run"),
     *("after_run", "finding"),
@@ -66,24 +72,43 @@ def refresh_suspicions(
     engine: Engine, series: Sequence[Series] | None = None, *, campaign: str | None = None
 ) -> list[Detection]:
     """Bring the stored suspicions up to date with the series, as `read_recent` returned them (None:
-    all of every tracked metric, or those that a `campaign` measured).
+    all of every tracked metric, or those of the cases that a `campaign` measured).
 
-    Returns what each history shows. 10,000 histories of 1,000 nights take 38 s of CPU time.
+    Returns what each history shows. 10,000 histories of 1,000 nights take 38 s of CPU time. Without
+    `series`, some cases at a time are read, so that memory does not grow with their number.
     """
-    given = read_recent(engine, campaign=campaign) if series is None else series
-    found_of = [detect_series(each) for each in given]
-    newest = max((each.nights[-1].number for each in given), default=0)
-    with Session(engine) as session:
-        stored = _Stored.read(session)
-    for each, history in zip(given, found_of, strict=True):
-        look = partial(_list_updates, each, history, newest - HISTORY_DAYS)
-        if look(stored):  # nearly all have none, and need no transaction
-            with begin_writing(engine) as session:
-                now = _Stored.read(session, each.key)
-                for change in look(now):
-                    _store(session, each, change, now)
-    end_gone(engine, given)
+    first = find_newest_day(engine) - HISTORY_DAYS
+    found_of, ends = list[Detection](), dict[SeriesKey, datetime]()
+    for part in _read_in_parts(engine, campaign) if series is None else [series]:
+        with Session(engine) as session:
+            stored = _Stored.read(session)
+        for each in part:
+            history = detect_series(each)
+            _refresh(engine, stored, partial(_list_updates, each, history, first), each)
+            found_of.append(history)
+            ends[each.key] = each.nights[-1].at
+    end_gone(engine, ends)
     return found_of
+
+
+def _refresh(
+    engine: Engine,
+    stored: _Stored,
+    look: Callable[[_Stored], Sequence[SuspicionUpdate]],
+    series: Series,
+) -> None:
+    if look(stored):  # nearly all have none, and need no transaction
+        with begin_writing(engine) as session:
+            now = _Stored.read(session, series.key)
+            for change in look(now):
+                _store(session, series, change, now)
+
+
+def _read_in_parts(engine: Engine, campaign: str | None) -> Iterator[list[Series]]:
+    cases = list_cases(engine, campaign)
+    for first in range(0, len(cases), _CASES_AT_ONCE):
+        part = cases[first : first + _CASES_AT_ONCE]
+        yield read_series(engine, metrics=TRACKED, cases=part, days=HISTORY_DAYS)
 
 
 @dataclass(frozen=True)
@@ -135,43 +160,10 @@ def _store(session: Session, series: Series, change: SuspicionUpdate, stored: _S
 def read_recent(
     engine: Engine, metrics: Sequence[str] = TRACKED, *, campaign: str | None = None
 ) -> list[Series]:
-    """The nights of series that suspicions rest on; of those that a campaign measured, or all."""
-    return read_series(engine, metrics=metrics, campaign=campaign, days=HISTORY_DAYS)
-
-
-def end_gone(engine: Engine, series: Sequence[Series]) -> None:
-    """End the undecided suspicions whose series was not measured in the last `GONE_NIGHTS` nights.
-    A night is a day (UTC) with a duel run. `series` were read already."""
-    ends = {each.key: each.nights[-1].at for each in series}
-    undecided = select(SuspicionRow).where(SuspicionRow.state.in_(UNDECIDED))
-    with Session(engine) as session:
-        rows = session.scalars(undecided.order_by(SuspicionRow.id)).all()
-        gone = [row for row in rows if len(_list_days(session, row.updated_at)) >= GONE_NIGHTS]
-    for row in gone:  # one without an answer stays as it is while its series goes on
-        key = series_key(row)
-        found = [] if key in ends or row.state == "open" else read_series(engine, key)
-        last = max([row.updated_at, *(each.nights[-1].at for each in found)])
-        _end(engine, row.id, max(last, ends.get(key, last)))
-
-
-def _end(engine: Engine, suspicion: int, last: datetime) -> None:
-    """End a suspicion, unless its series' `last` night is one of the newest."""
-    with begin_writing(engine) as session:
-        days = _list_days(session, last)
-        if len(days) >= GONE_NIGHTS:
-            row = session.get_one(SuspicionRow, suspicion)
-            row.state, row.updated_at = "gone", days[-1]
-            row.reason = (
-                f"not measured any more: its series has no row in the {len(days)} nights since "
-                f"{last:%Y-%m-%d}; until then: {row.reason}"
-            )
-
-
-def _list_days(session: Session, after: datetime) -> list[datetime]:
-    """The last start of each later day with a duel run, oldest first."""
-    query = select(DuelRun.started_at).where(DuelRun.started_at > after, IS_NO_CALIBRATION_RUN)
-    last = {at.date(): at for at in session.scalars(query.order_by(DuelRun.started_at))}
-    return [at for day, at in last.items() if day > after.date()]
+    """The nights of series that suspicions rest on; of the cases that a campaign measured, or
+    all."""
+    cases = None if campaign is None else list_cases(engine, campaign)
+    return read_series(engine, metrics=metrics, cases=cases, days=HISTORY_DAYS)
 
 
 def list_modes(
@@ -199,7 +191,7 @@ def list_modes(
 def _of_series(key: SeriesKey | None) -> Select[tuple[SuspicionRow]]:
     """None: of all."""
     query = select(SuspicionRow).order_by(SuspicionRow.id)
-    for name in _KEY if key else ():
+    for name in KEY_COLUMNS if key else ():
         query = query.where(getattr(SuspicionRow, name).is_not_distinct_from(getattr(key, name)))
     return query
 
@@ -364,8 +356,3 @@ def list_companions(engine: Engine, suspicion: int) -> list[str]:
             query = query.where(getattr(SuspicionRow, name) == getattr(row, name))
         rows = session.scalars(query.where(SuspicionRow.state.in_(("open", "confirmed"))))
         return [f"{series_key(each).title} ({each.state})" for each in rows]
-
-
-def series_key(row: SuspicionRow) -> SeriesKey:
-    """The series that a suspicion is about."""
-    return SeriesKey(**{name: getattr(row, name) for name in _KEY})

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Engine, and_, func, select
@@ -16,7 +17,7 @@ from benchcore.store.duels import read_calibration_runs
 from benchcore.store.frames.reading import select_columns
 from benchcore.store.models import IS_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import DuelRecord
-from benchcore.store.series import IN_SERIES
+from benchcore.store.series import IN_SERIES, find_newest_day
 from benchcore.verdict.confirmation.decide import Start
 from benchcore.verdict.confirmation.error_rates import (
     CELLS,
@@ -32,6 +33,7 @@ from benchcore.verdict.confirmation.error_rates import (
     judge_run,
 )
 from benchcore.verdict.duel.ratios import ContenderTimes
+from benchcore.verdict.history.thresholds import HISTORY_DAYS
 from benchcore.workloads.settings import INJECTED_SLOWDOWN
 
 _NEWEST_NIGHTS = 60
@@ -181,7 +183,11 @@ def _why_lost(record: DuelRecord, slowdowns: _Slowdowns) -> str | None:
 
 def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
     """The newest nights of each series across frameworks, and the smallest effect, as a share, that
-    a confirmation's first look detects in four of five cases."""
+    a confirmation's first look detects in four of five cases. A series that was not measured for
+    `HISTORY_DAYS` is left out."""
+    oldest = datetime.fromordinal(max(1, find_newest_day(engine) - HISTORY_DAYS)).replace(
+        tzinfo=UTC
+    )
     series = (
         *(DuelRun.workload, DuelRun.case_name, PairRatio.a_arm, PairRatio.b_arm),
         DuelRun.device_fingerprint,
@@ -191,7 +197,7 @@ def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
     ranked = (
         select(PairRatio.duel_run, PairRatio.a, PairRatio.b, *series, place)
         .join(DuelRun, DuelRun.id == PairRatio.duel_run)
-        .where(*IN_SERIES, PairRatio.kind == "cross_framework")
+        .where(*IN_SERIES, PairRatio.kind == "cross_framework", DuelRun.started_at >= oldest)
         .subquery()
     )
     same = [getattr(PairRatio, name) == ranked.c[name] for name in ("duel_run", "a", "b")]

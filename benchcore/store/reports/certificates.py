@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, select
+from sqlalchemy import ColumnElement, Engine, Row, select
 from sqlalchemy.orm import Session
 
 from benchcore.cell.stopping import average_compilations
-from benchcore.store.metric_values import aggregate, read_sides
+from benchcore.store.metric_values import Amounts, read_amounts
 from benchcore.store.metrics import TRACKED, Metric, find_tracked
 from benchcore.store.models import DuelRun, PairRatio
 from benchcore.verdict.confirmation.decide import pass_false_discovery
@@ -28,7 +28,7 @@ CHANGED = ("better", "worse")
 """The certificates of a change."""
 _OF_DUEL = ("workload", "case_name", "track", "device_fingerprint", "device_model", "method")
 _OF_RATIO = ("a_arm", "a_framework", "a_version", "b_version")
-_Values = Mapping[tuple[str, str], Mapping[str, Mapping[int, float]]]
+_SAMPLED = ("a", "b", "start_log_ratios", "start_compilations")
 
 
 @dataclass
@@ -76,36 +76,35 @@ def _read_samples(
 ) -> dict[tuple[Any, ...], _Samples]:
     """By what the columns `_OF_DUEL` and `_OF_RATIO` hold, and the metric's key."""
     query = (
-        select(DuelRun, PairRatio)
+        select(
+            *(getattr(DuelRun, name) for name in ("id", *_OF_DUEL)),
+            *(getattr(PairRatio, name) for name in (*_OF_RATIO, *_SAMPLED)),
+        )
         .join(PairRatio, PairRatio.duel_run == DuelRun.id)
         .where(condition)
         .order_by(DuelRun.started_at, DuelRun.id)
     )
     found = defaultdict[tuple[Any, ...], _Samples](_Samples)
     with Session(engine) as session:
-        values = dict(read_sides(session, metrics, condition))
-        for duel, ratio in session.execute(query):
-            of_duel = [getattr(duel, name) for name in _OF_DUEL]
-            key = (*of_duel, *(getattr(ratio, name) for name in _OF_RATIO))
+        amounts = read_amounts(session, metrics, condition)
+        for pair in session.execute(query):
+            key = tuple(getattr(pair, name) for name in (*_OF_DUEL, *_OF_RATIO))
             for metric in metrics:
-                logs, compilations = _list_samples(metric, duel, ratio, values)
+                logs, compilations = _list_samples(metric, pair, amounts)
                 if logs:
                     found[*key, metric.key].add(logs, compilations)
     return found
 
 
 def _list_samples(
-    metric: Metric, duel: DuelRun, ratio: PairRatio, values: _Values
+    metric: Metric, pair: Row[Any], amounts: Amounts
 ) -> tuple[list[float], list[Hashable | None]]:
     """The log ratios of a duel run, and their compilations."""
     if metric.key == STEP_TIME:
-        return ratio.start_log_ratios, [
-            None if each is None else (duel.id, each) for each in ratio.start_compilations
+        return pair.start_log_ratios, [
+            None if each is None else (pair.id, each) for each in pair.start_compilations
         ]
-    new, old = (
-        aggregate(metric, values.get((duel.id, name), {}).get(metric.key, {}))
-        for name in (ratio.a, ratio.b)
-    )
+    new, old = (amounts.get((pair.id, name), {}).get(metric.key) for name in (pair.a, pair.b))
     if new is None or old is None:
         return [], []
     return [metric.log_ratio(new, old)], [None]

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session, aliased
 from benchcore.store.conditions import read_conditions
 from benchcore.store.metrics import find_tracked
 from benchcore.store.models import DuelRun, EventChange, EventRow, PairRatio, SuspicionRow
-from benchcore.store.suspicions import changed_conditions, series_key
+from benchcore.store.series import series_key
+from benchcore.store.suspicions import changed_conditions
 
 _COPIED = (
     *("id", "state", "trigger", "ratio", "low", "high", "reason", "since", "finding"),

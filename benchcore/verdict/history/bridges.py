@@ -61,8 +61,14 @@ def bridge_conditions(
             if found.num_after and after is periods[-1]:
                 continue  # they wait
             kept, offset = [], 0.0
-        kept += [replace(n, log_ratio=n.log_ratio - offset, bridged=offset) for n in after.nights]
+        kept += [_bridge(night, offset) for night in after.nights]
     return kept, bridges
+
+
+def _bridge(night: Night, offset: float) -> Night:
+    if offset == 0.0:  # copies of all nights would take most of the time
+        return night
+    return replace(night, log_ratio=night.log_ratio - offset, bridged=offset)
 
 
 def _split(nights: Sequence[Night]) -> list[_Period]:
@@ -79,10 +85,13 @@ def _find_lasting(nights: Sequence[Night]) -> list[tuple[int, list[ConditionChan
     change nothing that lasts. A new METHOD always counts."""
     known, filled = dict[str, str](), list[dict[str, str]]()
     for night in nights:
-        known = {**known, **night.conditions}
+        if not night.conditions.items() <= known.items():
+            known = {**known, **night.conditions}
         filled.append(known)
     found: list[tuple[int, list[ConditionChange]]] = []
     for row, (old, new) in enumerate(pairwise(filled), start=1):
+        if old is new:  # as in nearly all nights
+            continue
         before = filled[max(0, row - LASTING_NIGHTS) : row]
         after = filled[row : row + LASTING_NIGHTS]
         changes = [

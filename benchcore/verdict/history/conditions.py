@@ -52,8 +52,12 @@ def find_new_conditions(nights: Sequence[Conditions]) -> list[list[ConditionChan
     Jobs that alternate between known nodes change nothing new, so they are not listed each night.
     """
     seen: dict[str, list[str]] = {}
-    found = list[list[ConditionChange]]()
+    found, last = list[list[ConditionChange]](), None
     for night in nights:
+        if night == last:  # as nearly all are
+            found.append([])
+            continue
+        last = night
         found.append(
             [
                 ConditionChange(name=name, old=seen[name][-1], new=value)

@@ -171,7 +171,7 @@ def make_series(
         raise UserError("wanted the nights of a series, got none; measure one first")
     key = given[0].key
     for night in given:
-        if night.key != key:
+        if night.key is not key and night.key != key:
             raise UserError(_describe_mixture(key, night.key))
         if not math.isfinite(night.log_ratio):
             raise UserError(
@@ -201,7 +201,8 @@ def link_controls(nights: Iterable[Night]) -> list[Night]:
                 offsets.clear()
             offsets[control] = statistics.median(level) if level else 0.0
         offset = offsets[control]
-        linked.append(replace(night, log_ratio=night.log_ratio + offset, offset=offset))
+        moved = night.log_ratio + offset
+        linked.append(replace(night, log_ratio=moved, offset=offset) if offset else night)
     return linked
 
 

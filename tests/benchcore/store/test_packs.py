@@ -15,7 +15,7 @@ from benchcore.state import State
 from benchcore.store import packs
 from benchcore.store.database import Engine, begin_writing
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.models import StartRun
+from benchcore.store.models import DuelRun, StartRun
 
 IDS = (DUEL_RUN, "1" * 16)
 
@@ -57,9 +57,34 @@ def test_a_pack_is_not_read_again_until_rows_are_missing(
     assert packs.NAME not in _read(folder)
 
 
+def test_a_night_opens_no_pack_whose_duel_runs_are_there(
+    folder: Path, engine: Engine, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest_spool(engine, state)
+    packs.pack(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(packs, "list_packed", lambda _: pytest.fail("opened"))
+        report = ingest_spool(engine, state, only_new=True)
+    assert (report.ingested, report.already, report.healed) == ((), (), ())
+    with begin_writing(engine) as session:
+        session.execute(delete(DuelRun).where(DuelRun.id == IDS[1]))
+    assert ingest_spool(engine, state, only_new=True).ingested == (IDS[1],)
+
+
+def test_a_pack_names_how_many_documents_it_holds(folder: Path) -> None:
+    assert packs.count_packed(folder) is None
+    packs.pack(folder)
+    assert packs.count_packed(folder) == len(IDS)
+    path = folder / packs.NAME
+    path.write_bytes(path.read_bytes()[:-1])
+    assert packs.count_packed(folder) is None
+    path.write_bytes(b"")
+    assert packs.count_packed(folder) is None
+
+
 def test_a_new_database_takes_in_what_is_packed(folder: Path, engine: Engine, state: State) -> None:
     packs.pack(folder)
-    assert ingest_spool(engine, state).ingested == tuple(sorted(IDS))
+    assert ingest_spool(engine, state, only_new=True).ingested == tuple(sorted(IDS))
 
 
 def test_a_packed_duel_is_measured(folder: Path, state: State) -> None:

@@ -15,10 +15,12 @@ from sqlalchemy.orm import Session
 
 from benchcore.errors import UserError
 from benchcore.state import State
-from benchcore.store.database import Engine
+from benchcore.store.database import Engine, begin_writing
+from benchcore.store.metric_values import fill_amounts
 from benchcore.store.metrics import METRICS, TRACKED, find_tracked
-from benchcore.store.models import DuelRun, Proof
-from benchcore.store.series import read_series
+from benchcore.store.models import ContenderRun, DuelRun, Proof
+from benchcore.store.reports.certificates import list_certificates
+from benchcore.store.series import list_cases, read_series
 from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
 
 NUM = 30
@@ -130,6 +132,59 @@ def test_nights_in_which_a_metric_was_not_measured_are_left_out(
     assert [night.log_ratio for night in series.nights] == [0.0] * 3
     assert series.nights[0].values == (1e6, 1e6)
     assert read_series(engine, metrics=("gross_mj",)) == []  # no counter for energy on this CPU
+
+
+def test_rows_without_amounts_have_the_same_histories(state: State, engine: Engine) -> None:
+    """As those of an older version, or of a metric that was added since."""
+    documents = make_history(STEPS[:6])
+    for side in (0, 1):
+        plant_amounts(documents[:4], side, "allocator_peak_bytes", [1e6, 2e6, 3e6, 4e6])
+        plant_amounts(documents, side, "latency_p95_ns", [3e6] * 6)
+    keep_history(engine, state, documents)
+    stored, certified = read_series(engine, metrics=TRACKED), list_certificates(engine)
+    assert {"cold_compile_s", "allocator_peak_bytes"} <= {each.key.metric for each in stored}
+    rows = _read_amounts(engine)
+    assert all(amounts["latency_p95_ns"] == 3e6 for amounts in rows.values())
+    assert {amounts["gross_mj"] for amounts in rows.values()} == {None}
+    for name in ("latency_p95_ns", "allocator_peak_bytes"):
+        _replace_amounts(engine, {key: {**rows[key]} for key in rows}, without=name)
+        assert read_series(engine, metrics=TRACKED) == stored
+    _replace_amounts(engine, dict.fromkeys(rows))
+    assert read_series(engine, metrics=TRACKED) == stored
+    assert list_certificates(engine) == certified
+    with begin_writing(engine) as session:
+        fill_amounts(session)
+    assert _read_amounts(engine) == rows
+
+
+def _read_amounts(engine: Engine) -> dict[tuple[str, str], dict[str, float | None]]:
+    columns = (ContenderRun.duel_run, ContenderRun.name, ContenderRun.amounts)
+    with Session(engine) as session:
+        return {(run, name): amounts for run, name, amounts in session.execute(select(*columns))}
+
+
+def _replace_amounts(
+    engine: Engine,
+    rows: dict[tuple[str, str], dict[str, float | None] | None],
+    without: str | None = None,
+) -> None:
+    with begin_writing(engine) as session:
+        for key, amounts in rows.items():
+            if amounts is not None and without is not None:
+                del amounts[without]
+            session.get_one(ContenderRun, key).amounts = amounts
+
+
+def test_series_of_some_cases_are_those_of_all(state: State, engine: Engine) -> None:
+    documents = make_history(STEPS[:3])
+    documents[2]["allocation"]["device"]["fingerprint"] = "9" * 16
+    keep_history(engine, state, documents)
+    here, there = list_cases(engine)
+    assert read_series(engine, cases=[here]) + read_series(engine, cases=[there]) == (
+        read_series(engine)
+    )
+    assert read_series(engine, cases=[]) == []
+    assert list_cases(engine, "another") == []
 
 
 def test_a_metric_without_a_series_is_refused_with_the_names_of_those_that_have_one(
