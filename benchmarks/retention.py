@@ -17,7 +17,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,9 @@ def pass_night(state: State, engine: Engine, night: DemoNight, keep: int) -> dic
         "publish": lambda: publish_campaign(state, campaign),
         "prune": lambda: remove(list_removals(state, keep)),
     }
-    return {name: _time(step) for name, step in steps.items()}
+    taken = {name: _time(step) for name, step in steps.items() if name != "prune"}
+    _backdate(state.site / "data" / "duels", night.at, runs=[d.duel_run for d in night.plan.duels])
+    return taken | {"prune": _time(steps["prune"])}
 
 
 def _ingest(state: State, engine: Engine) -> None:
@@ -169,10 +171,13 @@ def _fill(path: Path, num_bytes: int) -> None:
     path.write_bytes(os.urandom(num_bytes))
 
 
-def _backdate(folder: Path, at: datetime) -> None:
-    """Nights are counted by the days on which files of campaigns were written."""
-    for path in folder.glob("*.json*"):
-        os.utime(path, (at.timestamp(), at.timestamp()))
+def _backdate(folder: Path, at: datetime, runs: Iterable[str] | None = None) -> None:
+    """Nights are counted by the days on which files of campaigns were written, and the pages of
+    their duel `runs` are as old."""
+    paths = folder.glob("*.json*") if runs is None else (folder / f"{run}.js" for run in runs)
+    for path in paths:
+        if path.exists():
+            os.utime(path, (at.timestamp(), at.timestamp()))
 
 
 if __name__ == "__main__":

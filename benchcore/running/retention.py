@@ -20,6 +20,10 @@ from benchcore.store.packs import pack
 
 ENVIRONMENTS = "environments"
 DOCUMENTS = "documents, by packing them"
+_PAGES = "data/duels/*.js"
+_SHARED_PAGES = ("data/*.js", "data/pages/*.js")
+"""Of the site: the content of each duel's page, and what all nights share."""
+_DUEL_RUN = re.compile(r"\b[0-9a-f]{16}\b")
 _PACKED_SHARE = 0.1
 """About the size of a campaign's packed documents over theirs."""
 _WRITTEN = ("plan.json", "progress.jsonl", "finished.json")
@@ -64,14 +68,16 @@ def list_removals(
 
     A night is a day (UTC) on which a campaign ran. Of older campaigns the files of their duels go
     (evidence, logs, caches), and the packages of environments that only they used; the lock of each
-    stays. Their documents are packed. `needed_environments` are keys of environments to keep as
-    well. Of snapshots only today's stay, and the current one.
+    stays. Their documents are packed, and their duels' pages go unless the site links them from a
+    page that all nights share. `needed_environments` are keys of environments to keep as well. Of
+    snapshots only today's stay, and the current one.
     """
     old, kept = _split_campaigns(state, keep_nights)
     needed = {*needed_environments, *_list_keys(kept)}
     left = (path for pattern in _LEFT for path in state.root.glob(pattern))
     return [
         *_describe("files of duels", (each / "duels" for each in old)),
+        *_describe("pages of duels", _list_old_pages(state, kept) if old else ()),
         *_describe_documents(state.spool / each.name for each in old),
         *_describe(ENVIRONMENTS, _list_unused(state, needed)),
         *_describe("snapshots", _list_old_snapshots(state)),
@@ -94,6 +100,9 @@ def remove(removals: Iterable[Removal]) -> int:
             freed += pack(each.path)
         elif each.part == ENVIRONMENTS:
             freed += each.num_bytes if remove_packages(each.path) else 0
+        elif each.path.is_file():
+            each.path.unlink()
+            freed += each.num_bytes
         else:
             gone = each.path
             if not gone.name.startswith("."):
@@ -132,6 +141,16 @@ def _list_unused(state: State, needed: Collection[str]) -> Iterator[Path]:
             yield marker.parent
 
 
+def _list_old_pages(state: State, kept: Iterable[Path]) -> Iterator[Path]:
+    """Those of before the kept nights. `deadheat report` writes a night's again."""
+    first = min(day for each in kept if (day := _find_day(each)) is not None)
+    shared = (path for pattern in _SHARED_PAGES for path in state.site.glob(pattern))
+    linked = {run for path in shared for run in _DUEL_RUN.findall(path.read_text("utf-8"))}
+    for path in sorted(state.site.glob(_PAGES)):
+        if path.stem not in linked and _find_date(path) < first:
+            yield path
+
+
 def _list_old_snapshots(state: State) -> Iterator[Path]:
     current = hash_inside()
     for folder in state.snapshots.glob("[!.]*/"):
@@ -141,8 +160,11 @@ def _list_old_snapshots(state: State) -> Iterator[Path]:
 
 def _is_old(folder: Path) -> bool:
     """Whether no process of today made it."""
-    made = datetime.fromtimestamp(folder.stat().st_mtime, UTC).date()
-    return made < datetime.now(UTC).date()
+    return _find_date(folder) < datetime.now(UTC).date()
+
+
+def _find_date(path: Path) -> date:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
 
 
 def _describe(part: str, paths: Iterable[Path]) -> list[Removal]:

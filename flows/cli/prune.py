@@ -24,9 +24,10 @@ def prune(
 ) -> None:
     """Remove files that no recent night needs, and show the size of what remains.
 
-    Removes evidence, logs and caches of older duels, packages of environments that only these used,
-    and old snapshots. Packs result documents to a tenth of their size. Keeps proofs, plans, locks,
-    pages, the database, and environments that an undecided suspicion compares.
+    Removes evidence, logs, caches and pages of older duels, packages of environments that only
+    these used, and old snapshots. Packs result documents to a tenth of their size. Keeps proofs,
+    plans, locks, pages of nights, the database, and environments that an undecided suspicion
+    compares.
     """
     opened = open_state(state)
     removals = list_unneeded(opened, keep_nights)

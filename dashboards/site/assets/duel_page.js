@@ -5,7 +5,14 @@ function showDuel() {
   deadheat.show(async () => {
     const { run } = deadheat.readState();
     if (!run) throw new Error("This address names no duel");
-    return deadheat.blocks.page(await deadheat.load(`duels/${run}`));
+    const duel = await deadheat.loadIfThere(`duels/${run}`);
+    if (duel === null) {
+      throw new Error(
+        "This duel's page was removed with the files of its night, or never written. " +
+        "`deadheat report` with the night's name writes it again"
+      );
+    }
+    return deadheat.blocks.page(duel);
   });
 }
 addEventListener("hashchange", showDuel);

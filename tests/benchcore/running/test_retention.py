@@ -102,6 +102,26 @@ def test_old_nights_lose_their_files_and_environments_and_newer_ones_nothing(sta
     assert list_removals(state, 1) == []
 
 
+def test_pages_of_older_duels_go_unless_a_shared_page_links_them(state: State) -> None:
+    pages, shared = state.site / "data" / "duels", state.site / "data" / "pages"
+    for folder in (pages, shared):
+        folder.mkdir(parents=True)
+    old, linked, new = (pages / f"{number:016x}.js" for number in range(3))
+    for path in (old, linked, new):
+        path.write_text("x" * 5000)
+    for path in (old, linked):
+        _age(path, 400)
+    (shared / "guide.js").write_text(
+        f'deadheat.receive("pages/guide",\n"duel.html#run={linked.stem}")'
+    )
+    pruned = list_removals(state, 1)
+    assert [each.path for each in pruned if each.part == "pages of duels"] == [old]
+    remove(pruned)
+    assert sorted(pages.iterdir()) == [linked, new]
+    _age(new, 400)
+    assert not [each for each in list_removals(state, 3) if each.path == new]  # all nights are kept
+
+
 def test_as_many_nights_are_kept_as_wanted(state: State) -> None:
     remove(list_removals(state, 2))
     assert _built(state) == {"of-older", "of-newest", "shared"}
