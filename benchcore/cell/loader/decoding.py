@@ -18,6 +18,8 @@ _RESIZE = 256 / 224
 _AREA = (0.08, 1.0)
 _RATIO = (3 / 4, 4 / 3)
 _ATTEMPTS = 10
+_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM")
+"""What Pillow may take a file for, whatever its name: EPS, for one, would run Ghostscript."""
 _DEEPEST = 65535
 """Pillow represents 16-bit images as integers or floats up to this value."""
 
@@ -36,7 +38,7 @@ def decode(path: Path) -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             warnings.simplefilter("ignore", UserWarning)  # broken EXIF data
-            with Image.open(path) as opened:
+            with Image.open(path, formats=_FORMATS) as opened:
                 opened.load()
                 return _to_rgb(ImageOps.exif_transpose(opened))
     except Exception as error:

@@ -52,6 +52,17 @@ def test_a_file_that_is_not_an_image_is_reported(tmp_path: Path, content: bytes)
         decode(tmp_path / "broken.jpg")
 
 
+@pytest.mark.parametrize("kind", ["GIF", "EPS", "PCX"])
+def test_an_image_of_another_format_is_not_opened_whatever_its_name(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "photo.jpg"
+    Image.new("RGB", (20, 10)).save(path, format=kind)
+    assert Image.open(path).format == kind
+    with pytest.raises(BrokenImageError, match="cannot identify"):
+        decode(path)
+
+
 def test_an_image_that_would_fill_the_memory_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
