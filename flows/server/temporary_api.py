@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,17 @@ if TYPE_CHECKING:  # Prefect takes its settings when it is imported
     from prefect.client.orchestration import SyncPrefectClient
 
 _STORAGE = "prefect.server.concurrency.lease_storage.filesystem"
-LEASES = {"PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": _STORAGE}
-"""For a server: a restart keeps track of who holds a concurrency limit. In memory, Prefect's
-default, a measuring task that lost its server would block all others forever."""
+_KEPT = timedelta(days=90)
+OF_SERVER = {
+    # A restart keeps track of who holds a concurrency limit. In memory, Prefect's default, a
+    # measuring task that lost its server would block all others forever.
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": _STORAGE,
+    # Prefect keeps every run and its log forever, unless a setting says otherwise.
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(int(_KEPT.total_seconds())),
+}
+"""Settings of every server that we start."""
+_FORGOTTEN_AT_ONCE = 50
 _START_S = 180.0
 _SPACE_BYTES = 10_000_000
 """A server's database and its journal take some 6 MB."""
@@ -84,6 +93,7 @@ def start_temporary_api() -> str:
     _wait_until_healthy(server.api_url)
     with get_client(sync_client=True) as client:
         _free_measure_limit(client)
+        _forget_old_runs(client)
     return server.api_url
 
 
@@ -163,7 +173,7 @@ def _start_watchdog(port: int, auth: str) -> subprocess.Popen[bytes]:
         start_new_session=True,
         env={
             **os.environ,
-            **LEASES,
+            **OF_SERVER,
             "PREFECT_UI_ENABLED": "0",
             "PREFECT__SERVER_EPHEMERAL": "1",
             "PREFECT__SERVER_FINAL": "1",
@@ -184,6 +194,17 @@ def _wait_until_healthy(api: str) -> None:
                 "rerun the command, or set PREFECT_API_URL to a server that runs"
             )
         time.sleep(0.1)
+
+
+def _forget_old_runs(client: SyncPrefectClient) -> None:
+    """Delete runs that ended long ago, with their logs: a temporary server has no service for it.
+    What our own documents hold is not in them."""
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterEndTime
+
+    ended = FlowRunFilterEndTime(before_=datetime.now(UTC) - _KEPT)
+    old = FlowRunFilter(end_time=ended)
+    for run in client.read_flow_runs(flow_run_filter=old, limit=_FORGOTTEN_AT_ONCE):
+        client.delete_flow_run(run.id)
 
 
 def _free_measure_limit(client: SyncPrefectClient) -> None:

@@ -38,7 +38,7 @@ from flows.server.instance import (
 )
 from flows.server.postgres import Postgres
 from flows.server.services import Service
-from flows.server.temporary_api import LEASES, settle_prefect, use_server
+from flows.server.temporary_api import OF_SERVER, settle_prefect, use_server
 
 _SLURM_LOCAL = Path(deployments.__file__).parent / "slurm-local" / "slurm_local.py"
 _START_S = 120.0
@@ -218,7 +218,7 @@ def _list_services(wanted: Up, state: State, own: Postgres | None = None) -> dic
     }
     folder = state.root / "up"
     shared: dict[str, Any] = {"folder": folder, "environment": environment}
-    of_server = {**environment, "PREFECT_SERVER_API_AUTH_STRING": auth, **LEASES}
+    of_server = {**environment, "PREFECT_SERVER_API_AUTH_STRING": auth, **OF_SERVER}
     listed: list[Service] = []
     if port := wanted.database_port:
         url = postgres.make_url(port, read_secret(state, "database"))

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -34,7 +34,7 @@ from prefect.deployments import run_deployment
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events import emit_event
 from prefect.events.schemas.automations import Automation
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.futures import wait
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling, Completed, Failed, Running
@@ -63,7 +63,7 @@ from flows.server.automations import (
     list_automations,
 )
 from flows.server.deployments import DeployOptions, list_deployments, list_shard_pools, make_pool
-from flows.server.temporary_api import _free_measure_limit
+from flows.server.temporary_api import _forget_old_runs, _free_measure_limit
 from tasks.apply import Applied, Targets, apply, read_schedule
 from tasks.artifacts import shorten_id
 from tasks.available_versions import offer_built_versions
@@ -466,6 +466,25 @@ def test_a_temporary_server_frees_the_limit_of_a_run_that_was_killed(
         assert read() == 0
         client.delete_global_concurrency_limit_by_name(MEASURE_LIMIT)
         _free_measure_limit(client)  # there is none
+
+
+@pytest.mark.usefixtures("server")
+def test_a_temporary_server_forgets_runs_of_long_ago() -> None:
+    @flow
+    def measured() -> None: ...
+
+    with get_client(sync_client=True) as client:
+        old, new = (client.create_flow_run(measured) for _ in range(2))
+        for run, days in ((old, 91), (new, 1)):
+            at = datetime.now(UTC) - timedelta(days=days)
+            state = Completed(timestamp=at)
+            client.set_flow_run_state(run.id, state, force=True)
+        assert client.read_flow_run(old.id).end_time is not None
+        _forget_old_runs(client)
+        client.read_flow_run(new.id)
+        with pytest.raises(ObjectNotFound):
+            client.read_flow_run(old.id)
+        client.delete_flow_run(new.id)
 
 
 @pytest.mark.usefixtures("server")
