@@ -5,13 +5,17 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_COMPILE_BYTECODE = 1
 export UV_PYTHON_DOWNLOADS = never
 
-.PHONY: nightly test lint mutants docs size sync
+.PHONY: nightly test test-postgresql lint mutants docs size sync
 
 nightly: sync
 	.venv/bin/deadheat nightly --profile laptop
 
 test: sync lint
 	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# The tests of the store again, on a PostgreSQL of the system's package.
+test-postgresql: sync
+	.venv/bin/python -m pytest --engine postgresql tests/benchcore/store
 
 lint: sync
 	.venv/bin/ruff check .

@@ -39,6 +39,11 @@ test_measure test_release_watch test_broken_model test_calibration test_prefect_
 """Files that take minutes, the longest first."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--engine postgresql` has every test of the store use a PostgreSQL."""
+    parser.addoption("--engine", choices=("sqlite", "postgresql"), default="sqlite")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no worker is left alone with it at the end."""
     order = {name: place for place, name in enumerate(_MINUTES.split())}
