@@ -33,9 +33,10 @@ def read_conditions(
     libraries = [ContenderRun.effective[("manifest", name)].as_string() for name in _LIBRARIES]
     facts = (DuelRun.id, DuelRun.node, DuelRun.method, DuelRun.device, DuelRun.host)
     duels = select(*facts)
-    contenders = select(
-        ContenderRun.duel_run, ContenderRun.framework, ContenderRun.role, *libraries
-    ).join(DuelRun, DuelRun.id == ContenderRun.duel_run)
+    contenders = select(ContenderRun.duel_run, ContenderRun.framework, *libraries).join(
+        DuelRun, DuelRun.id == ContenderRun.duel_run
+    )
+    contenders = contenders.where(ContenderRun.role.not_in(_PINNED))
     if campaign is not None:
         named = [campaign] if isinstance(campaign, str) else campaign
         duels = duels.where(DuelRun.campaign.in_(named))
@@ -45,9 +46,8 @@ def read_conditions(
         contenders = contenders.where(DuelRun.id.in_(runs))
     with Session(engine) as session:
         known = {row[0]: _of_machine(*row[1:]) for row in session.execute(duels)}
-        for duel_run, framework, role, *versions in session.execute(contenders):
-            if role not in _PINNED:
-                known[duel_run] |= _of_libraries(framework, versions)
+        for duel_run, framework, *versions in session.execute(contenders):
+            known[duel_run] |= _of_libraries(framework, versions)
     return known  # type: ignore[return-value]
 
 

@@ -6,10 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Engine, Row, and_, false, func, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
 from benchcore.protocol import Role
@@ -39,13 +39,22 @@ _ROLLING = ("newest", "system")
 """Roles whose version is whatever there is that night; pinned ones have no history."""
 CONTROLS = ("previous", "control")
 """Roles of the older environment that is measured beside the newest one of its framework."""
+
+
+def skip_index(column: Any) -> Any:
+    """The column, but not as an index has it. SQLite would search all duels' pairs of one kind or
+    of these arms, instead of the few pairs of each duel run that is wanted."""
+    return column + ""
+
+
+_KIND = skip_index(PairRatio.kind)
 IN_SERIES = (
     PairRatio.counts,
     IS_NO_CALIBRATION_RUN,
     PairRatio.a_role.in_(_ROLLING),
     or_(
-        and_(PairRatio.kind == "cross_framework", PairRatio.b_role.in_(_ROLLING)),
-        and_(PairRatio.kind == "cross_version", PairRatio.b_role.in_(CONTROLS)),
+        and_(_KIND == "cross_framework", PairRatio.b_role.in_(_ROLLING)),
+        and_(_KIND == "cross_version", PairRatio.b_role.in_(CONTROLS)),
     ),
 )
 """What a pair of a duel run must be to belong to a series: both frameworks' newest versions, or one
@@ -77,9 +86,10 @@ def read_series(
     """
     wanted = [find_tracked(each) for each in ((only.metric,) if only else metrics)]
     with Session(engine) as session:
-        recent = _match_days(session, days) if days is not None else []
-        of_cases = [] if cases is None else [tuple_(*_CASE_COLUMNS).in_(cases)]
-        condition = and_(*IN_SERIES, *_match(only), *of_cases, *recent)
+        since = _find_first(session, days)
+        if only is not None:
+            cases = [cast(CaseOnDevice, tuple(getattr(only, name) for name in _OF_CASE))]
+        condition = and_(*IN_SERIES, *_match(only), _match_nights(cases, since))
         amounts = read_amounts(session, wanted, condition)
         others = _read_controls(session, condition)
         found = list(_read_pairs(session, condition))
@@ -173,24 +183,44 @@ def _connect(key: SeriesKey, nights: Iterable[Night], scale: SeriesScale) -> Ser
 
 
 def _match(only: SeriesKey | None) -> Iterable[ColumnElement[bool]]:
+    """Besides its case and device."""
     if only is None:
         return
-    for name in _OF_CASE:
-        yield getattr(DuelRun, name) == getattr(only, name)
     yield DuelRun.checkpoint.is_not_distinct_from(only.checkpoint)
-    yield PairRatio.a_arm == only.a_arm
-    yield PairRatio.b_arm == only.b_arm
+    yield skip_index(PairRatio.a_arm) == only.a_arm
+    yield skip_index(PairRatio.b_arm) == only.b_arm
     if only.control is None:
-        yield PairRatio.kind == "cross_framework"
+        yield _KIND == "cross_framework"
     else:
-        yield PairRatio.kind == "cross_version"
+        yield _KIND == "cross_version"
         yield PairRatio.b_role == only.control
 
 
-def _match_days(session: Session, days: int) -> Iterator[ColumnElement[bool]]:
+def _match_nights(
+    cases: Sequence[CaseOnDevice] | None, since: datetime | None
+) -> ColumnElement[bool]:
+    """The nights of these cases from then on, which an index finds; so what other cases and
+    devices measured takes no time. None = of all, from the first on."""
+    run = aliased(DuelRun)
+    recent = true() if since is None else run.started_at >= since
+    if cases is None:
+        return true() if since is None else DuelRun.started_at >= since
+    own = [
+        and_(
+            *(getattr(run, name) == value for name, value in zip(_OF_CASE, each, strict=True)),
+            recent,
+        )
+        for each in cases
+    ]
+    return PairRatio.duel_run.in_(select(run.id).where(or_(false(), *own)))
+
+
+def _find_first(session: Session, days: int | None) -> datetime | None:
+    """So many days before the newest duel run; None = all nights."""
+    if days is None:
+        return None
     newest = session.scalar(select(func.max(DuelRun.started_at)))
-    if newest is not None:
-        yield DuelRun.started_at >= newest - timedelta(days=days)
+    return None if newest is None else newest - timedelta(days=days)
 
 
 def _read_pairs(session: Session, condition: ColumnElement[bool]) -> Iterable[Row[Any]]:
@@ -232,7 +262,7 @@ def _read_controls(
         .join(other, and_(other.duel_run == PairRatio.duel_run, other.name == PairRatio.b))
         .where(
             PairRatio.counts,
-            PairRatio.kind == "cross_framework",
+            _KIND == "cross_framework",
             or_(PairRatio.a_role.in_(CONTROLS), PairRatio.b_role.in_(CONTROLS)),
             PairRatio.duel_run.in_(runs.where(condition)),
         )

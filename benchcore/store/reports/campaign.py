@@ -6,8 +6,8 @@ import dataclasses
 import math
 from typing import Any
 
-from sqlalchemy import Engine, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, func, select
+from sqlalchemy.orm import Session, aliased
 
 from benchcore.protocol import name_case
 from benchcore.store.duels import judge_campaign
@@ -53,7 +53,7 @@ def list_device_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
     The same duel (by its hash, method and device) may have run on the other nodes in any campaign;
     of each node its newest run that counts is one sample.
     """
-    frame = ratio_frame(engine)
+    frame = ratio_frame(engine, _list_campaigns_of_nodes(engine, campaign))
     counting = frame.loc[frame["counts"]]
     found = []
     for _, rows in counting.groupby(_SAME_DUEL, sort=False):
@@ -72,6 +72,21 @@ def list_device_ratios(engine: Engine, campaign: str) -> list[dict[str, Any]]:
                 }
             )
     return found
+
+
+def _list_campaigns_of_nodes(engine: Engine, campaign: str) -> list[str]:
+    """Those that ran a duel of the campaign which two nodes or more ran."""
+    own, ran = aliased(DuelRun), aliased(DuelRun)
+    hashes = select(own.duel_hash).where(own.campaign == campaign)
+    several = (
+        select(ran.duel_hash)
+        .where(ran.duel_hash.in_(hashes))
+        .group_by(ran.duel_hash)
+        .having(func.count(ran.node.distinct()) > 1)
+    )
+    query = select(DuelRun.campaign).where(DuelRun.duel_hash.in_(several)).distinct()
+    with Session(engine) as session:
+        return list(session.scalars(query))
 
 
 def list_failures(engine: Engine, campaign: str) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from benchcore.cell.stopping import average_compilations
 from benchcore.store.metric_values import Amounts, read_amounts
 from benchcore.store.metrics import TRACKED, Metric, find_tracked
 from benchcore.store.models import DuelRun, PairRatio
+from benchcore.store.series import skip_index
 from benchcore.verdict.confirmation.decide import pass_false_discovery
 from benchcore.verdict.history.series import STEP_TIME
 from benchcore.verdict.samples import Judgement, swap_sides
@@ -59,7 +60,7 @@ def list_certificates(
     Raises UserError for a metric that is not tracked.
     """
     wanted = [find_tracked(each) for each in metrics]
-    condition = (PairRatio.kind == "cross_version") & PairRatio.counts
+    condition = (skip_index(PairRatio.kind) == "cross_version") & PairRatio.counts
     if campaigns is not None:
         condition &= DuelRun.campaign.in_(campaigns)
     found = _read_samples(engine, wanted, condition)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.store.frames.contenders import amount_frame
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio
+from benchcore.store.series import skip_index
 from benchcore.verdict.duel.physics import SENTINELS
 
 _CASE = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
@@ -132,8 +133,8 @@ def _join(query: Any) -> Any:
 
 def _read_answer(session: Session, group: Row[Any]) -> dict[str, Any]:
     same = [getattr(DuelRun, key).is_not_distinct_from(getattr(group, key)) for key in _CASE]
-    same += [_skip_index(getattr(PairRatio, key)) == getattr(group, key) for key in _ARMS]
-    same += [_skip_index(PairRatio.kind) == _KIND]
+    same += [skip_index(getattr(PairRatio, key)) == getattr(group, key) for key in _ARMS]
+    same += [skip_index(PairRatio.kind) == _KIND]
     query = _join(select(DuelRun, PairRatio)).where(*_WANTED, *same)
     counts = group.counted is not None
     # A bound of the time lets the database read the case's nights by their index, in order.
@@ -154,12 +155,6 @@ def _read_answer(session: Session, group: Row[Any]) -> dict[str, Any]:
     asks = counts and duel.use_case == "op"
     row["earlier"] = _find_earlier(session, query.where(_COUNTS), duel, pair) if asks else None
     return row
-
-
-def _skip_index(column: Any) -> Any:
-    """The column, but not as an index has it: SQLite would search all duels' pairs of these arms
-    for each night, instead of the few pairs of the night's duel."""
-    return column + ""
 
 
 def _find_earlier(

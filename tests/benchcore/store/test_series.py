@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 from kept_histories import keep_history
 from result_documents import JAX, OLD_JAX, TORCH, make_history, plant_amounts
-from sqlalchemy import select
+from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
 from benchcore.errors import UserError
@@ -22,6 +24,7 @@ from benchcore.store.models import ContenderRun, DuelRun, Proof
 from benchcore.store.reports.certificates import list_certificates
 from benchcore.store.series import list_cases, read_series
 from benchcore.store.suspicions import list_suspicions, read_suspicion, refresh_suspicions
+from benchcore.verdict.history.thresholds import HISTORY_DAYS
 
 NUM = 30
 RNG = np.random.default_rng(7)
@@ -185,6 +188,41 @@ def test_series_of_some_cases_are_those_of_all(state: State, engine: Engine) -> 
     )
     assert read_series(engine, cases=[]) == []
     assert list_cases(engine, "another") == []
+
+
+def test_what_other_cases_and_nights_measured_is_not_searched(state: State, engine: Engine) -> None:
+    if engine.dialect.name != "sqlite":
+        pytest.skip("reads the plans that SQLite makes")
+    keep_history(engine, state, make_history(STEPS[:3]))
+    cases = list_cases(engine, "history")
+    reads: list[Callable[[], object]] = [
+        lambda: read_series(engine, metrics=TRACKED, cases=cases, days=HISTORY_DAYS),
+        lambda: read_series(engine, read_series(engine)[0].key),
+        lambda: list_certificates(engine, campaigns=["history"]),
+    ]
+    for read in reads:
+        steps = _explain(engine, read)
+        assert any(
+            re.search(r"duel_run\w* USING INDEX ix_duel_run_(series|campaign)", s) for s in steps
+        )
+        assert not [s for s in steps if "ix_ratio_kind" in s or re.match(r"SCAN [a-z]", s)], steps
+
+
+def _explain(engine: Engine, read: Callable[[], object]) -> list[str]:
+    sent: list[tuple[str, Any]] = []
+
+    def keep(*args: Any) -> None:
+        sent.append((args[2], args[3]))
+
+    event.listen(engine, "before_cursor_execute", keep)
+    read()
+    event.remove(engine, "before_cursor_execute", keep)
+    with engine.connect() as connection:
+        return [
+            str(row[-1]).strip()
+            for text, values in sent
+            for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+        ]
 
 
 def test_a_metric_without_a_series_is_refused_with_the_names_of_those_that_have_one(
