@@ -194,10 +194,10 @@ def test_what_other_cases_and_nights_measured_is_not_searched(state: State, engi
     if engine.dialect.name != "sqlite":
         pytest.skip("reads the plans that SQLite makes")
     keep_history(engine, state, make_history(STEPS[:3]))
-    cases = list_cases(engine, "history")
+    cases, key = list_cases(engine, "history"), read_series(engine)[0].key
     reads: list[Callable[[], object]] = [
         lambda: read_series(engine, metrics=TRACKED, cases=cases, days=HISTORY_DAYS),
-        lambda: read_series(engine, read_series(engine)[0].key),
+        lambda: read_series(engine, key),
         lambda: list_certificates(engine, campaigns=["history"]),
     ]
     for read in reads:
