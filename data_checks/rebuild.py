@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from benchcore.store.database import (
 from benchcore.store.duels import judge_campaign, list_campaigns
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
+from benchcore.store.locks import ingest_locks, read_locks
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.suspicions import refresh_suspicions
 from data_checks.check import check_campaign
@@ -51,19 +52,19 @@ def rebuild_database(
     """
     for folder in folders:
         _take_in(folder, state)
-    _save_history(state, report)
+    locks = _save_history(state, report)
     path = database_file(state.database_url)
     if path is None:
         engine = open_database(state.database_url)
         downgrade(engine, "base")
         upgrade(engine)
-        return _fill(engine, state, report, kept=None)
+        return _fill(engine, state, report, locks, kept=None)
     with FileLock(f"{path}.rebuild.lock"):
         new = path.with_name(f"{path.name}.new")
         _remove(new)
         engine = open_database(f"sqlite:///{new}")
         old = path.with_name(f"{path.name}.old") if path.exists() else None
-        done = _fill(engine, state, report, kept=str(old) if old else None)
+        done = _fill(engine, state, report, locks, kept=str(old) if old else None)
         if old is not None:
             _move(path, old)
         _move(new, path)
@@ -71,9 +72,15 @@ def rebuild_database(
 
 
 def _fill(
-    engine: Engine, state: State, report: Callable[[str], None], *, kept: str | None
+    engine: Engine,
+    state: State,
+    report: Callable[[str], None],
+    locks: Mapping[str, str],
+    *,
+    kept: str | None,
 ) -> Rebuilt:
     ingested = ingest_spool(engine, state)
+    ingest_locks(engine, state, locks)
     refused = [f"{each.path}: {each.reason}" for each in ingested.rejected]
     refused += ingest_proofs(engine, state)
     campaigns = list_campaigns(engine)
@@ -93,21 +100,25 @@ def _fill(
     )
 
 
-def _save_history(state: State, report: Callable[[str], None]) -> None:
-    """What people did goes into documents first, if the old database can still be read."""
+def _save_history(state: State, report: Callable[[str], None]) -> dict[str, str]:
+    """What people did goes into documents first, if the old database can still be read. Returns
+    its locks: those of environments that are gone are nowhere else."""
     path = database_file(state.database_url)
     if path is not None and not path.exists():
-        return
+        return {}
     try:
         engine = open_database(state.database_url)
         save_history(engine, state)
+        locks = read_locks(engine)
         engine.dispose()
+        return locks
     except Exception as error:
         if not (isinstance(error, UserError) or is_database_error(error)):
             raise
         if path is None:
             raise
         report(f"the database can't be read ({str(error)[:200]}): events come from their documents")
+        return {}
 
 
 def _take_in(folder: Path, state: State) -> None:

@@ -34,6 +34,7 @@ from benchcore.store.database import is_unreachable, open_database
 from benchcore.store.duels import find_newest_campaign
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
+from benchcore.store.locks import ingest_locks
 from benchcore.store.proofs import ingest_proofs
 from benchcore.store.reports.campaign import judge_and_list
 from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
@@ -106,6 +107,7 @@ def ingest_results(*, root: str) -> list[str]:
     state = open_state(Path(root))
     engine = open_database(state.database_url)
     report = ingest_spool(engine, state, only_new=True)
+    ingest_locks(engine, state)
     refused = ingest_proofs(engine, state)
     refused += load_history(engine, state)  # into a new database
     return [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]

@@ -26,8 +26,8 @@ from benchcore.store.models import (
     EventChange,
     EventRow,
     SuspicionRow,
-    UtcDateTime,
 )
+from benchcore.store.utc_datetime import UtcDateTime
 
 _SCHEMA = 1
 _TABLES = (SuspicionRow, EventRow, EventChange)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, ClassVar, get_args
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
-    DateTime,
-    Dialect,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
@@ -21,33 +19,15 @@ from sqlalchemy import (
     Text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from sqlalchemy.types import TypeDecorator
 
 from benchcore.protocol import CALIBRATION_TRACK, Status
 from benchcore.store.records import Severity
+from benchcore.store.utc_datetime import UtcDateTime
 from benchcore.verdict.confirmation.event_states import EventState
 from benchcore.verdict.history.matching import State
 from benchcore.verdict.samples import Verdict
 
 _Json = JSON(none_as_null=True)
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time in UTC, also where the database (SQLite) keeps no time zone."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuse a time without a zone."""
-        assert value is None or value.tzinfo is not None, f"wanted an aware time, got {value!r}"
-        return None if value is None else value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Give the zone back that SQLite forgot."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):
@@ -171,6 +151,15 @@ class ContenderRun(Base):
     warm: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     amounts: Mapped[dict[str, Any] | None] = mapped_column(_Json)
     """By tracked metric its value over the starts; None = not measured. Histories read these."""
+
+
+class EnvironmentLock(Base):
+    """What an environment installed, with hashes: enough to build it again."""
+
+    __tablename__ = "environment_lock"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    text: Mapped[str] = mapped_column(Text)
 
 
 class StartRun(Base):

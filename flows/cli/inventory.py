@@ -42,17 +42,24 @@ def workloads(as_json: options.Json = False) -> None:
     print_rows(rows, columns, title="Workloads")
 
 
+_LOCK = "Print the lock with this SHA-256 instead (or its first digits): packages with hashes."
+
+
 def environments(
     build: Annotated[
         list[str] | None,
         options.argument("VERSION", "Versions to build: jax@newest, torch==2.15.0, ..."),
     ] = None,
+    lock: Annotated[str | None, options.option("--lock", "SHA256", _LOCK)] = None,
     python: options.Python = None,
     state: options.State = options.STATE,
     as_json: options.Json = False,
 ) -> None:
     """List environments, after building those you name."""
     opened = open_state(state)
+    if lock is not None:
+        _print_lock(opened, lock)
+        return
     requests = [parse_request(text) for text in build or []]
     interpreters = find_interpreters()
     for request in requests:
@@ -69,6 +76,14 @@ def environments(
         print_json(records)
         return
     print_rows(records, ("name", "python_version", "build", "key"), title="Environments")
+
+
+def _print_lock(state: State, sha256: str) -> None:
+    """Of an environment that may be gone: `uv pip sync` installs it."""
+    from benchcore.store.database import open_database  # takes 1 s, spared the list
+    from benchcore.store.locks import read_lock
+
+    print_line(read_lock(open_database(state.database_url), sha256).rstrip())
 
 
 _DEVICE = "Try this device instead, with short duels: cpu, cuda or cuda:N. About 2 minutes."

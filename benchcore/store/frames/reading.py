@@ -12,7 +12,8 @@ from sqlalchemy.types import TypeEngine
 
 from benchcore.protocol import CALIBRATION_TRACK
 from benchcore.store.metrics import IN_COLUMNS
-from benchcore.store.models import Base, DuelRun, UtcDateTime
+from benchcore.store.models import Base, DuelRun
+from benchcore.store.utc_datetime import UtcDateTime
 
 CASE = (
     DuelRun.campaign,

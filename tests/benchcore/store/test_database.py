@@ -26,12 +26,14 @@ from benchcore.store.database import (
     upgrade,
 )
 from benchcore.store.ingest import ingest_spool
-from benchcore.store.models import Base, FailedCheckRow, SuspicionRow, UtcDateTime
+from benchcore.store.models import Base, FailedCheckRow, SuspicionRow
 from benchcore.store.parts import list_incomplete
+from benchcore.store.utc_datetime import UtcDateTime
 
 TABLES = {
     "duel_run",
     "contender_run",
+    "environment_lock",
     "start_run",
     "equivalence",
     "proof",

@@ -22,6 +22,7 @@ from benchcore.store.duels import judge_campaign
 from benchcore.store.events import annotate_event, list_events, move_event, store_finding
 from benchcore.store.history_documents import load_history, save_history
 from benchcore.store.ingest import ingest_spool
+from benchcore.store.locks import ingest_locks
 from benchcore.store.models import Base
 from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
 from benchcore.verdict.confirmation.decide import Finding
@@ -64,6 +65,7 @@ def _triage(engine: Engine, state: State) -> int:
     for document in make_history(logs.tolist(), later=[NEW_JAX, TORCH], since=10):
         spool_document(state.spool, document)
     ingest_spool(engine, state)
+    ingest_locks(engine, state, {"0" * 64: "jax==0.9.0, of an environment that is gone"})
     check_campaign(engine, "history")
     judge_campaign(engine, "history")
     refresh_suspicions(engine)
@@ -82,7 +84,8 @@ def test_a_rebuilt_database_is_the_old_one_table_by_table(
 ) -> None:
     event = _triage(each_engine, state)
     before = _dump(each_engine)
-    assert all(before[each] for each in ("ratio", "suspicion", "event", "event_change"))
+    filled = ("ratio", "suspicion", "event", "event_change", "environment_lock")
+    assert all(before[each] for each in filled)
     each_engine.dispose()
     done = rebuild_database(state, lambda text: None)
     assert (done.campaigns, done.duel_runs, done.refused) == (1, 16, ())

@@ -1,0 +1,52 @@
+"""The locks of environments: which packages each installed, with hashes.
+
+An environment's folder has its lock, too, but it is on one machine, and people remove folders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchcore.errors import UserError
+from benchcore.state import State
+from benchcore.store.database import begin_writing
+from benchcore.store.models import EnvironmentLock
+
+_LOCKS = "*/requirements.lock"
+_FEWEST_SHOWN = 8
+
+
+def ingest_locks(engine: Engine, state: State, others: Mapping[str, str] | None = None) -> None:
+    """Store the locks of the state folder's environments, and `others` by their SHA-256, that the
+    database lacks."""
+    texts = [path.read_text(encoding="utf-8") for path in state.environments.glob(_LOCKS)]
+    found = {hashlib.sha256(text.encode()).hexdigest(): text for text in texts} | dict(others or {})
+    with Session(engine) as session:
+        known = set(session.scalars(select(EnvironmentLock.sha256)))
+    for sha256 in sorted(found.keys() - known):
+        with begin_writing(engine) as session:  # another process may be as far
+            session.merge(EnvironmentLock(sha256=sha256, text=found[sha256]))
+
+
+def read_locks(engine: Engine) -> dict[str, str]:
+    """The text of every lock, by its SHA-256."""
+    with Session(engine) as session:
+        return {each.sha256: each.text for each in session.scalars(select(EnvironmentLock))}
+
+
+def read_lock(engine: Engine, sha256: str) -> str:
+    """The lock whose SHA-256 begins so. Raises UserError unless there is exactly one."""
+    begins = EnvironmentLock.sha256.startswith(sha256, autoescape=True)
+    with Session(engine) as session:
+        texts = list(session.scalars(select(EnvironmentLock.text).where(begins).limit(2)))
+    if len(texts) != 1 or len(sha256) < _FEWEST_SHOWN:
+        raise UserError(
+            f"wanted the first {_FEWEST_SHOWN} digits or more of a lock's SHA-256, got "
+            f"{sha256[:70]!r}, with which {'several begin' if texts else 'none begins'}; take "
+            "`lock_sha256` from `deadheat environments --json` or from a result document"
+        )
+    return texts[0]
