@@ -5,7 +5,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_COMPILE_BYTECODE = 1
 export UV_PYTHON_DOWNLOADS = never
 
-.PHONY: nightly test test-postgresql lint mutants docs size sync
+.PHONY: nightly test test-postgresql lint mutants audit docs size sync
 
 nightly: sync
 	.venv/bin/deadheat nightly --profile laptop
@@ -26,6 +26,10 @@ lint: sync
 # Breaks every guard of the table of pitfalls, one after the other: its tests must fail.
 mutants: sync
 	.venv/bin/python tests/mutants.py
+
+# Known vulnerabilities of the lock's packages, by osv.dev.
+audit: sync
+	.venv/bin/python tests/audit.py
 
 # The manual as a site, dist/docs/index.html; a warning is an error.
 docs: sync
