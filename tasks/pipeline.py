@@ -108,7 +108,7 @@ def ingest_results(*, root: str) -> list[str]:
     engine = open_database(state.database_url)
     report = ingest_spool(engine, state, only_new=True)
     ingest_locks(engine, state)
-    refused = ingest_proofs(engine, state)
+    refused = ingest_proofs(engine, state, only_new=True)
     refused += load_history(engine, state)  # into a new database
     return [*(f"{each.path}: {each.reason}" for each in report.rejected), *refused]
 

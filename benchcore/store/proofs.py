@@ -6,10 +6,10 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Engine, delete, select
+from sqlalchemy import Engine, delete, func, select
 from sqlalchemy.orm import Session
 
 from benchcore.state import State
@@ -30,13 +30,20 @@ class ProofScope:
     device_fingerprint: str
 
 
-def ingest_proofs(engine: Engine, state: State) -> list[str]:
+_LATE = timedelta(days=7)
+
+
+def ingest_proofs(engine: Engine, state: State, *, only_new: bool = False) -> list[str]:
     """Ingest every proof document that is newer than what the database has of its pairs.
 
-    Twice changes nothing. Returns what was refused, and why; it stays where it is.
+    Twice changes nothing. Returns what was refused, and why; it stays where it is. `only_new`
+    leaves out files that were written more than a week before the newest proof of the database.
     """
     refused = []
+    first = _find_newest(engine) - _LATE.total_seconds() if only_new else 0.0
     for path in sorted(state.proofs.glob("*.json")):
+        if path.stat().st_mtime < first:
+            continue
         try:
             check_size(path)
             document = json.loads(path.read_text(encoding="utf-8"))
@@ -48,6 +55,13 @@ def ingest_proofs(engine: Engine, state: State) -> list[str]:
             continue
         _store(engine, document)
     return refused
+
+
+def _find_newest(engine: Engine) -> float:
+    """When the newest proof ended, in seconds since the epoch; 0 = there is none."""
+    with Session(engine) as session:
+        newest = session.scalar(select(func.max(Proof.proved_at)))
+    return newest.timestamp() if newest is not None else 0.0
 
 
 def _store(engine: Engine, document: Mapping[str, Any]) -> None:

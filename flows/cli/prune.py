@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -41,11 +42,16 @@ def prune(
         return
     rows = [{"what": part, "frees": _format(size)} for part, size in frees.items()]
     print_rows(rows, ("what", "frees"), title="Would be removed" if dry_run else "Removed")
-    rows = [{"in the state folder": name, "size": _format(size)} for name, size in sizes.items()]
-    print_rows(rows, ("in the state folder", "size"), title="Now" if dry_run else "Remaining")
+    print_sizes(sizes, "Now" if dry_run else "Remaining")
     print_line(
         f"{_format(sum(frees.values()))} would be removed" if dry_run else f"{_format(freed)} freed"
     )
+
+
+def print_sizes(sizes: Mapping[str, int], title: str) -> None:
+    """A table of the state folder's parts."""
+    rows = [{"in the state folder": name, "size": _format(size)} for name, size in sizes.items()]
+    print_rows(rows, ("in the state folder", "size"), title=title)
 
 
 def _format(size: int) -> str:

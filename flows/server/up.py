@@ -20,11 +20,13 @@ import typer
 import deployments
 from benchcore.errors import UserError
 from benchcore.protocol import write_json
+from benchcore.running.retention import list_sizes
 from benchcore.running.sites import find_pool, load_site
 from benchcore.state import State, open_state
 from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
+from flows.cli.prune import print_sizes
 from flows.server import postgres, services
 from flows.server.deploy import CRON, CronOption, Draft, TimezoneOption, draft_deployments
 from flows.server.instance import (
@@ -182,9 +184,20 @@ def down(state: options.State = options.STATE) -> None:
     print_line("stopped")
 
 
-def status(state: options.State = options.STATE, as_json: options.Json = False) -> None:
+_SIZES = "Show the size of each part of the state folder instead."
+
+
+def status(
+    sizes: Annotated[bool, typer.Option("--sizes", help=_SIZES)] = False,
+    state: options.State = options.STATE,
+    as_json: options.Json = False,
+) -> None:
     """Show which services of `deadheat up` run. Exit code 1 if one does not."""
     opened = open_state(state)
+    if sizes:
+        found = list_sizes(opened)
+        print_json({"sizes": found}) if as_json else print_sizes(found, "Now")
+        return
     recorded = read_record(opened)
     if recorded is None:
         raise UserError(

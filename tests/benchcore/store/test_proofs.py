@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -36,6 +38,23 @@ def test_a_proof_is_ingested_once_and_found(engine: Engine, state: State) -> Non
     assert list_proofs(engine, SUBJECT) == first
     assert len(first) == 1
     assert find_proven(engine, SUBJECT, 1) == {PAIR}
+
+
+@pytest.mark.parametrize(("days", "read"), [(8, False), (6, True)])
+def test_a_night_reads_no_proofs_of_long_before_the_newest_one(
+    engine: Engine, state: State, days: int, read: bool
+) -> None:
+    newest = datetime.fromisoformat(_proof()["ended_at"]).timestamp()
+    path = state.proofs / "old.json"
+    path.write_text("no proof")
+    os.utime(path, (newest - days * 86_400,) * 2)
+    assert len(ingest_proofs(engine, state, only_new=True)) == 1  # none is there to compare with
+    path.unlink()
+    keep_proof(state, engine, _proof())
+    path.write_text("no proof")
+    os.utime(path, (newest - days * 86_400,) * 2)
+    assert len(ingest_proofs(engine, state, only_new=True)) == read
+    assert len(ingest_proofs(engine, state)) == 1
 
 
 @pytest.mark.parametrize(
