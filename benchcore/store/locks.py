@@ -6,7 +6,8 @@ An environment's folder has its lock, too, but it is on one machine, and people 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
@@ -23,13 +24,21 @@ _FEWEST_SHOWN = 8
 def ingest_locks(engine: Engine, state: State, others: Mapping[str, str] | None = None) -> None:
     """Store the locks of the state folder's environments, and `others` by their SHA-256, that the
     database lacks."""
-    texts = [path.read_text(encoding="utf-8") for path in state.environments.glob(_LOCKS)]
-    found = {hashlib.sha256(text.encode()).hexdigest(): text for text in texts} | dict(others or {})
+    found = {hashlib.sha256(text.encode()).hexdigest(): text for text in _read_texts(state)}
+    found |= others or {}
     with Session(engine) as session:
         known = set(session.scalars(select(EnvironmentLock.sha256)))
     for sha256 in sorted(found.keys() - known):
         with begin_writing(engine) as session:  # another process may be as far
             session.merge(EnvironmentLock(sha256=sha256, text=found[sha256]))
+
+
+def _read_texts(state: State) -> Iterator[str]:
+    """Those that another process does not remove meanwhile, and that are text."""
+    for path in sorted(state.environments.glob(_LOCKS)):
+        with suppress(FileNotFoundError, UnicodeDecodeError):
+            if text := path.read_text(encoding="utf-8"):
+                yield text
 
 
 def read_locks(engine: Engine) -> dict[str, str]:

@@ -34,6 +34,9 @@ def test_a_lock_is_kept_although_its_environment_is_gone(
 ) -> None:
     ingest_locks(engine, state)
     shutil.rmtree(state.environments / "one")
+    (state.environments / "other" / "requirements.lock").write_bytes(b"\xff damaged")
+    (state.environments / "empty").mkdir()
+    (state.environments / "empty" / "requirements.lock").touch()
     ingest_locks(engine, state, {"f" * 64: "of another database"})
     assert read_locks(engine) == {
         **dict(zip(locks, TEXTS.values(), strict=True)),
