@@ -60,7 +60,7 @@ def test_documents_become_rows_and_stay_in_the_spool(engine: Engine, state: Stat
         "proof": 0,
         "failed_check": 0,
         "ratio": 0,
-        **dict.fromkeys(("suspicion", "event", "event_change"), 0),
+        **dict.fromkeys(("suspicion", "event", "event_change", "environment_lock"), 0),
     }
     assert len(list((state.spool / CAMPAIGN).iterdir())) == 3
 

@@ -58,7 +58,8 @@ def test_an_image_of_another_format_is_not_opened_whatever_its_name(
 ) -> None:
     path = tmp_path / "photo.jpg"
     Image.new("RGB", (20, 10)).save(path, format=kind)
-    assert Image.open(path).format == kind
+    with Image.open(path) as opened:
+        assert opened.format == kind
     with pytest.raises(BrokenImageError, match="cannot identify"):
         decode(path)
 
