@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "tables_9"
-down_revision = "tables_8"
+revision = "tables_10"
+down_revision = "tables_9"
 branch_labels = None
 depends_on = None
 

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from benchcore.store.metric_values import fill_amounts
 
-revision = "tables_8"
-down_revision = "tables_7"
+revision = "tables_9"
+down_revision = "tables_8"
 branch_labels = None
 depends_on = None
 
