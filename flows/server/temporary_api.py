@@ -201,7 +201,7 @@ def _forget_old_runs(client: SyncPrefectClient) -> None:
     What our own documents hold is not in them."""
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterEndTime
 
-    ended = FlowRunFilterEndTime(before_=datetime.now(UTC) - _KEPT)
+    ended = FlowRunFilterEndTime.model_validate({"before_": datetime.now(UTC) - _KEPT})
     old = FlowRunFilter(end_time=ended)
     for run in client.read_flow_runs(flow_run_filter=old, limit=_FORGOTTEN_AT_ONCE):
         client.delete_flow_run(run.id)

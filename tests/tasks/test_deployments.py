@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -469,22 +469,20 @@ def test_a_temporary_server_frees_the_limit_of_a_run_that_was_killed(
 
 
 @pytest.mark.usefixtures("server")
-def test_a_temporary_server_forgets_runs_of_long_ago() -> None:
+def test_a_temporary_server_forgets_runs_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     @flow
     def measured() -> None: ...
 
     with get_client(sync_client=True) as client:
-        old, new = (client.create_flow_run(measured) for _ in range(2))
-        for run, days in ((old, 91), (new, 1)):
-            at = datetime.now(UTC) - timedelta(days=days)
-            state = Completed(timestamp=at)
-            client.set_flow_run_state(run.id, state, force=True)
-        assert client.read_flow_run(old.id).end_time is not None
+        ended, waiting = (client.create_flow_run(measured) for _ in range(2))
+        client.set_flow_run_state(ended.id, Completed(), force=True)
         _forget_old_runs(client)
-        client.read_flow_run(new.id)
+        client.read_flow_run(ended.id)
+        monkeypatch.setattr("flows.server.temporary_api._KEPT", timedelta(days=-1))  # later on
+        _forget_old_runs(client)
         with pytest.raises(ObjectNotFound):
-            client.read_flow_run(old.id)
-        client.delete_flow_run(new.id)
+            client.read_flow_run(ended.id)
+        client.delete_flow_run(waiting.id)
 
 
 @pytest.mark.usefixtures("server")
