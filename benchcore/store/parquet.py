@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import JSON, Engine, Table
+from sqlalchemy import JSON, Boolean, Double, Engine, Integer, String, Table
 
 from benchcore.errors import DamagedFileError, UserError
 from benchcore.protocol import write_json
 from benchcore.store.database import newest_revision
-from benchcore.store.models import Base
+from benchcore.store.models import Base, UtcDateTime
 from benchcore.store.transfer import Rows, fill_database, read_parts
 
 if TYPE_CHECKING:
@@ -106,16 +105,19 @@ def _read_file(parquet: Any, path: Path, table: Table, num_rows: int) -> Iterato
 def _make_schema(table: Table) -> pyarrow.Schema:
     import pyarrow
 
-    types = {
-        str: pyarrow.string(),
-        int: pyarrow.int64(),
-        float: pyarrow.float64(),
-        bool: pyarrow.bool_(),
-        dict: pyarrow.string(),  # JSON
-        datetime: pyarrow.timestamp("us", tz="UTC"),
-    }
+    types = (
+        (JSON, pyarrow.string()),
+        (UtcDateTime, pyarrow.timestamp("us", tz="UTC")),
+        (Boolean, pyarrow.bool_()),
+        (Integer, pyarrow.int64()),
+        (Double, pyarrow.float64()),
+        (String, pyarrow.string()),
+    )
     return pyarrow.schema(
-        [(each.name, types[each.type.python_type], each.nullable) for each in table.columns]
+        [
+            (column.name, next(found for kind, found in types if isinstance(column.type, kind)))
+            for column in table.columns
+        ]
     )
 
 

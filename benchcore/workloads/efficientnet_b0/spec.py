@@ -88,8 +88,9 @@ def layers(side: int) -> Iterator[Layer]:
 
 
 def tolerances(case: Case) -> dict[str, float]:
-    """Gradients of the two sides differ by 4e-6 to 3e-5 on CPUs: SiLU has no kink."""
-    return vision.tolerances(case, gradient=1e-3)
+    """Gradients of the two sides differ by 4e-6 to 3e-5 on CPUs: SiLU has no kink. Logits of
+    compiled torch differ by 1.0e-5 from JAX's, and by 9e-6 from eager torch's, on an Intel Xeon."""
+    return vision.tolerances(case, gradient=1e-3, logits=3e-5)
 
 
 _TABLE = LayerTable(

@@ -77,8 +77,9 @@ def _run(job: dict[str, Any], facts: dict[str, Any]) -> None:
             traced = bound.trace(_wait, _wait)
             evidence |= {f"parts/{name}": array for name, array in traced.items()}
             facts["jits"][:] = measured
-        for _ in range(job["steps"]):
-            bound.step()
+        with _counted_waits(job, facts):
+            for _ in range(job["steps"]):
+                bound.step()
         if job["steps"]:
             held = bound.held()
             if "output_dtype" in held:
@@ -152,6 +153,30 @@ def _initialised_by_us(job: dict[str, Any]) -> Iterator[None]:
     draws = [name for name in vars(torch.nn.init) if re.search(r"(uniform|normal)_$", name)]
     unchanged = {name: lambda tensor, *given, **options: tensor for name in draws}
     with mock.patch.multiple(torch.nn.init, **unchanged):
+        yield
+
+
+@contextlib.contextmanager
+def _counted_waits(job: dict[str, Any], facts: dict[str, Any]) -> Iterator[None]:
+    """How often torch's eager steps read a value to the host, which a GPU has to be waited for."""
+    if job["framework"] != "torch" or job["settings"]["compile"] != "none":
+        yield
+        return
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch.utils._python_dispatch import (  # pyright: ignore[reportMissingImports]
+        TorchDispatchMode,
+    )
+
+    facts["waits"] = 0
+
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            facts["waits"] += func is torch.ops.aten._local_scalar_dense.default
+            return func(*args, **(kwargs or {}))
+
+    with Counting():
         yield
 
 

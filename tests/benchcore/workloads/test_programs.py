@@ -479,6 +479,11 @@ def test_program_uses_nothing_deprecated(job: Job, outcomes: Outcomes) -> None:
 
 
 @pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "torch"], ids=_key)
+def test_no_step_of_torch_waits_for_a_value(job: Job, outcomes: Outcomes) -> None:
+    assert outcomes[job.key].facts["waits"] == 0
+
+
+@pytest.mark.parametrize("job", [job for job in RIGHT if job.arm == "torch"], ids=_key)
 def test_frameworks_agree(job: Job, outcomes: Outcomes) -> None:
     partner = Job(workload=job.workload, case=job.case, arm="jax")
     assert _disagreements(job, outcomes[partner.key].before, outcomes[job.key].before) == {}
