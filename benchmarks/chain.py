@@ -71,6 +71,8 @@ class Site:
     machine_shifts: int = 6
     seed: int = 2
     kinds: tuple[str, ...] = (unsteady.STEADY,)
+    only_shifted: bool = False
+    """Leave out the series that do not change."""
 
 
 SHORT = Site(series=48, nights=26, shifts=6, machine_shifts=2, seed=5)
@@ -129,7 +131,8 @@ class Outcome:
 def simulate(site: Site) -> Outcome:
     """Run the whole chain, night after night; the same site gives the same outcome."""
     rng = np.random.default_rng(site.seed)
-    outcome = Outcome(site=site, series=list(_draw_series(rng, site)))
+    drawn = [one for one in _draw_series(rng, site) if one.truths or not site.only_shifted]
+    outcome = Outcome(site=site, series=drawn)
     for night in range(site.nights):
         _run_night(outcome, night)
     return outcome

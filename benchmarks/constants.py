@@ -83,18 +83,18 @@ PROBE: Sequence[Constant] = (
     ((decide,), "_DIFFER_ALPHA"),
 )
 SITES = (
-    chain.Site(series=90, nights=40, shifts=30, machine_shifts=45, seed=51),
+    chain.Site(series=450, nights=36, shifts=30, machine_shifts=45, seed=51, only_shifted=True),
     chain.Site(
         series=48,
-        nights=120,
+        nights=90,
         shifts=0,
         machine_shifts=0,
         seed=52,
         kinds=(unsteady.STEADY, *unsteady.KINDS),
     ),
 )
-"""Small ones: with many shifts, and with unsteady noise and none."""
-_REPEATS = 100
+"""Small ones: series that all shift, and series with unsteady noise that do not."""
+_REPEATS = 50
 """Suspicions of each kind with a probe of the machine."""
 _COUNTED = (
     *("framework found", "framework in 3 nights", "machine found", "machine in 3 nights"),

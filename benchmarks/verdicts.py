@@ -81,6 +81,8 @@ def main() -> None:
     more = "the chain with more noises, or with this one alone"
     parser.add_argument("--unsteady", nargs="?", const="all", choices=kinds, help=more)
     parser.add_argument("--short", action="store_true", help="the chain as the tests run it")
+    less = "the chain without the series that do not change"
+    parser.add_argument("--only-shifted", action="store_true", help=less)
     parser.add_argument("--trials", type=int, default=20, help="of each number of pairs and so on")
     parser.add_argument("--peer", action="append", help="default: all; none = ours alone")
     parser.add_argument("--duels", type=int, default=1000, help="of each row of coverage")
@@ -93,8 +95,8 @@ def main() -> None:
 
 def _name_site(options: argparse.Namespace) -> str:
     """The end of the file's name for the chain's results."""
-    if options.short or not options.unsteady:
-        return "-short" if options.short else ""
+    if options.short or options.only_shifted or not options.unsteady:
+        return "-short" if options.short else "-shifted" if options.only_shifted else ""
     alone = "" if options.unsteady == "all" else "-" + options.unsteady.replace(" ", "-")
     return f"-unsteady{alone}"
 
@@ -324,6 +326,7 @@ def report_chain(options: argparse.Namespace) -> list[dict[str, Any]]:
         shifts=options.shifts,
         machine_shifts=options.machine_shifts,
         seed=options.seed,
+        only_shifted=options.only_shifted,
         kinds=kinds if options.unsteady == "all" else (options.unsteady or unsteady.STEADY,),
     )
     site = chain.SHORT if options.short else site
