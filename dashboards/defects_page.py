@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -14,20 +13,15 @@ from benchcore.names import FRAMEWORKS
 from benchcore.protocol import name_case
 from dashboards.forest_chart import FRAMEWORK_DIRECTIONS, forest_chart
 from dashboards.formatting import NOT_MEASURED, format_factor, format_speedup
-from dashboards.templating import render_template, write_page
+from dashboards.templating import render_template
 
 _FAIR, _CAUGHT, _MISSED = "compiled", "eager", "other"
 """The series of the fair pair, of errors that a guard catches, and of the others."""
 
 
-def publish_study(found: Mapping[str, Any], folder: Path) -> Path:
-    """Write `defects.html` into the folder atomically; returns its path. `found` comes from
-    `benchcore.experiments.defect_summary.summarise_study`."""
-    return write_page(render_study(found), folder, "defects.html")
-
-
 def render_study(found: Mapping[str, Any]) -> str:
-    """The page's HTML. Every string of the study is escaped."""
+    """The HTML for what `benchcore.experiments.defect_summary.summarise_study` found. Every string
+    of the study is escaped."""
     charts = {}
     if found["fair"]["speedup"] is not None:
         charts["defects"] = study_chart(found).to_dict()

@@ -45,7 +45,8 @@ from dashboards.site.tonight import describe_campaign
 
 LAYOUT = 1
 """Number of the data's layout. A site of another number is built again from the database."""
-_EXTRA = {"defects.html": "Defect study", "waterfall.html": "Waterfall", "sweep.html": "Sweep"}
+_STUDIES = {"defects.html": "Defect study", "waterfall.html": "Waterfall", "sweep.html": "Sweep"}
+"""Pages of their own that campaigns can have besides, by file, with their titles."""
 
 
 def publish_campaign(state: State, campaign: str) -> Path:
@@ -70,6 +71,16 @@ def publish_campaign(state: State, campaign: str) -> Path:
         refresh_certificates(files, engine, touched, None if is_new else [*known, campaign])
         _finish(files, catalog, state, engine)
     return _find_page(state.site, catalog, campaign)
+
+
+def publish_study(state: State, campaign: str, file: str, page: str) -> Path:
+    """Write the page of a campaign's study, such as `sweep.html`, and publish the campaign again,
+    so that it links to that page; the page's path. Raises as `publish_campaign`."""
+    assert file in _STUDIES, f"no campaign links to {file}"
+    path = state.site / campaign / file
+    replace_text(path, page)
+    publish_campaign(state, campaign)
+    return path
 
 
 def _read_catalog(files: SiteFiles) -> dict[str, Any] | None:
@@ -109,7 +120,7 @@ def _list_pages(site: Path, name: str) -> list[tuple[str, str]]:
     """Titles and addresses of a campaign's further pages."""
     return [
         (title, f"{quote(name, safe='')}/{file}")
-        for file, title in _EXTRA.items()
+        for file, title in _STUDIES.items()
         if (site / name / file).is_file()
     ]
 

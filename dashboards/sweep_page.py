@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -20,7 +19,7 @@ from dashboards.formatting import (
     format_speedup,
 )
 from dashboards.pictures import to_svg
-from dashboards.templating import render_template, write_page
+from dashboards.templating import render_template
 
 # Safe for color-blind readers on white and black; each line also has its own marks.
 _COLORS = ("#2f80c3", "#d5761a")
@@ -200,11 +199,6 @@ def sweep_chart(found: Mapping[str, Any]) -> alt.Chart:
 def draw_sweep(found: Mapping[str, Any]) -> str:
     """The curve as an SVG image."""
     return to_svg(sweep_chart(found).to_dict())
-
-
-def publish_sweep(found: Mapping[str, Any], folder: Path) -> Path:
-    """Write `sweep.html` into the folder atomically; returns its path."""
-    return write_page(render_sweep(found), folder, "sweep.html")
 
 
 def render_sweep(found: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What all pages share: templates, scripts, the content policy, and writing a page as a whole."""
+"""What pages share: templates, JSON within scripts, Vega; and the whole page of a study."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,49 +14,49 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from benchcore.protocol import name_part
 from dashboards.pictures import VEGA_LITE
 
 _TEMPLATES = Path(__file__).parent / "study_templates"
 
 
 def render_template(name: str, specs: Mapping[str, Mapping[str, Any]], **values: Any) -> str:
-    """A page's HTML. `specs` maps places in the page to Vega-Lite specifications.
+    """The HTML of a study's page. `specs` maps places in the page to Vega-Lite specifications.
 
     Every string in `values` is escaped. The page holds its style and scripts and loads nothing.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+    scripts = [vega_bundle(), _read_template("charts.js")]
+    return (
+        open_templates(_TEMPLATES)
+        .get_template(name)
+        .render(
+            charts_json=Markup(escape_json(specs)),
+            style=Markup(_read_template("style.css")),
+            scripts=[Markup(script) for script in scripts],
+            policy=_content_policy(scripts),
+            **values,
+        )
+    )
+
+
+@cache
+def open_templates(folder: Path) -> jinja2.Environment:
+    """A folder's templates, which escape every string and refuse a missing one."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    scripts = [vega_bundle(), _read_template("charts.js")]
-    return environment.get_template(name).render(
-        charts_json=Markup(escape_json(specs)),
-        style=Markup(_read_template("style.css")),
-        scripts=[Markup(script) for script in scripts],
-        policy=_content_policy(scripts),
-        **values,
-    )
-
-
-def write_page(page: str, folder: Path, name: str = "index.html") -> Path:
-    """Write the page into the folder atomically; returns its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part = name_part(folder / name)
-    part.write_text(page, encoding="utf-8")
-    return part.replace(folder / name)
 
 
 def escape_json(value: object) -> str:
-    """JSON that is safe inside a script element: no `<`, `>`, `&`, no NaN."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    """JSON that is safe inside a script: no `<`, `>`, `&`, line separators or NaN."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII only
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-@lru_cache(maxsize=1)
+@cache
 def vega_bundle() -> str:
     """Vega, Vega-Lite and vega-embed as one script, in the version that altair writes for."""
     bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import altair as alt
 
 from dashboards.bottlenecks import describe_bottleneck
 from dashboards.formatting import format_ns, format_speedup
-from dashboards.templating import render_template, write_page
+from dashboards.templating import render_template
 
 _ROW_STEP = 46
 _KINDS = ("faster", "slower", "same or unknown", "JAX")
@@ -118,11 +117,6 @@ def list_bars(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         )
         before = ends
     return bars
-
-
-def publish_waterfall(found: Mapping[str, Any], folder: Path) -> Path:
-    """Write `waterfall.html` into the folder atomically; returns its path."""
-    return write_page(render_waterfall(found), folder, "waterfall.html")
 
 
 def render_waterfall(found: Mapping[str, Any]) -> str:

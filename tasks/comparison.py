@@ -19,12 +19,12 @@ from benchcore.running.plans import is_planned, load_campaign, save_campaign
 from benchcore.state import State
 from dashboards.answer import title_answer, write_answer
 from dashboards.pictures import draw_forest, to_data_uri
-from dashboards.publish import publish_campaign
+from dashboards.publish import publish_study
 from dashboards.sweep_page import (
     describe_crossing,
     draw_sweep,
     list_points,
-    publish_sweep,
+    render_sweep,
     split_columns,
     title_sweep,
 )
@@ -87,8 +87,7 @@ def publish_curve(
     one line, and whether both sides were measured at any value."""
     plan = load_campaign(state, campaign)
     found = conclude_sweep(plan, sweep, state, outcome["ratios"])
-    publish_sweep(found, state.site / campaign)
-    publish_campaign(state, campaign)  # once more: now there is a page to link to
+    publish_study(state, campaign, "sweep.html", render_sweep(found))
     title, points = title_sweep(found), list_points(found)
     speeds, costs = split_columns(sweep.varied, points)
     crossing = "" if found["crossing"] is None else f" {describe_crossing(found)}"

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import jinja2
-import vl_convert
 
 from benchcore.protocol import name_part
 from dashboards.pictures import VEGA_LITE
 from dashboards.site.charts import SPECS
 from dashboards.site.glossary import GLOSSARY
 from dashboards.site.pages import NAVIGATION, PAGES, Page
+from dashboards.templating import escape_json, open_templates, vega_bundle
 
 _FOLDER = Path(__file__).parent
 _ASSETS = _FOLDER / "assets"
@@ -81,12 +78,6 @@ def _parse(text: str) -> Any:
     return json.loads(text[len(_BEFORE) : -len(_AFTER)].partition(",\n")[2])
 
 
-def escape_json(value: object) -> str:
-    """JSON that is safe inside a script: no `<`, `>`, `&`, line separators or NaN."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII only
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
 def replace_text(path: Path, text: str) -> bool:
     """Write the file as a whole, unless it has this text; whether it was written."""
     if path.is_file() and path.read_text("utf-8") == text:
@@ -120,36 +111,21 @@ def _write_vega(path: Path) -> None:
         with path.open(encoding="utf-8") as file:
             if file.readline() == first:
                 return
-    replace_text(path, first + vega_bundle())
+    replace_text(path, f"{first}(function () {{\n{vega_bundle()}\n}})();\n")
 
 
 def render_shell(page: Page, *, root: str = "", campaign: str = "", notice: str = "") -> str:
     """A page without its content, which its script loads. `root`: the way to the site's root."""
-    return _load_template().render(
-        page=page,
-        navigation=NAVIGATION,
-        root=root,
-        campaign=campaign,
-        notice=notice,
-        policy=POLICY,
-        scripts=[*SCRIPTS, "shared.js", page.script],
+    return (
+        open_templates(_FOLDER)
+        .get_template("page.html.j2")
+        .render(
+            page=page,
+            navigation=NAVIGATION,
+            root=root,
+            campaign=campaign,
+            notice=notice,
+            policy=POLICY,
+            scripts=[*SCRIPTS, "shared.js", page.script],
+        )
     )
-
-
-@lru_cache(maxsize=1)
-def _load_template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2")
-
-
-@lru_cache(maxsize=1)
-def vega_bundle() -> str:
-    """Vega, Vega-Lite and vega-embed as one script, in the version that altair writes for."""
-    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
-    return f"(function () {{\n{bundle}\n}})();\n"

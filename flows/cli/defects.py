@@ -11,8 +11,8 @@ from benchcore.experiments.defects import StudyRequest, conclude_study, draft_st
 from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
 from benchcore.protocol import write_json
 from benchcore.state import open_state
-from dashboards.defects_page import DISTURBED, format_move, format_ratio, publish_study
-from dashboards.publish import publish_campaign
+from dashboards.defects_page import DISTURBED, format_move, format_ratio, render_study
+from dashboards.publish import publish_study
 from flows.cli import options
 from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups, option
@@ -52,9 +52,8 @@ def defects(
     opened = open_state(state)
     measure_plan(drafted, opened, place.pool)
     found = conclude_study(drafted, opened, request.switches)
-    page = publish_study(found, opened.site / drafted.campaign)
+    page = publish_study(opened, drafted.campaign, "defects.html", render_study(found))
     write_json(page.with_suffix(".json"), found)
-    publish_campaign(opened, drafted.campaign)  # once more: now there is a page to link to
     if as_json:
         print_json({**found, "page": str(page)})
     else:

@@ -21,11 +21,11 @@ from benchcore.experiments.sweep import (
 )
 from benchcore.planning.requests import USUAL, CaseFilter, Placement
 from benchcore.state import open_state
-from dashboards.publish import publish_campaign
+from dashboards.publish import publish_study
 from dashboards.sweep_page import (
     describe_crossing,
     list_points,
-    publish_sweep,
+    render_sweep,
     split_columns,
     title_sweep,
 )
@@ -94,8 +94,7 @@ def sweep(
     drafted = draft_sweep(request, place, opened)
     outcome = measure_plan(drafted, opened, place.pool)
     found = conclude_sweep(drafted, request, opened, outcome["ratios"])
-    page = publish_sweep(found, opened.site / drafted.campaign)
-    publish_campaign(opened, drafted.campaign)  # once more: now there is a page to link to
+    page = publish_study(opened, drafted.campaign, "sweep.html", render_sweep(found))
     if csv_file is not None:
         _write_csv(found, csv_file)
     if as_json:

@@ -16,8 +16,8 @@ from benchcore.experiments.waterfall import (
 )
 from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
 from benchcore.state import open_state
-from dashboards.publish import publish_campaign
-from dashboards.waterfall_page import describe_total, list_arms, publish_waterfall
+from dashboards.publish import publish_study
+from dashboards.waterfall_page import describe_total, list_arms, render_waterfall
 from flows.cli import options
 from flows.cli.in_process import measure_plan
 from flows.cli.options import expand_groups
@@ -55,8 +55,7 @@ def waterfall(
     opened = open_state(state)
     outcome = measure_plan(drafted, opened, place.pool)
     found = conclude_waterfall(drafted, steps, opened)
-    page = publish_waterfall(found, opened.site / drafted.campaign)
-    publish_campaign(opened, drafted.campaign)  # once more: now there is a page to link to
+    page = publish_study(opened, drafted.campaign, "waterfall.html", render_waterfall(found))
     if as_json:
         kept = {key: outcome[key] for key in ("campaign", "failures")}
         print_json({**kept, "page": str(page), "words": describe_total(found), **found})

@@ -8,7 +8,7 @@ import pytest
 from site_nights import ADHOC, NIGHTS, keep_nights, name_night
 
 from benchcore.state import State, open_state
-from dashboards.publish import publish_campaign
+from dashboards.publish import publish_campaign, publish_study
 
 
 @pytest.fixture(scope="session")
@@ -16,11 +16,10 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> State:
     """A state folder whose site shows made-up nights; tests only read it."""
     state = open_state(tmp_path_factory.mktemp("nights"))
     keep_nights(state).dispose()
-    (state.site / ADHOC).mkdir(parents=True)
-    (state.site / ADHOC / "waterfall.html").write_text("<html data-ready><h1>A waterfall</h1>")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DEADHEAT_DATABASE_URL", raising=False)
         publish_campaign(state, name_night(NIGHTS - 1))
+        publish_study(state, ADHOC, "waterfall.html", "<html data-ready><h1>A waterfall</h1>")
     return state
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from site_nights import HOSTILE
 from dashboards.sweep_page import (
     describe_crossing,
     list_points,
-    publish_sweep,
     render_sweep,
     sweep_chart,
 )
@@ -142,10 +140,9 @@ def test_the_chart_has_what_was_measured_in_the_order_of_the_values() -> None:
     assert chart["encoding"]["x"]["sort"] == [8, 128]
 
 
-def test_hostile_strings_stay_text_and_the_page_is_complete(tmp_path: Path) -> None:
+def test_hostile_strings_stay_text() -> None:
     found = found_sweep(workload=HOSTILE, names={"a": HOSTILE, "b": "b"})
     found["points"][1]["b"]["status"] = HOSTILE
     page = re.sub(r'<script type="module">.*?</script>', "", render_sweep(found), flags=re.S)
     assert "<script>alert" not in page
     assert "<img" not in page
-    assert publish_sweep(found, tmp_path).name == "sweep.html"
