@@ -31,7 +31,7 @@ _ROUND_TICKS = (0.15, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8)
 _OCTAVES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32)
 _FINE_TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2)
 _TICKS_BY_SPAN = ((2.2, _FINE_TICKS), (10, _ROUND_TICKS), (300, _OCTAVES))
-_TICK_TEXT = "format(datum.value, '~r') + 'x'"
+TICK_TEXT = "format(datum.value, '~r') + 'x'"
 
 
 _COLUMNS = (
@@ -171,7 +171,7 @@ def speedup_scale(span: SpeedupRange) -> alt.Scale:
 
 def speedup_axis(span: SpeedupRange) -> alt.Axis:
     return alt.Axis(
-        values=list(span.ticks), labelExpr=_TICK_TEXT, grid=True, labelOverlap=True, title=None
+        values=list(span.ticks), labelExpr=TICK_TEXT, grid=True, labelOverlap=True, title=None
     )
 
 

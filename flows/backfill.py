@@ -29,8 +29,8 @@ from benchcore.state import default_root, open_state
 from tasks.artifacts import name_key, shorten_id, show_table
 from tasks.campaign_run import TaskMeasurer, run_campaign
 from tasks.form import (
-    ConfirmMinutes,
     Framework,
+    Minutes,
     NumVersions,
     ProfileName,
     PublishedVersion,
@@ -45,7 +45,7 @@ def backfill(
     below: PublishedVersion | None = None,
     profile: ProfileName = "history",
     site: SiteName = "local",
-    budget_minutes: ConfirmMinutes = 60,
+    budget_minutes: Minutes = 60,
 ) -> RunState[Any]:
     """Measure past versions of a framework against each other, and all against the other framework;
     report what each changed.

@@ -18,7 +18,7 @@ from benchcore.verdict.confirmation.decide import LOOKS
 from tasks.alerts import draw_suspicion, emit_shift, use_stored_addresses
 from tasks.artifacts import show_table
 from tasks.campaign_run import TaskMeasurer
-from tasks.form import ConfirmMinutes, ProfileName, SiteName, Starts, SuspicionIds
+from tasks.form import Minutes, ProfileName, SiteName, Starts, SuspicionIds
 
 _COLUMNS = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
 
@@ -26,7 +26,7 @@ _COLUMNS = ("suspicion", "series", "verdict", "culprit", "starts", "reason")
 @flow(name="confirm", validate_parameters=True)
 def confirm(
     suspicions: SuspicionIds | None = None,
-    budget_minutes: ConfirmMinutes = 60,
+    budget_minutes: Minutes = 60,
     starts: Starts | None = None,
     profile: ProfileName = "laptop",
     site: SiteName = "local",

@@ -17,15 +17,7 @@ from benchcore.running.retention import read_keep_nights
 from benchcore.state import default_root
 from tasks import pipeline
 from tasks.campaign_run import end_run, run_campaign
-from tasks.form import (
-    CampaignName,
-    Hours,
-    PoolName,
-    ProfileName,
-    SiteName,
-    TimeZone,
-    WaitMinutes,
-)
+from tasks.form import CampaignName, Hours, Minutes, PoolName, ProfileName, SiteName, TimeZone
 
 
 @flow(name="nightly", flow_run_name="{profile}-on-{site}", validate_parameters=True)
@@ -36,7 +28,7 @@ def nightly(  # noqa: PLR0913 - a form's fields
     campaign: CampaignName | None = None,
     python: str | None = None,
     hours: Hours | None = None,
-    wait_minutes: WaitMinutes = 0,
+    wait_minutes: Minutes = 0,
     timezone: TimeZone = "UTC",
 ) -> RunState[Any]:
     """Measure the profile's duels tonight. A rerun on the same night resumes.

@@ -18,7 +18,7 @@ from benchcore.store.database import open_database
 from benchcore.store.reports.campaign import list_failures
 from tasks import release_watch
 from tasks.campaign_run import TaskMeasurer, run_campaign
-from tasks.form import Attempt, ConfirmMinutes, Framework, ProfileName, PublishedVersion, SiteName
+from tasks.form import Attempt, Framework, Minutes, ProfileName, PublishedVersion, SiteName
 
 
 @flow(name="release", flow_run_name="{framework}-{version}", validate_parameters=True)
@@ -27,7 +27,7 @@ def release(
     version: PublishedVersion,
     profile: ProfileName = "laptop",
     site: SiteName = "local",
-    budget_minutes: ConfirmMinutes = 60,
+    budget_minutes: Minutes = 60,
     attempt: Attempt = 0,
 ) -> RunState[Any]:
     """Measure a release against the one before it, and both against the other framework; report

@@ -88,8 +88,7 @@ Hours = Annotated[float, Field(ge=0.01, le=1000)]
 TimeZone = Annotated[
     str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]{0,63}$"), AfterValidator(_check_time_zone)
 ]
-WaitMinutes = Annotated[float, Field(ge=0, le=1440)]
-ConfirmMinutes = Annotated[float, Field(ge=0, le=1440)]
+Minutes = Annotated[float, Field(ge=0, le=1440)]
 Starts = Annotated[list[Annotated[int, Field(ge=2, le=100)]], Field(min_length=1, max_length=5)]
 Settings = Annotated[list[Setting], Field(max_length=6)]
 Devices = Annotated[str, _OneOf(_list_device_counts())]

@@ -9,10 +9,10 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from benchcore.store.models import ContenderRun, DuelRun
+from benchcore.verdict.duel.parity import SHIPPED
 from benchcore.verdict.history.conditions import Conditions
 from benchcore.verdict.history.series import METHOD_CONDITION
 
-_LIBRARIES = ("cudnn", "cublas", "nccl")
 _PINNED = ("previous", "control", "pinned")
 """Roles whose environment is old on purpose: its libraries are no condition of the night."""
 
@@ -30,7 +30,7 @@ def read_conditions(
         for first in range(0, len(runs), _MOST_VARIABLES):
             found |= read_conditions(engine, campaign, runs[first : first + _MOST_VARIABLES])
         return found
-    libraries = [ContenderRun.effective[("manifest", name)].as_string() for name in _LIBRARIES]
+    libraries = [ContenderRun.effective[("manifest", name)].as_string() for name in SHIPPED]
     facts = (DuelRun.id, DuelRun.node, DuelRun.method, DuelRun.device, DuelRun.host)
     duels = select(*facts)
     contenders = select(ContenderRun.duel_run, ContenderRun.framework, *libraries).join(
@@ -67,7 +67,7 @@ def _of_machine(
 
 def _of_libraries(framework: str, versions: Collection[str | None]) -> dict[str, str]:
     """A library that the step did not need is not loaded, so its version is unknown."""
-    named = zip(_LIBRARIES, versions, strict=True)
+    named = zip(SHIPPED, versions, strict=True)
     return {
         f"{name} of {framework}": version
         for name, version in named

@@ -17,14 +17,14 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, load_only
 
 from benchcore.store.metrics import ERRORS, TRACKED, Metric, find_tracked
 from benchcore.store.models import ContenderRun, DuelRun, PairRatio, Proof, StartRun
+from benchcore.store.proofs import OF_DUEL
 from benchcore.verdict.duel.latency import summarise_latency
 from benchcore.verdict.duel.step_profile import profile_step, step_energy
 from benchcore.verdict.history.series import STEP_TIME
 
-_COMPILING = ("trace", "lower", "compile")
+COMPILING = ("trace", "lower", "compile")
 _CACHES_OF = {"cold_compile_s": "cold", "warm_compile_s": "warm"}
 _DISPATCH = "profile.dispatch"
-_OF_PROOF = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
 _PROVEN_ARMS = ("jax-jit", "torch-eager")
 """Proofs compute with the settings of these arms (`benchcore.running.equivalence`)."""
 _AT_ONCE = 500
@@ -89,14 +89,12 @@ def _read_errors(
         return found
     keys = {each.place.removeprefix("proof."): each.key for each in metrics}
     is_a = Proof.a_key == ContenderRun.environment_key
-    same = [getattr(Proof, name) == getattr(DuelRun, name) for name in _OF_PROOF]
-    same.append(Proof.checkpoint.is_not_distinct_from(DuelRun.checkpoint))
     error = func.max(case((is_a, Proof.a_error), else_=Proof.b_error))
     contender = (ContenderRun.duel_run, ContenderRun.name)
     query = (
         select(*contender, Proof.quantity, error)
         .join(DuelRun, DuelRun.id == ContenderRun.duel_run)
-        .join(Proof, and_(*same, or_(is_a, Proof.b_key == ContenderRun.environment_key)))
+        .join(Proof, and_(OF_DUEL, or_(is_a, Proof.b_key == ContenderRun.environment_key)))
         .where(ContenderRun.duel_run.in_(runs), ContenderRun.arm.in_(_PROVEN_ARMS))
         .where(Proof.quantity.in_(keys))
         .group_by(*contender, Proof.quantity)
@@ -238,7 +236,7 @@ def aggregate(metric: Metric, values: Mapping[int, float]) -> float | None:
 
 def sum_compilation(stages: Mapping[str, float | None]) -> float | None:
     """Seconds of tracing, lowering and compiling together; None = nothing was compiled."""
-    known = [seconds for each in _COMPILING if (seconds := stages.get(each))]
+    known = [seconds for each in COMPILING if (seconds := stages.get(each))]
     return sum(known) if known else None
 
 

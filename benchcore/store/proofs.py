@@ -9,13 +9,20 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Engine, delete, func, select
+from sqlalchemy import Engine, and_, delete, func, select
 from sqlalchemy.orm import Session
 
 from benchcore.state import State
 from benchcore.store.database import begin_writing
 from benchcore.store.documents import check_size, find_schema_problems
-from benchcore.store.models import Proof
+from benchcore.store.models import DuelRun, Proof
+
+_SHARED = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
+OF_DUEL = and_(
+    *(getattr(Proof, key) == getattr(DuelRun, key) for key in _SHARED),
+    Proof.checkpoint.is_not_distinct_from(DuelRun.checkpoint),
+)
+"""Whether a proof holds for a duel run's kind of case, weights, device and measuring code."""
 
 
 @dataclass(frozen=True, kw_only=True)

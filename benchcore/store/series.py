@@ -35,7 +35,7 @@ from benchcore.verdict.history.series import (
 )
 from benchcore.verdict.history.thresholds import FEWEST_NIGHTS, SeriesScale
 
-_ROLLING = ("newest", "system")
+ROLLING = ("newest", "system")
 """Roles whose version is whatever there is that night; pinned ones have no history."""
 CONTROLS = ("previous", "control")
 """Roles of the older environment that is measured beside the newest one of its framework."""
@@ -51,9 +51,9 @@ _KIND = skip_index(PairRatio.kind)
 IN_SERIES = (
     PairRatio.counts,
     IS_NO_CALIBRATION_RUN,
-    PairRatio.a_role.in_(_ROLLING),
+    PairRatio.a_role.in_(ROLLING),
     or_(
-        and_(_KIND == "cross_framework", PairRatio.b_role.in_(_ROLLING)),
+        and_(_KIND == "cross_framework", PairRatio.b_role.in_(ROLLING)),
         and_(_KIND == "cross_version", PairRatio.b_role.in_(CONTROLS)),
     ),
 )

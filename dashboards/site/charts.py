@@ -9,6 +9,8 @@ from typing import Any
 
 import altair as alt
 
+from dashboards.forest_chart import TICK_TEXT
+
 # Mid-tones of the Okabe-Ito palette: safe for colour-blind readers, readable on white and black.
 FRAMEWORK_COLORS = {"JAX": "#2f80c3", "PyTorch": "#d5761a", "Python": "#8a8f98"}
 # None is a framework's.
@@ -16,7 +18,6 @@ _STAGE_COLORS = (
     *("#6b7280", "#a3a9b3", "#8b7fb0", "#b3a6d9", "#5f4b8b", "#7a9a7e", "#b8a06a", "#a87f7f"),
 )
 _SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
-_TICK = "format(datum.value, '~r') + 'x'"
 _ALARM = "#c2410c"
 _WIDTH: Any = "container"
 _QUANTILE = ["contender:N", "quantile:Q", "ms:Q"]
@@ -37,7 +38,7 @@ def _framework_color(field: str = "framework:N", *, legend: bool = False) -> alt
 
 
 def _speedup(field: str, title: str = "", **scale: Any) -> alt.X:
-    axis = alt.Axis(labelExpr=_TICK, title=title or None, tickCount=5, labelOverlap=True)
+    axis = alt.Axis(labelExpr=TICK_TEXT, title=title or None, tickCount=5, labelOverlap=True)
     return alt.X(field, scale=alt.Scale(type="log", nice=False, **scale), axis=axis)
 
 

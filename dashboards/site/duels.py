@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from benchcore.cell.result.start import STAGES
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.store.metrics import ON_PAGE
 from dashboards import bottlenecks, tables
@@ -20,7 +21,6 @@ from dashboards.site.pairs import case_key, pair_id
 from dashboards.site.tonight import fold_pairs, title_campaign
 from dashboards.tables import Row
 
-_STAGES = ("import", "init", "build", "trace", "lower", "compile", "first_run", "warm_up")
 _QUANTILES = (*(each / 20 for each in range(1, 20)), 0.99)
 _MOST_ROWS = 20
 """Comparisons that are not folded."""
@@ -209,7 +209,7 @@ def _contender_table(contenders: Rows) -> Block | None:
 def _stages(raw: Raw, names: Mapping[str, str]) -> Block | None:
     bars = []
     for name, contender in raw.items():
-        for order, stage in enumerate(_STAGES):
+        for order, stage in enumerate(STAGES):
             seconds = [start["stages"].get(stage) for start in contender["starts"]]
             known = [each for each in seconds if each]
             if known:

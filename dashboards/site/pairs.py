@@ -7,12 +7,10 @@ from typing import Any
 
 from benchcore.names import FRAMEWORKS, name_arm
 from benchcore.protocol import DEFAULT_TRACK
-from benchcore.store.series import CONTROLS
+from benchcore.store.series import CONTROLS, ROLLING
 from benchcore.verdict.history.series import SeriesKey
 from dashboards.formatting import is_missing
 from dashboards.site.names import name_file
-
-_ROLLING = ("newest", "system")
 
 
 def case_key(row: Mapping[str, Any]) -> str:
@@ -26,9 +24,9 @@ def case_key(row: Mapping[str, Any]) -> str:
 
 def pair_id(row: Mapping[str, Any]) -> str | None:
     """The pair's name in addresses; None if it is in no series, as a pair of pinned versions."""
-    if row["a_role"] not in _ROLLING:
+    if row["a_role"] not in ROLLING:
         return None
-    if row["kind"] == "cross_framework" and row["b_role"] in _ROLLING:
+    if row["kind"] == "cross_framework" and row["b_role"] in ROLLING:
         return name_pair(row["a_arm"], row["b_arm"], None)
     if row["kind"] == "cross_version" and row["b_role"] in CONTROLS:
         return name_pair(row["a_arm"], row["b_arm"], row["b_role"])

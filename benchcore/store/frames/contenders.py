@@ -20,13 +20,12 @@ from benchcore.store.frames.reading import (
     read_frame,
     select_columns,
 )
-from benchcore.store.metric_values import count_operations, sum_compilation
+from benchcore.store.metric_values import COMPILING, count_operations, sum_compilation
 from benchcore.store.metrics import IN_COLUMNS, IN_MEASURED, METRICS, OF_SAMPLES, over_starts
 from benchcore.store.models import ContenderRun, DuelRun, StartRun
 from benchcore.verdict.duel.latency import host_boundness, summarise_latency
 from benchcore.verdict.duel.step_profile import profile_step, step_energy
 
-_COMPILING = ("trace", "lower", "compile")
 _CACHES = ("cold", "warm")
 _OF_SAMPLES = ("latency_samples", *OF_SAMPLES)
 _OF_PASSES = tuple(each.key for each in METRICS if each.of_pass)
@@ -83,7 +82,7 @@ def _read_contenders(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
     query = query.join(ContenderRun)
     contenders = read_frame(engine, query.order_by(*OLDEST_FIRST, ContenderRun.position), campaign)
     starts = start_frame(engine, campaign)
-    starts["compiled_s"] = starts[[f"{each}_s" for each in _COMPILING]].sum(axis=1, min_count=1)
+    starts["compiled_s"] = starts[[f"{each}_s" for each in COMPILING]].sum(axis=1, min_count=1)
     per_start = starts.groupby(["duel_run", "name"])
     of_starts = pd.DataFrame(
         {

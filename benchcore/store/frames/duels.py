@@ -15,12 +15,12 @@ from benchcore.store.frames.reading import (
     select_columns,
 )
 from benchcore.store.models import ContenderRun, DuelRun, Equivalence, FailedCheckRow, Proof
+from benchcore.store.proofs import OF_DUEL
 
 _OF_PROOF = (
     *("quantity", "reference_error", "reference_bound", "a_error", "a_bound", "b_error", "b_bound"),
     *("passed", "reason", "first_drift"),
 )
-_PROVEN = ("workload", "use_case", "precision", "snapshot", "device_fingerprint")
 
 
 def duel_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
@@ -52,8 +52,7 @@ def proof_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
         and_(
             Proof.a_key == one.environment_key,
             Proof.b_key == other.environment_key,
-            *(getattr(Proof, key) == getattr(DuelRun, key) for key in _PROVEN),
-            Proof.checkpoint.is_not_distinct_from(DuelRun.checkpoint),
+            OF_DUEL,
         ),
     )
     return read_frame(

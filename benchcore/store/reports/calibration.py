@@ -17,6 +17,7 @@ from benchcore.store.duels import read_calibration_runs
 from benchcore.store.frames.reading import select_columns
 from benchcore.store.models import IS_CALIBRATION_RUN, ContenderRun, DuelRun, PairRatio, StartRun
 from benchcore.store.records import DuelRecord
+from benchcore.store.reports.starts_needed import NEWEST_NIGHTS
 from benchcore.store.series import IN_SERIES, find_newest_day
 from benchcore.verdict.confirmation.decide import Start
 from benchcore.verdict.confirmation.error_rates import (
@@ -35,8 +36,6 @@ from benchcore.verdict.confirmation.error_rates import (
 from benchcore.verdict.duel.ratios import ContenderTimes
 from benchcore.verdict.history.thresholds import HISTORY_DAYS
 from benchcore.workloads.settings import INJECTED_SLOWDOWN
-
-_NEWEST_NIGHTS = 60
 
 
 def measure_calibration(engine: Engine) -> dict[str, Any]:
@@ -204,7 +203,7 @@ def _list_smallest(engine: Engine) -> list[dict[str, Any]]:
     query = (
         select(*(ranked.c[each.key] for each in series), PairRatio.start_log_ratios)
         .join(ranked, and_(*same))
-        .where(ranked.c.place <= _NEWEST_NIGHTS)
+        .where(ranked.c.place <= NEWEST_NIGHTS)
         .order_by(ranked.c.place)
     )
     nights = defaultdict[tuple[str, str], list[Sequence[float]]](list)

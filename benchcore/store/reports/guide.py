@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.store.frames.contenders import amount_frame
 from benchcore.store.models import IS_NO_CALIBRATION_RUN, DuelRun, PairRatio
-from benchcore.store.series import skip_index
+from benchcore.store.series import ROLLING, skip_index
 from benchcore.verdict.duel.physics import SENTINELS
 
 _CASE = ("workload", "case_name", "track", "device_fingerprint", "checkpoint")
@@ -57,11 +57,10 @@ NOT_MEASURED = (
     ("Community", "An opinion: there is nothing to time."),
 )
 """What people ask about both frameworks and no row answers, with the reason."""
-_NEWEST = ("newest", "system")
 _WANTED = (
     IS_NO_CALIBRATION_RUN,
-    PairRatio.a_role.in_(_NEWEST),
-    PairRatio.b_role.in_(_NEWEST),
+    PairRatio.a_role.in_(ROLLING),
+    PairRatio.b_role.in_(ROLLING),
     DuelRun.track.in_(("default", "tuned")),
     DuelRun.workload.not_in((*SENTINELS, "noop", "digest", "faulty")),
 )

@@ -14,7 +14,8 @@ from benchcore.store.models import DuelRun, PairRatio
 from benchcore.store.series import IN_SERIES
 from benchcore.verdict.confirmation.error_rates import Spread, find_fewest_starts, measure_spread
 
-_NEWEST_NIGHTS = 60
+NEWEST_NIGHTS = 60
+"""The newest nights of a series, whose spread counts."""
 _SURE = 3.6
 """Standard errors between two levels that a test at 5 % shows with a power of 95 %."""
 
@@ -58,7 +59,7 @@ def list_starts_needed(
             nights[key].append((ratio.start_log_ratios, taken_s))
     wanted = set(cases)
     return [
-        _judge(key, of_pair[:_NEWEST_NIGHTS], shift)
+        _judge(key, of_pair[:NEWEST_NIGHTS], shift)
         for key, of_pair in sorted(nights.items())
         if key[:2] in wanted
     ]
