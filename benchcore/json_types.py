@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import textwrap
 from collections.abc import Mapping
 from enum import Enum
@@ -54,10 +55,16 @@ Amount = Annotated[float, Rule(minimum=0)]
 Text = Annotated[str, Rule(min_length=1)]
 Name = Annotated[str, Rule(pattern="^[a-z0-9][a-z0-9_.+-]{0,99}$")]
 Hash = Annotated[str, Rule(pattern="^[0-9a-f]{16}$")]
-Sha256 = Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
+_SHA256_PATTERN = "^[0-9a-f]{64}$"
+Sha256 = Annotated[str, Rule(pattern=_SHA256_PATTERN)]
 Time = Annotated[str, Rule(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
 
 _T = TypeVar("_T")
+
+
+def is_sha256(value: object) -> bool:
+    """Whether it is a SHA-256, as documents write it: 64 lower-case hexadecimal digits."""
+    return isinstance(value, str) and re.fullmatch(_SHA256_PATTERN, value) is not None
 
 
 def from_json(kind: type[_T], value: Any) -> _T:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from benchcore.json_types import Amount, Hash, Name, Sha256, Text, Time, from_json
+from benchcore.json_types import Amount, Hash, Name, Sha256, Text, Time, from_json, is_sha256
 
 SCHEMA = 1
 """Number of the documents' layout. A reader refuses a number that it does not know."""
@@ -49,7 +49,6 @@ StoppedBy = Literal["target", "budget", "max_starts", "no_pair"]
 """What ended a duel: `no_pair` = fewer than two contenders were left, so no interval to narrow."""
 
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _DEVICE = re.compile(r"(cpu|tpu|cuda)(?:(?<=cuda):(0|[1-9][0-9]{0,2}))?")
 
 
@@ -360,11 +359,6 @@ def _decode_order(kind: type[_Order], document: Mapping[str, Any]) -> _Order:
         raise ValueError(f"wanted 64 hexadecimal digits, got {order.checkpoint.sha256!r:.100}")
     parse_device(order.device)
     return order
-
-
-def is_sha256(value: object) -> bool:
-    """Whether it is a SHA-256, as documents write it: 64 lower-case hexadecimal digits."""
-    return isinstance(value, str) and _SHA256.fullmatch(value) is not None
 
 
 def flatten_limits(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from benchcore.cell.document import spec_case
 from benchcore.errors import UserError
-from benchcore.protocol import FRAMEWORKS, is_sha256
+from benchcore.json_types import is_sha256
+from benchcore.protocol import FRAMEWORKS
 from benchcore.workloads.contract import Spec, import_spec
 from benchcore.workloads.settings import (
     DEFECTS,
