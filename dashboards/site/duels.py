@@ -316,7 +316,7 @@ def _roofline(found: Rows, names: Mapping[str, str]) -> Block | None:
         }
         for row in rows
     ]
-    words = "Steps under the roofline of the ceilings that were measured in the same night."
+    words = "Steps under the roofline of the device's measured ceilings."
     listed = [{"intensity": x, "share": y} for x, y in roof]
     return blocks.chart("roofline", words, points=points, roof=listed)
 

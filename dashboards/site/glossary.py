@@ -106,7 +106,7 @@ CHECKS = (
     ),
     (
         "Possible on this device",
-        "Is the step no faster than the ceilings of the same night allow?",
+        "Is the step no faster than the device's ceilings of that night or the 30 days before?",
         "invalid_physics; without a ceiling no pair counts.",
         ("Glossary: ceiling", "glossary.html#ceiling"),
     ),

@@ -1,4 +1,5 @@
-"""Reads the sentinels of a campaign, and compares every contender's fastest start with them."""
+"""Reads the sentinels that count for a campaign, and compares each contender's fastest start with
+them."""
 
 from __future__ import annotations
 
@@ -126,8 +127,8 @@ def _judge(row: Mapping[str, Any], sentinels: Sentinels, shape: tuple[int, float
 
 
 def read_sentinels(engine: Engine, campaign: Campaigns) -> Sentinels:
-    """The sentinels that did what they should: finished, and in agreement with each other. Of a
-    campaign, and of those that may count for it."""
+    """The sentinels of a campaign and of the RECENT_DAYS before it: those that finished, and agree
+    with each other."""
     disagrees = select(Equivalence.duel_run).where(
         Equivalence.duel_run == DuelRun.id,
         not_(Equivalence.agrees),

@@ -57,7 +57,7 @@ def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
     the mean over the starts with empty caches and over those with filled ones; without such
     starts, of a process that was not timed; `items_per_s` is the batch
     over `median_step_ns`. `gross_mj` and `net_mj` are a step's. `compute_share`, `bandwidth_share`
-    and `limit_share` compare the fastest start with the ceilings of the campaign's sentinels.
+    and `limit_share` compare the fastest start with the ceilings of its device (`ceilings.py`).
 
     `passes_of` is the earlier duel run whose passes hold, of the campaign `passes_campaign`, begun
     at `passes_at`: its memory, energy and compiled program are then in the row.

@@ -168,7 +168,7 @@ def _name_missing(step: StepMeasurements) -> list[str]:
     if not step.timed:
         missing.append("no undisturbed block measured its time")
     elif step.compute_share is None and step.bandwidth_share is None:
-        missing.append("no ceiling of the device was measured in that campaign")
+        missing.append("no ceiling of the device was measured then or in the 30 days before")
     elif step.bandwidth_share is not None and _may_stay_in_cache(step):
         missing.append("its least bytes may stay in the cache")
     if step.program_bytes and step.least_bytes:
