@@ -91,9 +91,8 @@ class Program:
 class Steps:
     """What the steps of a proof left on the host, from a known start on.
 
-    `before` are the start's parameters and running statistics. `outputs` has an entry a step, of
-    which the last one was not waited for one by one, but run as a block runs its steps; so was
-    `after_last`.
+    `before` are the start's parameters and running statistics. `outputs` has one entry per step,
+    each waited for. Only the last output and `after_last` are of a second run, as in a block.
     """
 
     before: ByName

@@ -1,6 +1,6 @@
 """Others' detectors on a history: three from their own packages, four rules as they are published.
 
-Each takes one value a night, and gives the rows of the first nights at a new level.
+Each takes one value per night, and gives the rows of the first nights at a new level.
 """
 
 from __future__ import annotations

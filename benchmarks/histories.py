@@ -1,4 +1,4 @@
-"""Simulated histories: one value a night, with shifts that are known, in one class each."""
+"""Simulated histories: one value per night, with known shifts of one class each."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ Side = dict[int, dict[int, float]]
 
 
 def read_histories(starts: Sequence[Mapping[str, Any]]) -> Iterator[History]:
-    """Of each case one history a pair of contenders and one a contender, a start a night; of
-    `starts` as `quiet_nights.py` keeps them. Disturbed nights are missing."""
+    """One history per pair of contenders and one per contender, for each case; a start stands for a
+    night. `starts` are those of `quiet_nights.py`. Disturbed nights are missing."""
     for case in _cases(starts):
         nights = [start["step_us"] for start in starts if start["case"] == case]
         for a, b in combinations(nights[0], 2):
@@ -68,8 +68,8 @@ def inject(histories: Sequence[History], seed: int, repeats: int) -> Iterator[Hi
 
 
 def group_twins(starts: Sequence[Mapping[str, Any]], size: int) -> Iterator[list[np.ndarray]]:
-    """Starts of a contender against its twin, `size` in a row: of each start log(T_twin / T), a
-    value a round that nobody disturbed."""
+    """Starts of a contender against its replicate, `size` in a row: log(T_replicate / T) of each
+    start, one value per undisturbed round."""
     for case in _cases(starts):
         nights = [start["step_us"] for start in starts if start["case"] == case]
         for name in nights[0]:

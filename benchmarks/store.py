@@ -203,7 +203,7 @@ def _time(call: Callable[[], object]) -> float:
 def _print(row: dict[str, Any]) -> dict[str, Any]:
     print(
         f"{row['documents']} documents, {row['contender_runs']} contender runs: ingest "
-        f"{row['ingest_ms']} ms a document (goal {GOALS['ingest_ms']:g}), judging "
+        f"{row['ingest_ms']} ms per document (goal {GOALS['ingest_ms']:g}), judging "
         f"{row['judge_ms']} ms"
     )
     for name, seconds in row["queries_s"].items():

@@ -88,7 +88,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
     type = "slurm"
     job_configuration = SlurmJobConfiguration
     job_configuration_variables = SlurmVariables
-    _description = "Run each flow run as a Slurm job: one allocation a shard."
+    _description = "Run each flow run as a Slurm job: one allocation per shard."
 
     async def run(
         self,

@@ -105,11 +105,11 @@ class BoundProgram:
         return {**traced, **parts(self._case, self.follow(self._start, synchronise, release))}
 
     def follow(self, arrays: Arrays, synchronise: Synchronise, release: Synchronise) -> Steps:
-        """Steps from this start, without random numbers, twice: one by one, and then as a block
-        runs them, which the last outputs and the last state are of."""
+        """Run the steps from this start twice, without random numbers: each waited for, and then as
+        in a block. The last outputs and the last state are of the second run."""
         program, buffers = self.program, self._place(arrays)
         known = arrays is self._start
-        if not known:  # results kept by the inputs that they are of would show
+        if not known:  # finds a program that stores results by their inputs
             pairs = zip(self.rotation.buffers, buffers, strict=True)
             buffers = [each for pair in pairs for each in pair]
         num_steps = (self._spec.num_proof_steps or self._spec.num_buffers)(self._case)

@@ -106,7 +106,7 @@ def tabulate_changes(certificates: Sequence[Mapping[str, Any]]) -> list[dict[str
 
 
 def describe_changes(verdicts: Sequence[ReleaseVerdict]) -> list[str]:
-    """A sentence a version, and the command that searches the package behind its largest change."""
+    """A sentence per version, and the command that finds the package behind its largest change."""
     lines = list[str]()
     for each in verdicts:
         request = each.request

@@ -46,7 +46,7 @@ _OF_START = (
 
 
 def contender_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row a contender run; None = of every campaign.
+    """One row per contender run; None = of every campaign.
 
     `median_step_ns` is the median of the starts' medians over the blocks that were not degraded;
     `num_degraded` counts those that were (missing = not counted then), `num_unsteady` the
@@ -169,7 +169,7 @@ def _summarise(latencies: Iterable[Any], energies: Iterable[Any]) -> dict[str, f
 
 
 def start_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row a start of a contender run, without its blocks; None = of every campaign."""
+    """One row per start of a contender run, without its blocks; None = of every campaign."""
     query = select_columns(
         *CASE,
         DuelRun.num_rounds.label("planned_rounds"),

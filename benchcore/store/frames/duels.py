@@ -24,7 +24,7 @@ _OF_PROOF = (
 
 
 def duel_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row a duel run: where and when it ran, and with which harness."""
+    """One row per duel run: where and when it ran, and with which harness."""
     where = ("ended_at", "site", "node", "device_model", "device_fingerprint", "host")
     harness = ("harness_version", "snapshot", "method")
     query = select_columns(*CASE, *columns_of(DuelRun, *where, *harness))
@@ -32,7 +32,7 @@ def duel_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
 
 
 def equivalence_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row a compared quantity of a pair; None = of every campaign."""
+    """One row per compared quantity of a pair; None = of every campaign."""
     compared = ("a", "b", "quantity", "max_relative", "l2_relative", "tolerance", "agrees")
     query = select_columns(*CASE, *columns_of(Equivalence, *compared)).join(Equivalence)
     order = (*OLDEST_FIRST, Equivalence.a, Equivalence.b, Equivalence.quantity)
@@ -40,7 +40,7 @@ def equivalence_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFram
 
 
 def proof_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row a quantity proven of a pair of contenders: of their environments, on the duel's
+    """One row per quantity proven of a pair of contenders: of their environments, on the duel's
     device, by the snapshot that measured them. A pair without rows was not proven."""
     one, other = aliased(ContenderRun), aliased(ContenderRun)
     query = select_columns(
@@ -85,7 +85,7 @@ def product_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
 
 
 def failed_check_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row a failed expectation; None = of every campaign."""
+    """One row per failed expectation; None = of every campaign."""
     columns = ("contender", "other", "suite", "expectation", "reason", "severity", "checked_at")
     query = select_columns(*CASE, *columns_of(FailedCheckRow, *columns)).join(FailedCheckRow)
     return read_frame(engine, query.order_by(*OLDEST_FIRST, FailedCheckRow.id), campaign)

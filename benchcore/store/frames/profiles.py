@@ -46,7 +46,7 @@ MEASURED_PASSES = and_(
 
 
 def profile_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row a contender run that was profiled: where the time of a step goes.
+    """One row per contender run that was profiled: where the time of a step goes.
 
     The columns of `benchcore.verdict.duel.step_profile.StepProfile`, `longest`, its longest
     kernels, and `grad_mode`, what torch saved for a backward pass.
@@ -77,7 +77,7 @@ def profile_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
 def bottleneck_frame(
     engine: Engine, campaign: Campaigns = None, contenders: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """One row a contender run that ended well: the columns of
+    """One row per contender run that ended well: the columns of
     `benchcore.verdict.duel.bottleneck.Bottleneck`, the shares it is judged by, and
     `host_boundness`. Calibration runs are left out. `contenders`: their frame, if it was read."""
     if contenders is None:

@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def seed_frame(engine: Engine, campaign: Campaigns = None) -> pd.DataFrame:
-    """One row a start of a contender that finished training to a target accuracy, in the order of
+    """One row per start of a contender that finished training to a target accuracy, in the order of
     the duel's sides and starts; None = of every campaign.
 
     `seconds` of training, without validation, end with the epoch whose accuracy in validation is at

@@ -128,7 +128,7 @@ def list_profiles(engine: Engine, campaign: str) -> list[dict[str, Any]]:
 
 
 def list_programs(engine: Engine, campaign: Campaigns) -> list[dict[str, Any]]:
-    """One row a pair across versions or settings: whether a runs b's program, and what differs."""
+    """One row per pair across versions or settings: whether both ran one program, what differs."""
     columns = (PairRatio.duel_run, PairRatio.a, PairRatio.b, DuelRun.workload, DuelRun.case_name)
     query = (
         select(*columns)
