@@ -58,11 +58,10 @@ def describe_release(
 
 
 def describe_operations(rows: Sequence[Mapping[str, Any]]) -> str:
-    """` One framework takes more than 2 times as long in 3 of 34 pairs of single operations. New
-    since the versions before: Operations, batch 512, fp32, FFT, medium size: PyTorch compiled takes
-    3 times as long as JAX.`, from the answers that a release's campaign gave
-    (`ReleaseVerdict.operations`); "" without any. Those that no earlier version was measured for
-    are counted apart."""
+    """` One framework takes more than 2 times as long in 3 of 34 pairs of single operations.
+    Entered the list since earlier versions: Operations, batch 512, fp32, FFT, medium size: PyTorch
+    compiled takes 3 times as long as JAX.`, from `ReleaseVerdict.operations`; "" without any.
+    Operations that no earlier version was measured for are counted separately."""
     if not rows:
         return ""
     listed = [each for each in rows if measure_slowness(each).is_listed]
@@ -70,28 +69,28 @@ def describe_operations(rows: Sequence[Mapping[str, Any]]) -> str:
     text += f"{len(rows)} pairs of single operations."
     moves = list_moves(rows)
     for words, kinds in (
-        ("New since the versions before", _ENTERED),
-        ("Gone since then", ("left",)),
+        ("Entered the list since earlier versions", _ENTERED),
+        ("Left it", ("left",)),
     ):
         named = [each["text"] for each in moves if each["move"] in kinds]
         if named:
             text += f" {words}: {'; '.join(named[:_MOST_NAMED])}"
             text += f"; and {len(named) - _MOST_NAMED} more." if len(named) > _MOST_NAMED else "."
-    num_asked = sum(each["earlier"] is not None for each in rows)
-    if not num_asked:
-        return f"{text} None was measured with the versions before."
+    num_before = sum(each["earlier"] is not None for each in rows)
+    if not num_before:
+        return f"{text} None was measured with earlier versions."
     if not any(each["move"] != "new" for each in moves):
-        text += f" None is new or gone, of {num_asked} that were measured with the versions before."
+        text += f" None entered or left it, of {num_before} measured with earlier versions."
     first = sum(each["move"] == "new" for each in moves)
-    return text + (f" Not measured with them: {first} of those listed." if first else "")
+    return text + (f" Not measured with them: {first} of those on the list." if first else "")
 
 
 _ENTERED = ("entered", "turned")
 
 
 def list_moves(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """What became of the list of slow operations: the `move` of each (`reports.operations.Move`)
-    that is new or gone, with a `text` that names the operation and what it takes now."""
+    """What entered or left the list of slow operations: the `move` of each
+    (`reports.operations.Move`), with a `text` that names the operation and both sides."""
     moves = [(row, find_move(row)) for row in rows]
     return [
         {"move": move, "text": _describe_slowness(row)}

@@ -23,7 +23,7 @@ from benchcore.errors import CampaignIncompleteError
 from benchcore.experiments.alerts import describe_factors, list_moves, name_release
 from benchcore.experiments.compare import list_differences
 from benchcore.experiments.pairs import BisectTarget
-from benchcore.experiments.release_operations import add_operations, list_asked
+from benchcore.experiments.release_operations import add_operations, list_measured
 from benchcore.experiments.rounds import Measurer, RunContext
 from benchcore.planning.matrix import Plan, PlannedDuel, make_plan
 from benchcore.planning.profiles import Match, Profile
@@ -91,8 +91,8 @@ class ReleaseVerdict:
     environments, `lost` the reasons why cases were not measured again. `largest` is the
     largest change of a step time, or else of another metric; None = none changed. `trends` are
     small changes of several releases that add up (`benchcore.store.reports.release_trends`).
-    `operations` are the answers that the campaign gave about single operations, each with its
-    `earlier` pair.
+    `operations` are the campaign's own answers about single operations, each with its `earlier`
+    pair.
     """
 
     request: ReleaseRequest
@@ -113,7 +113,7 @@ def plan_release(
     framework: str, version: str, attempt: int, context: RunContext, budget_s: float, state: State
 ) -> ReleaseRequest:
     """The request of one attempt at a release, whose campaign has a plan: the saved one, else a new
-    one against the release before it, with the operations that are asked again. Raises
+    one against the release before it, with the operations that are measured again. Raises
     UserError."""
     new = str(parse_request(f"{framework}=={version}").version)
     campaign = f"release-{framework}-{new}-{attempt}".replace("+", "-")
@@ -240,7 +240,7 @@ def _conclude(judged: _Judged, plan: Plan, state: State, engine: Engine) -> Rele
         differences=_read_differences(plan, request, rows, state),
         lost=judged.lost,
         trends=list_trends(engine, request.framework, request.new),
-        operations=list_asked(list_answers(engine), plan.campaign),
+        operations=list_measured(list_answers(engine), plan.campaign),
         largest=_find_largest(plan, request, rows),
     )
 

@@ -1,5 +1,5 @@
-"""The single operations that every release asks again: those that the page Operations lists, and
-others as far as their time allows."""
+"""The single operations that every release measures again: those that the page Operations lists,
+and others as far as their time allows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Operation = tuple[str, str]
 def add_operations(
     profile: Profile, answers: Sequence[Mapping[str, Any]], budget_s: float = OPERATIONS_S
 ) -> Profile:
-    """The profile with the operations that are asked again, in the newest versions of both
+    """The profile with the operations to measure again, in the newest versions of both
     frameworks, and with the sentinels that they need. `answers` are those of the Guide."""
     limits = breadth().limits
     known = {(match.workload, match.case) for match in profile.matches if match.sentinel}
@@ -44,8 +44,8 @@ def add_operations(
     return dataclasses.replace(profile, matches=(*lacking, *profile.matches, *matches))
 
 
-def list_asked(answers: Sequence[Answer], campaign: str) -> list[Answer]:
-    """The answers about single operations that a release's own campaign gave."""
+def list_measured(answers: Sequence[Answer], campaign: str) -> list[Answer]:
+    """The answers about single operations that this campaign measured."""
     return [each for each in list_operations(answers) if each["campaign"] == campaign]
 
 
@@ -53,19 +53,19 @@ def choose_operations(
     answers: Sequence[Mapping[str, Any]], device: str, budget_s: float
 ) -> list[Operation]:
     """The listed operations of this kind of device, the largest ratio first, whatever they cost.
-    Then others, those first that were never asked or not for the longest time, while all together
-    take `budget_s` at most."""
+    Then others, those first that were never measured or not for the longest time, while all
+    together take `budget_s` at most."""
     kind = parse_device(device).kind
     rows = [
         row
         for row in list_operations(answers)
         if parse_device(row["device"]).kind == kind and row["track"] == DEFAULT_TRACK
     ]
-    asked = dict[Operation, Any]()
+    measured = dict[Operation, Any]()
     for row in rows:
         operation = (row["workload"], spec_case(row["case_name"]))
-        asked[operation] = max(row["started_at"], asked.get(operation, row["started_at"]))
-    there = [each for each in dict.fromkeys([*_list_breadth(), *asked]) if _is_operation(*each)]
+        measured[operation] = max(row["started_at"], measured.get(operation, row["started_at"]))
+    there = [each for each in dict.fromkeys([*_list_breadth(), *measured]) if _is_operation(*each)]
     listed = [
         (row["workload"], spec_case(row["case_name"]))
         for row in rows
@@ -73,7 +73,7 @@ def choose_operations(
     ]
     chosen = [each for each in dict.fromkeys(listed) if each in there]
     others = [each for each in there if each not in chosen]
-    others.sort(key=lambda each: (each in asked, asked.get(each, 0)))
+    others.sort(key=lambda each: (each in measured, measured.get(each, 0)))
     room = max(0, int(budget_s / OPERATION_S) - len(chosen))
     return chosen + others[:room]
 
@@ -83,6 +83,6 @@ def _list_breadth() -> list[Operation]:
 
 
 def _is_operation(workload: str, case: str) -> bool:
-    """Whether it still exists, too."""
+    """Whether it is a single operation that still exists."""
     found = load_spec(workload).cases.get(case) if workload in list_workloads() else None
     return found is not None and found.use_case == "op"

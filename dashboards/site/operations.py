@@ -1,5 +1,5 @@
 """The page Operations: where one framework takes more than twice as long, with which versions, what
-changed since the versions before, and a text for upstream. Every release asks them again
+changed since earlier versions, and a text for upstream. Every release measures them again
 (`benchcore.experiments.release_operations`)."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def operations_page(answers: Sequence[Answer]) -> Block:
     lead = (
         f"Slow: one framework takes more than {SLOW:g} times as long, with its whole interval. "
         "From the newest pairs that count, against PyTorch eager and compiled. Every release of a "
-        "framework asks the listed operations again, and others as far as its time allows."
+        "framework measures the listed operations again, and others as far as its time allows."
     )
     if not rows:
         return blocks.page(OPERATIONS_PAGE.title, [blocks.text("No operation counts yet.")])
@@ -100,16 +100,16 @@ def _name_versions(row: Answer, of: Answer | None = None) -> str:
 
 
 def _moves_section(known: Sequence[Answer]) -> Block:
-    """What entered or left the list since the versions before."""
+    """What entered or left the list since earlier versions."""
     moves = [(each, find_move(each)) for each in known]
     rows = [_describe_move(row, _MOVES[move]) for row, move in moves if move in _MOVES]
-    num_asked = sum(row["earlier"] is not None for row in known)
+    num_before = sum(row["earlier"] is not None for row in known)
     text = "No operation was measured with earlier versions yet."
-    if num_asked:
-        text = f"Measured with earlier versions, too: {num_asked} of {len(known)} pairs."
+    if num_before:
+        text = f"Measured with earlier versions, too: {num_before} of {len(known)} pairs."
         text += "" if rows else " None entered or left the list."
     table = blocks.table("moved", "Each pair against its last one of other versions.", _MOVED, rows)
-    return blocks.section("Since the versions before", [blocks.text(text), table], id="moved")
+    return blocks.section("Since earlier versions", [blocks.text(text), table], id="moved")
 
 
 def _describe_move(row: Answer, words: str) -> dict[str, blocks.Cell]:

@@ -101,7 +101,7 @@ def list_answers(engine: Engine, wanted: Wanted | None = None) -> list[dict[str,
 
     Its newest pair that counts, with `faster` (a framework, or None), `since` (when and with
     which versions this lead began), the amounts of both sides as `of_a` and `of_b`, `break_even`,
-    and of single operations `earlier`: the newest pair that counts of other versions before, or
+    and of single operations `earlier`: the newest pair that counts of earlier versions, or
     None. `counts` is false where no pair ever counted; `reason` is then the newest one's.
     """
     with Session(engine) as session:

@@ -1,5 +1,5 @@
-"""Where one framework takes more than twice as long for a single operation, now and with the
-versions before; from the answers of `guide.py`."""
+"""Where one framework takes more than twice as long for a single operation, now and with
+earlier versions; from the answers of `guide.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 SLOW = 2.0
 """The least ratio of step times with which an operation is listed as slow."""
 Move = Literal["entered", "left", "turned", "stayed", "new"]
-"""Of the list, since the versions before: `turned` = the other framework is the slow one now;
+"""Of the list, since earlier versions: `turned` = the other framework is the slow one now;
 `new` = it is listed, and was not measured with earlier versions."""
 Answer = Mapping[str, Any]
 
@@ -51,7 +51,7 @@ def list_operations(answers: Sequence[Answer]) -> list[Answer]:
 
 
 def find_move(row: Answer) -> Move | None:
-    """What became of an operation since it was measured with the versions before (`earlier`); None
+    """What became of an operation since it was measured with earlier versions (`earlier`); None
     = it is not listed, and was not."""
     now = measure_slowness(row)
     if row["earlier"] is None:

@@ -1,4 +1,4 @@
-"""Every release asks the listed operations again, and others as far as its time allows."""
+"""Every release measures the listed operations again, and others as far as its time allows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _answer(case: str, ratio: float, day: int = 1, **changes: Any) -> dict[str, 
     } | changes  # fmt: skip
 
 
-def test_listed_operations_come_first_whatever_they_cost_then_the_longest_unasked() -> None:
+def test_listed_operations_come_first_whatever_they_cost_then_the_longest_unmeasured() -> None:
     answers = [
         _answer("sort_large", 3.0),
         _answer("fft_small_cold", 1 / 5),
@@ -153,7 +153,7 @@ def test_every_profile_can_ask_operations(profile: str) -> None:
 
 
 def _moved(case: str, ratio: float, before: float | None) -> dict[str, Any]:
-    """An answer with its pair of the versions before; None = there is none."""
+    """An answer with its pair of earlier versions; None = there is none."""
     sides = {
         f"{side}_{key}": value
         for side, named in (("a", ("jax", "jax-jit")), ("b", ("torch", "torch-compile")))
@@ -163,7 +163,7 @@ def _moved(case: str, ratio: float, before: float | None) -> dict[str, Any]:
     return _answer(case, ratio, earlier=earlier, **sides)
 
 
-def test_the_alert_names_the_operations_that_are_new_on_the_list_or_gone_from_it() -> None:
+def test_the_alert_names_the_operations_that_entered_or_left_the_list() -> None:
     rows = [
         _moved("fft_medium", 3.0, 1.5),
         _moved("softmax_medium", 1 / 4, 4.0),
@@ -175,19 +175,19 @@ def test_the_alert_names_the_operations_that_are_new_on_the_list_or_gone_from_it
     text = describe_operations(rows)
     assert text.startswith(
         " One framework takes more than 2 times as long in 4 of 6 pairs of single operations. "
-        "New since the versions before: Operations, batch 512, fp32, FFT, medium size: PyTorch "
-        "compiled takes 3 times as long as JAX; "
+        "Entered the list since earlier versions: Operations, batch 512, fp32, FFT, medium size: "
+        "PyTorch compiled takes 3 times as long as JAX; "
     )
-    assert "softmax, medium size: JAX takes 4 times as long as PyTorch compiled. Gone " in text
+    assert "softmax, medium size: JAX takes 4 times as long as PyTorch compiled. Left " in text
     assert text.endswith(
-        " Gone since then: Operations, batch 512, fp32, sort, medium size: PyTorch compiled takes "
-        "1.5 times as long as JAX. Not measured with them: 1 of those listed."
+        " Left it: Operations, batch 512, fp32, sort, medium size: PyTorch compiled takes "
+        "1.5 times as long as JAX. Not measured with them: 1 of those on the list."
     )
     assert [each["move"] for each in list_moves(rows)] == ["entered", "turned", "left", "new"]
     same = describe_operations([rows[3], _moved("fft_medium", 1.0, 1.5)])
-    assert same.endswith(" None is new or gone, of 2 that were measured with the versions before.")
+    assert same.endswith(" None entered or left it, of 2 measured with earlier versions.")
     first = describe_operations([rows[4]])
-    assert first.endswith(" None was measured with the versions before.")
+    assert first.endswith(" None was measured with earlier versions.")
     assert describe_operations([]) == ""
     many = describe_operations([_moved("fft_medium", 3.0, 1.5)] * 7)
     assert many.count("takes 3 times") == 5 and many.endswith("; and 2 more.")
@@ -229,7 +229,7 @@ def test_a_judged_release_has_the_operations_of_its_own_campaign(
     )
     found = judge_release(request, state, _MeasuresNothing())
     assert [row["case_name"] for row in found.operations] == ["fft_medium"]
-    assert "New since the versions before: " in describe_operations(found.operations)
+    assert "Entered the list since earlier versions: " in describe_operations(found.operations)
     (move,) = list_details(found, "index.html")["operations"]
     assert (move["move"], "FFT, medium size: PyTorch" in move["text"]) == ("entered", True)
     other = dataclasses.replace(request, campaign="another")
