@@ -95,7 +95,7 @@ def format_physics(found: Mapping[str, Any]) -> str:
     shares = [found[side]["limit_share"] for side in ("a", "b")]
     if None in shares:
         return "Physics: not judged, as a step or the ceilings of this device were not measured."
-    return f"Physics: the fastest step claims {max(shares):.0%} of what the device allows."
+    return f"Physics: the fastest step reaches {max(shares):.0%} of what the device allows."
 
 
 def format_agreement(found: Mapping[str, Any]) -> str:

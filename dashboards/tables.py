@@ -143,8 +143,8 @@ def _failed_first(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def describe_unsteady(row: Mapping[str, Any]) -> str:
-    """`not steady in 1 of 3 starts`: their warm-up ended at its limit, its blocks still differ by
-    more than 2 %. A remark, and nothing is void: rounds pair what still drifts."""
+    """`not steady in 1 of 3 starts`: their warm-up ended at its time limit, while its blocks still
+    differed by more than 2 %. This voids nothing: rounds pair blocks that drift together."""
     if is_missing(row["num_unsteady"]) or row["num_unsteady"] == 0:
         return ""
     return f"not steady in {int(row['num_unsteady'])} of {int(row['num_starts'])} starts"

@@ -310,7 +310,7 @@ def _describe_defect(settings: Mapping[str, Any], track: str) -> str:
         return settings[DEFECTS]
     if INJECTED_SLOWDOWN in settings and track != CALIBRATION_TRACK:
         return f"slowed down by {settings[INJECTED_SLOWDOWN]} %"
-    return "played in a defect study" if track == DEFECT_TRACK else ""
+    return "part of a defect study" if track == DEFECT_TRACK else ""
 
 
 LIMIT_Z = 3.29

@@ -206,11 +206,11 @@ def list_suites() -> Iterator[_Suite]:
     yield "parity", parity_rows, [_one_of("differs", [""], *same)]
     yield "profiles", profile_rows, [*_list_of_profiles()]
     yield "proofs", proof_rows, [*_list_of_proofs()]
-    right = ("meant to be right", "{name} is wrong on purpose: {wrong}")
+    right = ("not wrong on purpose", "{name} is wrong on purpose: {wrong}")
     yield "deliberate", deliberate_rows, [_one_of("wrong", [""], *right)]
     learnt = "{correct_a:g} and {correct_b:g} of {num_val} validation images are right, "
     learnt += f"{{apart_z:.1f}} standard errors from each other, at most {LIMIT_Z}"
-    yield "epochs", epoch_rows, [_between("apart_z", 0, LIMIT_Z, "learnt the same", learnt)]
+    yield "epochs", epoch_rows, [_between("apart_z", 0, LIMIT_Z, "same accuracy", learnt)]
 
 
 _CLOCKS_S = 300.0
@@ -252,7 +252,7 @@ def _list_of_freshness() -> Iterator[Expectation]:
         "behind_h",
         None,
         _NIGHT_H,
-        "measured with its night",
+        "measured with its campaign",
         f"it ended {{behind_h:.0f}} h before the newest duel of its campaign, more than "
         f"{_NIGHT_H:g} h",
         **_WARNING,
@@ -261,7 +261,7 @@ def _list_of_freshness() -> Iterator[Expectation]:
         "passes_days",
         None,
         _PASSES_DAYS,
-        "passes of its week",
+        "passes of the last week",
         "its memory, profile and energy were measured {passes_days:.1f} days before it, more than "
         f"{_PASSES_DAYS:g}",
         **_WARNING,
@@ -366,14 +366,14 @@ def _list_of_profiles() -> Iterator[Expectation]:
         None,
         0,
         "no module in a compiled step",
-        "each step calls {module_calls:.0f} functions of Flax; jit what its state is given",
+        "each step calls {module_calls:.0f} functions of Flax; give jax.jit plain arrays",
         row_condition=Column("framework") == "jax",
     )
     yield _one_of(
         "grad_mode",
         ["inference_mode"],
         "inference keeps no graph",
-        "inference ran in torch's {grad_mode}",
+        "inference ran in torch's {grad_mode}, not in inference_mode",
         row_condition=Column("use_case") == "infer",
     )
 

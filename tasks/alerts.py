@@ -87,8 +87,8 @@ def emit_shift(alert: Mapping[str, Any]) -> None:
 def alert(
     key: str, text: str, details: Mapping[str, Any], root: str, *, campaign: str | None = None
 ) -> None:
-    """Send an alert, with the forest of a campaign, and those that wait. One that is refused waits
-    for the next; one whose picture can't be drawn is sent without."""
+    """Send an alert with a campaign's forest plot, and all that wait. One that is refused waits for
+    the next alert; one whose picture can't be drawn is sent without."""
     state = State(Path(root))
     write_alert(state, key, text, details)
     try:

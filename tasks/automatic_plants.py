@@ -34,7 +34,7 @@ _GUARDS = {
 
 
 def tabulate(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
-    """By case how many sides each guard refused, and which were not refused by theirs."""
+    """Per case how many sides each guard refused, and how many were not refused by their own."""
     rows: dict[tuple[str, str], Counter[str]] = {}
     for each in outcomes:
         counts = rows.setdefault(each.duel, Counter())

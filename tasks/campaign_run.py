@@ -123,7 +123,7 @@ def conclude_campaign(campaign: str, root: str) -> dict[str, Any]:
 
 
 def _warn(lines: Sequence[str]) -> None:
-    """Lines of the flow run's log that nobody should overlook."""
+    """Write warnings into the flow run's log."""
     for each in lines:
         get_run_logger().warning(each)
 

@@ -1,4 +1,4 @@
-"""What a form asks for, a comparison or a sweep: its campaign, and its answer on the run's page."""
+"""A form's request (a comparison or a sweep): its campaign, and its answer on the run's page."""
 
 from __future__ import annotations
 

@@ -145,10 +145,10 @@ class Side(BaseModel):
         default=[],
         title="Settings",
         description=(
-            "Non-default settings. compile (in single operations also JAX's), layout, "
-            "cudnn_benchmark and optimizer are PyTorch's; donate, command_buffers, processes, "
-            "workaround and xla are JAX's; aggregate, attention, batching, chunk, kernel and "
-            "strategy are of both; per_sample and shapes are PyTorch's."
+            "Non-default settings. PyTorch only: cudnn_benchmark, layout, optimizer, per_sample, "
+            "shapes, compile (JAX has it in single operations). JAX only: command_buffers, donate, "
+            "processes, workaround, xla. Both: aggregate, attention, batching, chunk, kernel, "
+            "strategy."
         ),
         max_length=6,
     )
@@ -161,7 +161,7 @@ class Side(BaseModel):
 
 
 class _Duel(BaseModel):
-    """The workload, the case and the sides that each form asks for."""
+    """The workload, the case and the sides: fields of every form."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_keep_order)
 
@@ -171,7 +171,7 @@ class _Duel(BaseModel):
         description=(
             "What a step does: infer, train, gradient (without an update), per_sample_grad (of "
             "each sample alone), or op for workloads that are one operation. If the workload lacks "
-            "it, the run names those it has."
+            "it, the run fails and lists those it has."
         ),
     )
     a: Side = Field(Side(framework="jax"), title="Side A", description="The first side.")
@@ -209,7 +209,7 @@ class Sweep(_Duel):
         title="Values",
         description=(
             "Batch sizes (1, 8, 32), numbers of devices (1, 2) or models (1, 8), or sizes (base, "
-            "large), each with a case of the workload; the run names those it has."
+            "large). Each needs a case of the workload; otherwise the run fails and lists them."
         ),
         min_length=2,
         max_length=MOST_VALUES,
@@ -218,8 +218,8 @@ class Sweep(_Duel):
         "",
         title="Case",
         description=(
-            "A case that the others are like in all but what varies, such as mlp_infer_n8_b8 of an "
-            "ensemble. Empty: chosen by the fields above."
+            "One of the cases, such as mlp_infer_n8_b8 of ensemble; the others differ from it only "
+            "in what varies. Empty: chosen by the fields above."
         ),
         pattern=r"^[a-z0-9_]{0,60}$",
     )

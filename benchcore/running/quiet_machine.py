@@ -1,4 +1,4 @@
-"""Waits until nobody else uses this machine: what others disturb would not count."""
+"""Waits for a quiet machine, because disturbed blocks don't count."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def wait_for_quiet(
     read: Callable[[], float | None] = read_foreign_share,
     pause: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Wait until others use no more of the CPUs than a block may lose to them, for this many
+    """Wait until other processes use no more of the CPUs than MAX_FOREIGN_CPU_SHARE, for this many
     seconds at most. Reports the load while it is higher; returns whether the machine is quiet."""
     waited = 0.0
     while (share := read()) is not None and share > MAX_FOREIGN_CPU_SHARE:
@@ -36,7 +36,7 @@ def wait_for_quiet(
         busy += f" (load {os.getloadavg()[0]:.1f})"
         if waited >= limit_s:
             after = f" after {waited:.0f} s" if waited else ""
-            report(f"{busy}{after}; what they disturb will not count: `--wait SECONDS` waits")
+            report(f"{busy}{after}; disturbed blocks will not count: wait with `--wait SECONDS`")
             return False
         report(f"{busy}; waiting for at most {limit_s - waited:.0f} s more")
         step = min(_PAUSE_S, limit_s - waited)

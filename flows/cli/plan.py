@@ -16,7 +16,7 @@ from benchcore.store.database import open_database
 from benchcore.store.reports.starts_needed import StartsNeeded, list_starts_needed
 from flows.cli import options
 from flows.cli.printing import print_json, print_line, print_notes, print_rows
-from flows.cli.progress_display import format_count
+from flows.cli.progress_display import format_range
 
 
 def plan(
@@ -55,8 +55,8 @@ def plan(
             "duel": duel.title,
             "device": duel.device,
             "contenders": "\n".join(contender.name for contender in duel.contenders),
-            "starts": format_count(duel.limits.starts, duel.limits.most_starts),
-            "rounds": format_count(duel.limits.rounds, duel.limits.most_rounds),
+            "starts": format_range(duel.limits.starts, duel.limits.most_starts),
+            "rounds": format_range(duel.limits.rounds, duel.limits.most_rounds),
             "about_s": f"{duel.expected_s:.0f}",
         }
         for duel in drafted.duels

@@ -53,8 +53,8 @@ def print_answers(
     alone: bool,
     as_json: bool,
 ) -> None:
-    """What was found in users' files: JSON, which is the answer itself for a file `alone`, or a
-    table. Exits with 2 after it if any has an `error` instead."""
+    """Print what was found in users' files, as a table or as JSON; for one file (`alone`) the JSON
+    is its answer itself. Exits with 2 afterwards if a file has an `error` instead."""
     errors = [each["error"] for each in answers.values() if "error" in each]
     if as_json:
         print_json(next(iter(answers.values())) if alone else answers)
@@ -77,7 +77,7 @@ def print_ratios(rows: Sequence[Row], campaign: str) -> None:
 
 
 def print_notes(notes: Sequence[str]) -> None:
-    """What a reader must know of the versions before the numbers, one line each."""
+    """Notes about versions, one line each, which a reader needs before the numbers."""
     for note in notes:
         print_line(f"note: {note}")
 

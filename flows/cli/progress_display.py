@@ -29,7 +29,7 @@ class Forecast:
     share: float = 0.0
     current: PlannedDuel | None = None
     side_by_side: int = 0
-    """Duels that the shards measure at a time which run in allocations of their own."""
+    """Duels that shards measure side by side, each shard in an allocation of its own."""
     shards_at: float | None = None
     """When the first of them began."""
     failures: list[str] = field(default_factory=list)
@@ -46,8 +46,8 @@ class Forecast:
         return self.done_s + running
 
     def left_s(self, now: float) -> float:
-        """Seconds left: what was expected, corrected by how this machine has kept to it, or these
-        allocations side by side."""
+        """Expected seconds left, corrected by how long the finished part took; before a tenth is
+        done, divided among the duels that run side by side."""
         spent = self.spent_s + (now - self.begun_at if self.current else 0.0)
         spent = spent if self.shards_at is None else now - self.shards_at
         known = self.progress_s >= 0.1 * self.total_s
@@ -74,7 +74,7 @@ class Forecast:
         duel = self.duels[event["duel_run"]]
         if event["what"] == "begun":
             self.current, self.begun_at, self.share = duel, event["time"], 0.0
-            starts = format_count(duel.limits.starts, duel.limits.most_starts)
+            starts = format_range(duel.limits.starts, duel.limits.most_starts)
             return f"{duel.title}: {len(duel.contenders)} contenders, {starts} starts"
         if event["what"] == "resumed":
             return f"{duel.title}: measured before"
@@ -104,14 +104,14 @@ class Forecast:
         return None
 
     def _advance(self, start: int, of_start: float) -> None:
-        """How many starts there will be shows while they run: the share may stand, never fall."""
+        """The number of starts is decided on the way: the share may stand still, but never fall."""
         assert self.current is not None
         share = (start + of_start) / max(self.current.limits.starts, start + 1)
         self.share = max(self.share, share)
 
 
 def describe_now(event: dict[str, Any], forecast: Forecast) -> str | None:
-    """The line under the bar: what is going on this moment."""
+    """The line under the bar: what is happening now."""
     duel = forecast.current
     if event["event"] == "environment":
         return f"environment {event['request']}: {event['text']}"
@@ -129,12 +129,12 @@ def describe_now(event: dict[str, Any], forecast: Forecast) -> str | None:
         number = format_number(event["round"] + 1, duel.limits.rounds, duel.limits.most_rounds)
         return f"{start}: round {number}"
     if event["event"] == "evidence":
-        return f"{start}: what the timed steps computed"
+        return f"{start}: evidence of the timed steps"
     return None
 
 
-def format_count(least: int, most: int) -> str:
-    """'3', or '3 to 8' where it shows on the way how many it takes."""
+def format_range(least: int, most: int) -> str:
+    """'3', or '3 to 8' where the number is decided on the way."""
     return f"{least} to {most}" if most > least else str(least)
 
 

@@ -56,7 +56,7 @@ def test_accuracies_further_apart_than_chance_void_the_pair(
     engine = open_database(state.database_url)
     assert not ingest_spool(engine, state).rejected
     report = check_campaign(engine, document["campaign"])
-    found = [mark.reason for mark in report.failed_checks if mark.expectation == "learnt the same"]
+    found = [mark.reason for mark in report.failed_checks if mark.expectation == "same accuracy"]
     assert bool(found) is marked
     if marked:
         assert found[0].startswith("400 and 500 of 1000 validation images are right, 4.5 standard")

@@ -132,7 +132,7 @@ WRONG = {
             (
                 "jax-0.9",
                 None,
-                "meant to be right",
+                "not wrong on purpose",
                 "jax-0.9 is wrong on purpose: slowed down by 5 %",
             )
         },
@@ -435,7 +435,7 @@ def test_a_row_of_another_night_than_its_campaign_is_marked_and_counts(state: St
     ] == [
         (
             "d" * 16,
-            "measured with its night",
+            "measured with its campaign",
             "warning",
             "it ended 37 h before the newest duel of its campaign, more than 36 h",
         )
@@ -455,7 +455,7 @@ def test_passes_of_more_than_a_week_ago_are_marked(day: int, marked: bool, state
     assert [(each.expectation, each.reason) for each in report.failed_checks] == (
         [
             (
-                "passes of its week",
+                "passes of the last week",
                 "its memory, profile and energy were measured 8.0 days before it, more than 7",
             )
         ]

@@ -147,7 +147,7 @@ def test_a_missing_roofline_check_is_reported() -> None:
     for side, share in (("a", 0.0), ("b", 0.4)):
         found = {**found, side: {**found[side], "limit_share": share}}
     assert (
-        format_physics(found) == "Physics: the fastest step claims 40% of what the device allows."
+        format_physics(found) == "Physics: the fastest step reaches 40% of what the device allows."
     )
 
 

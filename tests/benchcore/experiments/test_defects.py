@@ -212,7 +212,7 @@ def test_no_pair_of_a_defect_study_ever_counts(tmp_path: Path) -> None:
     assert len(ratios) > 20
     assert not counting(ratios).any()
     assert set(ratios["verdict"]) == {"unknown"}
-    assert "played in a defect study" in str(set(marks["reason"]))
+    assert "part of a defect study" in str(set(marks["reason"]))
 
 
 def test_a_study_never_becomes_the_first_page_nor_its_headline(tmp_path: Path) -> None:

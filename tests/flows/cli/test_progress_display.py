@@ -96,7 +96,7 @@ def test_the_stage_is_shown_in_words(forecast: Forecast) -> None:
     )
     after = _event(event="evidence", start=1)
     assert describe_now(after, forecast) == (
-        "mlp case1, start 2 of at least 2: what the timed steps computed"
+        "mlp case1, start 2 of at least 2: evidence of the timed steps"
     )
     passes = _event(event="passes")
     assert describe_now(passes, forecast) == "mlp case1: memory, profile and energy"
