@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchcore.cell.stopping import PlayedStart, why_stop
+from benchcore.cell.stopping import FinishedStart, why_stop
 from benchcore.protocol import DuelLimits
 from benchcore.verdict.samples import Judgement
 from benchcore.verdict.starts import StartsOfDuel, judge_starts
@@ -169,13 +169,13 @@ def _play(rng: np.random.Generator, limits: DuelLimits, draw: _Kind, noise: floa
     """One duel until it ends."""
     drawn = draw(rng, (limits.compilations, limits.most_starts))
     logs = drawn.starts + rng.normal(0, noise, drawn.starts.shape)
-    starts: list[PlayedStart] = []
+    starts: list[FinishedStart] = []
     while not starts or why_stop(limits, _NAMES, starts) is None:
         index = len(starts)
         compilation = limits.compilation_of(index)
         log = float(logs[compilation, index // limits.compilations])
         starts.append(
-            PlayedStart(
+            FinishedStart(
                 times={"a": {0: 1.0}, "b": {0: math.exp(log)}},
                 seconds=0.0,
                 compilations=dict.fromkeys(_NAMES, compilation),

@@ -73,8 +73,8 @@ class Conductor:
             start_s.append(time.monotonic() - before)
             contenders = self._starts.contenders
             left = [name for name, each in contenders.items() if each["status"] == "ok"]
-            played = [self._starts.describe(*each, left) for each in enumerate(start_s)]
-            stopped_by = stopping.why_stop(self._order.limits, left, played)
+            finished = [self._starts.describe(*each, left) for each in enumerate(start_s)]
+            stopped_by = stopping.why_stop(self._order.limits, left, finished)
             if stopped_by:
                 return stopped_by
 
@@ -106,7 +106,7 @@ class Conductor:
         """A contender that needed a workaround is compared as it ran with the workaround."""
         evidence = self._starts.evidence
         paths = {name: evidence[name] for name in self._starts.contenders if name in evidence}
-        case = document.find_case(self._order, self._spec)
+        case = document.find_order_case(self._order, self._spec)
         tolerances = self._spec.tolerances(case)
         near_kinks = self._spec.tolerances_near_kinks(case)
         if self._order.dataset is not None:

@@ -98,7 +98,7 @@ def describe_allocation(order: DuelOrder, started_at: str) -> dict[str, Any]:
     }
 
 
-def find_case(order: DuelOrder, spec: Spec) -> Any:
+def find_order_case(order: DuelOrder, spec: Spec) -> Any:
     """The case of an order, with its dataset's batch and side, if it has one."""
     case, dataset = spec.cases[order.case], order.dataset
     return case if dataset is None else size_case(case, dataset.batch, dataset.side)
@@ -120,7 +120,7 @@ def name_epochs(case: Any, side: int | None) -> str:
 _CHECKPOINT = "+"
 
 
-def name_case(order: DuelOrder, case: Any) -> str:
+def _name_case(order: DuelOrder, case: Any) -> str:
     """The name of the case in results. With a dataset or a checkpoint no case of a spec has that
     name, so its series is separate."""
     name = order.case if order.dataset is None else name_epochs(case, order.dataset.side)
@@ -147,12 +147,12 @@ def describe_dataset(order: DuelOrder) -> Dataset | None:
 
 def describe_duel(order: DuelOrder, spec: Spec) -> dict[str, Any]:
     """The duel's part of the document: its case and the analytic work of a step."""
-    case, limits = find_case(order, spec), order.limits
+    case, limits = find_order_case(order, spec), order.limits
     sizes = dataclasses.asdict(case)
     duel = Duel(
         hash=order.duel_hash,
         workload=order.workload,
-        case=name_case(order, case),
+        case=_name_case(order, case),
         dataset=describe_dataset(order),
         checkpoint=order.checkpoint and order.checkpoint.sha256,
         use_case=sizes.pop("use_case"),

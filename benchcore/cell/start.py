@@ -80,7 +80,7 @@ class StartRunner:
             for order in orders:
                 if self.contenders[order.name]["status"] == "ok":
                     self._prepare(order, index, running)
-            self._play_rounds(index, running)
+            self._run_rounds(index, running)
             if self.order.dataset is None:
                 self._sample_latencies(index, running)
             report_progress(event="evidence", start=index)
@@ -101,10 +101,10 @@ class StartRunner:
             for name in names
         }
 
-    def describe(self, index: int, seconds: float, names: Iterable[str]) -> stopping.PlayedStart:
+    def describe(self, index: int, seconds: float, names: Iterable[str]) -> stopping.FinishedStart:
         """A start that has ended, as the stopping rule needs it."""
         names = list(names)
-        return stopping.PlayedStart(
+        return stopping.FinishedStart(
             times=self.times(index, names),
             seconds=seconds,
             compilations={
@@ -211,7 +211,7 @@ class StartRunner:
             raise ContenderFailedError("numerics", "evidence", reason, cause="not_finite")
         self.evidence.setdefault(name, {})[f"start {index}, {when}"] = path
 
-    def _play_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
+    def _run_rounds(self, index: int, running: dict[str, ContenderProcess]) -> None:
         names = [order.name for order in self.order.contenders if order.name in running]
         for number, turn in enumerate(schedule_rounds(names, f"{self.order.seed}-{index}")):
             if not self._wants_round(index, number, running):
@@ -220,26 +220,26 @@ class StartRunner:
                 if name in running:
                     with self._surviving(name, index, running):
                         turn_of_one = {"round": number, "position": position}
-                        self._play_block(name, index, running, turn_of_one)
+                        self._run_block(name, index, running, turn_of_one)
             if len(names) == len(self.order.contenders):  # not while one is retried alone
                 self._freeze_waiting(index, running, None)
                 self.probe.measure(index, number, lambda: not self._list_thawed(running, None))
             report_progress(event="round", start=index, round=number)
 
-    def _wants_round(self, index: int, played: int, running: Iterable[str]) -> bool:
+    def _wants_round(self, index: int, num_rounds: int, running: Iterable[str]) -> bool:
         """A round is followed by its mirror; the number of epochs is in the order."""
-        if self.order.dataset is not None or played % 2 == 1:
-            return self.order.dataset is None or played < self.order.limits.rounds
+        if self.order.dataset is not None or num_rounds % 2 == 1:
+            return self.order.dataset is None or num_rounds < self.order.limits.rounds
         blocks = [self.contenders[name]["starts"][-1]["blocks"] for name in running]
         return stopping.wants_round(
             self.order.limits,
             self.times(index, running),
-            played,
+            num_rounds,
             [sum(block["steps"] for block in each) for each in blocks],
             stopping.seconds_left(self.order.limits, index, time.monotonic() - self._began),
         )
 
-    def _play_block(
+    def _run_block(
         self,
         name: str,
         index: int,

@@ -29,7 +29,7 @@ Times = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayedStart:
+class FinishedStart:
     """A start that is over: its times, its duration, and whose caches each contender used."""
 
     times: Times
@@ -106,9 +106,9 @@ def _paired(a: Mapping[int, float], b: Mapping[int, float]) -> list[float]:
 
 
 def wants_round(
-    limits: DuelLimits, times: Times, played: int, steps: Iterable[int], seconds_left: float
+    limits: DuelLimits, times: Times, num_rounds: int, steps: Iterable[int], seconds_left: float
 ) -> bool:
-    """Whether a start continues with another round and its mirror, after `played` rounds.
+    """Whether a start continues with another round and its mirror, after `num_rounds` rounds.
 
     `times` and `steps` are those of the contenders still running: a start without any is over. The
     fewest steps per start and the fewest rounds come before every limit. They count degraded
@@ -116,9 +116,9 @@ def wants_round(
     """
     if not times:
         return False
-    if played < limits.rounds or min(steps) < math.ceil(MIN_STEPS / limits.starts):
+    if num_rounds < limits.rounds or min(steps) < math.ceil(MIN_STEPS / limits.starts):
         return True
-    if played >= limits.most_rounds or seconds_left <= 0:
+    if num_rounds >= limits.most_rounds or seconds_left <= 0:
         return False
     pairs = combinations(times.values(), 2)
     return any(half_width(_paired(a, b)) > limits.target / 2 for a, b in pairs)
@@ -131,7 +131,7 @@ def seconds_left(limits: DuelLimits, index: int, spent_s: float) -> float:
 
 
 def why_stop(
-    limits: DuelLimits, names: Sequence[str], starts: Sequence[PlayedStart]
+    limits: DuelLimits, names: Sequence[str], starts: Sequence[FinishedStart]
 ) -> StoppedBy | None:
     """The limit that ends a duel after these starts; None = another start.
 
@@ -153,7 +153,7 @@ def why_stop(
     return "budget" if spent + _expect_next(limits, starts) > limits.budget_s else None
 
 
-def _expect_next(limits: DuelLimits, starts: Sequence[PlayedStart]) -> float:
+def _expect_next(limits: DuelLimits, starts: Sequence[FinishedStart]) -> float:
     """Seconds of the next start: those of the latest start that compiled, or did not, as it will;
     without one, those of the latest."""
     anew = [limits.compilation_of(index) == index for index in range(len(starts) + 1)]
@@ -161,7 +161,7 @@ def _expect_next(limits: DuelLimits, starts: Sequence[PlayedStart]) -> float:
     return (alike or [starts[-1].seconds])[-1]
 
 
-def _is_narrow(limits: DuelLimits, starts: Sequence[PlayedStart], a: str, b: str) -> bool:
+def _is_narrow(limits: DuelLimits, starts: Sequence[FinishedStart], a: str, b: str) -> bool:
     found = [
         (log, start.compilation_of(a, b))
         for start in starts

@@ -63,7 +63,7 @@ class CompareRequest:
     """SHA-256 of the file with the weights of both sides, from `take_checkpoint`."""
 
 
-def find_case(
+def choose_case(
     workload: str, case_filter: CaseFilter, more: Mapping[str, Any] = MappingProxyType({})
 ) -> str:
     """The only case that matches, where several do the usual one: in plain fp32, on one device.
@@ -118,7 +118,7 @@ def draft_comparison(
     """The plan of one duel between a and b with today's versions, and of the device's ceilings for
     the physics check. The state folder has the settings of the tuned track. Raises UserError."""
     _check_limits(question)
-    case = find_case(question.workload, question.case_filter)
+    case = choose_case(question.workload, question.case_filter)
     limits = DuelLimits(
         starts=question.starts,
         max_starts=question.max_starts,

@@ -16,8 +16,8 @@ from benchcore.experiments.defect_switches import (
     Framework,
     Reading,
     Switch,
+    can_run,
     fill_in_settings,
-    is_played,
     list_corrections,
     list_switches,
     name_side,
@@ -67,9 +67,7 @@ def summarise_study(
     planned = [each for each in switches if study.planned(each)]
     whole = not names and len(planned) == len(switches)
     corrections = (
-        list_corrections([each for each in planned if is_played(each, study.device)])
-        if whole
-        else []
+        list_corrections([each for each in planned if can_run(each, study.device)]) if whole else []
     )
     return {
         "workload": case["workload"],
@@ -168,7 +166,7 @@ class _Study:
 
     def planned(self, switch: Switch) -> bool:
         """Whether its sides are in the plan, or this device can't run it."""
-        if not is_played(switch, self.device):
+        if not can_run(switch, self.device):
             return True
         return all(self._arm(switch.settings, side) in self._by_arm for side in SIDES)
 
@@ -219,7 +217,7 @@ class _Study:
             "source": switch.source,
             "row": switch.row,
         }
-        if not is_played(switch, self.device):
+        if not can_run(switch, self.device):
             return row | _without_numbers("not run here: it needs a GPU")
         if switch.readings:
             return row | self._describe_reading(switch, fair)

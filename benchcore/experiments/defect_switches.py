@@ -174,7 +174,7 @@ def fill_in_settings(
     return {**fair, **settings.get(side, {})}
 
 
-def is_played(switch: Switch, device: str) -> bool:
+def can_run(switch: Switch, device: str) -> bool:
     """Whether a device can show it: a CPU has no cuDNN and no TF32."""
     return not switch.needs_gpu or parse_device(device).kind == "cuda"
 

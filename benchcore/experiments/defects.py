@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchcore.experiments.compare import check_frameworks, find_case
+from benchcore.experiments.compare import check_frameworks, choose_case
 from benchcore.experiments.defect_summary import summarise_study
 from benchcore.experiments.defect_switches import (
     SIDES,
     Switch,
+    can_run,
     fill_in_settings,
-    is_played,
     list_corrections,
     list_switches,
     name_side,
@@ -55,11 +55,11 @@ def draft_study(request: StudyRequest, place: Placement = USUAL) -> Plan:
     every wrong side. Raises UserError."""
     check_device(request.device)
     check_frameworks(request.jax, request.torch)
-    case_name = find_case(request.workload, request.case_filter)
+    case_name = choose_case(request.workload, request.case_filter)
     case = load_spec(request.workload).cases[case_name]
     switches = list_switches(request.workload, case.use_case, request.switches)
-    played = [each for each in switches if is_played(each, request.device)]
-    arms = _list_arms(request, played)
+    runnable = [each for each in switches if can_run(each, request.device)]
+    arms = _list_arms(request, runnable)
     study = Match(
         workload=request.workload,
         case=case_name,
@@ -69,7 +69,7 @@ def draft_study(request: StudyRequest, place: Placement = USUAL) -> Plan:
         track=DEFECT_TRACK,
     )
     matches = [study]
-    if any("in tf32" in each.readings.values() for each in played):
+    if any("in tf32" in each.readings.values() for each in runnable):
         matches += _list_tf32(request, study)
     if request.ceilings:
         plain = (
@@ -81,12 +81,12 @@ def draft_study(request: StudyRequest, place: Placement = USUAL) -> Plan:
     return draft_named(profile, f"defects-{request.workload}", place)
 
 
-def _list_arms(request: StudyRequest, played: Sequence[Switch]) -> tuple[Arm, ...]:
+def _list_arms(request: StudyRequest, runnable: Sequence[Switch]) -> tuple[Arm, ...]:
     """The fair pair first; each side once, even if several switches use it."""
     requests = {"jax": request.jax, "torch": request.torch}
-    wanted = [{}, *(each.settings for each in played)]
+    wanted = [{}, *(each.settings for each in runnable)]
     if not request.switches:
-        wanted += [correction.settings for correction in list_corrections(played)]
+        wanted += [correction.settings for correction in list_corrections(runnable)]
     arms: dict[str, Arm] = {}
     for settings in wanted:
         for side in SIDES:

@@ -13,7 +13,7 @@ from benchcore.cell.measure.degraded import leave_out_degraded
 from benchcore.errors import UserError
 from benchcore.experiments.compare import (
     MIN_STARTS,
-    find_case,
+    choose_case,
     list_plain_arms,
     orient_ratio,
 )
@@ -96,8 +96,8 @@ def _find_varied(request: SweepRequest, value: int | str) -> str:
     """The case with this value; where a case is named, the one that is like it in all the rest."""
     workload, varied = request.workload, request.varied
     if request.case_filter.case is None:
-        return find_case(workload, request.case_filter, {varied: value})
-    cases, like = load_spec(workload).cases, find_case(workload, request.case_filter)
+        return choose_case(workload, request.case_filter, {varied: value})
+    cases, like = load_spec(workload).cases, choose_case(workload, request.case_filter)
     alike = {
         getattr(each, varied, None): name
         for name, each in reversed(list(cases.items()))

@@ -13,8 +13,8 @@ from benchcore.cell.document import size_case
 from benchcore.cell.measure.host import usable_cpus
 from benchcore.errors import UserError
 from benchcore.experiments.compare import (
+    choose_case,
     conclude_comparison,
-    find_case,
     list_plain_arms,
 )
 from benchcore.planning import matrix
@@ -170,7 +170,7 @@ def choose_side(workload: str, side: int | None) -> int | None:
     workload that takes no images. Raises UserError for a side that it has no use for."""
     if load_spec(workload).trains_on is None:
         return side  # refused later, by name
-    wanted = _find_data(workload, find_case(workload, _STEP))
+    wanted = _find_data(workload, choose_case(workload, _STEP))
     if isinstance(wanted, TrainedImages):
         return side or wanted.side or _USUAL_SIDE
     if side is not None:
@@ -203,7 +203,7 @@ def _check(request: TrainingRequest) -> str:
     for (option, most), value in zip(_LIMITS.items(), given, strict=True):
         if not 1 <= value <= most:
             raise UserError(f"wanted {option} from 1 to {most}, got {value}; change it")
-    name = find_case(request.workload, dataclasses.replace(_STEP, precision=request.precision))
+    name = choose_case(request.workload, dataclasses.replace(_STEP, precision=request.precision))
     wanted = _find_data(request.workload, name)
     if isinstance(wanted, TrainedImages) and request.side is not None:
         _check_side(request.workload, request.side, wanted.side)

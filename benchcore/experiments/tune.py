@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchcore.errors import CampaignIncompleteError
-from benchcore.experiments.compare import check_frameworks, check_limits, find_case
+from benchcore.experiments.compare import check_frameworks, check_limits, choose_case
 from benchcore.experiments.rounds import Measurer
 from benchcore.experiments.tune_rounds import TuneRequest, TuneRounds, begin_rounds
 from benchcore.planning.fair_settings import (
@@ -80,7 +80,7 @@ def run_search(
     """Search both sides in turn, keep the winners, and return what was found. Raises UserError, and
     CampaignIncompleteError if a side does not run with its defaults."""
     _check_request(request)
-    case = find_case(request.workload, request.case_filter)
+    case = choose_case(request.workload, request.case_filter)
     sides = [_begin_side(request, framework, case) for framework in ("jax", "torch")]
     rounds = begin_rounds(request, case, state, measurer, place)
     began = time.monotonic()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchcore.errors import UserError
-from benchcore.experiments.compare import MIN_STARTS, check_frameworks, find_case
+from benchcore.experiments.compare import MIN_STARTS, check_frameworks, choose_case
 from benchcore.planning.catalog import load_spec, options_of
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Match, Profile, list_sentinels
@@ -79,7 +79,7 @@ def draft_waterfall(
             f"{request.rounds}; one start has no interval"
         )
     check_frameworks(request.jax, request.torch)
-    case = find_case(request.workload, request.case_filter)
+    case = choose_case(request.workload, request.case_filter)
     arms = tuple(parse_arm(step.contender) for step in steps if step.left_out is None)
     precision = load_spec(request.workload).cases[case].precision
     limits = DuelLimits(

@@ -45,14 +45,14 @@ def _plan_start(plan: Plan, profile: Profile, number: int) -> PlannedDuel:
     ]
     measured = dataclasses.replace(
         profile,
-        matches=(play(match, profile.limits_of(match), side, percent),),
+        matches=(_make_match(match, profile.limits_of(match), side, percent),),
         seed=number,
     )
     planned = make_plan(measured, plan.releases, campaign=plan.campaign, site=plan.site)
     return planned.duels[0]
 
 
-def play(match: Match, limits: DuelLimits, side: str, percent: int) -> Match:
+def _make_match(match: Match, limits: DuelLimits, side: str, percent: int) -> Match:
     """One start of a calibration run; the new cell of `side` does `percent` more work."""
     a, b = match.arms
     arms = {"a_old": a, "a_new": a, "b_old": b, "b_new": b, "control": a}

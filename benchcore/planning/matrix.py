@@ -106,7 +106,7 @@ def make_plan(
     profile: Profile, releases: Mapping[str, Release], *, campaign: str, site: str
 ) -> Plan:
     """The duels of a campaign. `releases` maps each of `list_requests` to what it resolved to."""
-    check_campaign(campaign)
+    check_campaign_name(campaign)
     check_profile(profile)
     notes = dict.fromkeys(note for release in releases.values() for note in release.notes)
     return Plan(
@@ -123,7 +123,7 @@ def make_plan(
     )
 
 
-def check_campaign(campaign: str) -> None:
+def check_campaign_name(campaign: str) -> None:
     """Raises UserError for a name that could not be a folder's."""
     if not _CAMPAIGN.fullmatch(campaign) or campaign == "rejected":  # a folder of the spool
         raise UserError(
@@ -335,7 +335,7 @@ def load_plan(path: Path) -> Plan:
 
 
 def _check_plan(plan: Plan, path: Path) -> None:
-    check_campaign(plan.campaign)
+    check_campaign_name(plan.campaign)
     for duel in plan.duels:
         check_case(duel.workload, duel.case)
         check_device(duel.device)

@@ -79,7 +79,7 @@ class DeviceCheck:
     fix: str = ""
 
 
-def check_device(
+def try_device(
     device: str, state: State, report: Callable[[str], None], *, python: str | None = None
 ) -> list[DeviceCheck]:
     """Try a device: about two minutes, once its environments are built.

@@ -36,7 +36,7 @@ _EXPECTED_S = 60.0
 
 def campaign_folder(state: State, campaign: str) -> Path:
     """The folder of a campaign's plan, environments, logs and progress; created if missing."""
-    matrix.check_campaign(campaign)
+    matrix.check_campaign_name(campaign)
     folder = state.campaigns / campaign
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -54,7 +54,7 @@ def progress_log(state: State, campaign: str) -> ProgressLog:
 
 def load_campaign(state: State, campaign: str) -> Plan:
     """The plan of a campaign. Raises UserError if there is none."""
-    matrix.check_campaign(campaign)
+    matrix.check_campaign_name(campaign)
     path = state.campaigns / campaign / "plan.json"
     if not path.exists():
         known = sorted(p.parent.name for p in state.campaigns.glob("*/plan.json"))
@@ -68,7 +68,7 @@ def load_campaign(state: State, campaign: str) -> Plan:
 def recall_plan(state: State, campaign: str) -> Plan:
     """The plan of a campaign; an empty one where only its documents are left. Raises as
     `load_campaign`."""
-    matrix.check_campaign(campaign)
+    matrix.check_campaign_name(campaign)
     unpack(state.spool / campaign)
     if (state.campaigns / campaign / "plan.json").exists() or not any(
         (state.spool / campaign).glob("*.json")
@@ -214,8 +214,8 @@ def draft_plan(
 ) -> Plan:
     """A plan with today's versions and the calibration runs of these numbers, not saved. The state
     folder has the settings of the tuned track; without one, tuned duels are left out, too."""
-    played = (*profile.matches, *(profile.calibration_matches if calibration else ()))
-    whole = dataclasses.replace(profile, matches=played)
+    matches = (*profile.matches, *(profile.calibration_matches if calibration else ()))
+    whole = dataclasses.replace(profile, matches=matches)
     matrix.check_profile(whole)  # before any query of the package index
     interpreters = find_interpreters()
     releases = {

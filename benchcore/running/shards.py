@@ -69,7 +69,7 @@ class Shard:
         """Its title, such as 'shard 3f2a (4 duels, about 12 min, 1 of them a guess)'."""
         guessed = f", {self.num_guessed} of them a guess" if self.num_guessed else ""
         duels = f"{len(self.duel_runs)} duel{'s' if len(self.duel_runs) > 1 else ''}"
-        takes = format_seconds(span(self.seconds.values(), self.slots))
+        takes = _format_duration(span(self.seconds.values(), self.slots))
         return f"shard {self.id[:4]} ({duels}, about {takes}{guessed})"
 
 
@@ -309,7 +309,7 @@ def stop_at(ends_at: float | None) -> float | None:
     return None if ends_at is None else ends_at - _RESERVE_S
 
 
-def format_seconds(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """'40 s', '12 min'."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 

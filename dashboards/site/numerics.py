@@ -15,7 +15,7 @@ from dashboards.site.gather import Campaign
 Found = Mapping[str, Any]
 
 
-def name_release(framework: str, newer: str, older: str) -> str:
+def release_key(framework: str, newer: str, older: str) -> str:
     """The key of a release in the data `numerics`."""
     return f"{framework} {newer} {older}"
 
@@ -27,7 +27,7 @@ def remember_numerics(files: SiteFiles, campaign: Campaign) -> None:
     for row in campaign.rows("ratios"):
         if row["kind"] != "cross_version":
             continue
-        release = name_release(row["a_framework"], row["a_version"], row["b_version"])
+        release = release_key(row["a_framework"], row["a_version"], row["b_version"])
         for each in compared:
             sides = {each["a"], each["b"]}
             if each["duel_run"] == row["duel_run"] and sides == {row["a"], row["b"]}:

@@ -18,7 +18,7 @@ from dashboards.site.blocks import Block, column
 from dashboards.site.files import SiteFiles
 from dashboards.site.gather import Campaign
 from dashboards.site.names import name_file
-from dashboards.site.numerics import name_release, numerics_table
+from dashboards.site.numerics import numerics_table, release_key
 
 _SAME_PAIR = ("a_framework", "a_version", "b_version")
 _LEVELS = (0.01, 0.05, 0.15, 0.4)
@@ -107,7 +107,7 @@ def releases_page(files: SiteFiles) -> Block:
         keys = [key for key in order if key[0] == framework]
         listed += _framework_section(framework, keys, releases)
         for key in keys:
-            found = numerics.get(name_release(*key), {}).values()
+            found = numerics.get(release_key(*key), {}).values()
             own = locks.get(framework, {})
             listed.append(_release_section(key, releases[key], own, list(found)))
     if not listed:

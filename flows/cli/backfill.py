@@ -17,7 +17,7 @@ from benchcore.experiments.backfill import (
     plan_backfill,
 )
 from benchcore.experiments.rounds import RunContext
-from benchcore.planning.matrix import check_campaign
+from benchcore.planning.matrix import check_campaign_name
 from benchcore.planning.profiles import load_profile
 from benchcore.running.plans import is_planned, load_campaign
 from benchcore.running.sites import check_site
@@ -54,7 +54,7 @@ def backfill(
     if framework not in ("jax", "torch"):
         raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")
     name = campaign or f"backfill-{framework}"
-    check_campaign(name)
+    check_campaign_name(name)
     check_site(site)
     context = RunContext(profile=load_profile(profile), site=site)
     opened = open_state(state)

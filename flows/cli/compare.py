@@ -11,9 +11,9 @@ import typer
 from benchcore.experiments.compare import (
     MIN_STARTS,
     CompareRequest,
+    choose_case,
     conclude_comparison,
     draft_comparison,
-    find_case,
 )
 from benchcore.planning import catalog
 from benchcore.planning.checkpoints import take_checkpoint
@@ -71,7 +71,7 @@ def compare(
     """
     sha256 = None
     if checkpoint is not None:
-        chosen = catalog.find_case(workload, find_case(workload, case))
+        chosen = catalog.find_case(workload, choose_case(workload, case))
         sha256 = take_checkpoint(checkpoint, workload, [chosen], open_state(state))
     question = CompareRequest(
         workload=workload,

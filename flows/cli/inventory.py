@@ -134,9 +134,9 @@ def verify(
 
 
 def _verify_device(device: str, state: Path, python: str | None, as_json: bool) -> None:
-    from benchcore.running.device_checks import check_device  # spared `workloads`
+    from benchcore.running.device_checks import try_device  # spared `workloads`
 
-    checks = check_device(
+    checks = try_device(
         device,
         open_state(state),
         lambda text: report_line(f"  {text}"),

@@ -39,7 +39,7 @@ def nightly(
     load_profile(profile)
     check_site(site, pool)
     name = campaign or name_night(profile)
-    matrix.check_campaign(name)
+    matrix.check_campaign_name(name)
     opened = open_state(state)
 
     def measure() -> dict[str, Any]:

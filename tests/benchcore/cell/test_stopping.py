@@ -33,14 +33,14 @@ def _start(log_ratio: float, rounds: int = 4, noise: float = 0.0) -> stopping.Ti
 
 
 def _why(limits: DuelLimits, log_ratios: list[float], start_s: float = 1.0) -> str | None:
-    return stopping.why_stop(limits, NAMES, _played(limits, map(_start, log_ratios), start_s))
+    return stopping.why_stop(limits, NAMES, _finish(limits, map(_start, log_ratios), start_s))
 
 
-def _played(
+def _finish(
     limits: DuelLimits, times: Iterable[stopping.Times], start_s: float = 1.0
-) -> list[stopping.PlayedStart]:
+) -> list[stopping.FinishedStart]:
     return [
-        stopping.PlayedStart(
+        stopping.FinishedStart(
             times=each,
             seconds=start_s,
             compilations=dict.fromkeys(each, limits.compilation_of(index)),
@@ -78,7 +78,7 @@ def test_the_target_must_be_met_twice_and_never_by_the_fewest_starts_alone() -> 
 
 def test_every_pair_must_be_narrow() -> None:
     times = [{**_start(0.1), "c": dict.fromkeys(range(4), 1e6 * f)} for f in (1.0, 1.2, 0.8, 1.1)]
-    starts = _played(_limits(), times)
+    starts = _finish(_limits(), times)
     assert stopping.why_stop(_limits(), NAMES, starts) == "target"
     assert stopping.why_stop(_limits(), (*NAMES, "c"), starts) is None
 
@@ -100,7 +100,7 @@ def test_the_first_starts_compile_anew_and_the_others_take_turns() -> None:
 def test_the_budget_expects_of_the_next_start_what_those_like_it_took() -> None:
     """Two compile anew, 30 s each; a third one that does not is expected to take 5 s."""
     limits = _limits(starts=3, compilations=2, budget_s=70.0)
-    starts = _played(limits, map(_start, (0.1, 0.2, 0.1)), 30.0)
+    starts = _finish(limits, map(_start, (0.1, 0.2, 0.1)), 30.0)
     starts[2] = dataclasses.replace(starts[2], seconds=5.0)
     assert stopping.why_stop(limits, NAMES, starts) is None
     cold = _limits(starts=2, compilations=3, budget_s=70.0)
@@ -123,15 +123,15 @@ def test_the_budget_allows_the_fewest_starts_and_no_start_that_would_exceed_it()
 
 
 def test_a_contender_without_opponents_runs_the_fewest_starts() -> None:
-    starts = _played(_limits(), [_start(0.1)] * 3)
+    starts = _finish(_limits(), [_start(0.1)] * 3)
     assert stopping.why_stop(_limits(), ["a"], starts[:2]) is None
     assert stopping.why_stop(_limits(), ["a"], starts) == "no_pair"
     assert stopping.why_stop(_limits(), [], starts[:1]) == "no_pair"
 
 
-def _wants(played: int, *, noise: float = 0.0, steps: int = 1000, left_s: float = 9.0) -> bool:
-    times = _start(0.1, played, noise)
-    return stopping.wants_round(_limits(), times, played, [steps, 1000], left_s)
+def _wants(num_rounds: int, *, noise: float = 0.0, steps: int = 1000, left_s: float = 9.0) -> bool:
+    times = _start(0.1, num_rounds, noise)
+    return stopping.wants_round(_limits(), times, num_rounds, [steps, 1000], left_s)
 
 
 def test_rounds_go_on_until_the_start_is_settled() -> None:
@@ -147,8 +147,8 @@ def test_rounds_go_on_until_the_start_is_settled() -> None:
 
 def test_rounds_without_a_valid_block_settle_nothing_and_still_end() -> None:
     nothing: stopping.Times = {"a": {}, "b": {}}
-    played = [stopping.wants_round(_limits(), nothing, each, [1000], 9.0) for each in (4, 10, 12)]
-    assert played == [True, True, False]
+    wanted = [stopping.wants_round(_limits(), nothing, each, [1000], 9.0) for each in (4, 10, 12)]
+    assert wanted == [True, True, False]
     late = {
         name: {each + 4: ns for each, ns in of_one.items()} for name, of_one in _start(0.1).items()
     }
@@ -202,7 +202,7 @@ def _missed(ratios: Sequence[Ratio]) -> float:
 def _play(limits: DuelLimits, log_ratios: list[float]) -> Ratio:
     """A duel that has these starts, one after the other, until it ends; its ratio."""
     starts: list[stopping.Times] = []
-    while not starts or not stopping.why_stop(limits, NAMES, _played(limits, starts, 0.0)):
+    while not starts or not stopping.why_stop(limits, NAMES, _finish(limits, starts, 0.0)):
         starts.append(_start(log_ratios[len(starts)], rounds=1))
     compilations = {index: limits.compilation_of(index) for index in range(len(starts))}
     sides = [

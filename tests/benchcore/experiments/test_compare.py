@@ -12,8 +12,8 @@ from benchcore.errors import UserError
 from benchcore.experiments.compare import (
     CaseFilter,
     CompareRequest,
+    choose_case,
     draft_comparison,
-    find_case,
     list_differences,
     summarise,
 )
@@ -47,7 +47,7 @@ ROW = {
     ],
 )
 def test_a_case_is_found_by_what_it_is(workload: str, case_filter: CaseFilter, case: str) -> None:
-    assert find_case(workload, case_filter) == case
+    assert choose_case(workload, case_filter) == case
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_no_match_or_several_are_refused_with_the_available_cases(
     case_filter: CaseFilter, words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
-        find_case("mlp", case_filter)
+        choose_case("mlp", case_filter)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from benchcore.errors import UserError
 from benchcore.experiments.defect_summary import summarise_study
 from benchcore.experiments.defect_switches import (
     SWITCHES,
-    is_played,
+    can_run,
     list_corrections,
     list_switches,
 )
@@ -263,7 +263,7 @@ def test_on_a_gpu_the_plan_holds_what_a_cpu_lacks() -> None:
     arms = [each.arm for each in plan.duels[2].contenders]
     assert arms[:2] == ["jax-jit", "torch-compile-cudnn-benchmark"]
     assert "torch-compile" in arms  # with cuDNN's autotuning off
-    assert all(is_played(each, "cuda:0") for each in SWITCHES)
+    assert all(can_run(each, "cuda:0") for each in SWITCHES)
 
 
 def test_only_the_requested_switches_are_run_and_an_unknown_one_is_refused() -> None:

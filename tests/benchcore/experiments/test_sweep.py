@@ -11,7 +11,7 @@ import pytest
 
 from benchcore.errors import UserError
 from benchcore.experiments import sweep as module
-from benchcore.experiments.compare import find_case
+from benchcore.experiments.compare import choose_case
 from benchcore.experiments.sweep import (
     SweepRequest,
     conclude_sweep,
@@ -41,7 +41,7 @@ def _request(**changes: Any) -> SweepRequest:
     [({}, "train_b32"), ({"devices": 2}, "train_b32_x2"), ({"size": "large"}, "large_train_b32")],
 )
 def test_the_usual_case_is_meant_unless_another_is_named(more: dict[str, Any], case: str) -> None:
-    assert find_case("mnist_cnn", CaseFilter(use_case="train", batch=32), more) == case
+    assert choose_case("mnist_cnn", CaseFilter(use_case="train", batch=32), more) == case
 
 
 def test_a_named_case_is_what_all_are_like_but_for_what_varies() -> None:
@@ -101,7 +101,7 @@ def test_a_curve_has_a_point_per_value_also_where_a_side_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = _request(workload="noop", case_filter=CaseFilter(), values=(1, 2))
-    monkeypatch.setattr(module, "find_case", lambda workload, given, more: "bare")
+    monkeypatch.setattr(module, "choose_case", lambda workload, given, more: "bare")
     plan = draft_sweep(request)
     one, two = plan.duels[0], dataclasses.replace(plan.duels[1], duel_run="b" * 16, case="other")
     plan = dataclasses.replace(plan, duels=(one, two))

@@ -17,7 +17,7 @@ from benchcore.planning.catalog import check_case
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import Profile
 from benchcore.running import device_checks
-from benchcore.running.device_checks import DeviceCheck, check_device, conclude
+from benchcore.running.device_checks import DeviceCheck, conclude, try_device
 from benchcore.running.duel_process import ConductorFailedError
 from benchcore.state import open_state
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_built_or_measured_is_a_failed_check(
     monkeypatch.setattr(device_checks, "provision", refuse)
     monkeypatch.setattr(device_checks, "run_duel", die)
     monkeypatch.setattr(device_checks, "draft_plan", _plan_without_an_index)
-    checks = check_device("cpu", open_state(tmp_path), lambda text: None)
+    checks = try_device("cpu", open_state(tmp_path), lambda text: None)
     failed = {each.check: each.result for each in checks if each.status == "failed"}
     assert failed["environment"].endswith(": built for CUDA 13")
     assert failed["runs"] == "the conductor ended with 137"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dashboards.site.files import SiteFiles
-from dashboards.site.numerics import name_release, numerics_table
+from dashboards.site.numerics import numerics_table, release_key
 
 AGREES = {
     "case": "MLP, training, batch 128, fp32", "arm": "jax-jit", "quantity": "outputs",
@@ -16,7 +16,7 @@ DIFFERS = {**AGREES, "quantity": "losses", "max_relative": 4e-3, "agrees": False
 
 def test_every_compared_quantity_of_a_release_is_on_its_page(site: Path) -> None:
     files = SiteFiles(site)
-    found = files.read("numerics")[name_release("jax", "0.12.1", "0.12.0")]
+    found = files.read("numerics")[release_key("jax", "0.12.1", "0.12.0")]
     assert {each["arm"] for each in found.values()} == {"jax-jit"}
     of_mlp = [each for each in found.values() if each["case"] == AGREES["case"]]
     assert of_mlp and all(each["agrees"] for each in of_mlp)
