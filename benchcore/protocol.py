@@ -337,7 +337,7 @@ def decode_proof_order(document: Mapping[str, Any]) -> ProofOrder:
 
 
 def check_dataset(dataset: DatasetOrder) -> None:
-    """Raises ValueError for an unknown data mode, or an accuracy that is none."""
+    """Raises ValueError for an unknown data mode, or an accuracy out of range."""
     target = dataset.target_accuracy
     if target is not None and not 0 < target <= 1:
         raise ValueError(f"wanted a target accuracy above 0, at most 1, got {target!r}")

@@ -126,7 +126,7 @@ def _environ(path: str) -> dict[str, str]:
 def compare(function: Function, turns: Sequence[dict[str, float]]) -> list[dict[str, Any]]:
     """A row per peer: the median over the turns of each time, and of the log ratio of both in a
     turn. Each has a 95 % interval by the ranks of its order statistics, which assumes no
-    distribution. Turns share the machine's moods, so that the ratio's is the narrower one."""
+    distribution. Turns share the machine's state, so the ratio's interval is narrower."""
     rows = []
     for peer, ours in PEERS[function.framework]:
         logs = [math.log(turn[peer] / turn[ours]) for turn in turns]
@@ -182,7 +182,7 @@ def show(rows: Sequence[dict[str, Any]]) -> str:
     lines[1] += "|"
     for row in rows:
         low, middle, high = (math.expm1(row[key]) for key in ("low", "log_ratio", "high"))
-        ours, theirs = (_say_time(row, side) for side in ("ours", "peer"))
+        ours, theirs = (_format_time(row, side) for side in ("ours", "peer"))
         lines.append(
             f"| {row['function']} | {row['ours']} | {ours} | {row['peer']} | {theirs} | "
             f"{middle:+.2%} ({low:+.2%} to {high:+.2%}) | {row['verdict']} |"
@@ -190,7 +190,7 @@ def show(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _say_time(row: dict[str, Any], side: str) -> str:
+def _format_time(row: dict[str, Any], side: str) -> str:
     times = (row[f"{side}_ns"], *row[f"{side}_interval_ns"])
     middle, low, high = (f"{float(f'{time_ns / 1e3:.4g}'):,g}" for time_ns in times)
     return f"{middle} µs ({low} to {high})"

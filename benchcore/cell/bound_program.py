@@ -147,11 +147,12 @@ class BoundProgram:
         draws: Callable[[], bool] = lambda: False,
         discard: Callable[[Any], object] = lambda array: None,
     ) -> None:
-        """One more block, after all that were timed and like them: its outputs must be those of the
-        inputs whose turn it was. If steps change a state, what the proof's first step changed must
-        have changed, and further steps must change it as the proof's do. If they change none, they
-        must also compute of unseen inputs what they compute of them after a reset. `draws` is
-        whether steps draw random numbers; `discard` destroys an array on the device.
+        """Run one more block like the timed ones. Its outputs must be those of its last inputs.
+
+        If steps change a state: what the proof's first step changed must have changed, and further
+        steps must change it as the proof's steps do. If not: outputs for unseen inputs must be the
+        same as after a reset. `draws` is whether steps draw random numbers; `discard` destroys an
+        array on the device.
 
         Call it before the proof from another start. Raises StepUnlikeProofError.
         """
@@ -169,9 +170,9 @@ class BoundProgram:
             self._check_changes(last.outputs)
 
     def _check_next_steps(self, synchronise: Synchronise, *, quiet: bool) -> None:
-        """From where the timed steps led each one must move the state on, and the last of some must
-        do what it does from the known start, whose optimiser has seen no step. It leaves the
-        program there. With random numbers, the last one is taken without them.
+        """Take further steps; each must change the state. The last one must change it as the same
+        step does after a reset to these parameters, apart from what the optimiser has seen before;
+        `quiet`: both without random numbers. The program is left after that reset and step.
         """
         program, states = self.program, []
         until = time.monotonic() + _WATCHING_S

@@ -121,8 +121,9 @@ class Runtime(Protocol):
     def watch_step(self, program: BoundProgram) -> dict[str, str]:
         """Take steps to see what they do beside their work: readings of the manifest.
 
-        `host_calls` are waits, clocks and copies from or to the host; `owed` names the arrays of
-        the state nobody would wait for; `switches_within` are global switches that a step changes.
+        `host_calls` are waits, clocks and copies from or to the host; `owed` names arrays of the
+        state that the harness can't wait for; `switches_within` are global switches that a step
+        changes.
         A step may have been interrupted, so nothing may run afterwards without a reset.
         """
         ...

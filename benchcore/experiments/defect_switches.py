@@ -144,7 +144,7 @@ class Correction:
 
 
 def list_switches(workload: str, use_case: str, names: Sequence[str] = ()) -> list[Switch]:
-    """The switches for a workload's use case. Raises UserError for a name that is none of them."""
+    """The switches for a workload's use case. Raises UserError for another name."""
     usable = [each for each in SWITCHES if use_case in each.use_cases and _takes(workload, each)]
     known = [each.name for each in usable]
     for name in names:

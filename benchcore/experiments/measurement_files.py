@@ -197,7 +197,7 @@ def _read_date(text: str) -> float | None:
 def _read_text(path: Path) -> str:
     try:
         if not path.is_file():
-            raise UserError(f"wanted a file, got {show(path)}, which is none; check the path")
+            raise UserError(f"wanted a file, got {show(path)}, which is not one; check the path")
         if path.stat().st_size > _MOST_BYTES:
             raise UserError(
                 f"wanted at most {_MOST_BYTES / 1e6:.0f} MB, got more in {show(path)}; split it"

@@ -64,13 +64,13 @@ def find_webhook() -> str | None:
 
 
 def find_addresses() -> list[Address]:
-    """Everybody who gets alerts. Raises UserError for an address that apprise does not know."""
+    """All addresses of alerts. Raises UserError for one that apprise does not know."""
     people = (variables.NOTIFY.read() or "").split()
     for number, url in enumerate(people, start=1):
         if _open(url) is None:
             raise UserError(
                 f"wanted addresses as apprise writes them in DEADHEAT_NOTIFY, but number {number} "
-                "of them is none; see https://github.com/caronc/apprise/wiki, or remove it"
+                "is not one; correct it as in https://github.com/caronc/apprise/wiki, or remove it"
             )
     webhook = find_webhook()
     found = [Address(url, is_program=False) for url in dict.fromkeys(people)]

@@ -53,7 +53,7 @@ def _plan_start(plan: Plan, profile: Profile, number: int) -> PlannedDuel:
 
 
 def _make_match(match: Match, limits: DuelLimits, side: str, percent: int) -> Match:
-    """One start of a calibration run; the new cell of `side` does `percent` more work."""
+    """One start of a calibration run: the new cell of `side` does `percent` more work."""
     a, b = match.arms
     arms = {"a_old": a, "a_new": a, "b_old": b, "b_new": b, "control": a}
     if percent:

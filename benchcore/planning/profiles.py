@@ -202,10 +202,9 @@ _H100_PRECISIONS = ("", "_tf32", "_bf16")
 
 
 def _more_arms(case: str) -> tuple[Arm, ...]:
-    """The older versions, and arms that show what one setting is worth, in those cases that it can
-    matter for.
+    """The older versions, and arms that show what one setting gains, in the cases where it can.
 
-    Graphs where launches are what costs; donation where there is a state; the layout everywhere.
+    CUDA graphs where launches cost most; donation where there is a state; the layout everywhere.
     """
     graphs = GRAPH_ARMS if case in ("infer_b1", "train_b32") else ()
     donation = (JAX_NO_DONATION,) if case.startswith("train") else ()

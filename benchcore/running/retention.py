@@ -29,7 +29,7 @@ _PACKED_SHARE = 0.1
 _WRITTEN = ("plan.json", "progress.jsonl", "finished.json")
 _REMOVED = ".removed-"
 _LEFT = ("campaigns/*/.removed-*", "environments/*/.removed-*", "snapshots/.*-*")
-"""What an interruption leaves of removing, and of taking a snapshot."""
+"""What an interrupted removal, and an interrupted snapshot, leave behind."""
 
 
 @dataclass(frozen=True)

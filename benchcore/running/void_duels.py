@@ -1,4 +1,4 @@
-"""Measures again what others disturbed: its document is set aside, and its rows are removed."""
+"""Sets disturbed duels aside, so that they are measured again: documents move, rows are removed."""
 
 from __future__ import annotations
 

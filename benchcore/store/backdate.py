@@ -1,5 +1,5 @@
-"""Times of suspicions and events as they would be had every night been judged at once: for
-histories that are stored in one go."""
+"""Sets the times of suspicions and events as if every night had been judged in its turn: for
+histories that are stored all at once."""
 
 from __future__ import annotations
 

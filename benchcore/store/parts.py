@@ -1,4 +1,4 @@
-"""Duel runs that lack rows of their documents, as a crash or a careless hand may leave them."""
+"""Duel runs that lack rows of their documents, as a crash or a manual change may leave them."""
 
 from __future__ import annotations
 

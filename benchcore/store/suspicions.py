@@ -245,7 +245,7 @@ def list_suspicions(engine: Engine) -> list[dict[str, Any]]:
 def choose_suspicions(engine: Engine, ids: Sequence[int] = ()) -> list[int]:
     """The open suspicions, the most promising first; or those of these ids, which are undecided.
 
-    Raises UserError for an id that there is not, and for one that was answered.
+    Raises UserError for an unknown id, and for a suspicion that was answered.
     """
     known = {row["id"]: row for row in list_suspicions(engine)}
     for each in ids:

@@ -96,7 +96,7 @@ class Spec:
     reference: Callable[[Any, Arrays], Mapping[str, np.ndarray]] | None = None
     """Computes the evidence in float64 numpy, for the tests."""
     in_numpy: Callable[[Any, Arrays], Callable[[], object]] | None = None
-    """The step in NumPy on the host, to be timed beside the frameworks; None = nobody would."""
+    """The step in NumPy on the host, timed beside the frameworks; None = it is not compared."""
     settings: Mapping[str, Options] = field(default_factory=dict)
     """Settings a contender accepts besides `compile`, by framework."""
     proofs: Mapping[str, Any] = field(default_factory=dict)

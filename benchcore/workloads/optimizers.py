@@ -37,7 +37,7 @@ class AdamW:
 
 
 def advance_adamw(before: State, after: State, fresh: State, constants: AdamW) -> State:
-    """AdamW. How far its moments are corrected depends on the number of steps, which nobody counts
+    """AdamW. The correction of its moments depends on the number of steps, which is not counted
     while the clock runs: `after` shows it, within its bounds."""
     import numpy as np
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 CODE = "code of "
-"""How the names of these readings begin. Of a module that is loaded later there is none before."""
+"""How the names of these readings begin. A module that is loaded later has no earlier reading."""
 _CLOCKS = ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "time")
 _OWN = "benchcore."
 

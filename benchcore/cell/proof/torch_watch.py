@@ -46,7 +46,7 @@ def _list_getters(module: ModuleType) -> list[str]:
 
 
 def watch_step(torch: Any, step: Callable[[], object]) -> dict[str, str]:
-    """Three steps: one that nobody watches, one under Python's hook, and one under torch's, which
+    """Run three steps: one unwatched, one under Python's hook, and one under torch's, which
     sees calls from C, too.
 
     Needs torch 2.6 (`torch.compiler.set_stance`).

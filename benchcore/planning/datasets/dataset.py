@@ -28,7 +28,7 @@ _LABELS = RowOrder(name="labels", dtype="int32", shape=())
 
 
 class BadFileError(Exception):
-    """Why a file is none of ours."""
+    """Why a file can't be read as a data set."""
 
 
 @contextmanager

@@ -14,8 +14,8 @@ _REFUSED = ("SBATCH_", "SLURM_", "LD_", "PYTHON")
 _CODE = frozenset({"PATH", "BASH_ENV", "ENV"})
 """With LD_* and PYTHON*, what decides which code runs."""
 OF_SERVICES = "DEADHEAT_SERVICE"
-"""Marks the processes of a service of `deadheat up`. A job is none of the worker that submits it:
-it outlives the worker."""
+"""Marks the processes of a service of `deadheat up`. A job has no such mark: it outlives the worker
+that submits it."""
 _UNREACHABLE = re.compile(r"unable to contact|timed out|connection refused|slurmdbd", re.IGNORECASE)
 
 _NO_JOB = re.compile("invalid job id specified", re.IGNORECASE)

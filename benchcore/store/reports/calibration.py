@@ -157,8 +157,8 @@ def _name_arms(sides: Mapping[str, ContenderTimes]) -> str:
 
 
 def _why_lost(record: DuelRecord, slowdowns: _Slowdowns) -> str | None:
-    """Why a start does not count: as that of a confirmation, and where its blocks have so few steps
-    that the work which some of them do twice is not spread evenly."""
+    """Why a start does not count: the reasons of a confirmation's starts, or blocks with too few
+    steps to spread the injected work evenly."""
     where = f"duel run {record.duel_run}"
     if len(record.sides) != len(CELLS):
         return f"{where} has {len(record.sides)} contenders, not {len(CELLS)}"

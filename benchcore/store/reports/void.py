@@ -1,5 +1,5 @@
-"""What of a campaign measured nothing, and why: the sentence that its page, log and alert begin
-with, and the duels that are worth measuring again."""
+"""Why nothing of a campaign counts: the sentence that its page, log and alert begin with, and the
+duels that are worth measuring again."""
 
 from __future__ import annotations
 

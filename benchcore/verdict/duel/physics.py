@@ -4,13 +4,13 @@ Ceilings come from two sentinels of the same device: a large matrix product (`ma
 precision) and a large array copied in place (`copy`, one for all: bytes have no precision). A step
 beyond them, with every allowance, was not computed or not waited for.
 
-**Whom to believe.** A rate that a sentinel reached is a rate that the device can reach, so the
-highest one counts: of either framework, of this campaign or of the 30 days before it, in blocks
-that nothing disturbed. It may still be too low, as where something unseen slowed the sentinels. So
-a contender is only blamed (`invalid_physics`) where its step is beyond the ceiling by more than the
-two best sentinels differ from each other, and where the other framework is not beyond it, too: two
-implementations do not leave out the same work. Otherwise the sentinels are void, and the physics of
-the step is not judged. Either way it takes no part in a ratio.
+**When a contender is blamed.** The device can reach any rate that a sentinel reached, so the
+highest rate counts: of either framework, in undisturbed blocks of this campaign or of the 30 days
+before it. It may still be too low, if something unseen slowed the sentinels. So a contender is
+`invalid_physics` only on two conditions. Its step exceeds the ceiling by more than the two best
+sentinels differ. And the other framework does not exceed it: two implementations do not leave out
+the same work. Otherwise the sentinels are void, and the physics of the step is not judged. Either
+way the step takes no part in a ratio.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class RooflineCheck:
 
     The shares refer to the plain ceilings; `limit_share` includes every allowance. None = the
     ceiling, or the step, was not measured. `reason` has the numbers. `impossible`: the step was
-    shorter than its work can take. `unjudged` is why nobody can know, in one sentence; "" = known.
+    shorter than its work can take. `unjudged` is why that can't be judged, in one sentence; "" = it
+    can.
     """
 
     compute_share: float | None = None

@@ -10,7 +10,7 @@ from benchcore.verdict.history.suspicions import Suspicion, Trigger
 from benchcore.verdict.history.thresholds import SAME_SHIFT_NIGHTS, TRACE_NIGHTS
 
 _LASTING = ("shift", "bridge")
-"""Triggers for a level that has lasted, and that more nights can make of the others."""
+"""Triggers for a level that has lasted; with more nights the other triggers can become one."""
 _LONGER = 1.25
 """How many times as long an unknown one must have lasted before it is measured again: every night
 in the beginning, when each adds most."""
@@ -51,8 +51,8 @@ def reconcile(
 ) -> list[SuspicionUpdate]:
     """The changes to a series' stored suspicions, given its current ones.
 
-    A suspicion that was answered stays so, unless more nights made a shift of what was less, or it
-    is unknown and has lasted `_LONGER` times as long by the day `today` as when it was answered. An
+    An answered suspicion stays answered, except in two cases: more nights made it a shift, or it is
+    `unknown` and by the day `today` has lasted `_LONGER` times as long as when it was answered. An
     open one that history no longer shows has passed; a gone one that later nights show is open
     again. A confirmed one explains every later trace of it.
     """
