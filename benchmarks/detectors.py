@@ -42,7 +42,7 @@ def ruptures(values: np.ndarray) -> list[int]:
 
 def perfherder(values: np.ndarray) -> list[int]:
     """Mozilla's rule: t above 7 between the 12 to 24 nights before and the 12 from a night on,
-    weights falling away from it, a local maximum, and 2 % at least; begun anew after an alert."""
+    weights falling away from it, a local maximum, and 2 % at least; restarted after an alert."""
     found: list[int] = []
     scores = np.zeros(len(values))
     start = 0

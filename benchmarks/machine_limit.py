@@ -80,7 +80,7 @@ def _one_mode(values: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def _list_alarms(states: _States, size: float, limit: float) -> np.ndarray:
-    """The nights in which the sum exceeds the limit; it begins anew after each."""
+    """The nights in which the sum exceeds the limit; it starts at zero again after each."""
     plain = _density(states, states.values)
     ratios = [_density(states, states.values - way * size) / plain for way in (1, -1)]
     sums, alarms = [np.zeros(len(states.noise))] * 2, np.zeros(states.values.shape, bool)

@@ -5,7 +5,7 @@
 A start (fresh processes of all four) stands for a night. Each pair of contenders gives a history of
 ratios, and each contender one of step times, which hold what the machine did meanwhile. Rounds that
 others disturbed are left out; a start without any is a night that is missing. Starts are added to
-those of `results/quiet-nights.json` (`--fresh` begins anew); `verdicts.py real` lets the detectors
+those of `results/quiet-nights.json` (`--fresh` starts over); `verdicts.py real` lets the detectors
 loose on them.
 """
 

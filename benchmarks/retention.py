@@ -89,7 +89,7 @@ def live(
 
 
 def _plan(days_ago: int) -> DemoNight:
-    """The story of a year begins anew after it."""
+    """The story of a year starts over after it."""
     night = plan_night(LAST, days_ago % DAYS)
     if days_ago < DAYS:
         return night

@@ -86,7 +86,7 @@ def prove_workload(workload: str, precision: str, *, campaign: str, root: str) -
     for wanted in equivalence.list_campaign_proofs(load_campaign(state, campaign), state):
         if (wanted.workload, wanted.precision) == (workload, precision):
             equivalence.prove(
-                wanted, state, lambda text: log.append(event="proof", text=text), anew=False
+                wanted, state, lambda text: log.append(event="proof", text=text), repeat=False
             )
     return Completed(message=f"{workload} {precision}: proofs are done")
 

@@ -156,9 +156,9 @@ def why_stop(
 def _expect_next(limits: DuelLimits, starts: Sequence[FinishedStart]) -> float:
     """Seconds of the next start: those of the latest start that compiled, or did not, as it will;
     without one, those of the latest."""
-    anew = [limits.compilation_of(index) == index for index in range(len(starts) + 1)]
-    alike = [start.seconds for start, each in zip(starts, anew, strict=False) if each is anew[-1]]
-    return (alike or [starts[-1].seconds])[-1]
+    cold = [limits.compilation_of(index) == index for index in range(len(starts) + 1)]
+    similar = [start.seconds for start, each in zip(starts, cold, strict=False) if each is cold[-1]]
+    return (similar or [starts[-1].seconds])[-1]
 
 
 def _is_narrow(limits: DuelLimits, starts: Sequence[FinishedStart], a: str, b: str) -> bool:

@@ -65,8 +65,8 @@ class VersionIndex:
         arguments += ["--offline"] if self.offline else []
         arguments += ["--prerelease", "allow"] if self.prereleases else []
         arguments += ["--refresh-package", self.framework] if self.refresh else []
-        ask = run_uv if self.offline else run_uv_or_cached
-        answer = ask(arguments, stdin=f"{self.framework}{specifier}\n")
+        run = run_uv if self.offline else run_uv_or_cached
+        answer = run(arguments, stdin=f"{self.framework}{specifier}\n")
         self.offline = self.offline or answer.offline
         if answer.failure is not None:
             self.failures.append(answer)

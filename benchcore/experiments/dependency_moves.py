@@ -142,15 +142,15 @@ def why_not(between: Between) -> Callable[[Moved], str | None]:
     """
     known: dict[Moved, str | None] = {}
 
-    def ask(moved: Moved) -> str | None:
+    def check(moved: Moved) -> str | None:
         if moved not in known:
-            known[moved] = _ask_resolver(between, moved)
+            known[moved] = _query_resolver(between, moved)
         return known[moved]
 
-    return ask
+    return check
 
 
-def _ask_resolver(between: Between, moved: Moved) -> str | None:
+def _query_resolver(between: Between, moved: Moved) -> str | None:
     try:
         between.lock(moved)
     except UnresolvableError as error:

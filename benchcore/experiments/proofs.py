@@ -74,9 +74,9 @@ def run_proofs(
     report: Callable[[str], None],
     advance: Callable[[float, str], None],
     *,
-    anew: bool = False,
+    repeat: bool = False,
 ) -> list[dict[str, Any]]:
-    """Compute what is not proven yet (`anew`: all); the rows of every quantity.
+    """Compute what is not proven yet (`repeat`: all); the rows of every quantity.
 
     `advance` gets the number of proofs done, with the share of the current one, and its title.
     Raises CampaignIncompleteError if a proof left no rows.
@@ -85,7 +85,7 @@ def run_proofs(
     for number, each in enumerate(wanted):
         advance(number, each.title)
         began = time.monotonic()
-        prove(each, state, report, anew=anew, advance=_add_up(advance, number, each.title))
+        prove(each, state, report, repeat=repeat, advance=_add_up(advance, number, each.title))
         rows = _list_rows(each, state)
         if not rows:
             raise CampaignIncompleteError(

@@ -129,22 +129,22 @@ def prove(
     state: State,
     report: Callable[[str], None],
     *,
-    anew: bool,
+    repeat: bool,
     advance: Callable[[float], None] = lambda share: None,
 ) -> None:
-    """Compute the missing proofs (`anew`: all), and store their rows in the database.
+    """Compute the missing proofs (`repeat`: all), and store their rows in the database.
 
     `advance` gets the completed share of the evidence. Raises UserError if the device is absent.
     """
     if absent := absence_reason(request.device):
         raise UserError(absent)
     engine = open_database(state.database_url)
-    lacking = request if anew else _lacking(request, engine)
+    lacking = request if repeat else _lacking(request, engine)
     if lacking is None:
         report(f"{request.title} was proven before")
         return
     report(f"proving {request.title}: {', '.join(lacking.use_cases)}")
-    run_proof(lacking, state, anew=anew, advance=advance)
+    run_proof(lacking, state, repeat=repeat, advance=advance)
     refused = ingest_proofs(engine, state)
     if refused:
         raise CampaignIncompleteError("\n".join(refused))
@@ -201,7 +201,7 @@ def run_proof(
     request: ProofRequest,
     state: State,
     *,
-    anew: bool = False,
+    repeat: bool = False,
     keep: bool = False,
     advance: Callable[[float], None] = lambda share: None,
     ends_at: float | None = None,
@@ -212,7 +212,7 @@ def run_proof(
     Raises OutOfTimeError if it has not ended at `ends_at` (seconds since the epoch), and
     CampaignIncompleteError with the end of its log if it leaves none.
     """
-    references = None if anew else _find_references(state)
+    references = None if repeat else _find_references(state)
     test_images = write_test_images(state.proofs / "test_images.npz")
     order = _make_order(request, state, test_images, references)
     name = hashlib.sha256(json.dumps(encode(order), sort_keys=True).encode()).hexdigest()[:16]

@@ -45,7 +45,7 @@ def equivalence(
         int, option("--seeds", "COUNT", "Prove with this many seeds.", min=1, max=100)
     ] = FULL_SEEDS,
     checkpoint: options.Checkpoint = None,
-    anew: Annotated[bool, typer.Option("--anew", help="Repeat proofs that exist.")] = False,
+    repeat: Annotated[bool, typer.Option("--repeat", help="Repeat proofs that exist.")] = False,
     python: options.Python = None,
     state: options.State = options.STATE,
     as_json: options.Json = False,
@@ -70,7 +70,7 @@ def equivalence(
                 opened,
                 report_line,
                 lambda done, title: bar.update(task, completed=done, description=title),
-                anew=anew,
+                repeat=repeat,
             )
     except KeyboardInterrupt:
         print_error("interrupted; rerun the same command to resume")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from benchcore.state import open_state
 from benchcore.store.database import open_database
-from benchcore.store.reports.guide import NOT_MEASURED, Wanted, list_answers
+from benchcore.store.reports.guide import NOT_MEASURED, GuideFilter, list_answers
 from flows.cli import options
 from flows.cli.options import option
 from flows.cli.printing import print_json, print_line, print_rows
@@ -33,7 +33,7 @@ def guide(
 
     Each row is the newest pair that passed every check. What is not listed was not measured.
     """
-    wanted = Wanted(
+    wanted = GuideFilter(
         workload=workload, use_case=use_case, batch=batch, precision=precision, device=device
     )
     rows = list_answers(open_database(open_state(state).database_url), wanted)
@@ -41,7 +41,7 @@ def guide(
         print_json(rows)
         return
     _print_answers(rows)
-    for topic, why in NOT_MEASURED if wanted == Wanted() else ():
+    for topic, why in NOT_MEASURED if wanted == GuideFilter() else ():
         print_line(f"not measured: {topic}. {why}")
 
 

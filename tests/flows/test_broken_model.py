@@ -69,7 +69,7 @@ def test_a_broken_model_gets_no_ratio_onto_the_page(
 
     plan = plans.plan_campaign(PROFILE, Placement(campaign="broken"), state)
     (wanted,) = equivalence.list_campaign_proofs(plan, state)
-    equivalence.prove(wanted, state, lambda text: None, anew=False)
+    equivalence.prove(wanted, state, lambda text: None, repeat=False)
     (row,) = list_proofs(open_database(state.database_url), equivalence.proof_subject(wanted))
     assert not row["passed"] and "not the same function" in row["reason"]
     assert row["a_error"] <= row["a_bound"] and row["b_error"] <= row["b_bound"]

@@ -71,8 +71,8 @@ _B_LEADS = and_(_COUNTS, PairRatio.verdict == "different", PairRatio.log_ratio <
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What a reader asks about; None = everything. Texts match a part, without regard to case."""
+class GuideFilter:
+    """The rows that a reader wants; None = all. Texts match a part, in upper or lower case."""
 
     workload: str | None = None
     use_case: str | None = None
@@ -81,7 +81,7 @@ class Wanted:
     device: str | None = None
 
     def fits(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row is about what the reader asks."""
+        """Whether the reader wants this row."""
         exact = all(
             wanted is None or row[key] == wanted
             for key, wanted in (("use_case", self.use_case), ("batch", self.batch))
@@ -96,7 +96,7 @@ class Wanted:
         )
 
 
-def list_answers(engine: Engine, wanted: Wanted | None = None) -> list[dict[str, Any]]:
+def list_answers(engine: Engine, wanted: GuideFilter | None = None) -> list[dict[str, Any]]:
     """One row per case, device and pair of arms of the newest versions.
 
     Its newest pair that counts, with `faster` (a framework, or None), `since` (when and with

@@ -98,7 +98,7 @@ def test_the_first_starts_compile_anew_and_the_others_take_turns() -> None:
 
 
 def test_the_budget_expects_of_the_next_start_what_those_like_it_took() -> None:
-    """Two compile anew, 30 s each; a third one that does not is expected to take 5 s."""
+    """Two compile again, 30 s each; a third one that does not is expected to take 5 s."""
     limits = _limits(starts=3, compilations=2, budget_s=70.0)
     starts = _finish(limits, map(_start, (0.1, 0.2, 0.1)), 30.0)
     starts[2] = dataclasses.replace(starts[2], seconds=5.0)

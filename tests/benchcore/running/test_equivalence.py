@@ -44,7 +44,7 @@ def proven(
 ) -> tuple[State, ProofRequest]:
     state = open_state(tmp_path_factory.mktemp("proven"))
     wanted = _wanted(framework_environment, num_seeds=2)
-    prove(wanted, state, lambda text: None, anew=False)
+    prove(wanted, state, lambda text: None, repeat=False)
     return state, wanted
 
 
@@ -69,7 +69,7 @@ def test_a_finished_proof_is_not_repeated(
         patch.setattr(
             equivalence, "run_proof", lambda *given, **rest: pytest.fail("computed again")
         )
-        prove(wanted, state, messages.append, anew=False)
+        prove(wanted, state, messages.append, repeat=False)
     assert messages == ["mlp in fp32_ieee was proven before"]
     assert [path.name for path in state.proofs.iterdir() if path.is_dir()] == ["references"]
 
@@ -85,13 +85,13 @@ def test_an_interrupted_proof_leaves_no_process_and_another_precision_uses_its_r
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prove(wanted, state, lambda text: None, anew=False, advance=interrupt)
+        prove(wanted, state, lambda text: None, repeat=False, advance=interrupt)
     assert _rows(wanted, state) == {}
     give_up_at = time.monotonic() + 20
     while _processes_of(state):
         assert time.monotonic() < give_up_at
     shares: list[float] = []
-    prove(wanted, state, lambda text: None, anew=False, advance=shares.append)
+    prove(wanted, state, lambda text: None, repeat=False, advance=shares.append)
     assert shares == [0.25, 0.5, 0.75, 1.0]
     assert _rows(wanted, state)["infer", "logits"]["passed"]
     assert sorted((state.proofs / "references").rglob("*.npz")) == before
@@ -121,7 +121,7 @@ def _prove_broken(
     monkeypatch.setattr(equivalence, "take_snapshot", lambda folder: tmp_path / "ring")
     state = open_state(tmp_path / "state")
     wanted = _wanted(environments, **changes)
-    prove(wanted, state, lambda text: None, anew=False)
+    prove(wanted, state, lambda text: None, repeat=False)
     return _rows(wanted, state)
 
 

@@ -143,5 +143,5 @@ def test_nothing_is_proven_on_a_device_that_is_not_here(
     equivalence.prove_duels(elsewhere, [duel.duel_run for duel in elsewhere.duels], state)
     for wanted in equivalence.list_campaign_proofs(elsewhere, state):
         with pytest.raises(UserError, match="wanted device 'cuda:99', but there is none here"):
-            equivalence.prove(wanted, state, lambda text: None, anew=False)
+            equivalence.prove(wanted, state, lambda text: None, repeat=False)
     assert proven == []

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from benchcore.state import open_state
 from benchcore.store.models import PairRatio
-from benchcore.store.reports.guide import Wanted, find_break_even, list_answers
+from benchcore.store.reports.guide import GuideFilter, find_break_even, list_answers
 from dashboards.site.glossary import CHECKS, GLOSSARY, list_terms
 from dashboards.site.guide import guide_page, list_sentences
 
@@ -67,7 +67,7 @@ def test_deleting_rows_takes_their_sentences_away(
         session.execute(update(PairRatio).values(counts=False, reason="outputs differ"))
     (answer,) = list_answers(engine)
     assert (answer["counts"], answer["faster"], answer["log_ratio"]) == (False, None, None)
-    assert list_answers(engine, Wanted(device="no such device")) == []
+    assert list_answers(engine, GuideFilter(device="no such device")) == []
     page = guide_page([answer])
     assert "no pair of the newest versions counts" in str(page) and "outputs differ" in str(page)
     assert "as fast" not in str(page["blocks"][0])

@@ -48,7 +48,7 @@ def test_the_script_is_the_golden_one() -> None:
     script = write_batch_script(_job(allocation=EVERYTHING, command=command, comment=page))
     if os.environ.get("REFRESH"):
         GOLDEN.write_text(script)
-    assert script == GOLDEN.read_text(), f"REFRESH=1 pytest {__file__} writes it anew"
+    assert script == GOLDEN.read_text(), f"REFRESH=1 pytest {__file__} writes it again"
 
 
 def test_options_that_are_not_requested_are_not_written() -> None:
