@@ -20,9 +20,9 @@ _GROWTH, _LAST = 3.0, 30
 
 @dataclass(frozen=True, kw_only=True)
 class Unsteadiness:
-    """In units of a series' noise, by night: the standard deviation of what each start draws, and
-    what stays the same for all starts of a night. `machine` is the number of the one that ran, of
-    two machines that alternate."""
+    """In units of a series' noise, by night: the standard deviation of each start's own part, and
+    the part that all starts of a night share. `machine` is the number of the one that ran, of two
+    machines that alternate."""
 
     scale: np.ndarray
     common: np.ndarray

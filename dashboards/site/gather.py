@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -29,12 +29,20 @@ from benchcore.store.frames.reading import drop_calibration_runs
 from benchcore.store.reports.campaign import list_programs
 from benchcore.store.reports.seeds import list_trainings
 from benchcore.store.reports.void import explain_void
-from dashboards.site.run_times import RunTimes, time_last_run
 
 Kind = Literal["nightly", "release", "ad-hoc"]
 _NIGHTS = {*PROFILES, story.PROFILE}
 _RELEASES = ("release", "backfill", "history")
 """Profiles of given versions."""
+_Event = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTimes:
+    """Seconds from its beginning to its last event, and those within duels; None = not logged."""
+
+    wall_s: float | None
+    measuring_s: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,3 +204,29 @@ def _find_plan(state: State, name: str) -> Plan | None:
         return load_campaign(state, name)
     except UserError:
         return None
+
+
+def time_last_run(events: Iterable[_Event]) -> RunTimes:
+    """How long a campaign took, from its progress log: its last run that measured a duel, else its
+    last one; None if the beginning was not logged."""
+    runs: list[list[_Event]] = []
+    for event in events:
+        if (event.get("event"), event.get("what")) == ("campaign", "begun"):
+            runs.append([])
+        if runs:
+            runs[-1].append(event)
+    timed = [_time(each) for each in runs]
+    measured = [each for each in timed if each.measuring_s]
+    nothing = RunTimes(wall_s=None, measuring_s=None)
+    return (measured or timed or [nothing])[-1]
+
+
+def _time(run: Sequence[_Event]) -> RunTimes:
+    times = [each["time"] for each in run if "time" in each]
+    measuring, begun = 0.0, None
+    for each in run:
+        if each.get("event") == "duel":
+            if each["what"] == "done" and begun is not None:
+                measuring += each["time"] - begun
+            begun = each["time"] if each["what"] == "begun" else None
+    return RunTimes(wall_s=times[-1] - times[0], measuring_s=measuring)

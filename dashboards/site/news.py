@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import pandas as pd
+
 from benchcore.names import FRAMEWORKS, name_case_in_words
 from benchcore.protocol import name_case
-from dashboards.formatting import format_changes
-from dashboards.frames import counting, newest_pairs
+from dashboards.formatting import case_label, describe_ratio, format_changes
+from dashboards.frames import counting, is_fair, newest_pairs, select_rows
 from dashboards.site.gather import Campaign
 from dashboards.site.voids import count_causes
-from dashboards.summary import write_headline
 
 _MOST_CAUSES = 2
+_MOST_NAMES = 4
+_USE_CASES = ("train", "infer")
 
 
 def count_pairs(campaign: Campaign) -> dict[str, Any]:
@@ -69,7 +72,48 @@ def write_run_verdict(campaign: Campaign) -> str:
     """Of a campaign that is no night: who is faster in its leading pair."""
     if not counting(campaign.ratios).any():
         return _explain_nothing(count_pairs(campaign), "in this run")
-    return write_headline(campaign.ratios, newest_pairs(campaign.ratios))
+    return write_run_headline(campaign.ratios, newest_pairs(campaign.ratios))
+
+
+def write_run_headline(ratios: pd.DataFrame, pairs: pd.DataFrame) -> str:
+    """The verdict on the first of these pairs: fair first, training before inference, by name.
+
+    The order ignores the values: a headline that picks the largest ratio misleads. Without a pair
+    that counts among them, the first ratio that does.
+    """
+    pairs = select_rows(pairs, counting(pairs))
+    if pairs.empty:
+        first = select_rows(ratios, counting(ratios)).to_dict("records")[0]
+        return f"On this machine, {describe_ratio(first)}."
+    lead = min(pairs.to_dict("records"), key=_rank)
+    sentence = describe_ratio(lead)
+    if not is_fair(lead):
+        sentence += "; the fair pair, PyTorch compiled, does not count"
+    against = [pair for pair in pairs.to_dict("records") if _opposes(pair, lead)]
+    if against:
+        winner = "PyTorch" if lead["log_ratio"] > 0 else "JAX"
+        sentence += f", and {winner} is faster on {_list_cases(against)}"
+    return f"On this machine, {sentence}."
+
+
+def _opposes(pair: dict[str, Any], lead: dict[str, Any]) -> bool:
+    """Whether a fair pair shows the other framework ahead, which a headline must not hide."""
+    if lead["verdict"] != "different" or pair["verdict"] != "different" or not is_fair(pair):
+        return False
+    return (pair["log_ratio"] > 0) != (lead["log_ratio"] > 0)
+
+
+def _list_cases(pairs: list[dict[str, Any]]) -> str:
+    cases = [case_label(pair) for pair in sorted(pairs, key=_rank)]
+    rest = len(cases) - _MOST_NAMES
+    return ", ".join(cases[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _rank(pair: dict[str, Any]) -> tuple[bool, bool, int, str]:
+    """Sort key: the lowest pair is the headline."""
+    use_case = pair["use_case"]
+    place = _USE_CASES.index(use_case) if use_case in _USE_CASES else len(_USE_CASES)
+    return not is_fair(pair), pair["verdict"] == "unknown", place, case_label(pair)
 
 
 def _explain_nothing(counts: Mapping[str, Any], when: str = "tonight") -> str:

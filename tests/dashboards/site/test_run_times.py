@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.site.run_times import RunTimes, time_last_run
+from dashboards.site.gather import RunTimes, time_last_run
 
 
 def _event(time: float, event: str, what: str = "") -> dict[str, Any]:
