@@ -18,12 +18,11 @@ from prefect.transactions import transaction
 from benchcore import variables
 from benchcore.errors import CampaignIncompleteError
 from benchcore.planning.matrix import Plan
+from benchcore.running.disturbances import set_aside_void, wait_for_quiet
 from benchcore.running.duels import is_measured
 from benchcore.running.equivalence import list_campaign_proofs
 from benchcore.running.plans import load_campaign, progress_log, save_campaign
-from benchcore.running.quiet_machine import wait_for_quiet
 from benchcore.running.sites import load_site
-from benchcore.running.void_duels import set_aside_void
 from benchcore.state import State
 from benchcore.store.database import is_disk_full, open_database
 from benchcore.store.reports.campaign import list_failures

@@ -13,7 +13,7 @@ from result_documents import CAMPAIGN, JAX, TORCH, make_document, make_plan, spo
 
 from benchcore.planning.matrix import PlannedDuel
 from benchcore.protocol import DuelLimits
-from benchcore.running.void_duels import set_aside_void
+from benchcore.running.disturbances import set_aside_void
 from benchcore.state import State, open_state
 from benchcore.store.database import Engine, open_database
 from benchcore.store.ingest import ingest_spool

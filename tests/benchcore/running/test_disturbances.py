@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchcore.running.quiet_machine import read_foreign_share, wait_for_quiet
+from benchcore.running.disturbances import read_foreign_share, wait_for_quiet
 
 
 def _wait(shares: list[float | None], limit_s: float) -> tuple[bool, list[str], list[float]]:
