@@ -161,7 +161,6 @@ _WRITERS: Mapping[str, Callable[[pd.DataFrame], bytes]] = {
     "latex": _write_latex,
 }
 _ENDINGS = {"csv": "csv", "json": "json", "parquet": "parquet", "latex": "tex"}
-FORMATS = tuple(_WRITERS)
 
 
 def replace_block(path: Path, lines: Sequence[str]) -> None:

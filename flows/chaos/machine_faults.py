@@ -18,15 +18,6 @@ _DISK_BYTES = 60_000_000
 _LEFT_BYTES = 20_000
 
 
-def can_mount() -> bool:
-    """Whether this process may mount file systems, as root in a container often may not."""
-    probe = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    return (
-        shutil.which("unshare") is not None
-        and not subprocess.run(probe, capture_output=True, check=False).returncode
-    )
-
-
 def _mount(trial: Trial) -> None:
     """Move the state folder to a small disk of its own."""
     root, copy = trial.state.root, trial.folder / "copy"

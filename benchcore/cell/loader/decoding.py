@@ -20,8 +20,6 @@ _RATIO = (3 / 4, 4 / 3)
 _ATTEMPTS = 10
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM")
 """What Pillow may take a file for, whatever its name: EPS, for one, would run Ghostscript."""
-_DEEPEST = 65535
-"""Pillow represents 16-bit images as integers or floats up to this value."""
 
 
 class BrokenImageError(Exception):
