@@ -33,7 +33,7 @@ def write_answer(found: Mapping[str, Any], failures: Sequence[Mapping[str, Any]]
             _plain(f"{each['name']}: {each['status']} in {each['stage']}: {each['reason']}")
             for each in failures
         ),
-        _plain(f"Program: {found['program']['words']}."),
+        _plain(f"Program: {found['program']['summary']}."),
         f"[The duel's page]({link})",
     ]
     return "\n\n".join(paragraphs) + "\n"

@@ -46,7 +46,7 @@ def list_programs(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     listed = []
     for row in rows:
         kind, verdict = _VERDICTS.get(row["same"], ("unknown", "unknown"))
-        difference = str(row["words"]).removeprefix(f"{verdict}: ").removeprefix(f"{verdict} ")
+        difference = str(row["summary"]).removeprefix(f"{verdict}: ").removeprefix(f"{verdict} ")
         named = {"case": str(row["case"]), "pair": str(row["pair"])}
         listed.append({**named, "kind": kind, "verdict": verdict, "difference": difference})
     return listed

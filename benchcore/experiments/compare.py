@@ -262,10 +262,10 @@ def summarise(
 def _compare_programs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
     """From a to b, within one framework: programs of two frameworks can't be compared."""
     if a["framework"] != b["framework"]:
-        return {"same": None, "words": "not compared: two frameworks"}
+        return {"same": None, "summary": "not compared: two frameworks"}
     found = [(_find_profile(side) or {}).get("program") for side in (a, b)]
     diff = compare_programs(*found)
-    return {"same": diff.same, "words": diff.summary}
+    return {"same": diff.same, "summary": diff.summary}
 
 
 def _name_side(contender: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[str, Any]:

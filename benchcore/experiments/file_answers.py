@@ -110,7 +110,7 @@ def _search_file(smallest: float, file: Path) -> dict[str, Any]:
     if found.drift is not None:
         answer["drift"] = found.drift
     if isinstance(found, Detection) and found.modes is not None:
-        more = {"ratio": found.modes.ratio, "words": describe_modes(found.modes)}
+        more = {"ratio": found.modes.ratio, "summary": describe_modes(found.modes)}
         answer["modes"] = {**dataclasses.asdict(found.modes), **more}
     if linear:
         answer["scale"] = "linear"

@@ -309,7 +309,7 @@ def describe_series(series: Series) -> dict[str, Any]:
             "since": each.at.date().isoformat(),
             "ratio": None if each.log_ratio is None else math.exp(each.log_ratio),
             "applied": each.applied,
-            "words": each.words,
+            "summary": each.summary,
         }
         for each in series.bridges
     ]
@@ -325,4 +325,4 @@ def list_short(series: Sequence[Series]) -> Iterator[str]:
         pair = (replace(each.key, metric=STEP_TIME), len(each.nights))
         if pair not in seen:
             seen.add(pair)
-            yield f"{each.key.title}: {len(each.nights)} nights of the {FEWEST_NIGHTS} it takes"
+            yield f"{each.key.title}: {len(each.nights)} nights, {FEWEST_NIGHTS} are needed"

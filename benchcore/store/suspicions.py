@@ -181,7 +181,7 @@ def list_modes(
             "device_fingerprint": each.key.device_fingerprint,
             **dataclasses.asdict(found.modes),
             "ratio": found.modes.ratio,
-            "words": describe_modes(found.modes),
+            "summary": describe_modes(found.modes),
         }
         for each, found in zip(series, found_of, strict=True)
         if found.modes is not None

@@ -94,7 +94,7 @@ def compare(
     found = conclude_comparison(drafted.campaign, opened, outcome["ratios"])
     if as_json:
         summary = {
-            "words": format_verdict(found),
+            "summary": format_verdict(found),
             "holds_for": format_scope(found),
             "physics": format_physics(found),
         }
@@ -127,7 +127,7 @@ def print_comparison(found: Mapping[str, Any], outcome: Mapping[str, Any]) -> No
             f"{failure['name']}: {failure['status']} in {failure['stage']}: {failure['reason']}"
         )
     print_bottlenecks(found["why"])
-    print_line(f"Program: {found['program']['words']}.")
+    print_line(f"Program: {found['program']['summary']}.")
     across = found["a"]["framework"] != found["b"]["framework"]
     _print_differences(
         [each for each in found["differences"] if not (across and _is_of_one_framework(each))]

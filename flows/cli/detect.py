@@ -77,5 +77,5 @@ def _list_notes(answered: Mapping[str, Any], *, alone: bool) -> list[str]:
         num = answered["nights with several runs"]
         notes.append(f"{num} nights have several runs; each counts by their median")
     if "modes" in answered:
-        notes.append(answered["modes"]["words"])
+        notes.append(answered["modes"]["summary"])
     return notes

@@ -141,7 +141,7 @@ def _print_report(found: dict[str, Any], campaign: str) -> None:
     print_costs(found["contenders"])
     print_bottlenecks(found["why"])
     if found["programs"]:
-        columns = ("case", "pair", "words")
+        columns = ("case", "pair", "summary")
         print_rows(found["programs"], columns, title="Did the program change?")
 
 

@@ -60,9 +60,9 @@ def suspicions(
             print_line(f"suspicion {row['id']}, conditions that changed: {changed}")
     for each in series:
         for bridge in each.bridges:
-            print_line(f"{each.key.title}: {bridge.words}")
+            print_line(f"{each.key.title}: {bridge.summary}")
     for each in modes:
-        print_line(f"{each['series']}: {each['words']}")
+        print_line(f"{each['series']}: {each['summary']}")
     for line in list_short(series):
         print_line(line)
 

@@ -58,7 +58,7 @@ def waterfall(
     page = publish_study(opened, drafted.campaign, "waterfall.html", render_waterfall(found))
     if as_json:
         kept = {key: outcome[key] for key in ("campaign", "failures")}
-        print_json({**kept, "page": str(page), "words": describe_total(found), **found})
+        print_json({**kept, "page": str(page), "summary": describe_total(found), **found})
     else:
         _print(found)
         print_line(f"Page: {page}")

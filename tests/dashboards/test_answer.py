@@ -16,7 +16,7 @@ ANSWER: dict[str, Any] = {
     "b": {**SIDE, "name": "torch-eager-2.15.0", "median_step_ns": None, "status": "crash"},
     "outputs": [],
     "outputs_agree": None,
-    "program": {"same": None, "words": "not compared: two frameworks"},
+    "program": {"same": None, "summary": "not compared: two frameworks"},
 }
 
 

@@ -73,7 +73,7 @@ def _found(**changes: Any) -> dict[str, Any]:
     sides = {"a": side, "b": {**side, "name": "torch-eager", "median_step_ns": None}}
     rest = {"case": "mlp tiny", "outputs_agree": None, "outputs": [], "differences": [], "why": []}
     rest["checkpoint"] = None
-    rest["program"] = {"same": True, "words": "same program (dddddddddddd)"}
+    rest["program"] = {"same": True, "summary": "same program (dddddddddddd)"}
     return {**FOUND, **sides, **rest, **changes}
 
 

@@ -152,7 +152,7 @@ def list_programs(engine: Engine, campaign: Campaigns) -> list[dict[str, Any]]:
     rows = []
     for duel_run, a, b, workload, case in pairs:
         change = compare_programs(programs.get((duel_run, b)), programs.get((duel_run, a)))
-        found = {"same": change.same, "words": change.summary, "duel_run": duel_run}
+        found = {"same": change.same, "summary": change.summary, "duel_run": duel_run}
         rows.append({"case": name_case(workload, case), "pair": f"{a} against {b}", **found})
     return rows
 

@@ -117,17 +117,17 @@ class Bridge:
             return ""
         return (
             f"its control pair was measured in {self.num_before} nights before and "
-            f"{self.num_after} after; it takes {LASTING_NIGHTS} of each"
+            f"{self.num_after} after; {LASTING_NIGHTS} of each are needed"
         )
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The change and what it did, as one sentence without a full stop."""
         changed = f"{describe_changes(self.changes)} on {self.at:%Y-%m-%d}"
         if self.log_ratio is None or self.low is None or self.high is None:
             return f"{changed} is not bridged: {self.reason}"
         middle, low, high = map(math.expm1, (self.log_ratio, self.low, self.high))
-        effect = "is bridged" if self.applied else "is not shown to move what matters"
+        effect = "is bridged" if self.applied else "shows no effect that matters"
         move = f"{middle:+.1%} ({low:+.1%} to {high:+.1%})"
         return f"{changed} {effect}: {move} between the same environments"
 

@@ -154,7 +154,7 @@ def _suspect_bridges(series: Series, baseline: int | None) -> list[Suspicion]:
         if row == 0 or not each.applied or of_method or is_accepted:
             continue
         assert each.log_ratio is not None and each.low is not None and each.high is not None
-        placed = _place(series, row, "bridge", math.exp(each.log_ratio), each.words)
+        placed = _place(series, row, "bridge", math.exp(each.log_ratio), each.summary)
         found.append(replace(placed, low=math.exp(each.low), high=math.exp(each.high)))
     return found
 

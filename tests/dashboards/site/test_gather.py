@@ -44,7 +44,7 @@ def test_past_versions_are_no_night(alone: Campaign) -> None:
 def test_a_duel_shows_whether_the_compiled_program_changed(alone: Campaign) -> None:
     run = alone.runs[0]
     found = {"case": "mlp train", "pair": "new against old", "duel_run": run}
-    programs = {run: [{**found, "same": False, "words": "another program: fusion 3, not 4"}]}
+    programs = {run: [{**found, "same": False, "summary": "another program: fusion 3, not 4"}]}
     changed = replace(alone, of_duels={**alone.of_duels, "programs": programs})
     titles = [each.get("title") for each in dict(list_duels(changed))[run]["blocks"]]
     assert "Did the compiled program change?" in titles

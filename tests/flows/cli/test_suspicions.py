@@ -70,8 +70,8 @@ def test_short_and_missing_series_are_reported(tmp_path: Path) -> None:
     assert "0 series, suspicions open: 0" in _run(tmp_path)
     _store(tmp_path, LOGS[:3])
     printed = _run(tmp_path)
-    assert "torch-compile: 3 nights of the 10 it takes" in printed
-    assert printed.count("nights of the 10 it takes") == 1
+    assert "torch-compile: 3 nights, 10 are needed" in printed
+    assert printed.count("nights, 10 are needed") == 1
 
 
 def test_one_metric_is_listed_alone(tmp_path: Path) -> None:

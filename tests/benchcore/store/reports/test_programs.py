@@ -40,4 +40,4 @@ def test_versions_are_reported_with_the_same_program_or_differences(
     (row,) = list_programs(engine, CAMPAIGN)
     assert (row["case"], row["pair"]) == ("mlp tiny", "jax-0.9 against jax-0.8")
     assert row["same"] is same
-    assert words in row["words"]
+    assert words in row["summary"]

@@ -61,7 +61,7 @@ def test_a_driver_that_moves_nothing_leaves_the_nights_as_they_are() -> None:
     assert not bridge.applied
     assert bridge.low is not None and bridge.high is not None
     assert bridge.low < 0 < bridge.high
-    assert "driver 570.1 to 580.2 on 2026-01-19 is not shown to move what matters" in bridge.words
+    assert "driver 570.1 to 580.2 on 2026-01-19 shows no effect that matters" in bridge.summary
     assert [night.log_ratio for night in series.nights] == NOISE.tolist()
     assert suspect(series) == ()
 
@@ -83,7 +83,7 @@ def test_a_move_that_is_not_certain_is_not_called_none() -> None:
     noise = np.random.default_rng(4).normal(0, 0.02, 30)
     (bridge,) = _bridge(_nights(noise + 0.03 * (np.arange(30) >= 18), DRIVER)).bridges
     assert not bridge.applied and bridge.high is not None and bridge.high > 0.03
-    assert "is not shown to move what matters" in bridge.words
+    assert "shows no effect that matters" in bridge.summary
 
 
 def test_a_series_goes_on_across_a_driver_that_moves_it_and_names_the_driver() -> None:
@@ -99,7 +99,7 @@ def test_a_series_goes_on_across_a_driver_that_moves_it_and_names_the_driver() -
     (found,) = suspect(series)
     assert (found.trigger, found.since.number) == ("bridge", series.nights[18].number)
     assert found.ratio == pytest.approx(math.exp(0.05), abs=0.005)
-    assert found.reason == bridge.words
+    assert found.reason == bridge.summary
 
 
 def test_a_shift_after_a_bridge_is_found_at_its_own_size() -> None:
@@ -116,7 +116,7 @@ def test_a_series_goes_on_across_a_method_and_waits_for_its_bridge() -> None:
     nights = _nights(moved, {"METHOD": (18, "1", "2")})
     waiting = _bridge(nights[:20])
     assert len(waiting.nights) == 18
-    assert "10 nights before and 2 after; it takes 3 of each" in waiting.bridges[0].words
+    assert "10 nights before and 2 after; 3 of each are needed" in waiting.bridges[0].summary
     series = _bridge(nights)
     assert len(series.nights) == 30
     assert series.bridges[0].log_ratio == pytest.approx(0.10, abs=0.005)
@@ -130,7 +130,7 @@ def test_without_a_pair_that_stayed_a_new_method_begins_anew_and_a_driver_is_not
         nights[18:] = [replace(night, a_environment="jax-2") for night in nights[18:]]
         series = _bridge(nights)
         assert len(series.nights) == left
-        assert series.bridges[0].words.endswith(
+        assert series.bridges[0].summary.endswith(
             "no two environments were measured on both sides of it"
         )
 
