@@ -6,7 +6,7 @@ and which difference is found in which time?
 `agreement` (4 minutes): the real block code against torch's Timer, pyperf and timm's loop, on the
 same functions in the same processes. `alarms` (8 minutes): bare Python against itself under the
 adaptive stopping rule. `power` (6 minutes): against itself with so much more to do. Run again, it
-goes on where it was; `--fresh` starts over. Each prints a table, and keeps it in
+resumes; `--fresh` starts over. Each prints a table, and keeps it in
 `results/measuring.json`. Times are for two CPUs without other load.
 """
 

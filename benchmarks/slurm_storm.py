@@ -30,7 +30,7 @@ from benchcore.planning.tracks import STDLIB
 CAMPAIGN = "storm"
 _DUELS_PER_SHARD = 10
 _NODE_AWAY_S = 20.0
-"""How long a lost node's jobs go on before Slurm hears of it again and ends them."""
+"""How long a lost node's jobs continue before Slurm hears of it again and ends them."""
 
 
 @dataclass

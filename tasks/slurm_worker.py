@@ -212,7 +212,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, SlurmVariables, SlurmWorkerR
         if decision.action in (Action.SCANCEL, Action.CRASHED) and decision.job_id:
             try:
                 await run_sync(scheduler.cancel, decision.job_id, _name_job(run.id))
-            except SlurmRefusedError as error:  # the other flow runs go on
+            except SlurmRefusedError as error:  # the other flow runs continue
                 self.get_flow_run_logger(run).warning("scancel refused: %s", error)
         if decision.action is Action.ATTACH:
             await self.client.update_flow_run(run.id, infrastructure_pid=decision.job_id)

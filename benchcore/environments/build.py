@@ -206,7 +206,7 @@ def _build(folder: Path, lock: Lock, release: Release, report: Callable[[str], N
 
 
 def _pick_device(accelerator: Accelerator, report: Callable[[str], None]) -> Device:
-    """Where an environment proves itself; empty = anywhere, as a CUDA build was made without a
+    """Where an environment is verified; empty = anywhere, as a CUDA build was made without a
     GPU, on a login node."""
     if accelerator == "cpu":
         return "cpu"

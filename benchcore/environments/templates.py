@@ -21,7 +21,7 @@ class Template:
     imports: list[str] = field(default_factory=list)
     cuda_extras: list[str] = field(default_factory=list)
     cuda_plugin: bool = False
-    """Whether CUDA comes as a plugin's package, so that a lock without one is none for CUDA."""
+    """Whether CUDA comes as a plugin's package, so that a lock without one is not for CUDA."""
     cuda_backends: list[str] = field(default_factory=list)
     """Of uv's `--torch-backend`, tried where the registry's build is too new for the driver."""
     cpu_index: bool = False

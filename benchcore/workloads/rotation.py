@@ -1,7 +1,7 @@
 """Sets of inputs on the device that steps take in turn.
 
-No step finds its input where the last one left it, and a step that does not read its input, or
-returns what it computed before, is found out by its outputs.
+No step finds its input where the last one left it. The outputs reveal a step that does not read its
+input, or that returns what it computed before.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ GLOSSARY = {
     "fair pair": "Both sides used the same settings, as read back from the frameworks.",
     "geometric mean": "Of the speedups of a fixed set of cases: those that count in both nights.",
     "interval": "95 % interval over fresh starts or over compilations, whichever is wider.",
-    "method": "Number of the measuring method. A series goes on across a new number only over a "
+    "method": "Number of the measuring method. A series continues across a new number only over a "
     "bridge.",
     "series": "One ratio of one metric over nights: case, two arms, device.",
     "speedup": "Time of a PyTorch step divided by time of a JAX step, from paired blocks. "

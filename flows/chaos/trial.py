@@ -248,8 +248,8 @@ def _run(trial: Trial, inject: Callable[[Trial], None], name: str) -> Run:
 
 
 def _end_left(trial: Trial, name: str) -> list[str]:
-    """What outlives a run of the command. Jobs of Slurm go on without the command that submitted
-    them, and the next one finds them: they are left over after that."""
+    """What outlives a run of the command. Jobs of Slurm continue without the command that submitted
+    them, and the next one finds them: they count only if they outlive that one, too."""
     if trial.slurm is not None and name == "first":
         return []
     jobs = [] if trial.slurm is None else _end_jobs(trial.slurm)

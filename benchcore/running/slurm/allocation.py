@@ -1,4 +1,5 @@
-"""What a Slurm job requests. No value can hold special marks of shells, sbatch or templates."""
+"""What a Slurm job requests. No value can contain characters that are special to shells,
+sbatch or templates."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _LONGER = 1.25
 in the beginning, when each adds most."""
 State = Literal["open", "confirmed", "refuted", "unknown", "passed", "gone"]
 """`passed`: the series returned to the old level before it was measured again. `gone`: undecided
-when its series ended, as on a device that was replaced; a series that goes on opens it again."""
+when its series ended, as on a device that was replaced; a series that continues opens it again."""
 UNDECIDED: tuple[State, ...] = ("open", "unknown")
 
 

@@ -18,7 +18,7 @@ from benchcore.workloads.contract import Spec
 from benchcore.workloads.rotation import roll
 
 NUM_BUFFERS = 2
-"""A step that returns what it computed before is found out by its second input."""
+"""The second input reveals a step that returns what it computed before."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ SETTINGS: Mapping[str, Options] = {
     "torch": {**TORCH_OPTIONS, **BATCHING},
 }
 NUM_BUFFERS = 2
-"""A step that returns what it computed before is found out by its second input."""
+"""The second input reveals a step that returns what it computed before."""
 TAPS = 9
 UseCase = Literal["infer", "gradient"]
 Network = Literal["mlp", "convnet", "linear", "convolution"]

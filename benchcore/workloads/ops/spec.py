@@ -20,7 +20,7 @@ from benchcore.workloads.starts.large_values import shrink_rows
 SETTINGS: Mapping[str, Options] = {"jax": JAX_EAGER}
 
 HOT_BUFFERS = 2
-"""A step that returns what it computed before is found out by its second input."""
+"""The second input reveals a step that returns what it computed before."""
 COLD_BUFFERS = 64
 """Sets of a `medium` size's inputs: 64 MiB or more together, which no CPU's second-level cache
 holds."""

@@ -42,7 +42,7 @@ class Operation:
     reference: Callable[..., np.ndarray] | None = None
     """The result of the arrays by name, in their dtype; None = it draws numbers."""
     draws: Distribution | None = None
-    """The numbers that it draws, of shape `size`; each step goes on where the last one ended."""
+    """The numbers that it draws, of shape `size`; each step continues where the last one ended."""
     takes_size: bool = False
     """Whether reference and calls take the keyword `size`, too."""
     flops: Callable[[Shape], int] = field(default=lambda size: 0)

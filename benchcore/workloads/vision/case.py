@@ -150,7 +150,7 @@ def is_statistic(name: str) -> bool:
 
 
 def num_buffers(case: Case) -> int:
-    """Two: a step whose outputs do not follow its images is found out."""
+    """Two: the second reveals a step whose outputs do not follow its images."""
     return 2
 
 

@@ -73,7 +73,7 @@
   const captionOf = (metric) => (metric ? "PyTorch's amount divided by JAX's. Above 1x, JAX needs less." :
     "Speedup of JAX over PyTorch. Above 1x, JAX is faster. Each number opens its duel.");
 
-  // What most cells share is said once; a cell or a row that differs says so.
+  // What most cells share stands above the grid; a cell or a row that differs names it.
   function describeUsual(cells) {
     const count = new Map();
     for (const cell of cells) count.set(cell.pair, (count.get(cell.pair) || 0) + 1);
@@ -92,7 +92,7 @@
       if (!rows.has(id)) rows.set(id, { first: cell, cells: new Map() });
       rows.get(id).cells.set(cell.batch, cell);
     }
-    const caption = `${captionOf(metric)}${shared.several ? ` Against PyTorch ${shared.usual}, unless it says otherwise.` : ""}`;
+    const caption = `${captionOf(metric)}${shared.several ? ` Against PyTorch ${shared.usual}, unless a cell names another arm.` : ""}`;
     if (cells.length < rows.size * batches.length * FULL_ENOUGH) return drawFamilies(cells, metric, name, caption, shared);
     const listed = [...rows.values()].sort((a, b) =>
       a.first.setting.localeCompare(b.first.setting) || a.first.pair.localeCompare(b.first.pair));
