@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from benchcore.verdict.confirmation.decide import LOOKS, Finding, Start, decide
+from benchcore.verdict.confirmation.error_rates import CELLS
 from benchcore.verdict.confirmation.machine_check import PROBES
 from benchcore.verdict.history.detect import detect_shifts
 from benchcore.verdict.history.levels import HistoryLevels, SuspectedNights, measure_levels
 from benchcore.verdict.history.series import Night, Series, SeriesKey
 from benchcore.verdict.history.suspicions import suspect
 
-CELLS = ("a_old", "a_new", "b_old", "b_new", "control")
 TRUTHS: Mapping[str, Mapping[str, float]] = {
     "nothing": {},
     "a": {"a_new": 0.03},

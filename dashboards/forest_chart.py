@@ -22,7 +22,7 @@ from dashboards.formatting import (
 
 ARM_DOMAIN = ("compiled", "eager", "other")
 # Mid-tones of the Okabe-Ito palette: safe for color-blind readers, readable on white and black.
-_COLORS = ("#2f80c3", "#d5761a", "#8a8f98")
+COLORS = ("#2f80c3", "#d5761a", "#8a8f98")
 _SHAPES = ("circle", "triangle-up", "square")
 _ROW_STEP = 42
 _LABEL_OFFSET, _MARK_OFFSET = -9, 7
@@ -160,7 +160,7 @@ def encode_series() -> tuple[alt.Color, alt.Shape]:
     """A color and a shape per kind of arm, without a legend."""
     domain = list(ARM_DOMAIN)
     return (
-        alt.Color("series:N", scale=alt.Scale(domain=domain, range=list(_COLORS)), legend=None),
+        alt.Color("series:N", scale=alt.Scale(domain=domain, range=list(COLORS)), legend=None),
         alt.Shape("series:N", scale=alt.Scale(domain=domain, range=list(_SHAPES)), legend=None),
     )
 

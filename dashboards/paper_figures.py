@@ -11,6 +11,7 @@ import pandas as pd
 import vl_convert
 
 from benchcore.names import name_arm, name_case_in_words, name_setting
+from dashboards.forest_chart import COLORS
 from dashboards.formatting import is_missing
 from dashboards.pictures import VEGA_LITE
 from dashboards.site.names import order_words
@@ -23,8 +24,8 @@ METRICS = {
 }
 """File, metric, caption and factor of each table and chart."""
 _WIDTH, _STEP = 360, 15
-# Okabe and Ito's palette, for color-blind readers; the first two are the site's.
-_COLORS = ("#2f80c3", "#d5761a", "#009e73", "#8a8f98", "#cc79a7", "#b8a000")
+# Okabe and Ito's palette, for color-blind readers, beside the site's colors.
+_COLORS = (*COLORS[:2], "#009e73", COLORS[2], "#cc79a7", "#b8a000")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 
 from benchcore.names import name_model
+from dashboards.forest_chart import COLORS
 from dashboards.formatting import (
     NOT_MEASURED,
     format_bytes,
@@ -21,8 +22,6 @@ from dashboards.formatting import (
 from dashboards.pictures import to_svg
 from dashboards.templating import render_template
 
-# Safe for color-blind readers on white and black; each line also has its own marks.
-_COLORS = ("#2f80c3", "#d5761a")
 _OF_SHAPES = (
     ("new shape", "new_shape_s", format_seconds),
     ("after them", "after_new_shapes", format_factor),
@@ -176,7 +175,7 @@ def sweep_chart(found: Mapping[str, Any]) -> alt.Chart:
         if point[side]["items_per_s"] is not None
     ]
     order = [point["value"] for point in found["points"]]
-    color = alt.Scale(domain=[names["a"], names["b"]], range=list(_COLORS))
+    color = alt.Scale(domain=[names["a"], names["b"]], range=list(COLORS[:2]))
     return (
         alt.Chart(alt.InlineData(values=values))
         .mark_line(point=True, strokeWidth=2)

@@ -9,13 +9,13 @@ from typing import Any
 import altair as alt
 
 from dashboards.bottlenecks import describe_bottleneck
+from dashboards.forest_chart import COLORS
 from dashboards.formatting import format_ns, format_speedup
 from dashboards.templating import render_template
 
 _ROW_STEP = 46
 _KINDS = ("faster", "slower", "same or unknown", "JAX")
-# Safe for color-blind readers on white and black; each bar also has a label.
-_COLORS = ("#2f80c3", "#d5761a", "#8a8f98", "#2a9d6f")
+_COLORS = (*COLORS, "#2a9d6f")
 
 
 def list_arms(found: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchcore.cell.measure import timing
+from benchcore.cell.measure.timing import Step, Synchronise
 from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof import freshness, left_behind
 from benchcore.cell.proof.left_behind import StepUnlikeProofError
@@ -17,8 +18,6 @@ from benchcore.workloads.rotation import Rotation, roll
 if TYPE_CHECKING:
     import numpy as np
 
-Step = Callable[[], object]
-Synchronise = Callable[[object], None]
 _FEWEST_WATCHED, _MOST_WATCHED, _WATCHING_S = 2, 8, 2.0
 """Steps after the timed ones, each of which must move the state."""
 _FEWEST_SETTLED = 3

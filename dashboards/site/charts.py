@@ -9,10 +9,9 @@ from typing import Any
 
 import altair as alt
 
-from dashboards.forest_chart import TICK_TEXT
+from dashboards.forest_chart import COLORS, TICK_TEXT
 
-# Mid-tones of the Okabe-Ito palette: safe for colour-blind readers, readable on white and black.
-FRAMEWORK_COLORS = {"JAX": "#2f80c3", "PyTorch": "#d5761a", "Python": "#8a8f98"}
+FRAMEWORK_COLORS = dict(zip(("JAX", "PyTorch", "Python"), COLORS, strict=True))
 # None is a framework's.
 _STAGE_COLORS = (
     *("#6b7280", "#a3a9b3", "#8b7fb0", "#b3a6d9", "#5f4b8b", "#7a9a7e", "#b8a06a", "#a87f7f"),
@@ -273,7 +272,7 @@ def roofline() -> dict[str, Any]:
         scale=alt.Scale(type="log"),
         axis=alt.Axis(format="~%", tickCount=4),
     )
-    roof = alt.Chart(_named("roof")).mark_line(strokeWidth=1.5, color="#8a8f98").encode(x=x, y=y)
+    roof = alt.Chart(_named("roof")).mark_line(strokeWidth=1.5, color=COLORS[2]).encode(x=x, y=y)
     points = (
         alt.Chart(_named("points"))
         .mark_point(filled=True, size=80)

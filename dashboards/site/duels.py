@@ -18,7 +18,7 @@ from dashboards.site.blocks import Block, column
 from dashboards.site.gather import Campaign
 from dashboards.site.health import link_suite
 from dashboards.site.pairs import case_key, pair_id
-from dashboards.site.tonight import fold_pairs, title_campaign
+from dashboards.site.tonight import Rows, fold_pairs, title_campaign
 from dashboards.tables import Row
 
 _QUANTILES = (*(each / 20 for each in range(1, 20)), 0.99)
@@ -27,7 +27,6 @@ _MOST_ROWS = 20
 _GAP = 0.6
 """Between two starts on the axis of the chart of blocks, in rounds."""
 
-Rows = Sequence[Mapping[str, Any]]
 Raw = Mapping[str, Mapping[str, Any]]
 """By contender, as `benchcore.store.frames.raw_times.read_raw_times` has it."""
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _BORDERS = ((2**-40, REFERENCE), (2**-17.5, "fp32_ieee"), (2**-9.5, "tf32"), (2**-6, "bf16"))
 _COARSER = "coarser than bf16"
-_WANTED = {"bf16_autocast": "bf16"}
-"""The precision that the canary should measure, if it has another name."""
+COMPUTED_IN = {"bf16_autocast": "bf16"}
+"""Precisions whose products are computed in another one."""
 _SEED = 20260101
 STRIDE = 2
 """Of the canary's convolution, in both directions."""
@@ -128,7 +128,7 @@ def classify(error: float) -> str:
 
 def _check(found: Mapping[str, Any], precision: str) -> None:
     """Both must match the label: coarser would be unfairly fast, finer unfairly slow."""
-    wanted = _WANTED.get(precision, precision)
+    wanted = COMPUTED_IN.get(precision, precision)
     wrong = [
         f"the {what} errs by {found[f'{key}_error']:.2g}, as {found[f'{key}_seen']} does"
         for what, key in (("matmul", "matmul"), ("convolution", "conv"))

@@ -19,6 +19,8 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from benchcore.cell.proof.canary import COMPUTED_IN
+
 COMPUTE_SENTINEL = "matmul"
 BANDWIDTH_SENTINEL = "copy"
 SENTINELS = (COMPUTE_SENTINEL, BANDWIDTH_SENTINEL)
@@ -37,9 +39,6 @@ GPU_CACHE_BYTES = 128 * 2**20
 UNJUDGED = "physics could not be judged"
 _UNCONFIRMED = "the step is faster than the sentinels, which differ too much to rule it out"
 _BOTH_BEYOND = "both frameworks are faster than the sentinels, which must have run disturbed"
-
-_CEILING_OF = {"bf16_autocast": "bf16"}
-"""Precisions whose products run in another precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +107,7 @@ def find_ceilings(sentinels: Iterable[SentinelTime], precision: str) -> Ceilings
 
     From the fastest block, not a median: a ceiling is the capability of an undisturbed device.
     """
-    wanted = _CEILING_OF.get(precision, precision)
+    wanted = COMPUTED_IN.get(precision, precision)
     compute, bandwidth = dict[str, float](), dict[str, float]()
     ran: set[str] = set()
     for each in sentinels:
