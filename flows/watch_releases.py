@@ -25,9 +25,9 @@ def watch_releases(profile: ProfileName = "laptop", site: SiteName = "local") ->
     root = str(state.root)
     for lost, reason in release_watch.find_lost(root):
         release_watch.give_up(lost, reason, state)
-    found = release_watch.look(root)
+    found = release_watch.check_index(root)
     for each in found.pending:
-        release_watch.send(each, profile=profile, site=site, root=root)
+        release_watch.start_release(each, profile=profile, site=site, root=root)
     news = ", ".join(f"{each.package} {each.version}" for each in found.new) or "nothing new"
     if found.errors:
         return Failed(message=f"{news}; not all queries succeeded: {'; '.join(found.errors)}")

@@ -26,7 +26,7 @@ def list_built_versions(state: State) -> dict[str, list[str]]:
     return {name: [str(each) for each in sorted(built[name], reverse=True)] for name in built}
 
 
-def offer_built_versions(state: State) -> None:
+def update_forms(state: State) -> None:
     """List the built versions in the forms of the deployments that use this state folder."""
     built = list_built_versions(state)
     with get_client(sync_client=True) as client:

@@ -67,7 +67,7 @@ def run_campaign(campaign: str, root: str, *, wait_s: float = 0.0) -> dict[str, 
     pipeline.provision_environment.map(
         list(plan.releases), campaign=unmapped(campaign), root=unmapped(root)
     ).wait()
-    pipeline.offer_versions(root=root, return_state=True)
+    pipeline.update_forms(root=root, return_state=True)
     live = LiveUpdates(campaign, root)
     with show_progress(campaign, root) as update:
 

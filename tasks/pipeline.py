@@ -41,8 +41,8 @@ from benchcore.store.suspicions import choose_suspicions, refresh_suspicions
 from dashboards.publish import publish_campaign, read_page, withdraw_campaign
 from dashboards.wandb_runs import LIMIT_S as WANDB_LIMIT_S
 from dashboards.wandb_runs import send_runs, write_run
+from tasks import available_versions
 from tasks.alerts import alert as send_alert
-from tasks.available_versions import offer_built_versions
 from tasks.measurement import is_infrastructure
 
 LIMIT_S = 7200.0
@@ -95,10 +95,10 @@ def provision_environment(request: str, *, campaign: str, root: str) -> RunState
     return Completed(message=f"{request}: {record.name}")
 
 
-@task(task_run_name="offer-versions", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
-def offer_versions(*, root: str) -> None:
+@task(task_run_name="update-forms", cache_policy=NO_CACHE, timeout_seconds=LIMIT_S)
+def update_forms(*, root: str) -> None:
     """List the versions built here in the forms of Prefect's UI."""
-    offer_built_versions(State(Path(root)))
+    available_versions.update_forms(State(Path(root)))
 
 
 @task(task_run_name="ingest", **_PATIENT)

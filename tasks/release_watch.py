@@ -25,16 +25,16 @@ from tasks.alerts import alert
 from tasks.artifacts import show_table
 
 
-@task(task_run_name="look", cache_policy=NO_CACHE)
-def look(root: str) -> IndexCheck:
-    """Ask the package index for what is new."""
+@task(task_run_name="check-index", cache_policy=NO_CACHE)
+def check_index(root: str) -> IndexCheck:
+    """Query the package index for new releases."""
     return release_watch.check_index(
         open_state(Path(root)), pick_interpreters(find_interpreters(), None)
     )
 
 
-@task(task_run_name="send-{seen.package}-{seen.version}", cache_policy=NO_CACHE)
-def send(seen: WatchedRelease, *, profile: str, site: str, root: str) -> None:
+@task(task_run_name="start-{seen.package}-{seen.version}", cache_policy=NO_CACHE)
+def start_release(seen: WatchedRelease, *, profile: str, site: str, root: str) -> None:
     """Start the measurement of a release; once only, as its run has an idempotency key. Emits an
     event before the first attempt."""
     if seen.tries == 0:

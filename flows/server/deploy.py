@@ -55,11 +55,11 @@ def deploy(
     settle_server(opened)
 
     from tasks.apply import apply
-    from tasks.available_versions import offer_built_versions
+    from tasks.available_versions import update_forms
 
     draft = draft_deployments(opened, site, profile=profile, cron=cron, timezone=timezone)
     done, pool = apply(**draft), draft["pool"]
-    offer_built_versions(opened)
+    update_forms(opened)
     shard_pools = [each.name for each in draft["shard_pools"]]
     if as_json:
         print_json({**dataclasses.asdict(done), "pool": pool.name, "shard_pools": shard_pools})

@@ -144,10 +144,10 @@ def _check_ports(wanted: Up, listed: dict[str, Service]) -> None:
 
 def _deploy(draft: Draft, state: State) -> None:
     from tasks.apply import apply
-    from tasks.available_versions import offer_built_versions
+    from tasks.available_versions import update_forms
 
     apply(**draft)
-    offer_built_versions(state)
+    update_forms(state)
 
 
 def _run_worker(worker: Service) -> None:

@@ -66,7 +66,7 @@ from flows.server.deployments import DeployOptions, list_deployments, list_shard
 from flows.server.temporary_api import _forget_old_runs, _free_measure_limit
 from tasks.apply import Applied, Targets, apply, read_schedule
 from tasks.artifacts import shorten_id
-from tasks.available_versions import offer_built_versions
+from tasks.available_versions import update_forms
 from tasks.campaign_run import VOID
 from tasks.measurement import MEASURE_LIMIT
 from tasks.pausing import set_paused
@@ -215,7 +215,7 @@ def test_forms_list_the_environments_of_their_state_folder(
     _build(other, "torch", "2.15.0")
     plain = _offered()
     for each in (state, other, state):
-        offer_built_versions(each)
+        update_forms(each)
         assert _offered() == {
             "By name": ["newest", "previous"],
             "JAX built here": ["0.12.0", "0.11.0", "0.9.2"],
