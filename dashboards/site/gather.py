@@ -29,6 +29,7 @@ from benchcore.store.frames.reading import drop_calibration_runs
 from benchcore.store.reports.campaign import list_programs
 from benchcore.store.reports.seeds import list_trainings
 from benchcore.store.reports.void import explain_void
+from benchcore.store.series import ROLLING
 
 Kind = Literal["nightly", "release", "ad-hoc"]
 _NIGHTS = {*PROFILES, story.PROFILE}
@@ -100,7 +101,7 @@ class Campaign:
         """The newest version of each framework, by its name in words."""
         found = dict[str, str]()
         for row in self.rows("contenders"):
-            if row["role"] in ("newest", "system") and row["framework"] in ("jax", "torch"):
+            if row["role"] in ROLLING and row["framework"] in ("jax", "torch"):
                 found.setdefault(FRAMEWORKS[row["framework"]], str(row["version"]))
         return found
 

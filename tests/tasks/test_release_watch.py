@@ -113,7 +113,7 @@ def test_a_release_is_announced_once(state: State, monkeypatch: pytest.MonkeyPat
     record_status(state, "jax", "1.4", "new")
     for _ in range(2):
         (seen,) = list_watched(state)
-        release_watch.send.fn(seen, profile="ci", site="local", root=str(state.root))
+        release_watch.start_release.fn(seen, profile="ci", site="local", root=str(state.root))
         (seen,) = list_watched(state)
         assert retry_release(state, seen, "lost")
     assert emitted == ["deadheat.release.published"]

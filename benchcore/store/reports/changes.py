@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 from benchcore.store.conditions import read_conditions
 from benchcore.store.metrics import find_tracked
 from benchcore.store.models import DuelRun, EventChange, EventRow, PairRatio, SuspicionRow
-from benchcore.store.series import series_key
+from benchcore.store.series import ROLLING, series_key
 from benchcore.store.suspicions import changed_conditions
 
 _COPIED = (
@@ -80,7 +80,7 @@ def _read_versions(session: Session, rows: Sequence[SuspicionRow]) -> dict[int, 
     for start in range(0, len(runs), 500):  # SQLite limits the variables of a query
         part = runs[start : start + 500]
         for each in session.scalars(select(PairRatio).where(PairRatio.duel_run.in_(part))):
-            if each.a_role in ("newest", "system"):
+            if each.a_role in ROLLING:
                 place = found.setdefault((each.duel_run, each.a_arm, each.b_arm), [])
                 place.append((each.a_version, each.b_version))
     return {
