@@ -134,7 +134,7 @@ class DatasetOrder:
     """A JSON file that names every image of both splits, in order, with its label; or the files
     of arrays."""
     sha256: str
-    """Of the listing's names, labels and sizes; or of the arrays."""
+    """Hash of the listing's names, labels and sizes; or of the arrays."""
     num_classes: int
     num_train: int
     num_val: int
@@ -159,7 +159,7 @@ class CheckpointOrder:
     """Weights that stand in for the seeded ones, the same for every contender."""
 
     sha256: str
-    """Of the file that a user named, which itself stays where it is."""
+    """Hash of the file that the user named."""
     weights: str
     """An .npz with its arrays under canonical names."""
 

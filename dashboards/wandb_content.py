@@ -217,7 +217,7 @@ def _list_tables(listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str,
 
 
 def _make_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of scalars; lists and mappings as JSON."""
+    """A table of scalars; lists and mappings as JSON."""
     return {
         "columns": list(rows[0]),
         "rows": [[_flatten(each) for each in row.values()] for row in rows],

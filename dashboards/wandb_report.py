@@ -21,7 +21,7 @@ wr: Any = wandb_workspaces.reports.v2  # it does not export its names for type c
 _WIDE = wr.Layout(w=24, h=16)
 _MOST_CHARTS = 60
 _COLUMNS, _CHART = 3, (8, 6)
-"""Of the grid of charts, and the width and height of one."""
+"""Columns of the grid of charts, and the width and height of one."""
 
 
 def save(content: dict[str, Any]) -> None:

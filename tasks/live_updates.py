@@ -19,7 +19,7 @@ from tasks import pipeline
 PAUSE_S = 120.0
 """Between two updates: one takes seconds, which the campaign waits for."""
 LIMIT_S = 30.0
-"""Of writing an update, and of sending it."""
+"""Limit of writing an update, and of sending it."""
 
 
 @dataclass

@@ -46,8 +46,8 @@ from tasks.alerts import alert as send_alert
 from tasks.measurement import is_infrastructure
 
 LIMIT_S = 7200.0
-"""Of a task that does not measure: a night must end, even if a disk or a lock hangs. Builds, duels
-and proofs have limits of their own."""
+"""Limit of a task that does not measure: a night must end, even if a disk or a lock hangs. Builds,
+duels and proofs have limits of their own."""
 
 
 async def is_outage(_task: Task[..., Any], _run: TaskRun, state: RunState[Any]) -> bool:

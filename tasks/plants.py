@@ -75,7 +75,7 @@ class Plant:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of one side: a plant's, or a fair one (`plant` is None), which must pass."""
+    """The outcome of one side: a plant's, or a fair one (`plant` is None), which must pass."""
 
     duel: tuple[str, str]
     contender: str

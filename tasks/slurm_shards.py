@@ -305,7 +305,7 @@ def find_runs(shards: Collection[Shard], client: SyncPrefectClient) -> list[tupl
 
 
 def _key(shard: Shard) -> str:
-    """Of one state folder: others may have a campaign of that name and those duels."""
+    """It includes the state folder: others may have a campaign of that name with those duels."""
     return f"{_key_campaign(shard.campaign)}{shard.id}-{shard.token}"
 
 

@@ -197,8 +197,8 @@ class BoundProgram:
         left_behind.check_each_moved([*states, before], wanted)
 
     def _check_changes(self, outputs: object) -> None:
-        """Of steps without inputs: if the proof's second one changed the outputs, each must; but
-        to read them must not."""
+        """For steps without inputs: if the proof's second step changed the outputs, each step must,
+        but reading them must not."""
         first, again = self.program.read(outputs), self.program.read(outputs)
         self._compare(again, first, "read a second time")
         following, proven = self.program.read(self.step()), self._outputs[:2]

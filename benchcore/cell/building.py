@@ -50,8 +50,8 @@ def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
 
 
 def make_other_arrays(spec: Spec, case: Any, seed: int) -> Arrays:
-    """Of another seed, and of no checkpoint: numbers that the build has not seen. In inference one
-    example is larger than any that is usual, so that limits show; in training no ReLU is near its
+    """Arrays from another seed, without a checkpoint: numbers that the build has not seen. In
+    inference one example is larger than usual, so that limits show; in training no ReLU is near its
     kink, so that tolerances can be narrow."""
     arrays = spec.make_arrays(case, seed + _OTHER_SEED)
     if case.use_case == "infer":

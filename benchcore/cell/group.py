@@ -42,7 +42,7 @@ class Group:
 
     @property
     def pids(self) -> list[int]:
-        """Of all processes but the first."""
+        """Ids of all processes but the first."""
         return [member.pid for member in self._members]
 
     def place(self, rank: int) -> Place:

@@ -196,7 +196,7 @@ class JaxRuntime:
         return plan.argument_size_in_bytes + results + plan.temp_size_in_bytes
 
     def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
-        """Of the collectives in XLA's optimised program, and of the arrays' shards."""
+        """From the collectives in XLA's optimised program, and from the arrays' shards."""
         compiled = self._compile(program)
         exchanged = compiled and count_in_hlo(compiled.as_text() or "", self._num_devices)
         state = self._jax.tree_util.tree_leaves(program.held().get("state"))
@@ -241,7 +241,7 @@ class JaxRuntime:
         return found
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
-        """Of what XLA made of the step, of the jaxpr of several steps, and of the values of one."""
+        """From XLA's program of the step, the jaxpr of several steps, and the values of one."""
 
         def find_needless() -> dict[str, Any]:
             jax, settled = self._jax, program.settle(self.synchronise)

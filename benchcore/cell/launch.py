@@ -43,7 +43,7 @@ class Launcher:
         self.compilation = 0
         """Whose caches the next processes use; see `DuelLimits.compilation_of`."""
         self.seed = order.seed
-        """Of the next processes; see `DuelOrder.seed_of`."""
+        """Seed of the next processes; see `DuelOrder.seed_of`."""
 
     def launch(
         self, contender: ContenderOrder, workaround: Workaround | None = None

@@ -52,7 +52,7 @@ class ContenderProcess:
 
     @property
     def pids(self) -> list[int]:
-        """Of all processes of a contender that uses several devices; the first one leads."""
+        """Ids of all its processes: several if it uses several devices; the first one leads."""
         return [self.pid, *self._members]
 
     @property

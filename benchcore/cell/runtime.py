@@ -100,10 +100,10 @@ class Runtime(Protocol):
         ...
 
     def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
-        """Of a program on several devices: `communicated_bytes`, which they exchange in a step, as
-        `explain.communication` counts them, and `state_bytes_per_device`, what the first of them
+        """For a program on several devices: `communicated_bytes` that they exchange in a step, as
+        `explain.communication` counts them, and `state_bytes_per_device` that the first of them
         holds from step to step: its parts of parameters, statistics and the optimiser's state.
-        Gradients and activations are in neither."""
+        Neither includes gradients or activations."""
         ...
 
     def profile(self, program: BoundProgram, steps: int, folder: Path) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ MIN_STEPS = 50
 """Timed steps of every contender over a duel, before any other limit."""
 
 Times = Mapping[str, Mapping[int, float]]
-"""Of one start: per contender, the nanoseconds per step in each round that counts."""
+"""In one start, per contender: the nanoseconds per step in each round that counts."""
 
 
 @dataclass(frozen=True, kw_only=True)

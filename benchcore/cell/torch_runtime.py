@@ -228,7 +228,7 @@ class TorchRuntime:
         return None
 
     def measure_sharing(self, program: BoundProgram) -> dict[str, float | None]:
-        """Of the collectives that this process took part in, and of its parts of the tensors."""
+        """From the collectives that this process took part in, and its parts of the tensors."""
         exchanged = count_in_torch(self._torch, program.step, self._place.size)
         parts = [
             each.to_local() if hasattr(each, "to_local") else each
@@ -258,7 +258,7 @@ class TorchRuntime:
         return torch_watch.watch_step(self._torch, program.plain_step)
 
     def count_products(self, program: BoundProgram) -> dict[str, Any] | None:
-        """Of what its compiled graphs call, of what the step asks for, and of its values."""
+        """From what its compiled graphs call, what the step requests, and its values."""
         step = program.plain_step
 
         def find_needless() -> dict[str, Any]:

@@ -141,8 +141,8 @@ def query_python(python: Path, code: str, *, timeout_s: float = 60) -> Any:
 
 
 def _listed_by_uv() -> list[str]:
-    """Of PATH without pyenv's shims: uv starts each of them, which takes seconds, and the Pythons
-    behind them are found in pyenv's folder."""
+    """What uv lists, with a PATH without pyenv's shims: uv starts each shim, which takes seconds,
+    and the Pythons behind them are found in pyenv's folder."""
     arguments = ["python", "list", "--only-installed", "--output-format", "json"]
     shims = {str(root / "shims") for root in _list_pyenv_roots()}
     path = os.pathsep.join(each for each in _list_path() if each.rstrip("/") not in shims)

@@ -23,7 +23,7 @@ class Template:
     cuda_plugin: bool = False
     """Whether CUDA comes as a plugin's package, so that a lock without one is not for CUDA."""
     cuda_backends: list[str] = field(default_factory=list)
-    """Of uv's `--torch-backend`, tried where the registry's build is too new for the driver."""
+    """Values of uv's `--torch-backend`, tried where the registry's build needs a newer driver."""
     cpu_index: bool = False
     extras: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Further packages and imports by name, for the environments that a request names them for."""

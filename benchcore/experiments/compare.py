@@ -36,7 +36,7 @@ _USUAL: Mapping[str, Any] = {
     "bucketed": False,
     "reduction": "clipped_sum",
 }
-"""Of several cases that match, the one with these fields is meant; and rather none of tiny size."""
+"""Among several cases that match, the one with these fields is meant, and none of tiny size."""
 _ABSENT = {"devices": 1}
 """What a case means that lacks the field."""
 

@@ -270,7 +270,7 @@ def _find_largest(plan: Plan, request: ReleaseRequest, rows: Sequence[_Row]) -> 
 
 
 def _choose(rows: Sequence[_Row], request: ReleaseRequest) -> list[_Row]:
-    """Of a campaign's certificates, which may be of other versions too, those of a release."""
+    """The release's certificates among those of its campaign, which may measure other versions."""
     pair = (request.new, request.old)
     return [row for row in rows if (row["a_version"], row["b_version"]) == pair]
 

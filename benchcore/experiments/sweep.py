@@ -186,7 +186,7 @@ _LOGS = ("log_ratio", "low", "high")
 
 
 def _read_times(state: State, plan: Plan, duel: PlannedDuel) -> dict[str, StartTimes]:
-    """Of both sides: of each start the median of its undisturbed blocks."""
+    """Per side, in each start the median of its undisturbed blocks."""
     path = result_path(state, plan.campaign, duel.duel_run)
     contenders = read_document(path)["contenders"] if path.exists() else ()
     by_name = {each["name"]: each for each in contenders}

@@ -49,7 +49,7 @@ _SMALLEST_SIDE = 32
 _USUAL_SIDE = 224
 _STEP = CaseFilter(use_case="train", batch=32)
 _STARTS = 3
-"""Of a training without a target."""
+"""Starts of a training without a target."""
 _LIMITS = {"--epochs": 1000, "--batch-size": 4096, "--starts": 100, "--workers": 256}
 
 
@@ -62,7 +62,7 @@ class TrainingRequest:
     epochs: int
     batch: int
     side: int | None
-    """Of images, in pixels; None = not images."""
+    """Height and width of images, in pixels; None = not images."""
     mode: str
     precision: str
     a: Sequence[str]

@@ -30,7 +30,7 @@ from benchcore.protocol import METHOD, name_case
 from benchcore.state import State
 
 _ATTEMPTS = 2
-"""Of a duel that other processes disturb."""
+"""How often a disturbed duel is measured at most."""
 _CONVERGED = "no change of one setting was faster"
 
 

@@ -24,9 +24,10 @@ BASE_CASES: Mapping[str, tuple[str, ...]] = {
     "kernels": ("softmax_b128", "rms_norm_linear_b128"),
     "recompile": ("infer_base", "infer_base_bucketed"),
 }
-"""Of workloads in both frameworks. A CPU takes seconds per step of large models. So vision models
-and ensemble ConvNets run with one image. Left out, as they take minutes: per-sample gradients of
-texts and of `cifar_resnet`, which `seed0` measures, and gradients of ensemble ConvNets."""
+"""Cases of workloads that both frameworks have. A CPU takes seconds per step of large models. So
+vision models and ensemble ConvNets run with one image. Left out, as they take minutes: per-sample
+gradients of texts and of `cifar_resnet`, which `seed0` measures, and gradients of ensemble
+ConvNets."""
 _SIZE = "_medium"
 _EAGER = (("ops", "linspace_chain_small"), ("ops", "elementwise_chain_small"))
 """What NumPy's users write: short arrays on the host, and each operation a call of its own."""

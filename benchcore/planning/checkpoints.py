@@ -155,7 +155,7 @@ def _check_file(path: Path, wanted: Described) -> None:
 
 
 def _check_size(size: int, wanted: Described, path: Path) -> None:
-    """Of the file, and of what an archive unpacks to."""
+    """Refuse a size that no checkpoint of this model has: of the file, or unpacked."""
     exact = 4 * sum(math.prod(shape) for _, shape in wanted.values())
     if size > 4 * exact + _ROOM:
         raise UserError(

@@ -69,7 +69,7 @@ class PlannedDuel:
     checkpoint: str | None = None
     """SHA-256 of the file whose weights every contender has; None = seeded ones."""
     earlier_passes: tuple[EarlierPasses, ...] = ()
-    """Of the last week, newest first: see `DuelOrder.find_passes`."""
+    """Those of the last week, newest first: see `DuelOrder.find_passes`."""
 
     @property
     def title(self) -> str:
@@ -91,7 +91,7 @@ class Plan:
     duels: tuple[PlannedDuel, ...]
     notes: tuple[str, ...]
     pool: str | None = None
-    """Of a Slurm site; none: its default one."""
+    """A pool of a Slurm site; None = its default pool."""
     separate_nodes: bool = False
     """Whether each duel is measured in an allocation of its own, on different nodes where a site
     has several, as a confirmation needs."""

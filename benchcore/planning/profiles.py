@@ -53,14 +53,14 @@ class Profile:
     device: str = "cpu"
     seed: int = 20260101
     limits: DuelLimits = field(default_factory=DuelLimits)
-    """Of every match that has none of its own."""
+    """Limits of every match without its own."""
     calibration_matches: tuple[Match, ...] = ()
     """Cases that calibration runs use (`benchcore.planning.calibration_runs`): two arms each, whose
     steps take at most a fiftieth of a block."""
     calibration_starts: int = 1
     """Starts of a calibration run in one night."""
     needs: frozenset[str] = frozenset()
-    """Of gpu, slurm, prefect_api, compiler: what `deadheat verify` calls missing when absent."""
+    """Which of gpu, slurm, prefect_api and compiler `deadheat verify` requires."""
 
     def limits_of(self, match: Match) -> DuelLimits:
         """The limits of a match's duel."""

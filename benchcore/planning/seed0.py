@@ -42,7 +42,7 @@ class Cell:
 
     @property
     def case(self) -> str:
-        """Of the workload."""
+        """The workload's case."""
         return _CASES[self.use_case]
 
 

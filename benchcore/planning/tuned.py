@@ -61,7 +61,7 @@ class TunedSettings:
     made_at: str
     """UTC, ISO 8601."""
     environment: Mapping[str, Any]
-    """Of the first duel: Python, lock and packages."""
+    """Python, lock and packages of the first duel."""
     starts: int
     rounds: int
     least_gain: float

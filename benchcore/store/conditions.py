@@ -18,7 +18,7 @@ _PINNED = ("previous", "control", "pinned")
 
 
 _MOST_VARIABLES = 500
-"""Of one query: SQLite limits them."""
+"""Variables of one query: SQLite limits them."""
 
 
 def read_conditions(

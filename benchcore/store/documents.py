@@ -19,7 +19,7 @@ from benchcore.cell.document import end_case, spec_case
 
 _MAX_PROBLEMS = 10
 MOST_BYTES = 64 * 2**20
-"""Of a document; the largest that were measured have 0.2 MiB."""
+"""Largest size of a document; the largest measured ones have 0.2 MiB."""
 _MAX_SHOWN = 80
 _MAX_MESSAGE = 300
 

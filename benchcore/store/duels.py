@@ -119,7 +119,7 @@ _Contender = tuple[str, str]
 def _read_starts(
     session: Session, wanted: ColumnElement[bool]
 ) -> tuple[Mapping[_Contender, _Blocks], Mapping[_Contender, Mapping[int, int | None]]]:
-    """Of each contender of each duel run: the blocks of its starts, and their compilations."""
+    """Per contender of each duel run: the blocks of its starts, and their compilations."""
     blocks = defaultdict[_Contender, dict[int, Any]](dict)
     compilations = defaultdict[_Contender, dict[int, int | None]](dict)
     columns = (StartRun.start_index, StartRun.blocks, StartRun.compilation)

@@ -46,7 +46,7 @@ _OVER_STARTS: Mapping[str, Callable[[Iterable[float]], float]] = {
 def read_contenders(
     session: Session, metrics: Sequence[Metric], runs: Select[tuple[str]]
 ) -> Iterator[tuple[tuple[str, str], dict[str, dict[int, float]]]]:
-    """Of each contender (duel run and name) of these duel runs: by metric, its value in each start.
+    """Per contender (duel run and name) of these duel runs: by metric, its value in each start.
 
     Step time must not be among the metrics.
     """

@@ -121,7 +121,7 @@ class _Stored:
 
     @classmethod
     def read(cls, session: Session, key: SeriesKey | None = None) -> _Stored:
-        """Of one series, or of all."""
+        """Read those of one series, or of all."""
         query = _of_series(key)
         accepted = query.join(EventRow, EventRow.suspicion == SuspicionRow.id)
         rows, baselines = defaultdict[SeriesKey, list[SuspicionRow]](list), dict[SeriesKey, int]()
@@ -261,7 +261,8 @@ def choose_suspicions(engine: Engine, ids: Sequence[int] = ()) -> list[int]:
 
 
 def _list_priorities(engine: Engine) -> list[Priority]:
-    """Of the open suspicions; a start is assumed to last as long as in the night after."""
+    """Priorities of the open suspicions; a start is assumed to last as long as in the night after
+    the change."""
     with Session(engine) as session:
         rows = list(session.scalars(select(SuspicionRow)))
         answers = Counter((row.trigger, row.state) for row in rows)

@@ -22,7 +22,7 @@ _WIDTH: Any = "container"
 _QUANTILE = ["contender:N", "quantile:Q", "ms:Q"]
 _HISTORY_HEIGHT, _OVERVIEW_HEIGHT = 290, 42
 _LABELS_HEIGHT = 38
-"""Of the rows for labels of versions and conditions, above the values."""
+"""Height of the rows above the values, for labels of versions and conditions."""
 
 
 def _named(name: str) -> alt.NamedData:

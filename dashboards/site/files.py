@@ -24,7 +24,7 @@ POLICY = (
     "img-src 'self' file: data: blob:; base-uri 'none'; form-action 'none'"
 )
 _ONCE = ("duels/", "campaigns/")
-"""Of one campaign only, so not held in memory while a whole site is built."""
+"""Data of one campaign only, so not held in memory while a whole site is built."""
 _BEFORE, _AFTER = "deadheat.receive(", ");\n"
 
 

@@ -85,9 +85,9 @@ _OPTIONAL = (
         help="By all devices; each collective counts its whole tensor once. JAX / PyTorch.",
     ),
 )
-"""Of single operations, and of cases on several devices: shown where a row has them."""
+"""Columns of single operations and of cases on several devices: shown where a row has them."""
 _FORMS: Mapping[str, Callable[[Any], str]] = {"numpy_step_ns": format_ns}
-"""Of those that are no bytes."""
+"""How amounts other than bytes are formatted."""
 
 Answer = Mapping[str, Any]
 

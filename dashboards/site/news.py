@@ -42,9 +42,10 @@ def write_verdict(
     *,
     is_first: bool = False,
 ) -> str:
-    """Of a night, from its counts: why nothing counts, else the largest confirmed change, else the
-    largest new suspicion, else that nothing changed. News is what was opened from the night's begin
-    `until` the next night on this device began. `is_first`: no night on it was before."""
+    """A night's verdict from its counts: why nothing counts, else the largest confirmed change,
+    else the largest new suspicion, else that nothing changed. News is what was opened between the
+    begin of this night and `until`, the begin of the next one on this device. `is_first`: the device
+    has no earlier night."""
     if counts["counting"] == 0:
         return _explain_nothing(counts)
     own = sorted((each for each in changes if _is_news(each, counts, until)), key=_size)
@@ -69,7 +70,7 @@ def _is_news(change: Mapping[str, Any], counts: Mapping[str, Any], until: str | 
 
 
 def write_run_verdict(campaign: Campaign) -> str:
-    """Of a campaign that is no night: who is faster in its leading pair."""
+    """The verdict of a campaign that is no night: who is faster in its leading pair."""
     if not counting(campaign.ratios).any():
         return _explain_nothing(count_pairs(campaign), "in this run")
     return write_run_headline(campaign.ratios, newest_pairs(campaign.ratios))

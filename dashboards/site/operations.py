@@ -93,7 +93,7 @@ def _write_as_of(known: Sequence[Answer]) -> str:
 
 
 def _name_versions(row: Answer, of: Answer | None = None) -> str:
-    """Of both sides of a row, or of an earlier pair of the same sides."""
+    """Versions of both sides of a row, or of an earlier pair of the same sides."""
     versions = row if of is None else of
     sides = (f"{FRAMEWORKS[row[f'{s}_framework']]} {versions[f'{s}_version']}" for s in "ab")
     return " and ".join(sides)

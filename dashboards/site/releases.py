@@ -120,8 +120,8 @@ def releases_page(files: SiteFiles) -> Block:
 
 
 def _find_nearest(keys: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Of each version the pair with the nearest older one: a backfill measures every two versions
-    side by side, and what a release did is what it did to the version before it."""
+    """For each version the pair with the nearest older one: a backfill measures every two versions
+    side by side, but a release is compared with the version before it."""
     found = dict[tuple[str, str], tuple[str, ...]]()
     for key in sorted(keys, key=lambda key: _sort_key(key[2])):
         found[key[0], key[1]] = key

@@ -36,7 +36,7 @@ class OwnPostgres:
 
     @property
     def url(self) -> str:
-        """Of a database that Prefect would use, and that holds results here."""
+        """URL of its database, which holds the results."""
         return f"postgresql+psycopg://deadheat:{self._password}@127.0.0.1:{self._port}/prefect"
 
     def start(self) -> None:

@@ -70,7 +70,7 @@ class Trial:
     slurm: OwnSlurm | None = None
     """Where the duels of the layer `slurm` run, with a worker of that server."""
     options: tuple[str, ...] = ()
-    """Of `deadheat up`, in trials of its services."""
+    """Options of `deadheat up`, in trials of its services."""
     proxy: Proxy | None = None
     """Before that server, in trials in which it fails."""
     environ: dict[str, str] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class Trial:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Of the measuring layer."""
+        """Arguments of the measuring layer."""
         return (str(self.state.root), CAMPAIGN)
 
     def wait_for_event(self, number: int) -> None:

@@ -26,7 +26,7 @@ class Up:
     dashboard_port: int
     slurm_local: bool
     database_port: int | None = None
-    """Of a PostgreSQL of our own; None: Prefect's server uses SQLite."""
+    """Port of our own PostgreSQL; None = Prefect's server uses SQLite."""
 
     @property
     def api(self) -> str:

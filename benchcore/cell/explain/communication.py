@@ -22,8 +22,8 @@ _OF_BACKENDS = ("gloo:", "nccl:")
 
 
 def count_in_hlo(text: str, devices: int) -> int:
-    """Of XLA's optimised program, of asynchronous collectives where they end. What is within a loop
-    counts once."""
+    """Count in XLA's optimised program; asynchronous collectives count where they end, and what is
+    within a loop counts once."""
     return sum(_size(found, devices) for found in _COLLECTIVE.finditer(text))
 
 
@@ -38,7 +38,7 @@ def _count_bytes(kind: str, bits: str, shape: str) -> int:
 
 
 def count_in_torch(torch: Any, step: Callable[[], object], devices: int) -> int:
-    """Of a step under torch's profiler, from the operands of this process's collectives."""
+    """Count in a step under torch's profiler, from the operands of this process's collectives."""
     with torch.profiler.profile(record_shapes=True) as seen:
         step()
     events = seen.profiler.kineto_results.events()

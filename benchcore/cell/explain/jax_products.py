@@ -90,8 +90,8 @@ def _count_convolution(equation: Any, left: tuple[int, ...], right: tuple[int, .
 
 
 def _count_attention(equation: Any, query: tuple[int, ...], key: tuple[int, ...]) -> int:
-    """Of (batch, token, head, feature), in cuDNN: two products, backward two for each. Not run on a
-    GPU."""
+    """cuDNN's attention, (batch, token, head, feature): two products, and backward two for each.
+    Not run on a GPU."""
     products = 4 if "_bwd" in equation.primitive.name else 2
     return 2 * products * math.prod(query) * key[1]
 

@@ -96,7 +96,7 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
 
 
 def _part_here(tensor: Any) -> Any:
-    """Of a tensor that several processes share, what this one computes with."""
+    """The part of a shared tensor that this process computes with."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
@@ -145,7 +145,7 @@ def _attention_backward(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int
 
 
 def _whole_attention(args: tuple[Any, ...], shapes: _Shapes, out: Any) -> int:
-    """Of `nn.MultiheadAttention` in inference: three projections, attention, one projection."""
+    """`nn.MultiheadAttention` in inference: three projections, attention, one projection."""
     batch, tokens, features = shapes[0]
     return 2 * batch * tokens * features * (4 * features + 2 * tokens)
 

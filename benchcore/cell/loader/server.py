@@ -138,7 +138,7 @@ class LoaderServer:
 
 
 def _make_rng(*of: int) -> np.random.Generator:
-    """Of a seed, an epoch and, for its crop, an image."""
+    """Random numbers from a seed, an epoch and, for a crop, an image."""
     return np.random.Generator(np.random.PCG64([*of]))
 
 

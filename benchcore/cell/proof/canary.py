@@ -30,7 +30,7 @@ COMPUTED_IN = {"bf16_autocast": "bf16"}
 """Precisions whose products are computed in another one."""
 _SEED = 20260101
 STRIDE = 2
-"""Of the canary's convolution, in both directions."""
+"""Stride of the canary's convolution, in both directions."""
 
 
 class CanaryContradictsError(Exception):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchcore.cell.runtime import Runtime
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's training images, as documented with torchvision's weights: red, green, blue."""
+"""For ImageNet's training images, as documented with torchvision's weights: red, green, blue."""
 
 
 def list_proof_cases(spec: Spec, *, from_checkpoint: bool) -> Mapping[str, Any]:

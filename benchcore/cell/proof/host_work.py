@@ -14,7 +14,7 @@ from typing import Any
 from benchcore.cell.explain.python_calls import run_hooked
 
 _LINES_PER_CALL = 20
-"""Of a step's own code, for each call that it makes; ours run 3.1 at most."""
+"""Lines of a step's own code for each call that it makes; ours run 3.1 at most."""
 _FEWEST_LINES = 400
 _LONGEST_NS = 200_000
 """CPU time of one call that calls nothing itself; ours take microseconds."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _FEWEST_VALUES = 64
 """A smaller array in bf16 may return to its first value."""
 _MOST_VALUES = 4096
-"""Of each array that further steps are judged by: a state of ViT's has 1 GB."""
+"""Values of each array that further steps are judged by: a state of ViT's has 1 GB."""
 _OFF = 0.03
 """Share of its own length by which one more step may miss what it should do."""
 _ROUNDINGS: Mapping[str, float] = {"bf16": 2.0**-7}

@@ -83,7 +83,7 @@ def _join_rates(rates: Iterable[float]) -> str:
 
 
 def _find_addresses(runtime: Runtime, inputs: Any) -> tuple[int, ...]:
-    """Of all arrays: sets may share one that is the same in all, such as labels on a CPU."""
+    """Addresses of all arrays: sets may share one, such as labels on a CPU."""
     return tuple(_find_address(runtime, each) for each in list_arrays(inputs))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_ELEMENTS = 500_000_000
-"""Of all operations of a step that is followed: a minute of one CPU."""
+"""Elements that all operations of a followed step may move: a minute of one CPU."""
 TOO_LARGE = "the step is too large to be followed"
 CHOOSING = (
     "clamp", "dropout", "masked_fill", "max", "min", "select_n", "threshold_backward", "where"
@@ -29,7 +29,7 @@ class Operation:
     reads: tuple[Hashable, ...]
     results: tuple[Hashable, ...]
     elements: int
-    """Of the largest array that it reads or writes; 0 = it moves none, as a view does."""
+    """Size of the largest array that it reads or writes; 0 = it moves none, as a view does."""
     call: object
     """Operations of one call are needless together."""
     updates: bool = False

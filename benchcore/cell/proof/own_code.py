@@ -17,7 +17,7 @@ _OWN = "benchcore."
 
 
 class _Identities(tuple[int, ...]):
-    """Of functions, and of what they are made of."""
+    """Identities of functions, and of their code, defaults and closures."""
 
     def __repr__(self) -> str:
         return "replaced"
@@ -39,7 +39,7 @@ def _name(found: Mapping[str, object]) -> dict[str, object]:
 
 
 def identify(module: ModuleType, names: tuple[str, ...]) -> dict[str, object]:
-    """Of functions of a framework that the harness relies on, as far as it has them."""
+    """Identities of a framework's functions that the harness relies on, as far as it has them."""
     here = {name: getattr(module, name, None) for name in names}
     return _name({f"{module.__name__}.{name}": _identify([each]) for name, each in here.items()})
 

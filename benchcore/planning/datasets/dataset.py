@@ -16,7 +16,7 @@ from benchcore.errors import UserError, show
 from benchcore.protocol import RowOrder, write_json
 
 MOST_BYTES = 2**31
-"""Of a file that is read, and of the arrays that are kept."""
+"""Largest file that is read, and largest size of the stored arrays."""
 EVERY = 6
 """Without splits each sixth example is for validation, as in MNIST one image in seven."""
 Splits = Mapping[str, Mapping[str, np.ndarray]]
@@ -56,7 +56,7 @@ class Dataset:
     name: str
     listing: Path
     sha256: str
-    """Of every image's name, label and bytes; or of the arrays."""
+    """Hash of every image's name, label and bytes; or of the arrays."""
     num_classes: int
     num_train: int
     num_val: int
@@ -67,7 +67,7 @@ class Dataset:
 
     @property
     def side(self) -> int | None:
-        """Of images in arrays, which are not resized."""
+        """Height and width of images in arrays, which are not resized."""
         return self.rows[0].shape[0] if self.rows and self.rows[0].name == "images" else None
 
     def list_rows(self, side: int | None) -> tuple[RowOrder, ...]:

@@ -24,7 +24,7 @@ class Package:
     name: str
     version: str
     sha256: str
-    """Of its wheel."""
+    """Hash of its wheel."""
     path: str
     licence: str
 

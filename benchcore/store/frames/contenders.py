@@ -145,7 +145,7 @@ def _sum_compilation(untimed: Any) -> float | None:
 
 
 def _latency_and_energy(engine: Engine, campaign: Campaigns) -> pd.DataFrame:
-    """Of each contender run, by duel run and name: what takes the samples of all its starts."""
+    """Per contender run, by duel run and name: metrics that need the samples of all its starts."""
     columns = columns_of(StartRun, "duel_run", "contender", "latency_ns", "energy")
     query = select_columns(*columns).join(StartRun, StartRun.duel_run == DuelRun.id)
     starts = read_frame(engine, query, campaign)

@@ -11,8 +11,8 @@ from typing import Any, Literal
 SLOW = 2.0
 """The least ratio of step times with which an operation is listed as slow."""
 Move = Literal["entered", "left", "turned", "stayed", "new"]
-"""Of the list, since earlier versions: `turned` = the other framework is the slow one now;
-`new` = it is listed, and was not measured with earlier versions."""
+"""What an operation did since earlier versions: `entered` or `left` the list, `turned` (the other
+framework is the slow one now), `stayed`, or `new` (listed, and not measured with them)."""
 Answer = Mapping[str, Any]
 
 
@@ -36,7 +36,7 @@ class Slowness:
 
 
 def measure_slowness(row: Mapping[str, Any]) -> Slowness:
-    """Of a pair's `log_ratio`, `low` and `high`: logs of T_b / T_a."""
+    """The slowness in a pair's `log_ratio`, `low` and `high`: logs of T_b / T_a."""
     found = [row[key] for key in ("log_ratio", "low", "high")]
     middle, low, high = (math.nan if each is None or each != each else each for each in found)
     if middle > 0:

@@ -22,9 +22,9 @@ from benchcore.verdict.history.levels import HistoryLevels
 CELLS = ("a_old", "a_new", "b_old", "b_new", "control")
 """The cells of a run's start, in the order of its contenders."""
 STARTS = LOOKS[0]
-"""Of a complete run: as many as at a confirmation's first look."""
+"""Starts of a complete run: as many as at a confirmation's first look."""
 FEWEST_STARTS = 3
-"""Of a run with missed nights, for it to be judged."""
+"""Starts that a run with missed nights needs to be judged."""
 FEWEST_RUNS = 10
 """With fewer runs a rate is reported as not yet meaningful."""
 FEWEST_FREEDOM = 8

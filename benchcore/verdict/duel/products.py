@@ -16,7 +16,7 @@ from benchcore.cell.proof.needless import TOO_LARGE
 BAND = 0.01
 """How far the counted FLOPs may be from the analytic ones: none of ours is."""
 FEWEST_KEPT = 0.9
-"""Of the FLOPs that the step asks for, the least that its compiled program must do. XLA simplifies
+"""Least share of the requested FLOPs that a step's compiled program must do. XLA simplifies
 up to 0.3 % away; above 1 there is no bound, as a compiler may compute things twice (XLA's gradients
 of depthwise convolutions on a CPU: 3.9 and 6.6 times in tiny MobileNetV3 and EfficientNet). A case
 without products has no such bound, as XLA may know better formulas: of a cumulative sum of 4,096
@@ -35,7 +35,7 @@ _DTYPES = {
     "bf16": "bfloat16",
     "bf16_autocast": "bfloat16",
 }
-"""Of the operands. TF32 is a rounding of float32, which the canary checks."""
+"""Dtype of the operands. TF32 is a rounding of float32, which the canary checks."""
 
 
 def judge_products(

@@ -36,9 +36,9 @@ class TrainedSeed:
 
     seed: int
     inputs_sha256: str | None
-    """Of its first weights and all its batches."""
+    """Hash of its first weights and all its batches."""
     seconds: float | None
-    """Of training until the target; None = it never reached it."""
+    """Seconds of training until the target; None = it never reached it."""
     accuracy: float
     """In validation after the last epoch, 0 to 1."""
     disturbed: bool

@@ -16,7 +16,7 @@ _SCALAR_BYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class StepProfile:
-    """Of one step. `kernel_ns` and `dispatch_ns` add up to a step without a profiler.
+    """One step. `kernel_ns` and `dispatch_ns` add up to a step without a profiler.
 
     `dispatch_ns` is the time without a kernel: Python, dispatch, launch gaps, waiting. `host_syncs`
     are waits for a value, `host_copies` arrays taken from the host; `python_calls` are the Python
@@ -118,6 +118,6 @@ def _list_windows(measured: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _half_width(values: list[float]) -> float:
-    """Of the 95 % interval of the mean, by Student's t."""
+    """Half the 95 % interval of the mean, by Student's t."""
     deviation = statistics.stdev(values) / math.sqrt(len(values))
     return t_quantile(0.975, len(values) - 1) * deviation

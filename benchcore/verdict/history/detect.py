@@ -33,7 +33,7 @@ _LINE_COSTS = 0.55
 """Penalty of a straight line, in change points: it has no place to choose."""
 _BEND_COSTS = 7.5
 _MOST_BENDS = 3
-"""Of a drift: its penalty for each degree beyond a straight line, and the maximal degree."""
+"""A drift's penalty for each degree beyond a straight line, and its largest degree."""
 _NIGHTS_BEFORE = 20
 """Nights before the last one that show whether the noise is larger at present."""
 _DOUBTED = 0.3

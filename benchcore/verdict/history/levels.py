@@ -238,8 +238,8 @@ def _clip(residuals: np.ndarray) -> np.ndarray:
 
 
 def measure_correlation(logs: np.ndarray) -> float:
-    """Of neighbouring nights about their median, clipped as for the spread; 0 if it is below what
-    chance shows among this many nights."""
+    """Correlation of neighbouring nights about their median, clipped as for the spread; 0 if it is
+    below what chance shows among this many nights."""
     clipped = _clip(logs - np.median(logs))
     squares = float(clipped @ clipped)
     if len(logs) < 3 or squares == 0.0:

@@ -24,7 +24,7 @@ GROUPS = 4
 EPSILON = 1e-5
 _SMALL = 1e-3
 NORM_MOMENTUM = 0.1
-"""Of the running statistics: torch's default."""
+"""Momentum of the running statistics: torch's default."""
 
 
 @dataclass(frozen=True, kw_only=True)

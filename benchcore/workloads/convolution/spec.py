@@ -111,7 +111,7 @@ def tolerances(case: Case) -> dict[str, float]:
 
 
 def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """Of both sets of inputs in turn, in float64."""
+    """The evidence of both sets of inputs in turn, in float64."""
     found = [_convolve(case, each) for each in roll(arrays.inputs, NUM_BUFFERS)]
     return {name: np.stack([each[name] for each in found]) for name in found[0]}
 

@@ -140,7 +140,7 @@ def tolerances(case: Case) -> dict[str, float]:
 
 
 def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """Of both sets of inputs in turn, in float64: `outputs` (models, batch, ...), or `loss`
+    """The evidence of both sets of inputs, in float64: `outputs` (models, batch, ...), or `loss`
     (models,), each the mean of its outputs' squares, and `gradient`, all weights' in one array."""
     params = {name: array.astype(np.float64) for name, array in arrays.params.items()}
     names = [name for name, _, _ in case.layers]

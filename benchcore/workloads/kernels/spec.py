@@ -92,7 +92,7 @@ def least_bytes(case: Case) -> int:
 
 
 def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """Of both sets of inputs in turn, in float64."""
+    """The evidence of both sets of inputs in turn, in float64."""
     return {"result": np.stack([_compute(each) for each in roll(arrays.inputs, NUM_BUFFERS)])}
 
 

@@ -161,15 +161,15 @@ class Network:
     """What a workload's spec defines of its network."""
 
     shapes: Callable[[Case], Shapes]
-    """Of every parameter and running statistic, in the order of the torch module."""
+    """Shapes of every parameter and running statistic, in the order of the torch module."""
     products: Callable[[Case], Iterable[Product]]
-    """Of the forward pass of one example."""
+    """Products of the forward pass of one example."""
     make_inputs: MakeInputs
     """The inputs, with `labels` last."""
     normed: bool = False
     """Whether training changes running statistics."""
     gradient_tolerance: float
-    """Of quantities that come from gradients."""
+    """Tolerance of quantities that come from gradients."""
     leave_kinks: Callable[[Case, ByName], ByName] | None = None
     """The parameters far from the kinks of ReLUs, if it has some."""
 

@@ -66,9 +66,9 @@ class _Placed:
 
     network: Network
     device: jax.Device | Sharding
-    """Of parameters: one device, or a copy on each."""
+    """Where parameters go: one device, or a copy on each."""
     spread: jax.Device | Sharding
-    """Of inputs: the same device, or a part on each."""
+    """Where inputs go: the same device, or a part on each."""
     dtype: jnp.dtype
     wanted: BuildSettings
 
@@ -128,7 +128,7 @@ class _Placed:
 
 
 def _take_parts(array: np.ndarray, where: jax.Device | Sharding) -> np.ndarray | jax.Array:
-    """Of an array for the devices of several processes, those of this one."""
+    """This process's parts of an array that is spread over several processes."""
     if isinstance(where, jax.Device) or where.is_fully_addressable:
         return array
     return jax.make_array_from_callback(array.shape, where, lambda part: array[part])

@@ -127,7 +127,7 @@ def build(case: Case, arrays: Arrays, wanted: BuildSettings, module: nn.Module) 
 
 
 def _find_device(case: Case, wanted: BuildSettings) -> torch.device:
-    """Of this process: on several devices each has its own, by its place in the group."""
+    """This process's device: on several devices each process has one, by its place in the group."""
     if case.devices == 1:
         return torch.device(wanted.device)
     if not distributed.is_initialized() or distributed.get_world_size() != case.devices:
@@ -334,7 +334,7 @@ def _share_out(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _find_address(tensor: torch.Tensor) -> int:
-    """Of the part that is here."""
+    """Address of the part that is here."""
     return (tensor.to_local() if hasattr(tensor, "to_local") else tensor).data_ptr()  # type: ignore[operator]
 
 

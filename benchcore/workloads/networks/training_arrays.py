@@ -20,7 +20,7 @@ step, and rounding decides what is learnt: 10 % on one side, 89 % on the other."
 def training_arrays(
     make_arrays: Callable[[Case, int], Arrays], case: Case, seed: int, batch: ByName
 ) -> Arrays:
-    """Of images as of the vision workloads; a network with one channel takes the first of each.
+    """For images as in the vision workloads; a network with one channel takes the first of each.
     Other networks keep their seeded weights."""
     drawn = make_arrays(case, seed)
     if "images" not in batch:

@@ -35,7 +35,7 @@ class Distribution:
     low: float = -math.inf
     below: float = math.inf
     shares: Mapping[float, float]
-    """Of the numbers below each threshold."""
+    """Share of the numbers below each threshold."""
     tail: float = 0.0
     """Share of the numbers more than four standard deviations from the mean."""
     draw: Callable[[np.random.Generator, Shape], np.ndarray]
@@ -81,7 +81,7 @@ NORMAL = Distribution(
 
 
 def measure_draws(numbers: np.ndarray, wanted: Distribution) -> dict[str, np.ndarray]:
-    """Of float32 numbers in the order in which they were drawn.
+    """What float32 numbers are like, in the order in which they were drawn.
 
     `moments`: mean and variance, in those of the distribution; `distribution`: the shares below its
     thresholds; `bounds`: 1 + the numbers outside; `tail`: the root of the share of far numbers

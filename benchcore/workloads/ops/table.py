@@ -46,7 +46,7 @@ class Operation:
     takes_size: bool = False
     """Whether reference and calls take the keyword `size`, too."""
     flops: Callable[[Shape], int] = field(default=lambda size: 0)
-    """Of matrix products and convolutions; elementwise work does not count (`Spec.flops`)."""
+    """FLOPs of matrix products and convolutions; elementwise work does not count (`Spec.flops`)."""
     tolerances: ByPrecision = field(default_factory=lambda: _HALF)
 
 
@@ -76,7 +76,7 @@ def _scatter_add(updates: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def _attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Of (batch, head, token, feature)."""
+    """Attention over (batch, head, token, feature)."""
     weights = np.exp(query @ key.swapaxes(2, 3) / np.sqrt(query.shape[3]))
     return weights / weights.sum(axis=3, keepdims=True) @ value
 

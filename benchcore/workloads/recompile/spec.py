@@ -135,7 +135,7 @@ def least_bytes(case: Case) -> int:
 
 
 def reference(case: Case, arrays: Arrays) -> Mapping[str, np.ndarray]:
-    """Of both sets of inputs in turn, in float64."""
+    """The evidence of both sets of inputs in turn, in float64."""
     params = {name: array.astype(np.float64) for name, array in arrays.params.items()}
     results = []
     for inputs in roll(arrays.inputs, NUM_BUFFERS):

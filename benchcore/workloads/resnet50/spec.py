@@ -90,7 +90,7 @@ def tolerances(case: Case) -> dict[str, float]:
 
 
 def leave_kinks(case: Case, params: ByName) -> ByName:
-    """Of the late stages, where one unit moves the gradient most."""
+    """Move the late stages away from kinks: there one unit changes the gradient most."""
     for stage in STAGES[2:]:
         blocks = [f"{stage.name}.{index}" for index in range(stage.blocks)]
         norms = [f"{block}.bn{place}" for block in blocks for place in (1, 2, 3)]

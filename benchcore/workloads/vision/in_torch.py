@@ -296,8 +296,8 @@ def _make_training(
 
 
 def _list_drop_rates(placed: _Placed, images: torch.Tensor) -> list[float]:
-    """Of every dropout and stochastic depth that a forward pass calls: torchvision also makes some
-    that it never calls."""
+    """Rates of every dropout and stochastic depth that a forward pass calls: torchvision also makes
+    some that it never calls."""
     rates: list[float] = []
     droppers = [each for each in placed.model.modules() if getattr(each, "p", 0.0) > 0.0]
     handles = [
@@ -310,7 +310,7 @@ def _list_drop_rates(placed: _Placed, images: torch.Tensor) -> list[float]:
 
 
 def _output_dtype(placed: _Placed, images: torch.Tensor) -> torch.dtype:
-    """Of the forward pass, which is run as in inference: it leaves the statistics alone."""
+    """Dtype of the forward pass, which is run as in inference: it leaves the statistics alone."""
     placed.model.eval()
     with torch.no_grad():
         dtype = placed.forward(images).dtype

@@ -13,7 +13,7 @@ from benchcore.workloads.vision.case import Case, sketch
 
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
-"""Of ImageNet's channels scaled to 0..1, as in torchvision's recipes."""
+"""For ImageNet's channels scaled to 0..1, as in torchvision's recipes."""
 
 
 def normalise(images: np.ndarray) -> np.ndarray:

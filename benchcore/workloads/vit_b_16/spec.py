@@ -27,7 +27,7 @@ FEATURES = 768
 HIDDEN = 3072
 """Width of a block's perceptron."""
 EPSILON = 1e-6
-"""Of every layer norm; torch's default is 1e-5."""
+"""Epsilon of every layer norm; torch's default is 1e-5."""
 WEIGHT_DECAY = 0.3
 """From torchvision's recipe; applied to every parameter, as in `torch.optim.AdamW`."""
 TINY_WEIGHT_DECAY = 50.0

@@ -32,7 +32,7 @@ class Widths:
 
     @property
     def hidden(self) -> int:
-        """Of the two-layer perceptrons."""
+        """Width of the two-layer perceptrons."""
         return 4 * self.features
 
     def trains_on(self) -> TrainedTexts:
@@ -45,7 +45,7 @@ class Widths:
 
 
 def list_shapes(widths: Widths) -> dict[str, tuple[int, ...]]:
-    """Of every parameter, in the torch module's order."""
+    """Shape of every parameter, in the torch module's order."""
     features = widths.features
     shapes: dict[str, tuple[int, ...]] = {
         "token_embedding.weight": (widths.vocabulary, features),
@@ -71,7 +71,7 @@ def _linear(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
 
 
 def list_products(widths: Widths) -> Iterator[Product]:
-    """Of one example. Attention counts its masked half, too: no kernel here is sure to skip it."""
+    """Products of one example. Attention's masked half counts: no kernel here surely skips it."""
     tokens, features = widths.tokens, widths.features
     for _ in range(widths.blocks):
         yield Product(macs=tokens * features * (4 * features + 2 * widths.hidden))

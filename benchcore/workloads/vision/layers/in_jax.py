@@ -23,7 +23,7 @@ class Layers:
     rngs: nnx.Rngs
     epsilon: float = 1e-5
     momentum: float = 0.1
-    """Of the batch norms: torch's defaults."""
+    """Epsilon and momentum of the batch norms: torch's defaults."""
     defects: frozenset[str] = frozenset()
     """Deliberate defects, for the defect study."""
     attention: str = "usual"
@@ -196,7 +196,7 @@ class Noise:
     def __init__(self, step: jax.Array, strength: jax.Array) -> None:
         self._step, self._strength = step, strength
         self.rates: list[float] = []
-        """Of the draws so far, in order."""
+        """Rates of the draws so far, in order."""
 
     def drop(self, value: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
         """Zero parts of the value and scale up the rest; one draw for each element of `shape`."""
