@@ -80,7 +80,7 @@ def describe(name: str, found: Mapping[str, Sequence[float]]) -> list[dict[str, 
 
 
 def _describe_machine() -> dict[str, Any]:
-    """With the load of the last five minutes: ours is 1, and what is above it is that of others."""
+    """Includes the load of the last five minutes: ours is 1, and the rest is of other processes."""
     host = describe_host()
     return {
         "device": host["cpu_model"],

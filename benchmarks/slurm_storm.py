@@ -234,7 +234,7 @@ def _describe_run(run: FlowRun, client: SyncPrefectClient, slurm: LocalSlurm) ->
 
 
 def _went_well(run: dict[str, Any]) -> bool:
-    """With its first job."""
+    """Whether its first job completed and no other was needed."""
     return [state for _, state, _ in run["jobs"]] == ["COMPLETED"]
 
 

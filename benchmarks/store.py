@@ -173,7 +173,7 @@ def copy(engine: Engine, url: str) -> dict[str, Any]:
 
 
 def list_queries(state: State, engine: Engine, campaign: str) -> Mapping[str, Callable[[], object]]:
-    """By page, what reads its rows."""
+    """Per page, the functions that read its rows."""
     key = read_recent(engine, (STEP_TIME,), campaign=campaign)[0].key
     return {
         "Tonight: a campaign": lambda: list(read_campaigns(state, engine, [campaign])),

@@ -142,7 +142,7 @@ def _take_in(folder: Path, state: State) -> None:
 
 
 def _move(path: Path, target: Path) -> None:
-    """With SQLite's log of what is not in the file yet, which belongs to it."""
+    """Move a database, and SQLite's log of what is not in its file yet."""
     _remove(target)
     for end in ("-wal", "-shm", ""):
         with contextlib.suppress(FileNotFoundError):

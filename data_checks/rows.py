@@ -143,7 +143,7 @@ def start_rows(frames: CheckFrames) -> pd.DataFrame:
 
 
 FEWEST_EARLIER = 5
-"""With fewer earlier nights a contender has no past to be compared with."""
+"""A contender is compared with its past if it has at least this many earlier nights."""
 _LEAST_FAR = math.log(1.5)
 _FAR_SDS = 8.0
 """A night is far outside of its past by a factor of 1.5 at least, and by so many of its robust

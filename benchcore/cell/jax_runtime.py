@@ -75,7 +75,7 @@ class JaxRuntime:
         self._num_cache_hits += event == _CACHE_HIT
 
     def count_processes(self, devices: int, settings: Mapping[str, Any]) -> int:
-        """As the setting `processes` chooses."""
+        """As many as the setting `processes` chooses."""
         return devices if settings.get("processes") == "per-device" else 1
 
     def initialise(

@@ -172,8 +172,8 @@ def _add_duels(plan: Plan, duels: Sequence[PlannedDuel]) -> Plan:
 def begin_rounds(
     request: TuneRequest, case: str, state: State, measurer: Measurer, place: Placement
 ) -> TuneRounds:
-    """With the plan of an earlier search that the same request began, or of the ceilings alone.
-    Raises UserError."""
+    """The rounds, with the plan of an earlier search that the same request began, or a plan that
+    only measures the ceilings. Raises UserError."""
     interpreters = find_interpreters()
     releases = {
         text: resolve(parse_request(text), interpreters, python=place.python)

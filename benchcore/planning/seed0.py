@@ -32,7 +32,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """As in the names of its scripts: `mnist_1`."""
+        """The name that its scripts have, such as `mnist_1`."""
         return f"{self.benchmark}_{self.use_case}"
 
     @property

@@ -222,7 +222,7 @@ def _link_docs(entry: Mapping[str, Any], suite: str) -> blocks.Cell:
 
 
 def _list_words(catalog: Mapping[str, Any]) -> dict[str, str]:
-    """By a case's name its words."""
+    """Per name of a case, how it is described."""
     keys = [(each["key"].split("."), each["words"]) for each in catalog["cases"]]
     return {f"{key[0]} {key[1]}": words for key, words in keys if len(key) == 3}
 

@@ -44,7 +44,7 @@ def write_verdict(
 ) -> str:
     """A night's verdict from its counts: why nothing counts, else the largest confirmed change,
     else the largest new suspicion, else that nothing changed. News is what was opened between the
-    begin of this night and `until`, the begin of the next one on this device. `is_first`: the device
+    begin of this night and `until`, when the next one on this device began. `is_first`: the device
     has no earlier night."""
     if counts["counting"] == 0:
         return _explain_nothing(counts)

@@ -76,7 +76,7 @@ def _measure(plan: Plan, duel: PlannedDuel, state: State) -> str | None:
 
 
 def main(root: str, campaign: str) -> None:
-    """As the command line: an error ends in one paragraph."""
+    """Measure it as the command line does: an error ends in one paragraph."""
     try:
         measure_night(open_state(Path(root)), campaign)
     except Exception as error:  # noqa: BLE001 - the boundary

@@ -66,7 +66,7 @@ class OwnPostgres:
             os.kill(pid, signal.SIGKILL)
 
     def end_connections(self) -> None:
-        """As an administrator does, or a failover."""
+        """End all connections, as an administrator or a failover does."""
         plain = self.url.replace("+psycopg", "")
         with suppress(psycopg.OperationalError), psycopg.connect(plain, autocommit=True) as own:
             own.execute(

@@ -140,7 +140,7 @@ def _kill_worker(trial: Trial) -> None:
 
 
 def _kill_worker_early(trial: Trial) -> None:
-    """As soon as it has something to submit."""
+    """Kill it as soon as it has a job to submit."""
     _find_job(trial, "PD", "R")
     _kill_worker(trial)
 

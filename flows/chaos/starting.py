@@ -57,18 +57,18 @@ class ForkedNight:
         self.pid = self._process.pid or 0
 
     def poll(self) -> int | None:
-        """As of `Night`."""
+        """See `Night`."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """As of `Night`."""
+        """See `Night`."""
         self._process.join(timeout)
         if self._process.exitcode is None:
             raise subprocess.TimeoutExpired("a forked night", timeout or 0)
         return self._process.exitcode
 
     def send_signal(self, sig: int) -> None:
-        """As of `Night`."""
+        """See `Night`."""
         if self._process.exitcode is None:
             os.kill(self.pid, sig)
 

@@ -66,7 +66,7 @@ def _kill(name: str) -> Callable[[Trial], None]:
 
 
 def _kill_supervised(name: str) -> Callable[[Trial], None]:
-    """With its supervisor, after which `deadheat up` starts it again."""
+    """Kill a service and its supervisor, so that `deadheat up` must start both again."""
 
     def inject(trial: Trial) -> None:
         _send(services.find(_find(trial, name)))

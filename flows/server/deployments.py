@@ -118,7 +118,7 @@ def _load(declared: Declared) -> Flow[..., Any]:
 
 
 def _schedule(declared: DeclaredSchedule, wanted: DeployOptions) -> Schedule:
-    """As declared; that of the night is the user's."""
+    """The declared schedule; the user chooses the night's."""
     if declared.slug == NIGHT:
         return read_schedule(wanted.cron, wanted.timezone, NIGHT)
     return read_schedule(declared.cron, declared.timezone, declared.slug)

@@ -24,7 +24,7 @@ from flows.server import supervisor
 _GRACE_S = 15.0
 _MAX_TEXT = 600
 _started: dict[str, subprocess.Popen[bytes]] = {}
-"""By mark. They outlive this process, and Python warns about those that it forgets."""
+"""By mark. They outlive this process; Python would warn if nothing here referred to them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ class _Identities(tuple[int, ...]):
 
 
 def list_own_code() -> dict[str, object]:
-    """By module, and by clock, the identities of all functions and methods."""
+    """Per module, and per clock, the identities of all functions and methods."""
     clocks = {f"time.{name}": _identify([getattr(time, name)]) for name in _CLOCKS}
     modules = {
         name: _identify(_list_functions(module))

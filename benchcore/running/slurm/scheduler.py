@@ -12,7 +12,7 @@ _SECONDS = 30
 _DIRECTIVE = "#SBATCH "
 _REFUSED = ("SBATCH_", "SLURM_", "LD_", "PYTHON")
 _CODE = frozenset({"PATH", "BASH_ENV", "ENV"})
-"""With LD_* and PYTHON*, what decides which code runs."""
+"""Like LD_* and PYTHON*, these decide which code runs."""
 OF_SERVICES = "DEADHEAT_SERVICE"
 """Marks the processes of a service of `deadheat up`. A job has no such mark: it outlives the worker
 that submits it."""

@@ -103,7 +103,7 @@ def _find_shape(workload: str, case: str) -> tuple[int, float]:
 
 
 def _judge(row: Mapping[str, Any], sentinels: Sentinels, shape: tuple[int, float]) -> RooflineCheck:
-    """By the fastest start: one that left its work out shows, however slow the others were."""
+    """Judge the fastest start: one that left its work out shows, however slow the others were."""
     gpu = row["device"]["kind"] == "gpu"
     # A ceiling is one GPU's. Several devices of a CPU are parts of it.
     devices = shape[0] if gpu else 1

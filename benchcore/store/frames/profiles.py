@@ -116,7 +116,7 @@ def list_bottlenecks(
 
 
 def _read_measured(engine: Engine, campaign: Campaigns) -> dict[tuple[str, str], dict[str, Any]]:
-    """By duel run and contender: what the frames leave behind. The profile is of one start."""
+    """By duel run and contender: what the frames leave out. The profile is of one start."""
     query = (
         select_columns(
             *columns_of(DuelRun, "id", "flops_per_step", "least_bytes_per_step", "device", "host"),

@@ -43,7 +43,7 @@ class Distribution:
 
     @property
     def tolerances(self) -> dict[str, float]:
-        """By quantity of `measure_draws`. A distribution that ends before has no tail."""
+        """Per quantity of `measure_draws`. A distribution that ends earlier has no tail."""
         return {name: each for name, each in TOLERANCES.items() if name != "tail" or self.tail}
 
     @property
