@@ -31,7 +31,7 @@ Step = Callable[[], object]
 Wait = Callable[[object], None]
 
 MIN_TIME_S = 0.1
-"""Of each method's turn, as of a block."""
+"""Shortest turn of each method, as of a block."""
 _FEWEST_STEPS = 10
 """timm takes 10 and 40; here as many as fill the time of the other methods."""
 

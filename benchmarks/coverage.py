@@ -23,7 +23,7 @@ LIMITS: Mapping[str, DuelLimits] = {
     "compare": DuelLimits(starts=5, max_starts=20, compilations=5),
     "five starts": DuelLimits(starts=5, max_starts=5, compilations=5),
 }
-"""Of profiles, of `deadheat compare`, and of a confirmation's first look, in which each start
+"""Those of profiles, of `deadheat compare`, and of a confirmation's first look, in which each start
 compiles; the target is 1 %, and time never ends a duel here."""
 NOISES = (0.003, 0.01)
 """Standard deviation between starts of one compilation."""

@@ -17,7 +17,7 @@ NEVER_SHIFTED = ("drift", "variance change", "last-night outlier")
 NOISES = (0.005, 0.01, 0.03)
 SIZES = (0.02, 0.03, 0.05, 0.10)
 _OUTLIERS = 0.04
-"""Of nights, 5 to 30 % off either way."""
+"""Share of nights that are 5 to 30 % off, either way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class History:
 
 
 def simulate(seed: int, repeats: int) -> Iterator[History]:
-    """Of every class, each noise and each size `repeats` histories; half of them have no shift.
+    """Per class, noise and size `repeats` histories; half of them have no shift.
 
     90 to 180 nights. Shifts go either way, 15 nights or more from both ends and from each other,
     but in `edge` 3 to 7 nights before the end.

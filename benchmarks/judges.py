@@ -20,7 +20,7 @@ KINDS = ("clean", "outlier pairs", "one bad node")
 TRUTHS = (0.0, 0.01, 0.02, 0.03, 0.05)
 _SHARED = 0.03
 _WITHIN = 0.003
-"""Of one time; a pair's log ratio has the square root of two of it."""
+"""Noise of one time; a pair's log ratio has the square root of two times it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ def _draw(rng: np.random.Generator, count: int, nights: int) -> _States:
 
 
 def _density(states: _States, values: np.ndarray) -> np.ndarray:
-    """Of values of an unchanged series."""
+    """Density of values of an unchanged series."""
     modes = (1 - states.share, values), (states.share, values - states.apart)
     return np.sum([share * _one_mode(each, states.noise) for share, each in modes], axis=0)
 

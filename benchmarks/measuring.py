@@ -42,7 +42,7 @@ from benchcore.state import State, open_state
 SHIFTS = (0.01, 0.02, 0.03, 0.05)
 POWER_STARTS = 12
 SIZES = (3, 4, 6, 12)
-"""Of these starts; each divides them."""
+"""Numbers of starts in a row; each divides `POWER_STARTS`."""
 WANTED_POWER = 0.95
 
 
@@ -171,8 +171,8 @@ def _keep_part(part: str, found: dict[str, Any]) -> None:
 
 
 def find_smallest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each number of starts: the smallest shift that it and every larger one found in 95 of 100
-    duels; None = none of those tried."""
+    """Per number of starts, the smallest shift that is found in 95 of 100 duels, as are all larger
+    ones; None = none of those tried."""
     smallest = []
     for starts in sorted({row["starts"] for row in rows}):
         mine = sorted((r for r in rows if r["starts"] == starts), key=lambda r: -r["shift"])

@@ -179,7 +179,7 @@ def count_alarms(ratios: Sequence[Ratio]) -> list[dict[str, Any]]:
 
 
 def find_power(documents: Sequence[Document], sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """Of duels that do differ: how often so many starts in a row find it, with the right sign.
+    """How often so many starts in a row find, with the right sign, that unequal duels differ.
 
     `found` = the 95 % interval leaves out no difference; `different` = the verdict, which calls
     `same` what lies within its bound of 2 %. A duel gives as many groups as fit into its starts.
@@ -217,7 +217,7 @@ def measured_shift(documents: Sequence[Document]) -> float:
 
 
 def seconds_a_start(document: Document) -> float:
-    """Of a duel's whole time, its passes included."""
+    """A duel's whole time per start, its passes included."""
     allocation = document["allocation"]
     began, ended = (np.datetime64(allocation[f"{end}ed_at"][:23]) for end in ("start", "end"))
     num_starts = len(document["contenders"][0]["starts"])

@@ -83,7 +83,7 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of daemons and clients. MYSQL_UNIX_PORT: slurmdbd has no setting for a socket."""
+        """For daemons and clients. MYSQL_UNIX_PORT: slurmdbd has no setting for a socket."""
         return {
             "PATH": _PATH,
             "SLURM_CONF": str(self.conf),

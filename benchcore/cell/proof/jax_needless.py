@@ -118,7 +118,7 @@ def record(jax: Any, step: Callable[[], object], is_eager: bool = False) -> Reco
 
 
 def _hash(row: Any) -> int:
-    """Of the bytes; both zeros are one number."""
+    """Hash of the bytes; both zeros are one number."""
     return hash((row if row.dtype.kind in "biu" else row + 0).tobytes())
 
 

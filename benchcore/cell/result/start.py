@@ -22,7 +22,7 @@ class Telemetry:
     load_1m: Amount | None
     steal_share: Amount | None
     foreign_cpu_share: Amount | None = None
-    """Of the CPUs in use; absent before it was recorded."""
+    """Share of the CPUs in use; absent before it was recorded."""
     cpu_mhz: Amount | None
     sm_clock_mhz: Amount | None
     memory_clock_mhz: Amount | None
@@ -112,7 +112,7 @@ class Profile:
 
     steps: Positive
     plain_ns: Positive
-    """Of as many steps without the profiler."""
+    """Time of as many steps without the profiler."""
     wall_ns: Positive
     kernel_ns: Count | None
     num_kernels: Count | None
@@ -166,7 +166,7 @@ class Start:
     status: Status
     started_at: Time
     seed: Count | None = None
-    """Of its weights, its inputs and the order of its data; absent before it was recorded."""
+    """Decides its weights, inputs and order of data; absent before it was recorded."""
     caches: Literal["cold", "warm"]
     """`cold`: it compiled with empty caches."""
     compilation: Count | None = 0
@@ -184,7 +184,7 @@ class Start:
     blocks: list[Block]
     latency_ns: list[Count] | None
     enqueued_ns: list[Count] | None = None
-    """Of the same steps, until the call returned: the reading of a clock that doesn't wait for the
+    """The same steps, until the call returned: the reading of a clock that doesn't wait for the
     device. Only in the track `defects`."""
     memory: Memory
     energy: Energy | None
