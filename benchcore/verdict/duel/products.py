@@ -130,4 +130,4 @@ def _judge_needless(name: str, found: Mapping[str, Any], framework: str, *, on_g
 
 def _judge_unusual(name: str, needless: Mapping[str, Any] | None) -> str:
     unusual = needless["unusual"] if needless else ()
-    return f"{name}'s step does what none needs: {', '.join(unusual[:5])}" if unusual else ""
+    return f"{name}'s step does what no step needs: {', '.join(unusual[:5])}" if unusual else ""

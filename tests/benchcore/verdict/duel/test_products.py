@@ -107,7 +107,7 @@ def test_little_needless_work_passes(right: dict[str, Any]) -> None:
         ({"needless": _needless(0.0, 0.06)}, "needless", "(0.06 of its operations: mul, sin)"),
         ({"needless": _needless(0.05), "framework": "jax"}, "needless",
          "0.05 of its work needlessly"),
-        ({"needless": _needless(0.0, 0.0, "a fence")}, "unusual", "what none needs: a fence"),
+        ({"needless": _needless(0.0, 0.0, "a fence")}, "unusual", "what no step needs: a fence"),
         ({"needless": None, "missing": {"needless": "ValueError: odd"}}, "needless",
          "values could not be followed: ValueError: odd"),
     ],
