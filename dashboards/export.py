@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from benchcore.errors import UserError
 from benchcore.names import name_arm, name_case_in_words, name_model
 from benchcore.planning.catalog import measure_models
 from benchcore.protocol import name_part
+from benchcore.store.parquet import import_parquet
 from dashboards.formatting import is_missing
 from dashboards.paper_figures import METRICS, draw_figures
 from dashboards.site.names import order_words
@@ -55,8 +55,8 @@ def write_tables(
 def _find_writer(name: str) -> Callable[[pd.DataFrame], bytes]:
     if name not in _WRITERS:
         raise UserError(f"no format {name!r}; choose from {', '.join(_WRITERS)}")
-    if name == "parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise UserError("wanted pyarrow for Parquet, found none; install deadheat[parquet]")
+    if name == "parquet":
+        import_parquet()
     return _WRITERS[name]
 
 

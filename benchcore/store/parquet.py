@@ -31,7 +31,7 @@ def export_tables(
     Columns that hold JSON become its text, and times are in UTC. Pages have checksums.
     Raises UserError if the folder holds files, or pyarrow is missing.
     """
-    parquet = _import_parquet()
+    parquet = import_parquet()
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"wanted a new or empty folder, got {folder} with files; name another")
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def import_tables(
     DamagedFileError if a file is damaged, or has other rows than were written.
     """
     rows = _read_manifest(folder)
-    parquet = _import_parquet()
+    parquet = import_parquet()
 
     def read(table: Table) -> Iterator[Rows]:
         path = folder / f"{table.name}.parquet"
@@ -139,7 +139,8 @@ def _map_json(rows: Rows, table: Table, change: Callable[[Any], Any]) -> Rows:
     return rows
 
 
-def _import_parquet() -> Any:
+def import_parquet() -> Any:
+    """`pyarrow.parquet`. Raises UserError if it is not installed."""
     try:
         import pyarrow.parquet
     except ImportError as error:
