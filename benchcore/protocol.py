@@ -23,6 +23,8 @@ BEAT_S = 2.0
 
 Framework = Literal["jax", "torch", "stdlib"]
 FRAMEWORKS: tuple[Framework, ...] = ("jax", "torch", "stdlib")
+ComparedFramework = Literal["jax", "torch"]
+COMPARED: tuple[ComparedFramework, ...] = ("jax", "torch")
 Status = Literal[
     "ok",
     "workaround",

@@ -98,7 +98,7 @@ def read_starts(case: str, document: dict[str, Any]) -> list[Start]:
     for number, contender in enumerate(document["contenders"]):
         if contender["status"] != "ok":
             failure = contender["failure"]
-            raise ValueError(f"wanted four that run, got {contender['name']}: {failure}")
+            raise ValueError(f"wanted four contenders that run, got {contender['name']}: {failure}")
         twin = "twin of " if number % 2 else ""
         starts = contender["starts"]
         sides[f"{twin}{contender['framework']}"] = [_read_rounds(start) for start in starts]

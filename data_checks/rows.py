@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchcore.planning.catalog import needs_proof
-from benchcore.protocol import CALIBRATION_TRACK, DEFECT_TRACK
+from benchcore.protocol import CALIBRATION_TRACK, COMPARED, DEFECT_TRACK
 from benchcore.store.frames.ratios import read_sides
 from benchcore.verdict.duel.parity import compare_sides
 from benchcore.verdict.duel.products import CHECKS, judge_products
@@ -28,7 +28,6 @@ from benchcore.workloads.settings import DEFECTS, INJECTED_SLOWDOWN
 
 COUNTED_SINCE = 2
 """The METHOD from which on a step's products are counted, and only a judged step counts."""
-COMPARED = ("jax", "torch")
 
 
 @dataclass(frozen=True, kw_only=True)

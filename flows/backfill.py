@@ -23,24 +23,18 @@ from benchcore.experiments.backfill import (
 )
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
+from benchcore.protocol import ComparedFramework
 from benchcore.running.plans import is_planned
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from tasks.artifacts import name_key, shorten_id, show_table
 from tasks.campaign_run import TaskMeasurer, run_campaign
-from tasks.form import (
-    Framework,
-    Minutes,
-    NumVersions,
-    ProfileName,
-    PublishedVersion,
-    SiteName,
-)
+from tasks.form import Minutes, NumVersions, ProfileName, PublishedVersion, SiteName
 
 
 @flow(name="backfill", flow_run_name="backfill-{framework}", validate_parameters=True)
 def backfill(
-    framework: Framework,
+    framework: ComparedFramework,
     versions: NumVersions = 3,
     below: PublishedVersion | None = None,
     profile: ProfileName = "history",

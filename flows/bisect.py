@@ -13,6 +13,7 @@ from benchcore.experiments.bisect import BisectRequest, is_undecided, list_round
 from benchcore.experiments.pairs import BisectTarget, find_bound
 from benchcore.experiments.rounds import RunContext, check_looks
 from benchcore.planning.profiles import load_profile
+from benchcore.protocol import ComparedFramework
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from benchcore.verdict.confirmation.decide import LOOKS
@@ -24,7 +25,6 @@ from tasks.form import (
     CaseName,
     Device,
     EventId,
-    Framework,
     ProfileName,
     PublishedVersion,
     Settings,
@@ -37,7 +37,7 @@ from tasks.form import (
 
 @flow(name="bisect", flow_run_name="bisect-{framework}-{good}-{bad}", validate_parameters=True)
 def bisect(  # noqa: PLR0913 - a form's fields
-    framework: Framework,
+    framework: ComparedFramework,
     good: PublishedVersion,
     bad: PublishedVersion,
     workload: Workload,

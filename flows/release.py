@@ -12,18 +12,19 @@ from benchcore.errors import CampaignIncompleteError, UserError
 from benchcore.experiments.release import describe_failures, judge_release, plan_release
 from benchcore.experiments.rounds import RunContext
 from benchcore.planning.profiles import load_profile
+from benchcore.protocol import ComparedFramework
 from benchcore.running.sites import check_site
 from benchcore.state import default_root, open_state
 from benchcore.store.database import open_database
 from benchcore.store.reports.campaign import list_failures
 from tasks import release_watch
 from tasks.campaign_run import TaskMeasurer, run_campaign
-from tasks.form import Attempt, Framework, Minutes, ProfileName, PublishedVersion, SiteName
+from tasks.form import Attempt, Minutes, ProfileName, PublishedVersion, SiteName
 
 
 @flow(name="release", flow_run_name="{framework}-{version}", validate_parameters=True)
 def release(
-    framework: Framework,
+    framework: ComparedFramework,
     version: PublishedVersion,
     profile: ProfileName = "laptop",
     site: SiteName = "local",

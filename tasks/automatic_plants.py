@@ -11,9 +11,9 @@ from typing import Any
 
 from benchcore.errors import UserError
 from benchcore.planning.catalog import list_workloads, load_spec
+from benchcore.protocol import COMPARED
 from tasks.plants import NEEDLESS, Outcome, Plant
 
-_SIDES = ("jax", "torch")
 _DIFFERS = "' differs|could not be compared"
 _STATE = "timed step"
 _WORK = "the work of its case"
@@ -193,7 +193,7 @@ def _list_of(workload: str) -> Iterator[Plant]:
         facts = _find_facts(workload, name)
         for kind in KINDS:
             if kind.fits(facts):
-                for side in _SIDES:
+                for side in COMPARED:
                     yield Plant(
                         name=f"{kind.name} ({workload} {name}, {side})",
                         workload=workload,

@@ -7,6 +7,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate
 
 from benchcore.environments.build import list_environments
+from benchcore.protocol import COMPARED
 from benchcore.state import State
 from tasks.form import add_versions
 from tasks.prefect_server import list_our_deployments
@@ -21,7 +22,7 @@ def list_built_versions(state: State) -> dict[str, list[str]]:
             for packages in locked
             if framework in packages
         }
-        for framework in ("jax", "torch")
+        for framework in COMPARED
     }
     return {name: [str(each) for each in sorted(built[name], reverse=True)] for name in built}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -17,6 +17,7 @@ from benchcore.planning import catalog
 from benchcore.planning.profiles import PROFILES
 from benchcore.planning.requests import CaseFilter, list_settings
 from benchcore.planning.tracks import DEFAULT_TRACK, TRACKS
+from benchcore.protocol import ComparedFramework
 from benchcore.running.sites import list_sites
 from benchcore.store.metrics import TRACKED
 
@@ -71,7 +72,6 @@ Device = Annotated[str, _OneOf(_DEVICES)]
 Track = Annotated[str, _OneOf(TRACKS)]
 Setting = Annotated[str, _OneOf(list_settings())]
 SiteName = Annotated[str, _OneOf(list_sites())]
-Framework = Literal["jax", "torch"]
 TrackedMetric = Annotated[str, _OneOf(TRACKED)]
 ProfileName = Annotated[str, _OneOf(PROFILES)]
 PublishedVersion = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+]{0,39}$")]
@@ -131,7 +131,7 @@ class Side(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_keep_order)
 
-    framework: Framework = Field(title="Framework", description="JAX or PyTorch.")
+    framework: ComparedFramework = Field(title="Framework", description="JAX or PyTorch.")
     version: str = Field(
         default="newest",
         title="Version",

@@ -17,7 +17,7 @@ from benchcore.planning.tracks import (
     TORCH_PREVIOUS,
     Arm,
 )
-from benchcore.protocol import DuelLimits
+from benchcore.protocol import COMPARED, DuelLimits
 
 PROFILE = "demo"
 """The profile of made-up campaigns; pages that show one are marked."""
@@ -182,7 +182,7 @@ def released(framework: str, days_ago: int) -> list[DemoRelease]:
 def resolve_requests(days_ago: int) -> dict[str, Release]:
     """What the version requests of the demo's arms mean on that day."""
     found: dict[str, Release] = {}
-    for framework in ("jax", "torch"):
+    for framework in COMPARED:
         for role, release in zip(
             ("newest", "previous"), released(framework, days_ago), strict=False
         ):

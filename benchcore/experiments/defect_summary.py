@@ -11,10 +11,9 @@ from benchcore.cell.measure.degraded import find_degraded, leave_out_degraded
 from benchcore.experiments.defect_switches import (
     CLOCKED_STEPS,
     EPOCH_IMAGES,
-    SIDES,
     Correction,
-    Framework,
     Reading,
+    Settings,
     Switch,
     can_run,
     fill_in_settings,
@@ -22,7 +21,7 @@ from benchcore.experiments.defect_switches import (
     list_switches,
     name_side,
 )
-from benchcore.protocol import DEFECT_TRACK
+from benchcore.protocol import COMPARED, DEFECT_TRACK, ComparedFramework
 from benchcore.verdict.duel.physics import LIMIT_SHARE
 from benchcore.verdict.starts import judge_starts, log_ratios_by_start
 
@@ -82,7 +81,7 @@ def summarise_study(
         "campaign": study.document["campaign"],
         "starts": case["starts"],
         "disturbed": study.disturbed,
-        "versions": {side: study.fair_side(side)["version"] for side in SIDES},
+        "versions": {side: study.fair_side(side)["version"] for side in COMPARED},
         "fair": _describe_ratio(fair) | {"caught": study.catch({})},
         "switches": [study.describe_switch(each, fair) for each in planned],
         "corrections": [study.describe_correction(each, fair) for each in corrections],
@@ -125,7 +124,7 @@ class _Study:
         return next(
             (
                 reason
-                for side in SIDES
+                for side in COMPARED
                 for start in self.fair_side(side)["starts"]
                 for reason in find_degraded(start["blocks"]).values()
             ),
@@ -152,15 +151,15 @@ class _Study:
             if rounds
         }
 
-    def _arm(self, settings: Mapping[Framework, Mapping[str, str]], side: Framework) -> str:
+    def _arm(self, settings: Settings, side: ComparedFramework) -> str:
         return name_side(side, fill_in_settings(settings, side, self.device))
 
-    def _sides(self, settings: Mapping[Framework, Mapping[str, str]]) -> tuple[Document, Document]:
+    def _sides(self, settings: Settings) -> tuple[Document, Document]:
         """JAX's contender and torch's."""
-        jax, torch = (self._by_arm[self._arm(settings, side)] for side in SIDES)
+        jax, torch = (self._by_arm[self._arm(settings, side)] for side in COMPARED)
         return jax, torch
 
-    def fair_side(self, side: Framework) -> Document:
+    def fair_side(self, side: ComparedFramework) -> Document:
         """The correct contender."""
         return self._by_arm[self._arm({}, side)]
 
@@ -168,18 +167,18 @@ class _Study:
         """Whether its sides are in the plan, or this device can't run it."""
         if not can_run(switch, self.device):
             return True
-        return all(self._arm(switch.settings, side) in self._by_arm for side in SIDES)
+        return all(self._arm(switch.settings, side) in self._by_arm for side in COMPARED)
 
-    def pair(self, settings: Mapping[Framework, Mapping[str, str]]) -> Logs:
+    def pair(self, settings: Settings) -> Logs:
         """Log ratios, JAX over torch, of the starts that both ran."""
         jax, torch = map(self._rounds, self._sides(settings))
         return log_ratios_by_start(jax, torch)
 
-    def catch(self, settings: Mapping[Framework, Mapping[str, str]]) -> list[dict[str, str]]:
+    def catch(self, settings: Settings) -> list[dict[str, str]]:
         """The guards that object to a pair, each with its first reason. Objections to the fair pair
         itself are left out."""
         pair = {each["name"] for each in self._sides(settings)}
-        fair = {self.fair_side(side)["name"] for side in SIDES}
+        fair = {self.fair_side(side)["name"] for side in COMPARED}
         known = {self._key(each) for each in self._about(fair)} if pair != fair else set()
         found: dict[str, str] = {}
         for each in self._about(pair):
@@ -193,7 +192,7 @@ class _Study:
             found["never a fair pair"] = changes
         return [{"guard": guard, "reason": reason} for guard, reason in found.items()]
 
-    def _ratio(self, settings: Mapping[Framework, Mapping[str, str]]) -> Row:
+    def _ratio(self, settings: Settings) -> Row:
         """The judged row of a pair; empty if there is none."""
         jax, torch = self._sides(settings)
         return self._ratios.get((jax["name"], torch["name"]), {})
@@ -245,14 +244,14 @@ class _Study:
             "why": self._why_failed(correction.settings),
         }
 
-    def _why_failed(self, settings: Mapping[Framework, Mapping[str, str]]) -> str | None:
+    def _why_failed(self, settings: Settings) -> str | None:
         failures = [each["failure"] for each in self._sides(settings) if each["failure"]]
         return f"{failures[0]['stage']}: {failures[0]['reason']}" if failures else None
 
     def _describe_reading(self, switch: Switch, fair: Logs) -> dict[str, Any]:
         read: dict[str, dict[int, float]] = {}
         caught = []
-        for side in SIDES:
+        for side in COMPARED:
             reading = switch.readings.get(side)
             read[side] = self._read(side, reading)
             caught += self._check_physics(side, read[side]) if reading else []
@@ -268,7 +267,7 @@ class _Study:
             "why": None,
         }
 
-    def _read(self, side: Framework, reading: Reading | None) -> dict[int, float]:
+    def _read(self, side: ComparedFramework, reading: Reading | None) -> dict[int, float]:
         """Nanoseconds per step in each start, read correctly (None) or wrongly."""
         contender = self.fair_side(side)
         if reading == "in tf32":
@@ -304,7 +303,9 @@ class _Study:
         steps = EPOCH_IMAGES / self.document["duel"]["batch"]
         return step_ns + compile_s * 1e9 / steps
 
-    def _check_physics(self, side: Framework, read: Mapping[int, float]) -> list[dict[str, str]]:
+    def _check_physics(
+        self, side: ComparedFramework, read: Mapping[int, float]
+    ) -> list[dict[str, str]]:
         """Whether the misread step is too short for the ceilings; empty without ceilings."""
         contender = self.fair_side(side)
         share = self._rows[contender["name"]]["limit_share"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from benchcore.errors import UserError
 from benchcore.planning.catalog import check_settings
 from benchcore.planning.requests import name_arm
-from benchcore.protocol import parse_device
+from benchcore.protocol import COMPARED, ComparedFramework, parse_device
 from benchcore.workloads.settings import DEFECTS
 
 H100 = "LucasTakanori/jax-pytorch-h100-benchmark"
@@ -24,8 +24,8 @@ EPOCH_IMAGES = 126_689
 CLOCKED_STEPS = 50
 """The H100 comparison reports the mean of this many steps."""
 
-Framework = Literal["jax", "torch"]
-SIDES: tuple[Framework, ...] = ("jax", "torch")
+Settings = Mapping[ComparedFramework, Mapping[str, str]]
+"""Per framework the settings of its side."""
 Reading = Literal[
     "enqueued", "first call", "waited for each step", "with compilation", "epoch", "in tf32"
 ]
@@ -47,28 +47,28 @@ class Switch:
     title: str
     source: str
     row: int | None = None
-    settings: Mapping[Framework, Mapping[str, str]] = field(default_factory=dict)
-    readings: Mapping[Framework, Reading] = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
+    readings: Mapping[ComparedFramework, Reading] = field(default_factory=dict)
     use_cases: tuple[str, ...] = ("infer", "train")
     needs_gpu: bool = False
     guard: str = ""
 
     @property
-    def sides(self) -> tuple[Framework, ...]:
+    def sides(self) -> tuple[ComparedFramework, ...]:
         """The sides that the error slows down or speeds up."""
-        return tuple(side for side in SIDES if side in {**self.settings, **self.readings})
+        return tuple(side for side in COMPARED if side in {**self.settings, **self.readings})
 
 
-def _set(side: Framework, **settings: str) -> dict[str, Any]:
+def _set(side: ComparedFramework, **settings: str) -> dict[str, Any]:
     return {"settings": {side: settings}}
 
 
-def _break(side: Framework, name: str) -> dict[str, Any]:
+def _break(side: ComparedFramework, name: str) -> dict[str, Any]:
     """A side with one of the workload's own defects."""
     return {"settings": {side: {DEFECTS: name}}}
 
 
-def _misread(how: Reading, *sides: Framework) -> dict[str, Any]:
+def _misread(how: Reading, *sides: ComparedFramework) -> dict[str, Any]:
     return {"readings": dict.fromkeys(sides, how)}
 
 
@@ -127,7 +127,7 @@ SWITCHES = (
 )
 # fmt: on
 
-_FAIR: Mapping[Framework, Mapping[str, str]] = {
+_FAIR: Settings = {
     "jax": {"compile": "jit"},
     "torch": {"compile": "default"},
 }
@@ -140,7 +140,7 @@ class Correction:
     removed."""
 
     title: str
-    settings: Mapping[Framework, Mapping[str, str]]
+    settings: Settings
 
 
 def list_switches(workload: str, use_case: str, names: Sequence[str] = ()) -> list[Switch]:
@@ -158,16 +158,14 @@ def list_switches(workload: str, use_case: str, names: Sequence[str] = ()) -> li
 
 def _takes(workload: str, switch: Switch) -> bool:
     try:
-        for side in SIDES:
+        for side in COMPARED:
             check_settings(workload, side, fill_in_settings(switch.settings, side, "cpu"))
     except UserError:
         return False
     return True
 
 
-def fill_in_settings(
-    settings: Mapping[Framework, Mapping[str, str]], side: Framework, device: str
-) -> dict[str, str]:
+def fill_in_settings(settings: Settings, side: ComparedFramework, device: str) -> dict[str, str]:
     """All settings of a side: the fair ones with these changes."""
     tuned = side == "torch" and parse_device(device).kind == "cuda"
     fair = {**_FAIR[side], **({"cudnn_benchmark": "on"} if tuned else {})}
@@ -201,8 +199,8 @@ _NOT_STACKED = ("torch-eager-channels-last",)
 """It replaces another switch, so it can't be combined."""
 
 
-def _join(switches: Sequence[Switch]) -> dict[Framework, dict[str, str]]:
-    joined: dict[Framework, dict[str, str]] = {}
+def _join(switches: Sequence[Switch]) -> dict[ComparedFramework, dict[str, str]]:
+    joined: dict[ComparedFramework, dict[str, str]] = {}
     for switch in switches:
         for side, settings in switch.settings.items():
             of_side = joined.setdefault(side, {})
@@ -212,7 +210,7 @@ def _join(switches: Sequence[Switch]) -> dict[Framework, dict[str, str]]:
     return joined
 
 
-def name_side(side: Framework, settings: Mapping[str, str]) -> str:
+def name_side(side: ComparedFramework, settings: Mapping[str, str]) -> str:
     """The arm's name, including its defect."""
     wrong = settings.get(DEFECTS)
     return name_arm(side, settings) + (f"-{wrong}" if wrong else "")

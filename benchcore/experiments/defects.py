@@ -10,7 +10,6 @@ from typing import Any
 from benchcore.experiments.compare import check_frameworks, choose_case
 from benchcore.experiments.defect_summary import summarise_study
 from benchcore.experiments.defect_switches import (
-    SIDES,
     Switch,
     can_run,
     fill_in_settings,
@@ -23,7 +22,7 @@ from benchcore.planning.matrix import Plan, check_device
 from benchcore.planning.profiles import Match, Profile, list_sentinels
 from benchcore.planning.requests import USUAL, CaseFilter, Placement
 from benchcore.planning.tracks import Arm
-from benchcore.protocol import DEFECT_TRACK, DuelLimits
+from benchcore.protocol import COMPARED, DEFECT_TRACK, DuelLimits
 from benchcore.running.duel_process import result_path
 from benchcore.running.plans import draft_named
 from benchcore.state import State
@@ -89,7 +88,7 @@ def _list_arms(request: StudyRequest, runnable: Sequence[Switch]) -> tuple[Arm, 
         wanted += [correction.settings for correction in list_corrections(runnable)]
     arms: dict[str, Arm] = {}
     for settings in wanted:
-        for side in SIDES:
+        for side in COMPARED:
             settled = fill_in_settings(settings, side, request.device)
             name = name_side(side, settled)
             arms.setdefault(name, Arm(name=name, request=requests[side], settings=settled))

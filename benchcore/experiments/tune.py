@@ -26,7 +26,7 @@ from benchcore.planning.matrix import PlannedDuel, check_device
 from benchcore.planning.requests import USUAL, Placement, name_arm
 from benchcore.planning.tracks import Arm
 from benchcore.planning.tuned import SCHEMA, Tried, TunedSettings, save_tuned
-from benchcore.protocol import METHOD, name_case
+from benchcore.protocol import COMPARED, METHOD, name_case
 from benchcore.state import State
 
 _ATTEMPTS = 2
@@ -81,7 +81,7 @@ def run_search(
     CampaignIncompleteError if a side does not run with its defaults."""
     _check_request(request)
     case = choose_case(request.workload, request.case_filter)
-    sides = [_begin_side(request, framework, case) for framework in ("jax", "torch")]
+    sides = [_begin_side(request, framework, case) for framework in COMPARED]
     rounds = begin_rounds(request, case, state, measurer, place)
     began = time.monotonic()
     for number in range(1, request.candidates + 1):

@@ -10,6 +10,7 @@ from benchcore.environments.version_requests import parse_request
 from benchcore.errors import UserError
 from benchcore.planning.tracks import JAX_EAGER as EAGER_ARM
 from benchcore.planning.tracks import TRACKS, Arm
+from benchcore.protocol import COMPARED
 from benchcore.workloads.settings import (
     AGGREGATE,
     BATCHING,
@@ -142,7 +143,7 @@ def list_settings() -> list[str]:
     usual = {f"compile={mode}" for mode in _DEFAULT_MODE.values() if mode != "none"}
     listed = [
         f"{key}={value}"
-        for framework in ("jax", "torch")
+        for framework in COMPARED
         for key, values in _OPTIONS[framework].items()
         for value in (values if key == "compile" else values[1:])
     ]
@@ -151,7 +152,7 @@ def list_settings() -> list[str]:
 
 def format_settings() -> str:
     """Every setting of an arm with its values, the default first."""
-    return ". ".join(f"{each}: {_format_options(_OPTIONS[each])}" for each in ("jax", "torch"))
+    return ". ".join(f"{each}: {_format_options(_OPTIONS[each])}" for each in COMPARED)
 
 
 def _format_options(options: Options) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from benchcore.errors import UserError
 from benchcore.planning.catalog import count_devices
 from benchcore.planning.seed0 import Cell
+from benchcore.protocol import COMPARED
 from benchcore.running.duels import find_accelerator
 from benchcore.running.sites import Site, find_pool
 from benchcore.running.slurm.batch_script import (
@@ -15,8 +16,6 @@ from benchcore.running.slurm.batch_script import (
     write_batch_script,
     write_local_script,
 )
-
-_FRAMEWORKS = ("jax", "torch")
 
 
 def choose_device(site: Site, pool: str | None) -> str:
@@ -36,7 +35,7 @@ def write_scripts(
     """
     device = choose_device(site, pool)
     written = list[Path]()
-    for framework in _FRAMEWORKS:
+    for framework in COMPARED:
         path = folder / f"{framework}_{cell.name}.sh"
         text = _write_script(cell, framework, device, site, pool, root)
         try:

@@ -16,6 +16,7 @@ from benchcore.names import FRAMEWORKS
 from benchcore.planning.matrix import Plan
 from benchcore.planning.profiles import PROFILES
 from benchcore.progress import ProgressReader
+from benchcore.protocol import COMPARED
 from benchcore.running.plans import load_campaign, progress_log
 from benchcore.state import State
 from benchcore.store.database import Engine
@@ -101,7 +102,7 @@ class Campaign:
         """The newest version of each framework, by its name in words."""
         found = dict[str, str]()
         for row in self.rows("contenders"):
-            if row["role"] in ROLLING and row["framework"] in ("jax", "torch"):
+            if row["role"] in ROLLING and row["framework"] in COMPARED:
                 found.setdefault(FRAMEWORKS[row["framework"]], str(row["version"]))
         return found
 

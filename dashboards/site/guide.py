@@ -16,6 +16,7 @@ from benchcore.names import (
     name_rest,
     name_use_case,
 )
+from benchcore.protocol import COMPARED
 from benchcore.store.metrics import METRICS
 from benchcore.store.reports.guide import NOT_MEASURED
 from benchcore.verdict.samples import swap_sides
@@ -123,7 +124,7 @@ def summarise_answers(known: Sequence[Answer]) -> str:
     """`JAX is faster in 12 of 20 pairs, PyTorch in 5; for 3 neither is shown to be faster.`"""
     if not known:
         return "Not known yet: no pair of the newest versions counts."
-    wins = {each: sum(row["faster"] == each for row in known) for each in ("jax", "torch")}
+    wins = {each: sum(row["faster"] == each for row in known) for each in COMPARED}
     none = len(known) - sum(wins.values())
     return (
         f"JAX is faster in {wins['jax']} of {format_count(len(known), 'pair')}, PyTorch in "

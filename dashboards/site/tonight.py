@@ -16,6 +16,7 @@ from benchcore.names import (
     name_setting,
 )
 from benchcore.names import name_use_case as use_case_words
+from benchcore.protocol import COMPARED
 from benchcore.store.metrics import METRICS, TRACKED, Metric
 from benchcore.verdict.history.series import STEP_TIME
 from dashboards import tables, workarounds
@@ -181,7 +182,7 @@ def _span_versions(campaign: Campaign) -> dict[str, str]:
     """Oldest and newest version of each framework, where none is the newest release."""
     found = dict[str, set[str]]()
     for row in campaign.rows("contenders"):
-        if row["framework"] in ("jax", "torch"):
+        if row["framework"] in COMPARED:
             found.setdefault(FRAMEWORKS[row["framework"]], set()).add(str(row["version"]))
     spans = {name: sorted(versions, key=order_words) for name, versions in found.items()}
     return {name: " to ".join(dict.fromkeys((each[0], each[-1]))) for name, each in spans.items()}

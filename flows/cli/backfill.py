@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from benchcore.errors import UserError
 from benchcore.experiments.backfill import (
     CHANGE_COLUMNS,
     describe_changes,
@@ -51,8 +50,7 @@ def backfill(
     One campaign measures all versions. An apparent change between a version and the one before it
     is measured again in fresh starts, and listed only if these show it. Rerun it to resume.
     """
-    if framework not in ("jax", "torch"):
-        raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")
+    options.check_framework(framework)
     name = campaign or f"backfill-{framework}"
     check_campaign_name(name)
     check_site(site)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from benchcore.errors import UserError
 from benchcore.experiments.bisect import BisectRequest, run_bisection
 from benchcore.experiments.dependencies import shorten_state
 from benchcore.experiments.pairs import BisectTarget, find_bound
@@ -71,8 +70,7 @@ def bisect(
     Measures versions between one before the change and one after it. --dependencies measures
     packages between the locks of both, or between two locks of your own.
     """
-    if framework.partition("[")[0] not in ("jax", "torch"):
-        raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")
+    options.check_framework(framework.partition("[")[0])
     target = BisectTarget(
         framework=framework,
         good=good,

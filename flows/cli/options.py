@@ -15,7 +15,9 @@ from typing import Annotated, Any
 import typer
 
 from benchcore import variables
+from benchcore.errors import UserError
 from benchcore.planning.requests import CaseFilter, Placement, format_settings
+from benchcore.protocol import COMPARED
 
 
 def option(name: str, metavar: str | None, text: str, **more: Any) -> Any:
@@ -35,6 +37,12 @@ def _check_python(given: str | None) -> str | None:
 
         check_python(given)
     return given
+
+
+def check_framework(framework: str) -> None:
+    """Raise UserError if it is not one whose releases are measured."""
+    if framework not in COMPARED:
+        raise UserError(f"wanted jax or torch, got {framework!r:.100}; name one")
 
 
 STATE = Path("state")

@@ -9,6 +9,7 @@ from benchcore.experiments.compare import MIN_STARTS
 from benchcore.experiments.tune import run_search
 from benchcore.experiments.tune_rounds import TuneRequest
 from benchcore.planning.requests import ANY_CASE, USUAL, CaseFilter, Placement
+from benchcore.protocol import COMPARED
 from benchcore.state import open_state
 from flows.cli import options
 from flows.cli.in_process import ConsoleMeasurer
@@ -63,7 +64,7 @@ def tune(
 
 def print_search(found: Mapping[str, Any]) -> None:
     """Per side each change that was tried with its outcome, then the winning settings."""
-    for framework in ("jax", "torch"):
+    for framework in COMPARED:
         side = found[framework]
         rows = [
             {
