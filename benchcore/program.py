@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:  # a stdlib-only contender runs where numpy is not installed
@@ -27,6 +28,14 @@ class Arrays:
 
     params: Mapping[str, np.ndarray]
     inputs: Mapping[str, np.ndarray]
+
+
+def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz that we wrote."""
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
 
 
 ByName = Mapping[str, "np.ndarray"]

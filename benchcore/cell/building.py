@@ -9,7 +9,7 @@ from typing import Any
 
 from benchcore.cell.bound_program import BoundProgram
 from benchcore.cell.proof.agreement import KNOWN, LARGE, SMALL
-from benchcore.program import Arrays, Program
+from benchcore.program import Arrays, Program, read_arrays
 from benchcore.workloads.contract import Spec, import_spec
 from benchcore.workloads.settings import INJECTED_SLOWDOWN
 
@@ -29,11 +29,8 @@ def put_weights(arrays: Arrays, checkpoint: Mapping[str, Any] | None) -> Arrays:
     """
     if checkpoint is None:
         return arrays
-    import numpy as np
-
     try:
-        with np.load(checkpoint["weights"], allow_pickle=False) as archive:
-            params = {name: archive[name] for name in archive.files}
+        params = read_arrays(checkpoint["weights"])
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise WeightsUnusableError(f"checkpoint {checkpoint['sha256']}: {error}") from error
     wanted, came = (

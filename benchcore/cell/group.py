@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from benchcore.cell.building import build_program, put_weights
 from benchcore.cell.channel import Channel, ChannelClosedError
 from benchcore.cell.runtime import Place, load_runtime
-from benchcore.program import ByName, Program, State
+from benchcore.program import ByName, Program, State, read_arrays
 from benchcore.workloads.contract import import_spec
 
 
@@ -179,13 +179,6 @@ def _follow(program: Program, message: Mapping[str, Any], inputs: list[Any]) -> 
     elif message["do"] == "held":
         program.held(inputs[message["inputs"]])
     elif message["do"] == "place":
-        inputs.append(program.place(_load(message["path"])))
+        inputs.append(program.place(read_arrays(message["path"])))
     else:
-        program.reset(_load(message["path"]))
-
-
-def _load(path: str) -> dict[str, Any]:
-    import numpy as np
-
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+        program.reset(read_arrays(message["path"]))

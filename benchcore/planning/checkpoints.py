@@ -23,6 +23,7 @@ from benchcore.cell.proof.case import list_proof_cases
 from benchcore.environments.build import list_environments
 from benchcore.errors import MOST_SHOWN, UserError, and_more, show
 from benchcore.planning.catalog import check_checkpoint, load_spec
+from benchcore.program import read_arrays
 from benchcore.state import State
 
 _PICKLES = (".pth", ".pt")
@@ -235,10 +236,8 @@ def _read_pickle(copy: Path, wanted: Described, path: Path, python: str) -> dict
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
-    """An .npz of ours."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        return read_arrays(path)
     except (ValueError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{show(path)} is broken: {error}; remove it and rerun the command"

@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchcore.program import read_arrays
 from benchcore.workloads.starts.large_values import widen
 
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ def _compare_pair(
 def _load(path: Path) -> dict[str, np.ndarray]:
     import numpy as np
 
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name].astype(np.float64) for name in archive.files}
+    return {name: array.astype(np.float64) for name, array in read_arrays(path).items()}
 
 
 def _compare(a: np.ndarray | None, b: np.ndarray | None, tolerance: float) -> dict[str, Any]:

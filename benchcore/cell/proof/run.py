@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchcore.cell.document import utc_now
 from benchcore.cell.failures.status import ContenderFailedError
@@ -20,12 +20,9 @@ from benchcore.cell.process import ContenderProcess
 from benchcore.cell.proof import float64_rule
 from benchcore.cell.proof.case import list_proof_cases
 from benchcore.cell.proof.float64_rule import Evidence, Rule
-from benchcore.program import REFERENCE
+from benchcore.program import REFERENCE, read_arrays
 from benchcore.protocol import SCHEMA, ContenderOrder, ProofOrder
 from benchcore.workloads.contract import import_spec
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _NUM_PARALLEL = 2
 """Imports and compilation use one core; three processes' evidence would not fit a small memory."""
@@ -174,7 +171,7 @@ class ProofRun:
         seeds = self._seeds(use_case)
         found, exact = (
             float64_rule.gather(
-                [_load(self._path("evidence", name, use_case, each, s)) for s in seeds]
+                [read_arrays(self._path("evidence", name, use_case, each, s)) for s in seeds]
             )
             for each in (self._order.precision, REFERENCE)
         )
@@ -200,7 +197,7 @@ class ProofRun:
 
     def _parts(self, name: str, use_case: str) -> Evidence:
         found, exact = (
-            _load(self._path("parts", name, use_case, precision, self._order.seed))
+            read_arrays(self._path("parts", name, use_case, precision, self._order.seed))
             for precision in (self._order.precision, REFERENCE)
         )
         return Evidence(found=found, exact=exact)
@@ -233,10 +230,3 @@ def _explain_bound(row: Mapping[str, Any], a: str, b: str) -> str:
     of, name = ("a", a) if row["a_error"] > row["a_bound"] else ("b", b)
     error, bound = row[f"{of}_error"], row[f"{of}_bound"]
     return f"{quantity!r} of {name} errs by {error:.2g} against float64, more than {bound:.2g}"
-
-
-def _load(path: Path) -> dict[str, np.ndarray]:
-    import numpy as np
-
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
