@@ -26,10 +26,10 @@ def count_asked(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops
 
 def run_as_written(torch: Any) -> AbstractContextManager[object]:
     """Run compiled functions eagerly."""
-    return torch.compiler.set_stance("force_eager") if _has_compiler() else nullcontext()
+    return torch.compiler.set_stance("force_eager") if has_compiler() else nullcontext()
 
 
-def _has_compiler() -> bool:
+def has_compiler() -> bool:
     """Whether anything was compiled. Else torch has not imported its compiler, which takes longer
     than all steps of a small case."""
     return "torch._dynamo" in sys.modules
@@ -66,7 +66,7 @@ def _count(torch: Any, step: Callable[[], object], steps: int = 1) -> Flops:
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             """Hide this from the compiler, if there is one: torch imports it for that."""
-            return _has_compiler()
+            return has_compiler()
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

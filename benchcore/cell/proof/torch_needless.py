@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from benchcore.cell.explain.torch_products import run_as_written
+from benchcore.cell.explain.torch_products import has_compiler, run_as_written
 from benchcore.cell.nested import list_arrays
 from benchcore.cell.proof.needless import MOST_ELEMENTS, Operation, Recorded, TooLargeError
 
@@ -40,7 +40,7 @@ def record(torch: Any, step: Callable[[], object]) -> Recorded:
     class Dispatched(torch.utils._python_dispatch.TorchDispatchMode):
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            return "torch._dynamo" in sys.modules
+            return has_compiler()
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
