@@ -167,11 +167,10 @@ def stop(cluster: Cluster) -> str:
     """Cancel the jobs and end the daemons; what there was to do."""
     if not cluster.list_programs():
         return "down already"
+    jobs = ("squeue", "-h", "-t", "R,CG")
     if "slurmctld" in cluster.list_programs() and cluster.query("scancel", "-u", _USER) is not None:
         with contextlib.suppress(ClusterError):
-            _wait(
-                "jobs to end", lambda: not cluster.query("squeue", "-h", "-t", "R,CG"), seconds=10
-            )
+            _wait("jobs to end", lambda: not cluster.query(*jobs), seconds=10)
     for program in _DAEMONS:
         _end(cluster, program)
     return "stopped"
