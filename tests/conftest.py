@@ -21,7 +21,6 @@ from benchcore.environments.version_requests import parse_request, resolve
 from benchcore.protocol import DuelLimits, EnvironmentRecord
 from benchcore.state import State, open_state
 
-REPOSITORY = Path(__file__).parent.parent
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")  # the tests fetch no Python

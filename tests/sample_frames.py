@@ -58,7 +58,6 @@ EPOCH_COLUMNS = (
 # fmt: on
 
 LAST_NIGHT = datetime(2026, 11, 20, 23, 4, tzinfo=UTC)
-GENERATED_AT = LAST_NIGHT + timedelta(hours=1, minutes=12)
 DEVICE = "AMD EPYC 7763 64-Core Processor"
 
 
