@@ -45,7 +45,7 @@ def _end_run(seen: WatchedRelease, kind: str, message: str = "") -> None:
 def posted(state: State, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     """Alerts of a watch that looks at no index."""
     nothing = IndexCheck(new=(), pending=(), errors=())
-    monkeypatch.setattr(release_watch, "look", lambda *_: nothing)
+    monkeypatch.setattr(release_watch, "check_index", lambda *_: nothing)
     monkeypatch.setenv("DEADHEAT_STATE", str(state.root))
     monkeypatch.delenv("DEADHEAT_NOTIFY", raising=False)
     with serve_webhook() as (url, received):
