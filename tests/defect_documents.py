@@ -8,12 +8,12 @@ from typing import Any
 from result_documents import CAMPAIGN, Racer, make_document, make_manifest, make_profile
 
 from benchcore.experiments.defect_switches import (
-    SIDES,
     fill_in_settings,
     list_corrections,
     list_switches,
     name_side,
 )
+from benchcore.protocol import COMPARED
 from benchcore.workloads.settings import DEFECTS
 
 STEP_NS = {"jax": 1e6, "torch": 2e6}
@@ -33,7 +33,7 @@ def make_study(
             fill_in_settings(each, side, "cpu"),
         )
         for each in wanted
-        for side in SIDES
+        for side in COMPARED
     }
     racers = [
         Racer(
